@@ -1,0 +1,31 @@
+"""The only source of chance: ids, tokens and jitter. A test or a simulation seeds it."""
+
+from __future__ import annotations
+
+import os
+import random
+import uuid
+
+
+class Chance:
+    """Random ids and numbers; unpredictable unless a seed is given."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = random.Random(seed) if seed is not None else random.SystemRandom()
+        self._bytes = os.urandom if seed is None else self._random.randbytes
+
+    def uuid(self) -> str:
+        """Return a random UUID, version 4."""
+        return str(uuid.UUID(bytes=self._bytes(16), version=4))
+
+    def token(self) -> str:
+        """Return a name nobody else will come up with."""
+        return self._bytes(16).hex()
+
+    def jitter(self) -> float:
+        """Return a number in [-1, 1]."""
+        return self._random.uniform(-1.0, 1.0)
+
+    def fraction(self) -> float:
+        """Return a number in [0, 1)."""
+        return self._random.random()

@@ -1,0 +1,51 @@
+"""The only places that read a clock. Everything else is given one."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for what is recorded, monotonic time for how long things take."""
+
+    def now(self) -> datetime:
+        """Return the time of day, aware and in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never run backwards."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that stands still until it is told otherwise; for tests."""
+
+    def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self._start = start
+        self._now = start
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return (self._now - self._start).total_seconds()
+
+    def advance(self, by: timedelta | float) -> None:
+        """Move forwards (or backwards) by a span or by seconds."""
+        self._now += by if isinstance(by, timedelta) else timedelta(seconds=by)
+
+    def set(self, moment: datetime) -> None:
+        """Jump to an instant."""
+        self._now = moment

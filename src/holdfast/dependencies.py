@@ -1,0 +1,110 @@
+"""What jobs wait for: the verdict on a waiting job, and the rules a new graph must keep.
+
+AFTER and CHAIN run when every dependency completed and share the fate of one that did not.
+AFTER_ANY runs once any dependency has ended, however. FAN_IN is AFTER over the job it names
+and everything that job spawned. FAN_OUT marks a spawned job: it waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from .errors import Fault
+from .job import TERMINAL, DependencyKind, State
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a waiting job shall do: nothing yet (None), run (SCHEDULED), or end that way."""
+
+    outcome: State | None
+    reason: str = ""
+
+
+WAIT = Verdict(None)
+
+
+def verdict(kind: DependencyKind, parents: Sequence[tuple[str, State]]) -> Verdict:
+    """Judge a waiting job by its dependencies, given as (id, state) in the order it named them."""
+    if kind is DependencyKind.AFTER_ANY:
+        return _after_any(parents)
+    for parent, state in parents:
+        if state in TERMINAL and state is not State.COMPLETED:
+            return Verdict(state, f"dependency {parent} ended {state}")
+    if all(state is State.COMPLETED for _, state in parents):
+        return Verdict(State.SCHEDULED, "all dependencies completed")
+    return WAIT
+
+
+def _after_any(parents: Sequence[tuple[str, State]]) -> Verdict:
+    for parent, state in parents:
+        if state in TERMINAL:
+            return Verdict(State.SCHEDULED, f"dependency {parent} ended {state}")
+    return WAIT
+
+
+def inherited_priority(own: int, parents: Iterable[int]) -> int:
+    """Return the most urgent (lowest) of a job's own priority and its dependencies'."""
+    return min((own, *parents))
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A new job in a graph: its name there, and the names it depends on."""
+
+    label: str
+    depends_on: tuple[str, ...]
+
+
+def order(nodes: Sequence[Node]) -> tuple[list[str], list[list[str]]]:
+    """Sort new jobs so that each comes after its dependencies, and list the cycles found.
+
+    Names that are not in ``nodes`` belong to jobs outside the graph and are ignored.
+    """
+    graph = {node.label: node.depends_on for node in nodes}
+    done: dict[str, None] = {}
+    cycles: list[list[str]] = []
+    for node in nodes:
+        if node.label not in done:
+            _visit(node.label, graph, done, cycles)
+    return list(done), cycles
+
+
+def _visit(
+    start: str,
+    graph: Mapping[str, tuple[str, ...]],
+    done: dict[str, None],
+    cycles: list[list[str]],
+) -> None:
+    """Depth first without recursion: a batch may hold a chain of a thousand."""
+    path = {start: iter(graph[start])}
+    while path:
+        label, parents = next(reversed(path.items()))
+        parent = next((p for p in parents if p in graph and p not in done), None)
+        if parent is None:
+            del path[label]
+            done[label] = None
+        elif parent in path:
+            trail = list(path)
+            cycles.append(trail[trail.index(parent) :])
+        else:
+            path[parent] = iter(graph[parent])
+
+
+def breadth_fault(field: str, count: int, limit: int) -> Fault | None:
+    """Return the fault of a job with too many dependencies."""
+    if count <= limit:
+        return None
+    return Fault(field, "TOO_MANY", f"must name at most {limit} jobs, got {count}")
+
+
+def depth_fault(field: str, depth: int, limit: int) -> Fault | None:
+    """Return the fault of a job too deep in its graph."""
+    if depth <= limit:
+        return None
+    return Fault(field, "TOO_DEEP", f"must be at most {limit} levels deep, got {depth}")
+
+
+def missing_fault(field: str, missing: Sequence[str]) -> Fault:
+    """Return the fault of a job whose dependencies do not exist."""
+    return Fault(field, "NOT_FOUND", f"must exist, got unknown {', '.join(missing)}")

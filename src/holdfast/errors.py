@@ -1,0 +1,172 @@
+"""Everything holdfast raises, as one tree.
+
+HoldfastError
+├── ValidationError         a request broke rules; carries every fault at once
+├── DuplicateError          an idempotency key came again with another payload
+├── QuotaError              a limit on depth or rate is reached; says when to retry
+├── NotFoundError           no such job
+├── IllegalTransitionError  an edge that the lifecycle table does not have
+├── StaleLeaseError         a write under a lease that is no longer the newest
+├── StoreError
+│   ├── StoreUnavailableError   the store cannot be reached right now; try again
+│   ├── UnknownStoreError       no store for this URL scheme
+│   ├── MissingExtraError       the store needs a package that is not installed
+│   ├── SchemaVersionError      the stored schema is newer than this program
+│   └── UnsafeStoreError        settings under which jobs could be lost
+├── TaskError               what a handler raises to say how it failed
+│   ├── TemporaryError          try again (``retry_after`` says when)
+│   └── PermanentError          do not try again
+└── JobCancelledError       raised inside a handler that was asked to stop
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One broken rule: the field, a code for machines, a sentence for people."""
+
+    field: str
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.message}"
+
+
+class HoldfastError(Exception):
+    """Base of every error holdfast raises."""
+
+
+class ValidationError(HoldfastError):
+    """A request broke one or more rules; nothing was written."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(map(str, self.faults)))
+
+
+class DuplicateError(HoldfastError):
+    """The idempotency key belongs to a job with another payload; nothing was written."""
+
+    def __init__(self, key: str, existing_job_id: str) -> None:
+        self.key = key
+        self.existing_job_id = existing_job_id
+        super().__init__(
+            f"idempotency_key {key!r} was used with another payload by job {existing_job_id}"
+        )
+
+
+class QuotaError(HoldfastError):
+    """A limit is reached; nothing was written."""
+
+    def __init__(self, limit: str, *, current: int, maximum: int, retry_after: timedelta) -> None:
+        self.limit = limit
+        self.current = current
+        self.maximum = maximum
+        self.retry_after = retry_after
+        super().__init__(
+            f"{limit} limit of {maximum} reached (now {current}),"
+            f" retry after {retry_after.total_seconds():g} s"
+        )
+
+
+class NotFoundError(HoldfastError):
+    """There is no job with this id."""
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"no job with id {job_id!r}")
+
+
+class IllegalTransitionError(HoldfastError):
+    """The lifecycle table has no such edge."""
+
+    def __init__(self, job_id: str, state: str, event: str, to: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id}: {event} cannot take it from {state} to {to}")
+
+
+class StaleLeaseError(HoldfastError):
+    """The lease is not the newest one for this job; the write changed nothing."""
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id}: this lease is no longer the newest, nothing was written")
+
+
+class StoreError(HoldfastError):
+    """A store cannot be opened or used."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be reached or is too busy; the call may be repeated."""
+
+
+class UnknownStoreError(StoreError):
+    """No store handles this URL scheme."""
+
+
+class MissingExtraError(StoreError):
+    """An optional package is not installed."""
+
+    def __init__(self, extra: str, package: str) -> None:
+        self.extra = extra
+        super().__init__(
+            f"package {package!r} is not installed: pip install 'holdfast[{extra}]'"
+        )
+
+
+class SchemaVersionError(StoreError):
+    """The stored schema was written by a newer holdfast."""
+
+    def __init__(self, found: int, known: int) -> None:
+        self.found = found
+        self.known = known
+        super().__init__(
+            f"schema version {found} is newer than this holdfast knows ({known}): upgrade holdfast"
+        )
+
+
+class UnsafeStoreError(StoreError):
+    """The store's settings could lose acknowledged jobs, and nobody accepted that."""
+
+
+class TaskError(HoldfastError):
+    """Raised by a handler to classify its own failure."""
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        self.message = message
+        self.code = code
+        super().__init__(message)
+
+
+class TemporaryError(TaskError):
+    """Trying again may help; ``retry_after`` overrides the computed delay."""
+
+    def __init__(
+        self, message: str, *, retry_after: float | timedelta | None = None, code: str = ""
+    ) -> None:
+        super().__init__(message, code=code)
+        self.retry_after = (
+            retry_after
+            if isinstance(retry_after, timedelta) or retry_after is None
+            else timedelta(seconds=retry_after)
+        )
+
+
+class PermanentError(TaskError):
+    """Trying again would fail the same way."""
+
+
+class JobCancelledError(HoldfastError):
+    """Someone asked this job to stop."""
+
+    def __init__(self, job_id: str, reason: str = "") -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(f"job {job_id} was cancelled" + (f": {reason}" if reason else ""))

@@ -1,0 +1,285 @@
+"""The values everything else talks about: a job, its lease, its failures, its history.
+
+All frozen, no I/O. A job changes by making a new value; only ``lifecycle.step`` makes one
+with another state. msgspec structs rather than dataclasses: replacing one field costs
+0.3 us instead of 10, and a job is replaced several times on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
+
+import msgspec
+
+from .policy import Backoff
+
+DEFAULT_QUEUE = "default"
+
+
+class State(StrEnum):
+    """Where a job stands; the last four are final."""
+
+    PENDING = "PENDING"
+    SCHEDULED = "SCHEDULED"
+    DELAYED = "DELAYED"
+    RUNNING = "RUNNING"
+    RETRYING = "RETRYING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    DEAD_LETTER = "DEAD_LETTER"
+    CANCELLED = "CANCELLED"
+
+
+TERMINAL = frozenset({State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED})
+LIVE = frozenset(State) - TERMINAL
+
+
+class Priority(IntEnum):
+    """Lower number first."""
+
+    CRITICAL = 0
+    HIGH = 1
+    NORMAL = 2
+    LOW = 3
+    BULK = 4
+
+
+class DependencyKind(StrEnum):
+    """What a job waits for; see ``dependencies.verdict``."""
+
+    AFTER = "AFTER"
+    AFTER_ANY = "AFTER_ANY"
+    CHAIN = "CHAIN"
+    FAN_OUT = "FAN_OUT"
+    FAN_IN = "FAN_IN"
+
+
+class Encoding(StrEnum):
+    """How payload bytes are to be read."""
+
+    JSON = "json"
+    BYTES = "bytes"
+
+
+class FailureCategory(StrEnum):
+    """Why an attempt failed; decides whether another one may help."""
+
+    TEMPORARY = "TEMPORARY"
+    PERMANENT = "PERMANENT"
+    TIMEOUT = "TIMEOUT"
+    CANCELLED = "CANCELLED"
+    SYSTEM = "SYSTEM"
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one attempt failed."""
+
+    category: FailureCategory
+    message: str
+    code: str = ""
+    stack_trace: str = ""
+    context: Mapping[str, str] = {}
+    retry_after: timedelta | None = None
+    attempt: int = 0
+    at: datetime | None = None
+    duration: timedelta | None = None
+    worker: str = ""
+    host: str = ""
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The newest claim on a job.
+
+    ``until`` is when it runs out. It becomes None once the holder has answered, and stays at
+    the past instant when the lease ran out unanswered: a late answer is then still welcome.
+    """
+
+    token: str
+    version: int
+    worker: str
+    until: datetime | None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a running job says it is."""
+
+    percent: int
+    message: str
+    at: datetime
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line a handler logged."""
+
+    at: datetime
+    level: str
+    message: str
+    attempt: int = 0
+    fields: Mapping[str, str] = {}
+
+
+class CancelRequest(msgspec.Struct, frozen=True):
+    """Someone wants a running job to stop."""
+
+    reason: str
+    force: bool
+    at: datetime
+
+
+class DedupeKey(msgspec.Struct, frozen=True):
+    """At most one job per (scope, key) until ``expires_at`` (None: as long as the job is kept).
+
+    ``digest`` tells a repeated submission from a conflicting one; empty means never a conflict.
+    """
+
+    scope: str
+    key: str
+    digest: str
+    expires_at: datetime | None
+
+
+class Event(StrEnum):
+    """What happened to a job; the name of an edge in the lifecycle table."""
+
+    SUBMIT = "submit"
+    ENQUEUE = "enqueue"
+    DELAY = "delay"
+    DUE = "due"
+    CLAIM = "claim"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    RETRY = "retry"
+    EXHAUST = "exhaust"
+    LAPSE = "lapse"
+    GIVE_BACK = "give_back"
+    RESUME = "resume"
+    CANCEL = "cancel"
+    EXPIRE = "expire"
+    INHERIT = "inherit"
+    REOPEN = "reopen"
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """One edge a job went along: the audit record of a state change."""
+
+    event: Event
+    from_state: State | None
+    to_state: State
+    at: datetime
+    reason: str = ""
+    attempt: int = 0
+    lease_version: int = 0
+    worker: str = ""
+    failure: Failure | None = None
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One submission of a task. The first block never changes after submission."""
+
+    id: str
+    type: str
+    queue: str
+    payload: bytes
+    encoding: Encoding
+    profile: str
+    created_at: datetime
+    timeout: timedelta
+    lease_ttl: timedelta
+    lifetime: timedelta
+    backoff: Backoff
+    retry_timeouts: bool = True
+    tags: Mapping[str, str] = {}
+    correlation_id: str = ""
+    callback_url: str = ""
+    limit_key: str = ""
+    dedupe: DedupeKey | None = None
+    depends_on: tuple[str, ...] = ()
+    dependency_kind: DependencyKind = DependencyKind.AFTER
+    depth: int = 0
+    spawned_by: str = ""
+
+    state: State = State.PENDING
+    revision: int = 0
+    priority: int = Priority.NORMAL
+    max_attempts: int
+    attempt: int = 0
+    generation: int = 1
+    held: bool = False
+    updated_at: datetime
+    due_at: datetime | None = None
+    scheduled_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    expires_at: datetime
+    lease: Lease | None = None
+    cancel: CancelRequest | None = None
+    failure: Failure | None = None
+    result: bytes | None = None
+    progress: Progress | None = None
+    checkpoint: bytes | None = None
+
+    trail: tuple[Transition, ...] = ()
+    """Transitions made since the job was read; a store writes them and returns jobs without."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The client's own key, or nothing when the key is one of ours."""
+        return self.dedupe.key if self.dedupe and self.dedupe.scope == self.type else ""
+
+    @property
+    def lease_version(self) -> int:
+        """How often the job has been claimed."""
+        return self.lease.version if self.lease else 0
+
+    @property
+    def attempt_id(self) -> str:
+        """The identity of the newest attempt: one per claim, in every generation."""
+        return attempt_id(self.id, self.lease_version)
+
+    @property
+    def previous_attempt_id(self) -> str | None:
+        """The attempt before the newest one, if there was one."""
+        return attempt_id(self.id, self.lease_version - 1) if self.lease_version > 1 else None
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution, as the history tells it."""
+
+    id: str
+    previous_id: str | None
+    number: int
+    lease_version: int
+    worker: str
+    started_at: datetime
+    finished_at: datetime | None = None
+    ended_by: Event | None = None
+    failure: Failure | None = None
+
+
+def attempt_id(job_id: str, lease_version: int) -> str:
+    """Name the attempt that the given claim of a job started."""
+    return f"{job_id}.{lease_version}"
+
+
+def attempts(job_id: str, history: list[Transition]) -> list[Attempt]:
+    """Read the executions out of a job's history, oldest first."""
+    found: list[Attempt] = []
+    for edge in history:
+        if edge.event is Event.CLAIM:
+            found.append(
+                Attempt(
+                    id=attempt_id(job_id, edge.lease_version),
+                    previous_id=found[-1].id if found else None,
+                    number=edge.attempt,
+                    lease_version=edge.lease_version,
+                    worker=edge.worker,
+                    started_at=edge.at,
+                )
+            )
+        elif edge.from_state is State.RUNNING and found:
+            found[-1] = msgspec.structs.replace(
+                found[-1], finished_at=edge.at, ended_by=edge.event, failure=edge.failure
+            )
+    return found

@@ -1,0 +1,377 @@
+"""The state machine: one table, one function that moves a job, one function per event.
+
+Pure and total: every function takes a job and returns the job after the event, with the
+edges it went along in ``trail``. ``now`` is the store's time; ``jitter`` is a number in
+[-1, 1] that the caller drew. Who writes the result, and whether it may, is the store's fence.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from .dependencies import Verdict
+from .errors import IllegalTransitionError
+from .job import (
+    LIVE,
+    TERMINAL,
+    CancelRequest,
+    Event,
+    Failure,
+    FailureCategory,
+    Job,
+    Lease,
+    State,
+    Transition,
+)
+from .policy import SECOND, CustomDelay
+
+P, S, D, R, W = State.PENDING, State.SCHEDULED, State.DELAYED, State.RUNNING, State.RETRYING
+DONE, FAILED, DEAD, CANCELLED = State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED
+
+TABLE: frozenset[tuple[State | None, Event, State]] = frozenset(
+    {
+        (None, Event.SUBMIT, P),
+        (P, Event.ENQUEUE, S),
+        (P, Event.DELAY, D),
+        (P, Event.INHERIT, FAILED),
+        (P, Event.INHERIT, DEAD),
+        (P, Event.INHERIT, CANCELLED),
+        (D, Event.DUE, S),
+        (W, Event.DUE, S),
+        (S, Event.CLAIM, R),
+        (S, Event.RESUME, R),
+        (R, Event.COMPLETE, DONE),
+        (R, Event.FAIL, FAILED),
+        (R, Event.RETRY, W),
+        (R, Event.LAPSE, W),
+        (R, Event.GIVE_BACK, W),
+        (R, Event.EXHAUST, DEAD),
+        (FAILED, Event.REOPEN, S),
+        (FAILED, Event.REOPEN, D),
+        (DEAD, Event.REOPEN, S),
+        (DEAD, Event.REOPEN, D),
+    }
+    | {(state, Event.CANCEL, CANCELLED) for state in LIVE}
+    | {(state, Event.EXPIRE, DEAD) for state in LIVE}
+)
+
+EDGES = frozenset((before, after) for before, _, after in TABLE)
+"""The table without its events: every pair of states that may follow each other."""
+
+LAPSE_SPREAD = SECOND
+"""Jobs of a dead worker come back spread over this time, not all in one instant."""
+
+
+def step(
+    job: Job, event: Event, to: State, *, now: datetime, reason: str = "", **changes: object
+) -> Job:
+    """Move a job along one edge of the table. Nothing else gives a job another state."""
+    if (job.state, event, to) not in TABLE:
+        raise IllegalTransitionError(job.id, job.state, event, to)
+    after = replace(job, state=to, revision=job.revision + 1, updated_at=now, **changes)
+    edge = Transition(
+        event=event,
+        from_state=job.state,
+        to_state=to,
+        at=now,
+        reason=reason,
+        attempt=after.attempt,
+        lease_version=after.lease_version,
+        worker=after.lease.worker if after.lease else "",
+        failure=after.failure if "failure" in changes else None,
+    )
+    return replace(after, trail=(*job.trail, edge))
+
+
+def submitted(job: Job) -> Job:
+    """Record the birth of a job that was just accepted."""
+    birth = Transition(
+        event=Event.SUBMIT,
+        from_state=None,
+        to_state=job.state,
+        at=job.created_at,
+        reason="submitted",
+    )
+    return replace(job, trail=(birth,))
+
+
+def enqueued(job: Job, *, now: datetime, reason: str = "nothing to wait for") -> Job:
+    """PENDING -> SCHEDULED, or DELAYED when its time has not come."""
+    if job.due_at is not None and job.due_at > now:
+        return step(job, Event.DELAY, D, now=now, reason=f"delayed until {_iso(job.due_at)}")
+    return step(job, Event.ENQUEUE, S, now=now, reason=reason, scheduled_at=now)
+
+
+def due(job: Job, *, now: datetime) -> Job:
+    """DELAYED or RETRYING -> SCHEDULED, when its time has come."""
+    return step(job, Event.DUE, S, now=now, reason="time reached", scheduled_at=now)
+
+
+def claimed(job: Job, *, token: str, worker: str, now: datetime) -> Job:
+    """SCHEDULED -> RUNNING under a new lease; the attempt counts from here."""
+    lease = Lease(token, job.lease_version + 1, worker, now + job.lease_ttl)
+    return step(
+        job,
+        Event.CLAIM,
+        R,
+        now=now,
+        reason="claimed",
+        attempt=job.attempt + 1,
+        lease=lease,
+        started_at=now,
+    )
+
+
+def completed(job: Job, result: bytes | None, *, now: datetime) -> Job:
+    """RUNNING -> COMPLETED."""
+    return step(
+        job,
+        Event.COMPLETE,
+        DONE,
+        now=now,
+        reason="handler returned",
+        result=result,
+        finished_at=now,
+        lease=_answered(job),
+        failure=None,
+    )
+
+
+def after_failure(
+    job: Job,
+    failure: Failure,
+    *,
+    now: datetime,
+    jitter: float = 0.0,
+    custom: CustomDelay | None = None,
+) -> Job:
+    """RUNNING -> RETRYING, FAILED, DEAD_LETTER or CANCELLED, by what went wrong."""
+    failure = _completed_failure(job, failure, now)
+    if job.cancel is not None or failure.category is FailureCategory.CANCELLED:
+        return cancelled(job, now=now, failure=failure)
+    if now >= job.expires_at:
+        return lifetime_over(job, now=now)
+    if not retryable(job, failure):
+        return _ended(job, Event.FAIL, FAILED, failure, now=now, reason=failure.message)
+    if job.attempt >= job.max_attempts:
+        reason = f"attempt {job.attempt} of {job.max_attempts} failed: {failure.message}"
+        return _ended(job, Event.EXHAUST, DEAD, failure, now=now, reason=reason)
+    delay = failure.retry_after
+    if delay is None:
+        delay = job.backoff.delay(job.attempt, jitter=jitter, custom=custom)
+    return _retrying(job, Event.RETRY, failure, now=now, delay=delay, reason=failure.message)
+
+
+def retryable(job: Job, failure: Failure) -> bool:
+    """Whether another attempt may help after this kind of failure."""
+    match failure.category:
+        case FailureCategory.TEMPORARY | FailureCategory.SYSTEM:
+            return True
+        case FailureCategory.TIMEOUT:
+            return job.retry_timeouts
+        case FailureCategory.PERMANENT | FailureCategory.CANCELLED:
+            return False
+
+
+def lease_lost(
+    job: Job, *, now: datetime, jitter: float = 0.0, why: str = "lease expired"
+) -> Job:
+    """RUNNING whose holder fell silent -> RETRYING, or its end when it has no attempt left."""
+    failure = _completed_failure(
+        job,
+        Failure(category=FailureCategory.SYSTEM, code="LEASE_EXPIRED", message=why),
+        now,
+    )
+    if job.cancel is not None:
+        return cancelled(job, now=now, failure=failure)
+    if now >= job.expires_at:
+        return lifetime_over(job, now=now)
+    if job.attempt >= job.max_attempts:
+        reason = f"{why} in attempt {job.attempt} of {job.max_attempts}"
+        return _ended(job, Event.EXHAUST, DEAD, failure, now=now, reason=reason)
+    delay = LAPSE_SPREAD * ((1 + jitter) / 2)
+    lapsed = _retrying(job, Event.LAPSE, failure, now=now, delay=delay, reason=why)
+    return replace(lapsed, lease=job.lease)
+
+
+def given_back(job: Job, *, now: datetime, reason: str = "worker is stopping") -> Job:
+    """RUNNING -> RETRYING -> SCHEDULED at once, without using up an attempt."""
+    if job.cancel is not None:
+        return cancelled(job, now=now)
+    back = step(
+        job,
+        Event.GIVE_BACK,
+        W,
+        now=now,
+        reason=reason,
+        attempt=job.attempt - 1,
+        due_at=now,
+        lease=_answered(job),
+    )
+    return due(back, now=now)
+
+
+def resumed(job: Job, *, now: datetime) -> Job:
+    """Give a lapsed job nobody else took back to its last holder, who has the answer after all."""
+    waiting = due(job, now=now) if job.state is W else job
+    return step(waiting, Event.RESUME, R, now=now, reason="late answer under the newest lease")
+
+
+def may_answer(job: Job, token: str) -> bool:
+    """Whether the holder of ``token`` may still say how the job went (newest, not unexpired)."""
+    return (
+        job.state in (R, W, S)
+        and job.lease is not None
+        and job.lease.token == token
+        and job.lease.until is not None
+    )
+
+
+def has_answered(job: Job, token: str) -> bool:
+    """Whether the holder of ``token`` already said how the job went, so a repeat is no news."""
+    return job.lease is not None and job.lease.token == token and job.lease.until is None
+
+
+def cancelled(
+    job: Job, *, now: datetime, reason: str = "", failure: Failure | None = None
+) -> Job:
+    """Any live state -> CANCELLED."""
+    if not reason:
+        reason = job.cancel.reason if job.cancel else "cancelled"
+    noted = failure or Failure(
+        category=FailureCategory.CANCELLED,
+        code="CANCELLED",
+        message=reason,
+        attempt=job.attempt,
+        at=now,
+    )
+    return _ended(job, Event.CANCEL, CANCELLED, noted, now=now, reason=reason)
+
+
+def cancel_requested(job: Job, *, reason: str, force: bool, now: datetime) -> Job:
+    """Cancel at once, or, while it runs, note the wish; an ended job stays as it is."""
+    if job.state in TERMINAL:
+        return job
+    if job.state is not R:
+        return cancelled(job, now=now, reason=reason or "cancelled")
+    force = force or (job.cancel is not None and job.cancel.force)
+    request = CancelRequest(reason or "cancelled", force, now)
+    return replace(job, cancel=request, revision=job.revision + 1)
+
+
+def lifetime_over(job: Job, *, now: datetime) -> Job:
+    """Any live state -> DEAD_LETTER, once the total lifetime is used up."""
+    reason = f"not finished within its lifetime of {job.lifetime.total_seconds():g} s"
+    failure = Failure(
+        category=FailureCategory.TIMEOUT,
+        code="LIFETIME_EXCEEDED",
+        message=reason,
+        attempt=job.attempt,
+        at=now,
+        worker=job.lease.worker if job.lease and job.state is R else "",
+    )
+    return _ended(job, Event.EXPIRE, DEAD, failure, now=now, reason=reason)
+
+
+def dependency_ended(job: Job, verdict: Verdict, *, now: datetime) -> Job:
+    """PENDING -> wherever its dependencies send it; unchanged while they leave it waiting."""
+    if verdict.outcome is None:
+        return job
+    if verdict.outcome is S:
+        return enqueued(job, now=now, reason=verdict.reason)
+    category = FailureCategory.CANCELLED if verdict.outcome is CANCELLED else FailureCategory.SYSTEM
+    failure = Failure(
+        category=category, code="DEPENDENCY_ENDED", message=verdict.reason, at=now
+    )
+    return _ended(job, Event.INHERIT, verdict.outcome, failure, now=now, reason=verdict.reason)
+
+
+def released(job: Job, *, now: datetime) -> Job:
+    """Let a held job go: into the queue, or on to waiting for its dependencies."""
+    if not job.held:
+        return job
+    free = replace(job, held=False, revision=job.revision + 1)
+    return free if job.depends_on else enqueued(free, now=now, reason="released")
+
+
+def reopened(
+    job: Job,
+    *,
+    now: datetime,
+    reset_attempts: bool = False,
+    priority: int | None = None,
+    delay: timedelta = timedelta(0),
+) -> Job:
+    """FAILED or DEAD_LETTER -> SCHEDULED or DELAYED by an operator's word: a new generation.
+
+    Without ``reset_attempts`` one further attempt is granted. The lifetime starts anew.
+    """
+    attempt = 0 if reset_attempts else job.attempt
+    later = delay > timedelta(0)
+    return step(
+        job,
+        Event.REOPEN,
+        D if later else S,
+        now=now,
+        reason="retried by an operator",
+        attempt=attempt,
+        max_attempts=max(job.max_attempts, attempt + 1),
+        generation=job.generation + 1,
+        priority=job.priority if priority is None else priority,
+        due_at=now + delay if later else None,
+        scheduled_at=None if later else now,
+        finished_at=None,
+        expires_at=now + delay + job.lifetime,
+        cancel=None,
+        lease=_answered(job),
+    )
+
+
+def _ended(
+    job: Job, event: Event, to: State, failure: Failure, *, now: datetime, reason: str
+) -> Job:
+    return step(
+        job,
+        event,
+        to,
+        now=now,
+        reason=reason,
+        failure=failure,
+        finished_at=now,
+        lease=_answered(job),
+    )
+
+
+def _retrying(
+    job: Job, event: Event, failure: Failure, *, now: datetime, delay: timedelta, reason: str
+) -> Job:
+    return step(
+        job,
+        event,
+        W,
+        now=now,
+        reason=reason,
+        failure=failure,
+        due_at=now + delay,
+        lease=_answered(job),
+    )
+
+
+def _answered(job: Job) -> Lease | None:
+    return replace(job.lease, until=None) if job.lease else None
+
+
+def _completed_failure(job: Job, failure: Failure, now: datetime) -> Failure:
+    return replace(
+        failure,
+        attempt=job.attempt,
+        at=now,
+        duration=failure.duration or (now - job.started_at if job.started_at else None),
+        worker=failure.worker or (job.lease.worker if job.lease else ""),
+    )
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,145 @@
+"""The numbers a job lives by: backoff, timeouts, retention, limits.
+
+Values and arithmetic only. Chance comes in as an argument: ``jitter`` is a number in
+[-1, 1] that the caller drew, so tests pass 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+from typing import ClassVar
+
+import msgspec
+
+from .errors import Fault
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+MEBIBYTE = 1024 * 1024
+
+JITTER_SHARE = 0.1
+MAX_ATTEMPTS = 100
+
+CustomDelay = Callable[[int, timedelta, timedelta], timedelta]
+"""A handler's own backoff: ``(attempt, initial_delay, max_delay) -> delay``."""
+
+
+class BackoffKind(StrEnum):
+    """How the delay grows from one retry to the next."""
+
+    CONSTANT = "CONSTANT"
+    LINEAR = "LINEAR"
+    EXPONENTIAL = "EXPONENTIAL"
+    FULL_JITTER = "FULL_JITTER"
+    CUSTOM = "CUSTOM"
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """The delay before the next attempt, as a function of the attempt that failed."""
+
+    strategy: BackoffKind = BackoffKind.EXPONENTIAL
+    initial_delay: timedelta = SECOND
+    max_delay: timedelta = HOUR
+    multiplier: float = 2.0
+    jitter: bool = False
+
+    def delay(
+        self, attempt: int, *, jitter: float = 0.0, custom: CustomDelay | None = None
+    ) -> timedelta:
+        """Return the delay after failed ``attempt`` (from 1), always within [0, max_delay].
+
+        ``custom`` is the handler's function for CUSTOM; without one the job backs off
+        exponentially rather than not at all.
+        """
+        if self.strategy is BackoffKind.CUSTOM and custom is not None:
+            return self._capped(custom(attempt, self.initial_delay, self.max_delay))
+        delay = self._growth(attempt)
+        if self.strategy is BackoffKind.FULL_JITTER:
+            return delay * ((1 + jitter) / 2)
+        if self.jitter:
+            return self._capped(delay * (1 + JITTER_SHARE * jitter))
+        return delay
+
+    def _growth(self, attempt: int) -> timedelta:
+        match self.strategy:
+            case BackoffKind.CONSTANT:
+                return self._capped(self.initial_delay)
+            case BackoffKind.LINEAR:
+                return self._scaled(attempt)
+            case BackoffKind.FULL_JITTER:
+                return self._power(attempt)
+            case BackoffKind.EXPONENTIAL | BackoffKind.CUSTOM:
+                return self._power(attempt - 1)
+
+    def _power(self, exponent: int) -> timedelta:
+        try:
+            return self._scaled(self.multiplier**exponent)
+        except OverflowError:
+            return self.max_delay
+
+    def _scaled(self, factor: float) -> timedelta:
+        try:
+            return self._capped(self.initial_delay * factor)
+        except OverflowError:
+            return self.max_delay
+
+    def _capped(self, delay: timedelta) -> timedelta:
+        return max(timedelta(0), min(delay, self.max_delay))
+
+    def faults(self, field: str = "backoff") -> list[Fault]:
+        """Return every rule this backoff breaks."""
+        found = []
+        if self.initial_delay < timedelta(0):
+            found.append(Fault(f"{field}.initial_delay", "OUT_OF_RANGE", "must not be negative"))
+        if self.max_delay < self.initial_delay:
+            found.append(
+                Fault(f"{field}.max_delay", "OUT_OF_RANGE", "must not be below initial_delay")
+            )
+        if not 1.0 <= self.multiplier <= 1000.0:
+            found.append(
+                Fault(
+                    f"{field}.multiplier",
+                    "OUT_OF_RANGE",
+                    f"must be between 1 and 1000, got {self.multiplier:g}",
+                )
+            )
+        return found
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the system allows, whatever a job or handler asks for."""
+
+    payload_bytes: int = MEBIBYTE
+    timeout: timedelta = 30 * MINUTE
+    submission_timeout: timedelta = 30 * SECOND
+    idempotency_window: timedelta = DAY
+    batch: int = 1000
+    dependencies: int = 1000
+    depth: int = 100
+
+    MAX_PAYLOAD_BYTES: ClassVar[int] = 16 * MEBIBYTE
+
+    def __post_init__(self) -> None:
+        if not 0 < self.payload_bytes <= self.MAX_PAYLOAD_BYTES:
+            raise ValueError(
+                f"payload_bytes must be between 1 and {self.MAX_PAYLOAD_BYTES},"
+                f" got {self.payload_bytes}"
+            )
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How long ended jobs are kept before they are pruned; None keeps them for ever."""
+
+    completed: timedelta | None = 7 * DAY
+    failed: timedelta | None = 30 * DAY
+    dead_letter: timedelta | None = 90 * DAY
+    cancelled: timedelta | None = 7 * DAY
+
+
+def effective_timeout(*asked: timedelta | None) -> timedelta:
+    """Return the shortest of the timeouts that were given (job, handler, system)."""
+    return min(timeout for timeout in asked if timeout is not None)

@@ -1,0 +1,95 @@
+"""Where jobs are kept: one contract, several engines, chosen by URL.
+
+``Store`` is documented but may change in minor releases until 1.0.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from ..clock import Clock
+from ..errors import UnknownStoreError
+from ._base import Store
+from ._shapes import (
+    Added,
+    AddStatus,
+    Beat,
+    Change,
+    Claim,
+    Dependent,
+    EventKind,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Fence,
+    Hold,
+    JobEvent,
+    Measure,
+    Note,
+    Order,
+    Page,
+    Promoted,
+    QueueInfo,
+    Reading,
+    Search,
+    Stats,
+    Swapped,
+    Tally,
+)
+from .memory import MemoryStore
+
+DEFAULT_URL = "sqlite:///holdfast.db"
+
+
+def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
+    """Return the store a URL names, not yet started.
+
+    ``memory://``, ``sqlite:///path``, ``postgresql://...``, ``redis://...``. An unknown
+    scheme raises ``UnknownStoreError``, a missing driver ``MissingExtraError`` with the line
+    that installs it.
+    """
+    scheme = urlsplit(url).scheme
+    match scheme:
+        case "memory":
+            return MemoryStore(clock)
+        case "sqlite":
+            from .sqlite import SQLiteStore
+
+            return SQLiteStore.from_url(url, clock=clock)
+        case _:
+            raise UnknownStoreError(
+                f"no store for {scheme or url!r}: use memory://, sqlite:///path,"
+                " postgresql://... or redis://..."
+            )
+
+
+__all__ = [
+    "DEFAULT_URL",
+    "AddStatus",
+    "Added",
+    "Beat",
+    "Change",
+    "Claim",
+    "Dependent",
+    "EventKind",
+    "EventPage",
+    "FailurePage",
+    "FailureSearch",
+    "Fence",
+    "Hold",
+    "JobEvent",
+    "Measure",
+    "MemoryStore",
+    "Note",
+    "Order",
+    "Page",
+    "Promoted",
+    "QueueInfo",
+    "Reading",
+    "Search",
+    "Stats",
+    "Store",
+    "Swapped",
+    "Tally",
+    "open_store",
+]

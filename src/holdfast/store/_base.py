@@ -1,0 +1,264 @@
+"""The store contract: everything that must be atomic, and nothing that needs a rule.
+
+Decisions are made in ``lifecycle``; a store writes them under a fence. ``MemoryStore`` is the
+reference: another store is right when the conformance suite cannot tell the two apart.
+The protocol may change in minor releases until 1.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol, Self
+
+from ..job import Job, LogLine, Transition
+from ..policy import Retention
+from ._shapes import (
+    Added,
+    Beat,
+    Change,
+    Claim,
+    Dependent,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Fence,
+    Hold,
+    Note,
+    Page,
+    Promoted,
+    QueueInfo,
+    Search,
+    Stats,
+    Swapped,
+)
+
+MAX_LOG_LINES = 1000
+"""Log lines kept per job; older ones are dropped."""
+
+EVENTS_KEPT = 10_000
+"""Events kept for subscribers, unless the store was opened with another number."""
+
+
+class Store(Protocol):
+    """Where jobs are kept.
+
+    Rules for every verb:
+
+    *Atomicity.* One call is one transaction: all of it happens or none, nobody sees half of
+    it, and when it returns it is as durable as the store promises. A call that raises
+    ``StoreUnavailableError`` may or may not have happened; every verb can be repeated safely.
+
+    *Time.* Due, lease and lifetime are judged by the store's clock, ``now()``: an instant
+    counts as reached when it is <= now. Times in jobs were computed from ``now()`` too.
+
+    *Order.* Answers are aligned with the sequence given unless said otherwise. Jobs come
+    back with an empty ``trail``.
+
+    *History.* Every transition in a written job's ``trail`` (and those that ``claim`` and
+    ``promote`` make) is appended to the job's history, the event stream, the counters and
+    the per-minute measures in the same transaction. History lives as long as its job.
+
+    *Order of service.* A job takes its place in its queue when it becomes SCHEDULED, behind
+    the jobs of its priority that are there; jobs that become SCHEDULED in one call do so in
+    the order given (``promote``: by due time, then by submission).
+    """
+
+    def now(self) -> datetime:
+        """Return the store's time, as exactly as this process knows it, without a round trip."""
+        ...
+
+    async def start(self) -> Self:
+        """Connect, check settings and schema (``SchemaVersionError``, ``UnsafeStoreError``)."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything; safe to call twice and before ``start``."""
+        ...
+
+    # --- submitting ----------------------------------------------------------------------
+
+    async def add(
+        self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+    ) -> list[Added]:
+        """Write new jobs with their history, dependency edges and deduplication keys.
+
+        Per job: ACCEPTED when written, or when this very id was written before (a repeat);
+        DUPLICATE when an unexpired key (scope, key) belongs to another job with the same
+        digest (``job_id`` names it); CONFLICT when the digest differs; MISSING when a
+        dependency does not exist. The key of an expired or deleted job is free. Within the
+        call a job may depend on an earlier one and collide with its key; a dependency on a
+        job that turned out DUPLICATE means the job that holds the key.
+
+        ``atomic``: one CONFLICT or MISSING and nothing is written; the rest say ABORTED.
+        Not atomic: each job stands alone, but one that depends on a job not written is
+        MISSING.
+
+        ``fence``: written only while that lease is the newest on that job and it is RUNNING,
+        else ``StaleLeaseError`` and nothing is written. The jobs then count as spawned by
+        it: every job waiting FAN_IN for the spawner waits for them too.
+
+        ``ripe`` tells that a dependency had already ended. A dependency that ends at the
+        same time as this call is seen by one side or the other, never by neither. A FAN_IN
+        on a job waits for all that job has spawned so far, and transitively.
+        """
+        ...
+
+    # --- working -------------------------------------------------------------------------
+
+    async def claim(self, want: Claim) -> list[Job]:
+        """Take up to ``limit`` ready jobs: SCHEDULED -> RUNNING, as ``lifecycle.claimed``.
+
+        Queues are served in the order given; paused ones are passed over. Within a queue
+        lower priority numbers first (after ageing, see ``promote``), then order of service.
+        No job is given to two claims, however many run at once. The lease ends at
+        ``now() + lease_ttl``; payload and checkpoint are included.
+        """
+        ...
+
+    async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
+        """Write each ``after`` whose stored job still has the revision of ``before``.
+
+        Where both jobs carry a lease, its token must match the stored one as well; where
+        ``until`` is given, the stored lease must still end then. Each change stands alone.
+        One that is not written answers with the job as stored. Payload, progress,
+        checkpoint and the other fields fixed at submission are not written.
+
+        When a written job is terminal, everything that waits for it learns its state in the
+        same transaction; ``ripe`` tells whether anything does.
+        """
+        ...
+
+    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+        """Renew leases: RUNNING jobs with this very token end ``lease_ttl`` from now.
+
+        An expired lease nobody took is renewed like any other. The answer carries the wish
+        to cancel, if there is one. Not held: the lease is lost, nothing was changed. The
+        revision does not move.
+        """
+        ...
+
+    async def note(self, notes: Sequence[Note]) -> list[bool]:
+        """Keep progress, checkpoints and log lines of RUNNING jobs under their token.
+
+        False: the lease is not the newest and nothing of that note was kept. Progress is
+        also an event. Log lines beyond the newest ``MAX_LOG_LINES`` are dropped. The
+        revision does not move.
+        """
+        ...
+
+    # --- maintenance ---------------------------------------------------------------------
+
+    async def promote(self, limit: int) -> Promoted:
+        """Make due jobs ready: DELAYED and RETRYING -> SCHEDULED, as ``lifecycle.due``.
+
+        At most ``limit``, earliest due first. In queues with ageing, ready jobs are also
+        lifted by one level for every full interval since they became SCHEDULED; their
+        recorded priority stays. Safe to run anywhere, any number at once.
+        """
+        ...
+
+    async def overdue(self, limit: int) -> list[Job]:
+        """Return RUNNING jobs whose lease has ended and live jobs whose lifetime is over.
+
+        Earliest first by the instant that passed. Reads only; the caller decides and swaps.
+        """
+        ...
+
+    async def dependents(self, limit: int) -> list[Dependent]:
+        """Return PENDING jobs, not held, on which a verdict may be due, oldest first.
+
+        That is: no dependency is open, or one ended other than COMPLETED, or the kind is
+        AFTER_ANY and one has ended. This is also the sweep: it finds what a crash between
+        an end and its consequences left behind.
+        """
+        ...
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        """Delete up to ``limit`` ended jobs older than allowed, oldest first; return how many.
+
+        A job that a live job depends on stays. Expired keys, events beyond the number kept
+        and measures older than a week go too.
+        """
+        ...
+
+    async def delete(self, ids: Sequence[str]) -> list[bool]:
+        """Delete ended jobs on which no live job depends; False for any other id."""
+        ...
+
+    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        """Hold a name for ``ttl`` unless another holder's time is not over; renews one's own.
+
+        A ``ttl`` of zero lets it go. Used for leadership and for presence of workers.
+        """
+        ...
+
+    async def holds(self, prefix: str) -> list[Hold]:
+        """Return the unexpired holds whose name begins so, by name."""
+        ...
+
+    # --- reading -------------------------------------------------------------------------
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        """Return jobs as they are now; None where there is none."""
+        ...
+
+    async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
+        """Return every transition of each job, oldest first; empty where there is none."""
+        ...
+
+    async def logs(self, job_id: str) -> list[LogLine]:
+        """Return the log lines kept for a job, oldest first."""
+        ...
+
+    async def find(self, search: Search) -> Page:
+        """Return one page of matching jobs.
+
+        CREATED orders go by submission, UPDATED_DESC by the newest transition. The cursor
+        is opaque and stays valid while jobs come, move and go: a job that was there all
+        along and did not move is neither skipped nor repeated. Cursors of another order or
+        garbage raise ``ValidationError``. ``total`` is exact when only types, queues,
+        states and priorities are filtered, or up to ``COUNT_CAP``; else a lower bound.
+        ``created_after``, ``updated_after``: at or after; ``created_before``: before.
+        """
+        ...
+
+    async def failures(self, search: FailureSearch) -> FailurePage:
+        """Return one page of jobs that failed, newest failure first, with aggregations."""
+        ...
+
+    async def stats(self, window: timedelta) -> Stats:
+        """Return the counters, and the measures of the minutes that overlap the window.
+
+        The cost does not depend on the number of jobs.
+        """
+        ...
+
+    async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
+        """Return events after a cursor, in the order in which they were written.
+
+        None starts at the oldest kept. With nothing to tell, wait up to ``wait`` for it.
+        ``limit`` 0 returns just the cursor of the newest event, to start from now. Events
+        of one job are in order. About ``events_kept`` are kept; a cursor behind them
+        resumes at the oldest and says ``gap``. Garbage raises ``ValidationError``.
+        """
+        ...
+
+    async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
+        """Wait for work: return a number that differs from ``seen`` once there may be some.
+
+        It moves when jobs of these queues become ready or get a due time, in this process
+        or any other, and when a queue is resumed. A caller takes the number, looks for
+        work, and comes back with it when there was none; so nothing slips in between.
+        After ``wait`` it returns anyway. A hint: it may move for nothing, and it may fail
+        to move when a message is lost, so ``wait`` bounds how long work can go unseen.
+        """
+        ...
+
+    async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        """Change settings of a queue: ``paused`` (bool), ``ageing`` (timedelta or None)."""
+        ...
+
+    async def queues(self) -> list[QueueInfo]:
+        """Return every queue that has settings or jobs, by name."""
+        ...

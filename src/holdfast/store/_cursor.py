@@ -1,0 +1,31 @@
+"""Opaque page cursors: where the last page ended, bound to the order it was listed in."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+from ..errors import Fault, ValidationError
+
+_BODY = re.compile(r"([A-Z_]+)((?:\.-?\d{1,19})+)", re.ASCII)
+
+
+def write_cursor(order: str, *place: int) -> str:
+    """Return a cursor for a place in an order."""
+    body = ".".join([order, *map(str, place)])
+    return base64.urlsafe_b64encode(body.encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, order: str, parts: int = 1) -> tuple[int, ...]:
+    """Return the place a cursor points to; refuse garbage and cursors of another order."""
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        match = _BODY.fullmatch(base64.b64decode(padded, altchars=b"-_", validate=True).decode())
+    except (UnicodeError, binascii.Error, AttributeError):
+        match = None
+    if match is None or match[1] != order or match[2].count(".") != parts:
+        raise ValidationError(
+            [Fault("cursor", "INVALID", f"must come from a page listed in order {order}")]
+        )
+    return tuple(int(part) for part in match[2].split(".")[1:])

@@ -1,0 +1,290 @@
+"""What goes into and comes out of a store besides jobs: plain frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from ..job import (
+    CancelRequest,
+    FailureCategory,
+    Job,
+    LogLine,
+    Progress,
+    State,
+    Transition,
+)
+
+
+class AddStatus(StrEnum):
+    """What became of one added job."""
+
+    ACCEPTED = "ACCEPTED"
+    DUPLICATE = "DUPLICATE"
+    CONFLICT = "CONFLICT"
+    MISSING = "MISSING"
+    ABORTED = "ABORTED"
+
+
+class Added(msgspec.Struct, frozen=True):
+    """The answer to one job of ``add``."""
+
+    status: AddStatus
+    job_id: str
+    """The job that now stands for the submission: its own id, or the one that holds its key."""
+    missing: tuple[str, ...] = ()
+    ripe: bool = False
+    """A dependency had already ended when the job was written: look at ``dependents`` now."""
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """Proof of holding a job: the newest lease token."""
+
+    job_id: str
+    token: str
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's wish for work."""
+
+    queues: tuple[str, ...]
+    limit: int
+    worker: str
+    token: str
+    types: tuple[str, ...] | None = None
+    """Only jobs of these types; None takes any."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A decided change of one job: written if the stored job is still ``before``."""
+
+    before: Job
+    after: Job
+    until: datetime | None = None
+    """When given, the stored lease must still end then: no heartbeat came in between."""
+
+
+class Swapped(msgspec.Struct, frozen=True):
+    """The answer to one change: written, or the job as it is now (None: it is gone)."""
+
+    written: bool
+    job: Job | None = None
+    ripe: bool = False
+    """The job ended and others wait for it: look at ``dependents`` now."""
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """The answer to one renewal."""
+
+    held: bool
+    until: datetime | None = None
+    cancel: CancelRequest | None = None
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Something a running job wants kept, under its lease."""
+
+    fence: Fence
+    progress: Progress | None = None
+    checkpoint: bytes | None = None
+    log: LogLine | None = None
+
+
+class Promoted(msgspec.Struct, frozen=True):
+    """How many jobs became ready, and when the next one will (None: none is waiting)."""
+
+    count: int
+    next_due: datetime | None
+
+
+class Dependent(msgspec.Struct, frozen=True):
+    """A waiting job and the states of everything it waits for, in the order it named them."""
+
+    job: Job
+    parents: tuple[tuple[str, State], ...]
+
+
+class Order(StrEnum):
+    """In which order a search lists jobs."""
+
+    CREATED_ASC = "CREATED_ASC"
+    CREATED_DESC = "CREATED_DESC"
+    UPDATED_DESC = "UPDATED_DESC"
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """Filters (combined with AND), order and page."""
+
+    types: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    states: tuple[State, ...] = ()
+    priorities: tuple[int, ...] = ()
+    tags: Mapping[str, str] = {}
+    correlation_id: str = ""
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    updated_after: datetime | None = None
+    order: Order = Order.CREATED_DESC
+    cursor: str | None = None
+    limit: int = 100
+
+
+COUNT_CAP = 10_000
+"""Beyond this many matches a total may be a lower bound."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a search."""
+
+    jobs: tuple[Job, ...]
+    next_cursor: str | None
+    total: int
+    total_exact: bool = True
+
+
+class FailureSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """Which failures to list, newest first by the time of the failure."""
+
+    states: tuple[State, ...] = (State.FAILED, State.DEAD_LETTER)
+    categories: tuple[FailureCategory, ...] = ()
+    types: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    code: str = ""
+    after: datetime | None = None
+    before: datetime | None = None
+    cursor: str | None = None
+    limit: int = 100
+
+
+class FailurePage(msgspec.Struct, frozen=True):
+    """One page of failures, and counts over all that match."""
+
+    jobs: tuple[Job, ...]
+    next_cursor: str | None
+    total: int
+    by_category: Mapping[str, int]
+    by_code: Mapping[str, int]
+    by_type: Mapping[str, int]
+
+
+class EventKind(StrEnum):
+    """What a subscriber can be told."""
+
+    TRANSITION = "transition"
+    PROGRESS = "progress"
+
+
+class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened to one job."""
+
+    cursor: str
+    job_id: str
+    type: str
+    queue: str
+    kind: EventKind
+    at: datetime
+    transition: Transition | None = None
+    progress: Progress | None = None
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Events in order, the cursor to go on from, and whether some were already dropped."""
+
+    events: tuple[JobEvent, ...]
+    cursor: str
+    gap: bool = False
+
+
+class Measure(StrEnum):
+    """What is counted per minute as jobs move."""
+
+    SUBMITTED = "submitted"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DEAD_LETTER = "dead_letter"
+    CANCELLED = "cancelled"
+    RETRIED = "retried"
+    WAIT = "wait"
+    """Time from ready to claimed."""
+    RUN = "run"
+    """Time from claimed to answered."""
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """How many jobs of one kind are in one state now."""
+
+    queue: str
+    type: str
+    priority: int
+    state: State
+    count: int
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One bucket of one measure, summed over the window asked for."""
+
+    queue: str
+    type: str
+    priority: int
+    measure: Measure
+    bucket: int
+    count: int
+    top: float
+    """The largest value in the bucket, in seconds; 0 for plain counts."""
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """The raw counters; ``statistics.summarise`` turns them into what people read."""
+
+    tallies: tuple[Tally, ...]
+    readings: tuple[Reading, ...]
+
+
+class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue's settings and how many of its jobs are in which state."""
+
+    name: str
+    paused: bool = False
+    ageing: timedelta | None = None
+    counts: Mapping[State, int] = {}
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """A name held by someone until a time: leadership, or a worker's presence."""
+
+    name: str
+    holder: str
+    until: datetime
+    data: bytes = b""
+
+
+__all__ = [
+    "COUNT_CAP",
+    "AddStatus",
+    "Added",
+    "Beat",
+    "Change",
+    "Claim",
+    "Dependent",
+    "EventKind",
+    "EventPage",
+    "FailurePage",
+    "FailureSearch",
+    "Fence",
+    "Hold",
+    "JobEvent",
+    "Measure",
+    "Note",
+    "Order",
+    "Page",
+    "Promoted",
+    "QueueInfo",
+    "Reading",
+    "Search",
+    "Stats",
+    "Swapped",
+    "Tally",
+]

@@ -1,0 +1,5 @@
+"""The store in a dict: reference and test double; nothing survives the process."""
+
+from .store import MemoryStore
+
+__all__ = ["MemoryStore"]

@@ -1,0 +1,163 @@
+"""The reads of the memory store, written for clarity, not speed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+
+from ...errors import Fault, ValidationError
+from ...job import Job, State
+from .._cursor import read_cursor, write_cursor
+from .._shapes import (
+    COUNT_CAP,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Order,
+    Page,
+    QueueInfo,
+    Reading,
+    Search,
+    Stats,
+    Tally,
+)
+from .tables import Tables
+
+FAILURE_ORDER = "FAILURE"
+
+
+def find(tables: Tables, search: Search) -> Page:
+    """One page of the jobs that match."""
+    matching = [job for job in tables.jobs.values() if _matches(job, search)]
+    place = tables.moved if search.order is Order.UPDATED_DESC else tables.numbers
+    ascending = search.order is Order.CREATED_ASC
+    matching.sort(key=lambda job: place[job.id], reverse=not ascending)
+    rest = matching
+    if search.cursor is not None:
+        (last,) = read_cursor(search.cursor, search.order)
+        rest = [j for j in matching if (place[j.id] > last if ascending else place[j.id] < last)]
+    page, more = rest[: search.limit], len(rest) > search.limit
+    cursor = write_cursor(search.order, place[page[-1].id]) if more else None
+    exact = len(matching) <= COUNT_CAP or _is_countable(search)
+    return Page(tuple(page), cursor, len(matching) if exact else COUNT_CAP, exact)
+
+
+def _is_countable(search: Search) -> bool:
+    return not (
+        search.tags
+        or search.correlation_id
+        or search.created_after
+        or search.created_before
+        or search.updated_after
+    )
+
+
+def _matches(job: Job, search: Search) -> bool:
+    return (
+        (not search.types or job.type in search.types)
+        and (not search.queues or job.queue in search.queues)
+        and (not search.states or job.state in search.states)
+        and (not search.priorities or job.priority in search.priorities)
+        and all(job.tags.get(name) == value for name, value in search.tags.items())
+        and (not search.correlation_id or job.correlation_id == search.correlation_id)
+        and (search.created_after is None or job.created_at >= search.created_after)
+        and (search.created_before is None or job.created_at < search.created_before)
+        and (search.updated_after is None or job.updated_at >= search.updated_after)
+    )
+
+
+def failures(tables: Tables, search: FailureSearch) -> FailurePage:
+    """One page of the jobs that failed, and what they failed of."""
+    matching = [
+        (_micros(job.failure.at), tables.numbers[job.id], job)
+        for job in tables.jobs.values()
+        if job.failure is not None and job.failure.at is not None and _failed(job, search)
+    ]
+    matching.sort(reverse=True, key=lambda entry: entry[:2])
+    rest = matching
+    if search.cursor is not None:
+        last = read_cursor(search.cursor, FAILURE_ORDER, parts=2)
+        rest = [entry for entry in matching if entry[:2] < last]
+    page, more = rest[: search.limit], len(rest) > search.limit
+    jobs = [job for _, _, job in matching]
+    return FailurePage(
+        jobs=tuple(job for _, _, job in page),
+        next_cursor=write_cursor(FAILURE_ORDER, *page[-1][:2]) if more else None,
+        total=len(matching),
+        by_category=_tallied([job.failure.category for job in jobs if job.failure]),
+        by_code=_tallied([job.failure.code for job in jobs if job.failure]),
+        by_type=_tallied([job.type for job in jobs]),
+    )
+
+
+def _failed(job: Job, search: FailureSearch) -> bool:
+    failure = job.failure
+    assert failure is not None and failure.at is not None
+    return (
+        job.state in search.states
+        and (not search.categories or failure.category in search.categories)
+        and (not search.types or job.type in search.types)
+        and (not search.queues or job.queue in search.queues)
+        and (not search.code or failure.code == search.code)
+        and (search.after is None or failure.at >= search.after)
+        and (search.before is None or failure.at < search.before)
+    )
+
+
+def _micros(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000)
+
+
+def _tallied(words: Sequence[str]) -> dict[str, int]:
+    return {str(word): count for word, count in sorted(Counter(words).items())}
+
+
+def events(tables: Tables, after: str | None, limit: int, kept: int) -> EventPage:
+    """Events after a cursor, as far back as they are kept."""
+    oldest = max(0, tables.told - kept)
+    if limit == 0:
+        return EventPage((), str(tables.told))
+    start = 0 if after is None else _event_number(after)
+    gap = after is not None and start < oldest
+    start = max(start, oldest)
+    page = [event for event in tables.events if int(event.cursor) > start][:limit]
+    cursor = page[-1].cursor if page else str(start)
+    return EventPage(tuple(page), cursor, gap)
+
+
+def _event_number(cursor: str) -> int:
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise ValidationError([Fault("cursor", "INVALID", "must come from an event")])
+    return int(cursor)
+
+
+def stats(tables: Tables, first_minute: int) -> Stats:
+    """The counters, and the measures from a minute on, summed."""
+    tallies = [Tally(*key, count) for key, count in sorted(tables.tallies.items()) if count]
+    summed: dict[tuple[str, str, int, str, int], tuple[int, float]] = {}
+    for (minute, *rest), (count, top) in tables.readings.items():
+        if minute >= first_minute:
+            key = tuple(rest)
+            had, highest = summed.get(key, (0, 0.0))  # type: ignore[arg-type]
+            summed[key] = (had + count, max(highest, top))  # type: ignore[index]
+    readings = [Reading(*key, *value) for key, value in sorted(summed.items())]  # type: ignore[arg-type]
+    return Stats(tuple(tallies), tuple(readings))
+
+
+def queues(tables: Tables) -> list[QueueInfo]:
+    """Every queue that has settings or jobs."""
+    counts: defaultdict[str, Counter[State]] = defaultdict(Counter)
+    for (queue, _, _, state), count in tables.tallies.items():
+        counts[queue][state] += count
+    names = {name for name, count in counts.items() if any(count.values())}
+    names |= {name for name, settings in tables.settings.items() if settings}
+    return [
+        QueueInfo(
+            name=name,
+            paused=bool(tables.settings[name].get("paused")),
+            ageing=tables.settings[name].get("ageing"),  # type: ignore[arg-type]
+            counts={state: n for state, n in sorted(counts[name].items()) if n},
+        )
+        for name in sorted(names)
+    ]

@@ -1,0 +1,441 @@
+"""A store in a dict: the reference that every other store is compared with.
+
+Nothing survives the process: use it for tests and to try things out. Every verb runs without
+an ``await`` inside, so on one event loop each is atomic by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Self
+
+from msgspec.structs import replace
+
+from ... import lifecycle
+from ...clock import Clock, SystemClock
+from ...errors import StaleLeaseError
+from ...job import (
+    TERMINAL,
+    DependencyKind,
+    Job,
+    LogLine,
+    Progress,
+    State,
+    Transition,
+)
+from ...policy import Retention
+from .._base import EVENTS_KEPT, MAX_LOG_LINES
+from .._ledger import Ledger, minute_of
+from .._shapes import (
+    Added,
+    AddStatus,
+    Beat,
+    Change,
+    Claim,
+    Dependent,
+    EventKind,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Fence,
+    Hold,
+    JobEvent,
+    Note,
+    Page,
+    Promoted,
+    QueueInfo,
+    Search,
+    Stats,
+    Swapped,
+)
+from . import queries
+from .adding import Plan, aborted
+from .tables import Tables
+
+MEASURES_KEPT = timedelta(days=7)
+_WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
+
+
+class MemoryStore:
+    """Jobs in memory; see ``Store`` for what each verb promises."""
+
+    def __init__(self, clock: Clock | None = None, *, events_kept: int = EVENTS_KEPT) -> None:
+        self._clock = clock or SystemClock()
+        self._events_kept = events_kept
+        self._state = Tables()
+        self._bell = 0
+        self._changed = asyncio.Event()
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    async def start(self) -> Self:
+        return self
+
+    async def close(self) -> None:
+        self._ring()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- submitting ----------------------------------------------------------------------
+
+    async def add(
+        self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+    ) -> list[Added]:
+        if fence is not None and not self._holds(fence):
+            raise StaleLeaseError(fence.job_id)
+        plan = Plan(self._state, self.now())
+        answers = [plan.judge(job) for job in jobs]
+        if atomic and any(a.status in (AddStatus.CONFLICT, AddStatus.MISSING) for a in answers):
+            return [aborted(answer) for answer in answers]
+        return [
+            self._insert(job, plan.alias(job), answer) if plan.is_new(job) else answer
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
+
+    def _insert(self, job: Job, depends_on: tuple[str, ...], answer: Added) -> Added:
+        tables = self._state
+        job = replace(job, depends_on=depends_on)
+        tables.sequence += 1
+        tables.numbers[job.id] = tables.sequence
+        self._write(None, job)
+        if job.dedupe is not None:
+            tables.keys[job.dedupe.scope, job.dedupe.key] = (job.dedupe, job.id)
+        for parent in depends_on:
+            self._link(job.id, parent)
+            if job.dependency_kind is DependencyKind.FAN_IN:
+                for spawned in tables.spawned_by(parent):
+                    self._link(job.id, spawned)
+        for waiting in tables.waiting_fan_in(job.spawned_by):
+            self._link(waiting, job.id)
+        return replace(answer, ripe=any(tables.edges[job.id].values()))
+
+    def _link(self, child: str, parent: str) -> None:
+        state = self._state.jobs[parent].state
+        self._state.edges[child].setdefault(parent, state if state in TERMINAL else None)
+        self._state.children[parent].add(child)
+
+    # --- working -------------------------------------------------------------------------
+
+    async def claim(self, want: Claim) -> list[Job]:
+        now = self.now()
+        taken: list[Job] = []
+        for queue in want.queues:
+            if self._state.settings[queue].get("paused"):
+                continue
+            ready = sorted(
+                (rank, place, job_id)
+                for job_id, (rank, place) in self._state.ready.items()
+                if self._state.jobs[job_id].queue == queue
+                and (want.types is None or self._state.jobs[job_id].type in want.types)
+            )
+            for _, _, job_id in ready[: want.limit - len(taken)]:
+                before = self._state.jobs[job_id]
+                after = lifecycle.claimed(before, token=want.token, worker=want.worker, now=now)
+                taken.append(self._write(before, after))
+        return taken
+
+    async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
+        return [self._swap(change) for change in changes]
+
+    def _swap(self, change: Change) -> Swapped:
+        stored = self._state.jobs.get(change.before.id)
+        if stored is None or not _matches(stored, change):
+            return Swapped(written=False, job=stored)
+        after = self._write(stored, _merged(stored, change.after))
+        waiting = [c for c in self._state.children[after.id] if self._is_waiting(c)]
+        if after.state in TERMINAL:
+            for child in waiting:
+                self._state.edges[child][after.id] = after.state
+        return Swapped(written=True, ripe=bool(waiting) and after.state in TERMINAL)
+
+    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+        return [self._extend(fence) for fence in fences]
+
+    def _extend(self, fence: Fence) -> Beat:
+        if not self._holds(fence):
+            return Beat(held=False)
+        job = self._state.jobs[fence.job_id]
+        assert job.lease is not None
+        lease = replace(job.lease, until=self.now() + job.lease_ttl)
+        self._state.jobs[job.id] = replace(job, lease=lease)
+        return Beat(held=True, until=lease.until, cancel=job.cancel)
+
+    async def note(self, notes: Sequence[Note]) -> list[bool]:
+        return [self._note(note) for note in notes]
+
+    def _note(self, note: Note) -> bool:
+        if not self._holds(note.fence):
+            return False
+        job = self._state.jobs[note.fence.job_id]
+        if note.progress is not None:
+            job = replace(job, progress=note.progress)
+            self._tell(job, EventKind.PROGRESS, note.progress.at, progress=note.progress)
+        if note.checkpoint is not None:
+            job = replace(job, checkpoint=note.checkpoint)
+        if note.log is not None:
+            lines = self._state.logs[job.id]
+            lines.append(note.log)
+            del lines[:-MAX_LOG_LINES]
+        self._state.jobs[job.id] = job
+        return True
+
+    # --- maintenance ---------------------------------------------------------------------
+
+    async def promote(self, limit: int) -> Promoted:
+        now = self.now()
+        waiting = sorted(
+            (job.due_at, self._state.numbers[job.id], job)
+            for job in self._state.jobs.values()
+            if job.state in (State.DELAYED, State.RETRYING) and job.due_at is not None
+        )
+        due = [job for due_at, _, job in waiting if due_at <= now][:limit]
+        for job in due:
+            self._write(job, lifecycle.due(job, now=now))
+        self._age(now)
+        later = [due_at for due_at, _, _ in waiting[len(due) :]]
+        return Promoted(len(due), later[0] if later else None)
+
+    def _age(self, now: datetime) -> None:
+        for job_id, (_, place) in list(self._state.ready.items()):
+            job = self._state.jobs[job_id]
+            interval = self._state.settings[job.queue].get("ageing")
+            if isinstance(interval, timedelta) and job.scheduled_at is not None:
+                lifted = (now - job.scheduled_at) // interval
+                self._state.ready[job_id] = (max(0, job.priority - lifted), place)
+
+    async def overdue(self, limit: int) -> list[Job]:
+        now = self.now()
+        passed = sorted(
+            (instant, self._state.numbers[job.id], job)
+            for job in self._state.jobs.values()
+            if (instant := _instant(job)) is not None and instant <= now
+        )
+        return [job for _, _, job in passed[:limit]]
+
+    async def dependents(self, limit: int) -> list[Dependent]:
+        found = []
+        for job_id, edges in self._state.edges.items():
+            job = self._state.jobs[job_id]
+            if self._is_waiting(job_id) and not job.held and _is_ripe(job, edges):
+                parents = ((p, ended or self._state.jobs[p].state) for p, ended in edges.items())
+                found.append(Dependent(job, tuple(parents)))
+        found.sort(key=lambda dependent: self._state.numbers[dependent.job.id])
+        return found[:limit]
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        now = self.now()
+        keep = {
+            State.COMPLETED: retention.completed,
+            State.FAILED: retention.failed,
+            State.DEAD_LETTER: retention.dead_letter,
+            State.CANCELLED: retention.cancelled,
+        }
+        old = sorted(
+            (job.finished_at, self._state.numbers[job.id], job.id)
+            for job in self._state.jobs.values()
+            if job.finished_at is not None
+            and (span := keep[job.state]) is not None
+            and job.finished_at + span <= now
+            and not self._is_needed(job.id)
+        )
+        for _, _, job_id in old[:limit]:
+            self._remove(job_id)
+        self._state.expire_keys(now)
+        self._state.trim(self._events_kept, minute_of(now - MEASURES_KEPT))
+        return len(old[:limit])
+
+    async def delete(self, ids: Sequence[str]) -> list[bool]:
+        return [self._delete(job_id) for job_id in ids]
+
+    def _delete(self, job_id: str) -> bool:
+        job = self._state.jobs.get(job_id)
+        if job is None or job.state not in TERMINAL or self._is_needed(job_id):
+            return False
+        self._remove(job_id)
+        return True
+
+    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        now = self.now()
+        held = self._state.holds.get(name)
+        if held is not None and held.holder != holder and held.until > now:
+            return False
+        self._state.holds[name] = Hold(name, holder, now + ttl, data)
+        return True
+
+    async def holds(self, prefix: str) -> list[Hold]:
+        live = (h for h in self._state.holds.values() if h.until > self.now())
+        return sorted((h for h in live if h.name.startswith(prefix)), key=lambda h: h.name)
+
+    # --- reading -------------------------------------------------------------------------
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return [self._state.jobs.get(job_id) for job_id in ids]
+
+    async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
+        return [list(self._state.history.get(job_id, ())) for job_id in ids]
+
+    async def logs(self, job_id: str) -> list[LogLine]:
+        return list(self._state.logs.get(job_id, ()))
+
+    async def find(self, search: Search) -> Page:
+        return queries.find(self._state, search)
+
+    async def failures(self, search: FailureSearch) -> FailurePage:
+        return queries.failures(self._state, search)
+
+    async def stats(self, window: timedelta) -> Stats:
+        return queries.stats(self._state, minute_of(self.now() - window))
+
+    async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
+        page = queries.events(self._state, after, limit, self._events_kept)
+        deadline = asyncio.get_running_loop().time() + wait.total_seconds()
+        while limit and not page.events and await self._wait_until(deadline):
+            page = queries.events(self._state, after, limit, self._events_kept)
+        return page
+
+    async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
+        deadline = asyncio.get_running_loop().time() + wait.total_seconds()
+        while self._bell == seen and await self._wait_until(deadline):
+            pass
+        return self._bell
+
+    async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        self._state.settings[queue].update(settings)
+        self._ring()
+
+    async def queues(self) -> list[QueueInfo]:
+        return queries.queues(self._state)
+
+    # --- what the verbs share --------------------------------------------------------------
+
+    def _write(self, before: Job | None, after: Job) -> Job:
+        """Store a job and everything its trail says; the one place that changes a job's state."""
+        tables = self._state
+        ledger = Ledger()
+        ledger.moved(before, after)
+        tables.count(ledger)
+        for edge in after.trail:
+            tables.history[after.id].append(edge)
+            self._tell(after, EventKind.TRANSITION, edge.at, transition=edge)
+        stored = replace(after, trail=())
+        tables.jobs[after.id] = stored
+        if stored.state is not State.SCHEDULED:
+            tables.ready.pop(stored.id, None)
+        elif before is None or before.state is not State.SCHEDULED or after.trail:
+            tables.places += 1
+            tables.ready[stored.id] = (stored.priority, tables.places)
+        if stored.state in _WAKING:
+            self._ring()
+        return stored
+
+    def _tell(
+        self,
+        job: Job,
+        kind: EventKind,
+        at: datetime,
+        *,
+        transition: Transition | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        tables = self._state
+        tables.told += 1
+        if kind is EventKind.TRANSITION:
+            tables.moved[job.id] = tables.told
+        tables.events.append(
+            JobEvent(
+                cursor=str(tables.told),
+                job_id=job.id,
+                type=job.type,
+                queue=job.queue,
+                kind=kind,
+                at=at,
+                transition=transition,
+                progress=progress,
+            )
+        )
+        self._notify()
+
+    def _holds(self, fence: Fence) -> bool:
+        job = self._state.jobs.get(fence.job_id)
+        return (
+            job is not None
+            and job.state is State.RUNNING
+            and job.lease is not None
+            and job.lease.token == fence.token
+        )
+
+    def _is_waiting(self, job_id: str) -> bool:
+        return self._state.jobs[job_id].state is State.PENDING
+
+    def _is_needed(self, job_id: str) -> bool:
+        return any(
+            self._state.jobs[child].state not in TERMINAL
+            for child in self._state.children.get(job_id, ())
+        )
+
+    def _remove(self, job_id: str) -> None:
+        ledger = Ledger()
+        ledger.removed(self._state.jobs[job_id])
+        self._state.count(ledger)
+        self._state.forget(job_id)
+
+    def _ring(self) -> None:
+        self._bell += 1
+        self._notify()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _wait_until(self, deadline: float) -> bool:
+        changed = self._changed
+        try:
+            async with asyncio.timeout_at(deadline):
+                await changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def _matches(stored: Job, change: Change) -> bool:
+    before, after = change.before, change.after
+    if stored.revision != before.revision:
+        return False
+    if before.lease and after.lease and stored.lease and before.lease.token != stored.lease.token:
+        return False
+    return change.until is None or (stored.lease is not None and stored.lease.until == change.until)
+
+
+def _merged(stored: Job, after: Job) -> Job:
+    """The decided job with what only other verbs write."""
+    return replace(
+        after,
+        payload=stored.payload,
+        depends_on=stored.depends_on,
+        progress=stored.progress,
+        checkpoint=stored.checkpoint,
+    )
+
+
+def _instant(job: Job) -> datetime | None:
+    """When a live job runs out: its lifetime, or its lease if that ends sooner."""
+    if job.state in TERMINAL:
+        return None
+    if job.state is State.RUNNING and job.lease and job.lease.until:
+        return min(job.lease.until, job.expires_at)
+    return job.expires_at
+
+
+def _is_ripe(job: Job, edges: Mapping[str, State | None]) -> bool:
+    ended = [state for state in edges.values() if state is not None]
+    if job.dependency_kind is DependencyKind.AFTER_ANY:
+        return bool(ended)
+    return len(ended) == len(edges) or any(state is not State.COMPLETED for state in ended)
+

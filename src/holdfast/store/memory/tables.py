@@ -1,0 +1,90 @@
+"""Everything the memory store knows, and how it forgets."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+
+from ...job import DedupeKey, DependencyKind, Job, LogLine, State, Transition
+from .._ledger import Ledger, ReadingKey, TallyKey
+from .._shapes import Hold, JobEvent
+
+
+class Tables:
+    """Everything the memory store knows."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.numbers: dict[str, int] = {}
+        """Submission order."""
+        self.moved: dict[str, int] = {}
+        """The number of each job's newest transition event."""
+        self.ready: dict[str, tuple[int, int]] = {}
+        """SCHEDULED jobs: (level after ageing, place in the queue)."""
+        self.history: defaultdict[str, list[Transition]] = defaultdict(list)
+        self.logs: defaultdict[str, list[LogLine]] = defaultdict(list)
+        self.edges: defaultdict[str, dict[str, State | None]] = defaultdict(dict)
+        """Child -> parent -> how the parent ended; None while it is open."""
+        self.children: defaultdict[str, set[str]] = defaultdict(set)
+        self.keys: dict[tuple[str, str], tuple[DedupeKey, str]] = {}
+        self.events: list[JobEvent] = []
+        self.tallies: Counter[TallyKey] = Counter()
+        self.readings: dict[ReadingKey, tuple[int, float]] = {}
+        self.settings: defaultdict[str, dict[str, object]] = defaultdict(dict)
+        self.holds: dict[str, Hold] = {}
+        self.sequence = 0
+        self.places = 0
+        self.told = 0
+
+    def spawned_by(self, job_id: str) -> Iterator[str]:
+        """Everything a job spawned, and what that spawned, in order of submission."""
+        for child in [job.id for job in self.jobs.values() if job.spawned_by == job_id]:
+            yield child
+            yield from self.spawned_by(child)
+
+    def waiting_fan_in(self, job_id: str) -> list[str]:
+        """PENDING jobs that wait for a job and everything it spawns."""
+        return [
+            child
+            for child in self.children.get(job_id, ())
+            if self.jobs[child].dependency_kind is DependencyKind.FAN_IN
+            and self.jobs[child].state is State.PENDING
+        ]
+
+    def count(self, ledger: Ledger) -> None:
+        """Add a batch's moves to the counters."""
+        for key, change in ledger.tallies.items():
+            self.tallies[key] += change
+        for reading, (count, top) in ledger.readings.items():
+            had, highest = self.readings.get(reading, (0, 0.0))
+            self.readings[reading] = (had + count, max(highest, top))
+
+    def forget(self, job_id: str) -> None:
+        """Drop a job and what lives only as long as it; its events go with time."""
+        job = self.jobs.pop(job_id)
+        for place in (self.numbers, self.moved, self.history, self.logs, self.children):
+            place.pop(job_id, None)  # type: ignore[attr-defined]  # all are dicts by id
+        for parent in self.edges.pop(job_id, {}):
+            if parent in self.children:
+                self.children[parent].discard(job_id)
+        if job.dedupe is not None:
+            place_of_key = (job.dedupe.scope, job.dedupe.key)
+            if self.keys.get(place_of_key, (None, ""))[1] == job_id:
+                del self.keys[place_of_key]
+
+    def expire_keys(self, now: datetime) -> None:
+        """Drop keys whose window is over."""
+        over = [
+            place
+            for place, (key, _) in self.keys.items()
+            if key.expires_at is not None and key.expires_at <= now
+        ]
+        for place in over:
+            del self.keys[place]
+
+    def trim(self, events_kept: int, first_minute: int) -> None:
+        """Drop old events and measures."""
+        del self.events[: max(0, len(self.events) - events_kept)]
+        for key in [key for key in self.readings if key[0] < first_minute]:
+            del self.readings[key]

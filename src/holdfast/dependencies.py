@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from .errors import Fault
-from .job import TERMINAL, DependencyKind, State
+from holdfast.errors import Fault
+from holdfast.job import TERMINAL, DependencyKind, State
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-from .policy import Backoff
+from holdfast.policy import Backoff
 
 DEFAULT_QUEUE = "default"
 

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from .dependencies import Verdict
-from .errors import IllegalTransitionError
-from .job import (
+from holdfast.dependencies import Verdict
+from holdfast.errors import IllegalTransitionError
+from holdfast.job import (
     LIVE,
     TERMINAL,
     CancelRequest,
@@ -25,7 +25,7 @@ from .job import (
     State,
     Transition,
 )
-from .policy import SECOND, CustomDelay
+from holdfast.policy import SECOND, CustomDelay
 
 P, S, D, R, W = State.PENDING, State.SCHEDULED, State.DELAYED, State.RUNNING, State.RETRYING
 DONE, FAILED, DEAD, CANCELLED = State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED
@@ -175,9 +175,7 @@ def retryable(job: Job, failure: Failure) -> bool:
             return False
 
 
-def lease_lost(
-    job: Job, *, now: datetime, jitter: float = 0.0, why: str = "lease expired"
-) -> Job:
+def lease_lost(job: Job, *, now: datetime, jitter: float = 0.0, why: str = "lease expired") -> Job:
     """RUNNING whose holder fell silent -> RETRYING, or its end when it has no attempt left."""
     failure = _completed_failure(
         job,
@@ -234,9 +232,7 @@ def has_answered(job: Job, token: str) -> bool:
     return job.lease is not None and job.lease.token == token and job.lease.until is None
 
 
-def cancelled(
-    job: Job, *, now: datetime, reason: str = "", failure: Failure | None = None
-) -> Job:
+def cancelled(job: Job, *, now: datetime, reason: str = "", failure: Failure | None = None) -> Job:
     """Any live state -> CANCELLED."""
     if not reason:
         reason = job.cancel.reason if job.cancel else "cancelled"
@@ -282,9 +278,7 @@ def dependency_ended(job: Job, verdict: Verdict, *, now: datetime) -> Job:
     if verdict.outcome is S:
         return enqueued(job, now=now, reason=verdict.reason)
     category = FailureCategory.CANCELLED if verdict.outcome is CANCELLED else FailureCategory.SYSTEM
-    failure = Failure(
-        category=category, code="DEPENDENCY_ENDED", message=verdict.reason, at=now
-    )
+    failure = Failure(category=category, code="DEPENDENCY_ENDED", message=verdict.reason, at=now)
     return _ended(job, Event.INHERIT, verdict.outcome, failure, now=now, reason=verdict.reason)
 
 

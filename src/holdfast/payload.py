@@ -15,9 +15,9 @@ from typing import NoReturn
 
 import msgspec
 
-from .errors import Fault
-from .job import Encoding
-from .policy import MEBIBYTE
+from holdfast.errors import Fault
+from holdfast.job import Encoding
+from holdfast.policy import MEBIBYTE
 
 MAX_DEPTH = 64
 MAX_DIGITS = 4300
@@ -104,9 +104,7 @@ def size_fault(size: int, limit: int) -> Fault | None:
         return Fault(
             "payload", "TOO_LARGE", f"Job payload size {size} bytes exceeds limit of {limit} bytes"
         )
-    return Fault(
-        "payload", "TOO_LARGE", f"Job payload size {shown} MB exceeds limit of {most} MB"
-    )
+    return Fault("payload", "TOO_LARGE", f"Job payload size {shown} MB exceeds limit of {most} MB")
 
 
 def _encode_wide_integers(value: object) -> bytes:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import msgspec
 
-from .errors import Fault
+from holdfast.errors import Fault
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

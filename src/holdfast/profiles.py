@@ -12,8 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
-from .job import Failure, FailureCategory, Job, Priority, State
-from .policy import DAY, HOUR, MINUTE, SECOND, Backoff, BackoffKind
+from holdfast.job import Failure, FailureCategory, Job, Priority, State
+from holdfast.policy import DAY, HOUR, MINUTE, SECOND, Backoff, BackoffKind
 
 RENEWALS_PER_LEASE = 3
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from ..clock import Clock
-from ..errors import UnknownStoreError
-from ._base import Store
-from ._shapes import (
+from holdfast.clock import Clock
+from holdfast.errors import UnknownStoreError
+from holdfast.store._base import Store
+from holdfast.store._shapes import (
     Added,
     AddStatus,
     Beat,
@@ -24,6 +24,8 @@ from ._shapes import (
     Fence,
     Hold,
     JobEvent,
+    LimitRule,
+    LimitState,
     Measure,
     Note,
     Order,
@@ -36,7 +38,7 @@ from ._shapes import (
     Swapped,
     Tally,
 )
-from .memory import MemoryStore
+from holdfast.store.memory import MemoryStore
 
 DEFAULT_URL = "sqlite:///holdfast.db"
 
@@ -53,7 +55,7 @@ def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
         case "memory":
             return MemoryStore(clock)
         case "sqlite":
-            from .sqlite import SQLiteStore
+            from holdfast.store.sqlite import SQLiteStore
 
             return SQLiteStore.from_url(url, clock=clock)
         case _:
@@ -78,6 +80,8 @@ __all__ = [
     "Fence",
     "Hold",
     "JobEvent",
+    "LimitRule",
+    "LimitState",
     "Measure",
     "MemoryStore",
     "Note",

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol, Self
 
-from ..job import Job, LogLine, Transition
-from ..policy import Retention
-from ._shapes import (
+from holdfast.job import Job, LogLine, Transition
+from holdfast.policy import Retention
+from holdfast.store._shapes import (
     Added,
     Beat,
     Change,
@@ -24,6 +24,8 @@ from ._shapes import (
     FailureSearch,
     Fence,
     Hold,
+    LimitRule,
+    LimitState,
     Note,
     Page,
     Promoted,
@@ -112,7 +114,8 @@ class Store(Protocol):
         Queues are served in the order given; paused ones are passed over. Within a queue
         lower priority numbers first (after ageing, see ``promote``), then order of service.
         No job is given to two claims, however many run at once. The lease ends at
-        ``now() + lease_ttl``; payload and checkpoint are included.
+        ``now() + lease_ttl``; payload and checkpoint are included. Jobs for which a limit
+        leaves no room (see ``limit``) are passed over and keep their place.
         """
         ...
 
@@ -248,7 +251,8 @@ class Store(Protocol):
         """Wait for work: return a number that differs from ``seen`` once there may be some.
 
         It moves when jobs of these queues become ready or get a due time, in this process
-        or any other, and when a queue is resumed. A caller takes the number, looks for
+        or any other, when a queue is resumed, and when a job stops running while limits are
+        set. A caller takes the number, looks for
         work, and comes back with it when there was none; so nothing slips in between.
         After ``wait`` it returns anyway. A hint: it may move for nothing, and it may fail
         to move when a message is lost, so ``wait`` bounds how long work can go unseen.
@@ -257,6 +261,26 @@ class Store(Protocol):
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
         """Change settings of a queue: ``paused`` (bool), ``ageing`` (timedelta or None)."""
+        ...
+
+    async def limit(self, scope: str, rule: LimitRule | None) -> None:
+        """Set or lift a limit that holds across all workers.
+
+        ``queue:NAME`` and ``task:TYPE`` limit all jobs of a queue or a type together,
+        ``key:TYPE`` the jobs of a type for each ``limit_key`` by itself (jobs without one
+        are free). ``concurrency``: claim takes a job only while fewer are RUNNING in the
+        scope. ``rate``: at most so many are claimed in a window of length ``per``; a window
+        begins with the first claim after the last one ended, and a claim counts whatever
+        becomes of the job. A job must find room in every scope it falls under.
+        """
+        ...
+
+    async def limits(self) -> list[LimitState]:
+        """Return every limit by scope, with what is used of it now.
+
+        A ``key:TYPE`` rule is followed by one ``key:TYPE:KEY`` entry for each key that has
+        jobs RUNNING or an open rate window.
+        """
         ...
 
     async def queues(self) -> list[QueueInfo]:

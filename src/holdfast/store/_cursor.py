@@ -6,7 +6,7 @@ import base64
 import binascii
 import re
 
-from ..errors import Fault, ValidationError
+from holdfast.errors import Fault, ValidationError
 
 _BODY = re.compile(r"([A-Z_]+)((?:\.-?\d{1,19})+)", re.ASCII)
 

@@ -9,8 +9,8 @@ import math
 from collections import defaultdict
 from datetime import datetime
 
-from ..job import Event, Job, State, Transition
-from ._shapes import Measure
+from holdfast.job import Event, Job, State, Transition
+from holdfast.store._shapes import Measure
 
 BUCKETS_PER_DOUBLING = 4
 MICROSECOND = 1e-6
@@ -62,9 +62,7 @@ class Ledger:
         """Count a job that was deleted."""
         self.tallies[job.queue, job.type, job.priority, job.state] -= 1
 
-    def _read(
-        self, job: Job, measure: Measure, at: datetime, seconds: float | None = None
-    ) -> None:
+    def _read(self, job: Job, measure: Measure, at: datetime, seconds: float | None = None) -> None:
         bucket = 0 if seconds is None else bucket_of(seconds)
         key = (minute_of(at), job.queue, job.type, job.priority, measure, bucket)
         count, top = self.readings.get(key, (0, 0.0))
@@ -73,7 +71,9 @@ class Ledger:
 
 def bucket_of(seconds: float) -> int:
     """Return the logarithmic bucket of a duration: four per doubling, so within 19 %."""
-    return max(0, math.ceil(math.log2(max(seconds, MICROSECOND) / MICROSECOND) * BUCKETS_PER_DOUBLING))
+    return max(
+        0, math.ceil(math.log2(max(seconds, MICROSECOND) / MICROSECOND) * BUCKETS_PER_DOUBLING)
+    )
 
 
 def minute_of(at: datetime) -> int:

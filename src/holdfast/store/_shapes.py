@@ -8,15 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from ..job import (
-    CancelRequest,
-    FailureCategory,
-    Job,
-    LogLine,
-    Progress,
-    State,
-    Transition,
-)
+from holdfast.job import CancelRequest, FailureCategory, Job, LogLine, Progress, State, Transition
 
 
 class AddStatus(StrEnum):
@@ -252,6 +244,24 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     counts: Mapping[State, int] = {}
 
 
+class LimitRule(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of something may run: at once, and started per span of time."""
+
+    concurrency: int | None = None
+    rate: int | None = None
+    per: timedelta = timedelta(seconds=1)
+
+
+class LimitState(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit and how much of it is used; ``until`` is the end of the current rate window."""
+
+    scope: str
+    rule: LimitRule
+    running: int = 0
+    started: int = 0
+    until: datetime | None = None
+
+
 class Hold(msgspec.Struct, frozen=True):
     """A name held by someone until a time: leadership, or a worker's presence."""
 
@@ -276,6 +286,8 @@ __all__ = [
     "Fence",
     "Hold",
     "JobEvent",
+    "LimitRule",
+    "LimitState",
     "Measure",
     "Note",
     "Order",

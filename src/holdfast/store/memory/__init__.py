@@ -1,5 +1,5 @@
 """The store in a dict: reference and test double; nothing survives the process."""
 
-from .store import MemoryStore
+from holdfast.store.memory.store import MemoryStore
 
 __all__ = ["MemoryStore"]

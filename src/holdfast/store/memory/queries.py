@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 
-from ...errors import Fault, ValidationError
-from ...job import Job, State
-from .._cursor import read_cursor, write_cursor
-from .._shapes import (
+from holdfast.errors import Fault, ValidationError
+from holdfast.job import Job, State
+from holdfast.store._cursor import read_cursor, write_cursor
+from holdfast.store._shapes import (
     COUNT_CAP,
     EventPage,
     FailurePage,
@@ -22,7 +22,7 @@ from .._shapes import (
     Stats,
     Tally,
 )
-from .tables import Tables
+from holdfast.store.memory.tables import Tables
 
 FAILURE_ORDER = "FAILURE"
 
@@ -93,7 +93,8 @@ def failures(tables: Tables, search: FailureSearch) -> FailurePage:
 
 def _failed(job: Job, search: FailureSearch) -> bool:
     failure = job.failure
-    assert failure is not None and failure.at is not None
+    assert failure is not None
+    assert failure.at is not None
     return (
         job.state in search.states
         and (not search.categories or failure.category in search.categories)

@@ -13,22 +13,14 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from ... import lifecycle
-from ...clock import Clock, SystemClock
-from ...errors import StaleLeaseError
-from ...job import (
-    TERMINAL,
-    DependencyKind,
-    Job,
-    LogLine,
-    Progress,
-    State,
-    Transition,
-)
-from ...policy import Retention
-from .._base import EVENTS_KEPT, MAX_LOG_LINES
-from .._ledger import Ledger, minute_of
-from .._shapes import (
+from holdfast import lifecycle
+from holdfast.clock import Clock, SystemClock
+from holdfast.errors import StaleLeaseError
+from holdfast.job import TERMINAL, DependencyKind, Job, LogLine, Progress, State, Transition
+from holdfast.policy import Retention
+from holdfast.store._base import EVENTS_KEPT, MAX_LOG_LINES
+from holdfast.store._ledger import Ledger, minute_of
+from holdfast.store._shapes import (
     Added,
     AddStatus,
     Beat,
@@ -42,6 +34,8 @@ from .._shapes import (
     Fence,
     Hold,
     JobEvent,
+    LimitRule,
+    LimitState,
     Note,
     Page,
     Promoted,
@@ -50,9 +44,10 @@ from .._shapes import (
     Stats,
     Swapped,
 )
-from . import queries
-from .adding import Plan, aborted
-from .tables import Tables
+from holdfast.store.memory import queries
+from holdfast.store.memory.gate import Gate
+from holdfast.store.memory.judging import Plan, aborted, instant, is_ripe, matches, merged
+from holdfast.store.memory.tables import Tables
 
 MEASURES_KEPT = timedelta(days=7)
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
@@ -125,31 +120,33 @@ class MemoryStore:
 
     async def claim(self, want: Claim) -> list[Job]:
         now = self.now()
+        gate = Gate(self._state, now)
         taken: list[Job] = []
         for queue in want.queues:
             if self._state.settings[queue].get("paused"):
                 continue
-            ready = sorted(
-                (rank, place, job_id)
-                for job_id, (rank, place) in self._state.ready.items()
-                if self._state.jobs[job_id].queue == queue
-                and (want.types is None or self._state.jobs[job_id].type in want.types)
-            )
-            for _, _, job_id in ready[: want.limit - len(taken)]:
-                before = self._state.jobs[job_id]
-                after = lifecycle.claimed(before, token=want.token, worker=want.worker, now=now)
-                taken.append(self._write(before, after))
+            for job in self._in_order(queue):
+                if len(taken) == want.limit:
+                    return taken
+                if (want.types is None or job.type in want.types) and gate.admits(job):
+                    after = lifecycle.claimed(job, token=want.token, worker=want.worker, now=now)
+                    taken.append(self._write(job, after))
         return taken
+
+    def _in_order(self, queue: str) -> list[Job]:
+        jobs = self._state.jobs
+        ready = ((place, jobs[job_id]) for job_id, place in self._state.ready.items())
+        return [job for _, job in sorted(r for r in ready if r[1].queue == queue)]
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         return [self._swap(change) for change in changes]
 
     def _swap(self, change: Change) -> Swapped:
         stored = self._state.jobs.get(change.before.id)
-        if stored is None or not _matches(stored, change):
+        if stored is None or not matches(stored, change):
             return Swapped(written=False, job=stored)
-        after = self._write(stored, _merged(stored, change.after))
-        waiting = [c for c in self._state.children[after.id] if self._is_waiting(c)]
+        after = self._write(stored, merged(stored, change.after))
+        waiting = [c for c in self._state.children[after.id] if self._state.is_waiting(c)]
         if after.state in TERMINAL:
             for child in waiting:
                 self._state.edges[child][after.id] = after.state
@@ -213,9 +210,9 @@ class MemoryStore:
     async def overdue(self, limit: int) -> list[Job]:
         now = self.now()
         passed = sorted(
-            (instant, self._state.numbers[job.id], job)
+            (end, self._state.numbers[job.id], job)
             for job in self._state.jobs.values()
-            if (instant := _instant(job)) is not None and instant <= now
+            if (end := instant(job)) is not None and end <= now
         )
         return [job for _, _, job in passed[:limit]]
 
@@ -223,7 +220,7 @@ class MemoryStore:
         found = []
         for job_id, edges in self._state.edges.items():
             job = self._state.jobs[job_id]
-            if self._is_waiting(job_id) and not job.held and _is_ripe(job, edges):
+            if self._state.is_waiting(job_id) and not job.held and is_ripe(job, edges):
                 parents = ((p, ended or self._state.jobs[p].state) for p, ended in edges.items())
                 found.append(Dependent(job, tuple(parents)))
         found.sort(key=lambda dependent: self._state.numbers[dependent.job.id])
@@ -243,7 +240,7 @@ class MemoryStore:
             if job.finished_at is not None
             and (span := keep[job.state]) is not None
             and job.finished_at + span <= now
-            and not self._is_needed(job.id)
+            and not self._state.is_needed(job.id)
         )
         for _, _, job_id in old[:limit]:
             self._remove(job_id)
@@ -256,7 +253,7 @@ class MemoryStore:
 
     def _delete(self, job_id: str) -> bool:
         job = self._state.jobs.get(job_id)
-        if job is None or job.state not in TERMINAL or self._is_needed(job_id):
+        if job is None or job.state not in TERMINAL or self._state.is_needed(job_id):
             return False
         self._remove(job_id)
         return True
@@ -310,6 +307,15 @@ class MemoryStore:
         self._state.settings[queue].update(settings)
         self._ring()
 
+    async def limit(self, scope: str, rule: LimitRule | None) -> None:
+        self._state.rules.pop(scope, None)
+        if rule is not None:
+            self._state.rules[scope] = rule
+        self._ring()
+
+    async def limits(self) -> list[LimitState]:
+        return Gate(self._state, self.now()).states()
+
     async def queues(self) -> list[QueueInfo]:
         return queries.queues(self._state)
 
@@ -331,7 +337,7 @@ class MemoryStore:
         elif before is None or before.state is not State.SCHEDULED or after.trail:
             tables.places += 1
             tables.ready[stored.id] = (stored.priority, tables.places)
-        if stored.state in _WAKING:
+        if stored.state in _WAKING or (before and before.state is State.RUNNING and tables.rules):
             self._ring()
         return stored
 
@@ -371,15 +377,6 @@ class MemoryStore:
             and job.lease.token == fence.token
         )
 
-    def _is_waiting(self, job_id: str) -> bool:
-        return self._state.jobs[job_id].state is State.PENDING
-
-    def _is_needed(self, job_id: str) -> bool:
-        return any(
-            self._state.jobs[child].state not in TERMINAL
-            for child in self._state.children.get(job_id, ())
-        )
-
     def _remove(self, job_id: str) -> None:
         ledger = Ledger()
         ledger.removed(self._state.jobs[job_id])
@@ -402,40 +399,3 @@ class MemoryStore:
         except TimeoutError:
             return False
         return True
-
-
-def _matches(stored: Job, change: Change) -> bool:
-    before, after = change.before, change.after
-    if stored.revision != before.revision:
-        return False
-    if before.lease and after.lease and stored.lease and before.lease.token != stored.lease.token:
-        return False
-    return change.until is None or (stored.lease is not None and stored.lease.until == change.until)
-
-
-def _merged(stored: Job, after: Job) -> Job:
-    """The decided job with what only other verbs write."""
-    return replace(
-        after,
-        payload=stored.payload,
-        depends_on=stored.depends_on,
-        progress=stored.progress,
-        checkpoint=stored.checkpoint,
-    )
-
-
-def _instant(job: Job) -> datetime | None:
-    """When a live job runs out: its lifetime, or its lease if that ends sooner."""
-    if job.state in TERMINAL:
-        return None
-    if job.state is State.RUNNING and job.lease and job.lease.until:
-        return min(job.lease.until, job.expires_at)
-    return job.expires_at
-
-
-def _is_ripe(job: Job, edges: Mapping[str, State | None]) -> bool:
-    ended = [state for state in edges.values() if state is not None]
-    if job.dependency_kind is DependencyKind.AFTER_ANY:
-        return bool(ended)
-    return len(ended) == len(edges) or any(state is not State.COMPLETED for state in ended)
-

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 
-from ...job import DedupeKey, DependencyKind, Job, LogLine, State, Transition
-from .._ledger import Ledger, ReadingKey, TallyKey
-from .._shapes import Hold, JobEvent
+from holdfast.job import TERMINAL, DedupeKey, DependencyKind, Job, LogLine, State, Transition
+from holdfast.store._ledger import Ledger, ReadingKey, TallyKey
+from holdfast.store._shapes import Hold, JobEvent, LimitRule
 
 
 class Tables:
@@ -33,6 +33,9 @@ class Tables:
         self.readings: dict[ReadingKey, tuple[int, float]] = {}
         self.settings: defaultdict[str, dict[str, object]] = defaultdict(dict)
         self.holds: dict[str, Hold] = {}
+        self.rules: dict[str, LimitRule] = {}
+        self.windows: dict[str, tuple[int, datetime]] = {}
+        """Scope -> (claims in the newest rate window, its end)."""
         self.sequence = 0
         self.places = 0
         self.told = 0
@@ -52,6 +55,14 @@ class Tables:
             and self.jobs[child].state is State.PENDING
         ]
 
+    def is_waiting(self, job_id: str) -> bool:
+        """Whether a job still waits for its dependencies."""
+        return self.jobs[job_id].state is State.PENDING
+
+    def is_needed(self, job_id: str) -> bool:
+        """Whether a live job depends on this one."""
+        return any(self.jobs[c].state not in TERMINAL for c in self.children.get(job_id, ()))
+
     def count(self, ledger: Ledger) -> None:
         """Add a batch's moves to the counters."""
         for key, change in ledger.tallies.items():
@@ -64,7 +75,7 @@ class Tables:
         """Drop a job and what lives only as long as it; its events go with time."""
         job = self.jobs.pop(job_id)
         for place in (self.numbers, self.moved, self.history, self.logs, self.children):
-            place.pop(job_id, None)  # type: ignore[attr-defined]  # all are dicts by id
+            place.pop(job_id, None)
         for parent in self.edges.pop(job_id, {}):
             if parent in self.children:
                 self.children[parent].discard(job_id)

@@ -1,14 +1,15 @@
-"""Judging new jobs before any is written: repeats, keys, dependencies."""
+"""What the memory store must judge by itself: keys, fences, and who is ripe or overdue."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from ...job import DedupeKey, Job
-from .._shapes import Added, AddStatus
-from .tables import Tables
+from holdfast.job import TERMINAL, DedupeKey, DependencyKind, Job, State
+from holdfast.store._shapes import Added, AddStatus, Change
+from holdfast.store.memory.tables import Tables
 
 
 class Plan:
@@ -55,7 +56,7 @@ class Plan:
             return None
         place = (dedupe.scope, dedupe.key)
         held = self._keys.get(place) or self._tables.keys.get(place)
-        if held is None or held[1] not in self._new and held[1] not in self._tables.jobs:
+        if held is None or (held[1] not in self._new and held[1] not in self._tables.jobs):
             return None
         expires = held[0].expires_at
         return held if expires is None or expires > self._now else None
@@ -66,3 +67,41 @@ def aborted(answer: Added) -> Added:
     if answer.status is AddStatus.ACCEPTED:
         return replace(answer, status=AddStatus.ABORTED)
     return answer
+
+
+def matches(stored: Job, change: Change) -> bool:
+    """Whether a change was decided on the job as it is stored."""
+    before, after = change.before, change.after
+    if stored.revision != before.revision:
+        return False
+    if before.lease and after.lease and stored.lease and before.lease.token != stored.lease.token:
+        return False
+    return change.until is None or (stored.lease is not None and stored.lease.until == change.until)
+
+
+def merged(stored: Job, after: Job) -> Job:
+    """The decided job with what only other verbs write."""
+    return replace(
+        after,
+        payload=stored.payload,
+        depends_on=stored.depends_on,
+        progress=stored.progress,
+        checkpoint=stored.checkpoint,
+    )
+
+
+def instant(job: Job) -> datetime | None:
+    """When a live job runs out: its lifetime, or its lease if that ends sooner."""
+    if job.state in TERMINAL:
+        return None
+    if job.state is State.RUNNING and job.lease and job.lease.until:
+        return min(job.lease.until, job.expires_at)
+    return job.expires_at
+
+
+def is_ripe(job: Job, edges: Mapping[str, State | None]) -> bool:
+    """Whether a verdict on a waiting job may be due."""
+    ended = [state for state in edges.values() if state is not None]
+    if job.dependency_kind is DependencyKind.AFTER_ANY:
+        return bool(ended)
+    return len(ended) == len(edges) or any(state is not State.COMPLETED for state in ended)

@@ -1,0 +1,84 @@
+"""Which ready jobs the limits leave room for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.job import Job, State
+from holdfast.store._shapes import LimitRule, LimitState
+from holdfast.store.memory.tables import Tables
+
+
+class Gate:
+    """The limits as one claim finds them."""
+
+    def __init__(self, tables: Tables, now: datetime) -> None:
+        self._tables = tables
+        self._now = now
+
+    def admits(self, job: Job) -> bool:
+        """Whether every limit has room for this job; if so, it counts against each."""
+        scopes = [(scope, rule) for scope, rule in self._scopes(job)]
+        if not all(self._has_room(scope, rule) for scope, rule in scopes):
+            return False
+        for scope, rule in scopes:
+            if rule.rate is not None:
+                started, until = self._window(scope)
+                self._tables.windows[scope] = (started + 1, until or self._now + rule.per)
+        return True
+
+    def states(self) -> list[LimitState]:
+        """Every limit with what is used of it."""
+        found: list[LimitState] = []
+        for scope, rule in sorted(self._tables.rules.items()):
+            found.append(self._state(scope, rule))
+            if scope.startswith("key:"):
+                found.extend(self._state(each, rule) for each in self._keys(scope))
+        return found
+
+    def _scopes(self, job: Job) -> list[tuple[str, LimitRule]]:
+        rules = self._tables.rules
+        names = [(s, s) for s in (f"queue:{job.queue}", f"task:{job.type}")]
+        if job.limit_key:
+            names.append((f"key:{job.type}:{job.limit_key}", f"key:{job.type}"))
+        return [(scope, rules[name]) for scope, name in names if name in rules]
+
+    def _has_room(self, scope: str, rule: LimitRule) -> bool:
+        if rule.concurrency is not None and self._running(scope) >= rule.concurrency:
+            return False
+        return rule.rate is None or self._window(scope)[0] < rule.rate
+
+    def _window(self, scope: str) -> tuple[int, datetime | None]:
+        started, until = self._tables.windows.get(scope, (0, self._now))
+        return (started, until) if until > self._now else (0, None)
+
+    def _running(self, scope: str) -> int:
+        kind, _, rest = scope.partition(":")
+        running = (j for j in self._tables.jobs.values() if j.state is State.RUNNING)
+        match kind:
+            case "queue":
+                return sum(job.queue == rest for job in running)
+            case "task":
+                return sum(job.type == rest for job in running)
+            case _:
+                return sum(f"{job.type}:{job.limit_key}" == rest for job in running)
+
+    def _keys(self, rule_scope: str) -> list[str]:
+        type_ = rule_scope.partition(":")[2]
+        busy = {
+            f"{rule_scope}:{job.limit_key}"
+            for job in self._tables.jobs.values()
+            if job.type == type_ and job.limit_key and job.state is State.RUNNING
+        }
+        open_windows = {
+            scope
+            for scope in self._tables.windows
+            if scope.startswith(f"{rule_scope}:") and self._window(scope)[1]
+        }
+        return sorted(busy | open_windows)
+
+    def _state(self, scope: str, rule: LimitRule) -> LimitState:
+        started, until = self._window(scope)
+        return LimitState(
+            scope=scope, rule=rule, running=self._running(scope), started=started, until=until
+        )

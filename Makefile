@@ -1,0 +1,12 @@
+# Every target sets up .venv when needed (see dev.py). Extra arguments: make test ARGS="-k lease -x"
+PYTHON ?= python3
+ARGS ?=
+
+.PHONY: demo test check bench mutants simulate torture conformance clean
+
+demo test check bench mutants simulate torture conformance:
+	@$(PYTHON) dev.py $@ $(ARGS)
+
+clean:
+	rm -rf .venv .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache htmlcov dist build
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

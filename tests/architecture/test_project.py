@@ -1,0 +1,85 @@
+"""The project's own files agree with each other."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+import dev
+from tests import conformance_table
+from tests.architecture import tree
+from tests.requirements import REQUIREMENTS, complaint, shown_by, stores_of
+
+PROJECT = tomllib.loads((tree.ROOT / "pyproject.toml").read_text("utf-8"))
+NAME = re.compile(r"[A-Za-z0-9._-]+")
+PIN = re.compile(r"[a-z0-9-]+==[\w.!+]+( ; [^@/]+)?")
+
+
+def test_every_direct_requirement_is_pinned_for_development() -> None:
+    extras = PROJECT["project"]["optional-dependencies"].values()
+    wanted = [*PROJECT["project"]["dependencies"], *(entry for extra in extras for entry in extra)]
+    wanted += dev.requirements("dev", "interop", "docs")
+    names = {match[0].lower() for entry in wanted if (match := NAME.match(entry))} - {"holdfast"}
+
+    pinned = {line.partition("==")[0] for line in _constraints()}
+
+    assert set() == names - pinned
+
+
+def test_constraints_hold_versions_and_nothing_else() -> None:
+    assert [] == [line for line in _constraints() if not PIN.fullmatch(line)]
+
+
+def test_purity_and_full_coverage_are_asked_of_the_same_modules() -> None:
+    purity = PROJECT["tool"]["importlinter"]["contracts"][0]
+
+    assert [f"holdfast.{name}" for name in dev.MODEL] == purity["source_modules"]
+
+
+def test_requirements_are_numbered_without_gaps() -> None:
+    numbers: dict[str, list[int]] = {}
+    for id_ in REQUIREMENTS:
+        letter, _, number = id_.partition("-")
+        numbers.setdefault(letter, []).append(int(number))
+
+    assert {"M": 13, "S": 15, "A": 20, "L": 6, "B": 7} == {k: len(v) for k, v in numbers.items()}
+    assert all(list(range(1, len(found) + 1)) == found for found in numbers.values())
+
+
+def test_marks_name_known_requirements_and_stores(request: pytest.FixtureRequest) -> None:
+    item = request.node
+
+    assert complaint(item) is None
+    assert complaint(_marked(item, "M-99")) == f"{item.nodeid}: no such requirement: M-99"
+    assert (
+        complaint(_marked(item, "M-7", stores=["mysql"])) == f"{item.nodeid}: no such store: mysql"
+    )
+
+
+def test_conformance_page_folds_parameters_and_names_what_is_missing(
+    request: pytest.FixtureRequest,
+) -> None:
+    item = _marked(request.node, "M-7", stores=["redis", "memory"])
+
+    evidence = conformance_table.gather([item, item])
+    page = conformance_table.render(evidence)
+
+    assert {"M-7"} == shown_by(item)
+    assert {"memory", "redis"} == stores_of(item)
+    assert 1 == evidence["M-7"].count
+    assert "M-6, M-8" in page
+    assert "| 1 | memory, redis |" in page
+    assert f"`{item.originalname}`" in page
+
+
+def _marked(item: pytest.Function, *ids: str, stores: list[str] | None = None) -> pytest.Function:
+    """A copy of a test that is not part of the run, with a mark of its own."""
+    copy = pytest.Function.from_parent(item.parent, name=item.name, callobj=item.function)
+    copy.add_marker(pytest.mark.req(*ids, **({"stores": stores} if stores else {})))
+    return copy
+
+
+def _constraints() -> list[str]:
+    return (tree.ROOT / "constraints.txt").read_text("utf-8").splitlines()

@@ -76,7 +76,8 @@ def sync(package: str, groups: tuple[str, ...]) -> None:
         create_environment()
     print(f"holdfast: installing {package} into {VENV}", file=sys.stderr)
     wanted = ["-c", "constraints.txt", "-e", package, *requirements(*groups)]
-    subprocess.run([*installer(), *wanted], cwd=ROOT, check=True)
+    if subprocess.run([*installer(), *wanted], cwd=ROOT, check=False).returncode:
+        sys.exit("holdfast: the installation failed, see above")
     STAMP.write_text(f"{_digest(place.encode())}\n{state} {package}\n", "utf-8")
 
 

@@ -47,7 +47,7 @@ def make(
     **fields: Any,
 ) -> Job:
     """Accept a submission for the label; ``after`` are the jobs it depends on."""
-    fields = {"type": label, "payload": {"label": label}, "lease": LEASE, **fields}
+    fields = {"type": label.replace(" ", "."), "payload": {"label": label}, "lease": LEASE, **fields}
     return accept(
         Submission(depends_on=[parent.id for parent in after], **fields),
         job_id=job_id(label),

@@ -27,7 +27,19 @@ STAMP = VENV / "synced"
 
 CORE = (".", ())
 FULL = (".[all]", ("dev", "interop"))
-MODEL = ("job", "lifecycle", "policy", "profiles", "dependencies", "submission", "errors")
+MODEL = (
+    "job",
+    "lifecycle",
+    "policy",
+    "profiles",
+    "dependencies",
+    "submission",
+    "errors",
+    "payload",
+    "timing",
+    "form",
+    "batch",
+)
 
 COMMANDS = {
     "demo": (CORE, ["holdfast", "demo"], "run the demonstration, with the core packages only"),
@@ -76,7 +88,8 @@ def sync(package: str, groups: tuple[str, ...]) -> None:
         create_environment()
     print(f"holdfast: installing {package} into {VENV}", file=sys.stderr)
     wanted = ["-c", "constraints.txt", "-e", package, *requirements(*groups)]
-    subprocess.run([*installer(), *wanted], cwd=ROOT, check=True)
+    if subprocess.run([*installer(), *wanted], cwd=ROOT, check=False).returncode:
+        sys.exit("holdfast: the installation failed, see above")
     STAMP.write_text(f"{_digest(place.encode())}\n{state} {package}\n", "utf-8")
 
 

@@ -25,7 +25,20 @@ MAX_DIGITS = 4300
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _DIGITS = re.compile(rb"\d{%d}" % (MAX_DIGITS + 1))
 _ESCAPES = re.compile(rb"\\u0000|\\u[dD][89abAB]|\\u[dD][c-fC-F]")
-_encoder = msgspec.json.Encoder()
+
+
+def is_model(kind: object) -> bool:
+    """Whether a type is a pydantic model, without importing pydantic."""
+    return hasattr(kind, "model_validate") and hasattr(kind, "model_dump")
+
+
+def _dump_model(value: object) -> object:
+    if is_model(type(value)):
+        return value.model_dump(mode="json")  # type: ignore[attr-defined]  # pydantic, by duck
+    raise TypeError(f"objects of type {type(value).__name__} are not supported")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_dump_model)
 
 
 class PayloadError(ValueError):
@@ -111,7 +124,9 @@ def _encode_wide_integers(value: object) -> bytes:
     """Integers beyond 64 bits are legal JSON, but only the standard encoder writes them."""
     try:
         return json.dumps(
-            msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":")
+            msgspec.to_builtins(value, enc_hook=_dump_model),
+            ensure_ascii=False,
+            separators=(",", ":"),
         ).encode()
     except (TypeError, ValueError, OverflowError) as error:
         raise PayloadError(
@@ -150,7 +165,7 @@ def _finite_float(text: str) -> float:
 def _has_non_finite(value: object) -> bool:
     return any(
         isinstance(leaf, float) and not math.isfinite(leaf)
-        for leaf in _leaves(msgspec.to_builtins(value))
+        for leaf in _leaves(msgspec.to_builtins(value, enc_hook=_dump_model))
     )
 
 

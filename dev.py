@@ -27,7 +27,20 @@ STAMP = VENV / "synced"
 
 CORE = (".", ())
 FULL = (".[all]", ("dev", "interop"))
-MODEL = ("job", "lifecycle", "policy", "profiles", "dependencies", "submission", "errors")
+MODEL = (
+    "job",
+    "lifecycle",
+    "policy",
+    "profiles",
+    "dependencies",
+    "submission",
+    "errors",
+    "payload",
+    "timing",
+    "form",
+    "intake",
+    "batch",
+)
 
 COMMANDS = {
     "demo": (CORE, ["holdfast", "demo"], "run the demonstration, with the core packages only"),

@@ -65,7 +65,7 @@ def collect() -> list[pytest.Item]:
     collector = _Collector()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        arguments = ["--collect-only", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
+        arguments = ["--collect-only", "-qq", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
         outcome = pytest.main([*arguments, str(ROOT / "tests")], plugins=[collector])
     if outcome not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         sys.exit(f"{printed.getvalue()}\ncollecting the tests failed")

@@ -92,6 +92,11 @@ def check_json(data: bytes) -> None:
         _check_text(value)
 
 
+def is_model(kind: object) -> bool:
+    """Whether a type is a pydantic model, without importing pydantic."""
+    return hasattr(kind, "model_validate") and hasattr(kind, "model_dump")
+
+
 def clean(text: str, limit: int = 65_536) -> str:
     """Make any text storable everywhere: no NUL, no unpaired surrogates, bounded length."""
     if len(text) > limit:
@@ -116,9 +121,8 @@ def _plain(value: object) -> object:
     if isinstance(value, msgspec.Raw):  # encoded as it is, so there is nothing left but to check it
         check_json(bytes(value))
         return None
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return dump(mode="json")
+    if is_model(type(value)):
+        return value.model_dump(mode="json")  # type: ignore[attr-defined]  # pydantic, by duck
     for scalar in (str, int, float):
         if isinstance(value, scalar):
             return scalar(value)

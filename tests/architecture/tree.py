@@ -17,7 +17,8 @@ def relative(path: Path) -> str:
 
 def sources(*suffixes: str) -> list[Path]:
     """The files of the package with one of the suffixes."""
-    return sorted(path for path in PACKAGE.rglob("*") if path.suffix in suffixes)
+    files = (path for path in PACKAGE.rglob("*") if path.is_file())
+    return sorted(path for path in files if path.suffix in suffixes)
 
 
 def public_modules() -> list[Path]:

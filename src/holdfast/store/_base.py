@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol, Self
 
-from holdfast.job import Job, LogLine, Transition
+from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
 from holdfast.store._shapes import (
     Added,
@@ -204,6 +204,17 @@ class Store(Protocol):
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         """Return jobs as they are now; None where there is none."""
+        ...
+
+    async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
+        """Return the wishes to cancel these jobs; a cheap read for whoever runs them."""
+        ...
+
+    async def parents(self, job_id: str) -> list[str]:
+        """Return every job this one waits or waited for, in the order it came to know them.
+
+        The ids it named, then, for FAN_IN, what those spawned, transitively.
+        """
         ...
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:

@@ -16,7 +16,16 @@ from msgspec.structs import replace
 from holdfast import lifecycle
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StaleLeaseError
-from holdfast.job import TERMINAL, DependencyKind, Job, LogLine, Progress, State, Transition
+from holdfast.job import (
+    TERMINAL,
+    CancelRequest,
+    DependencyKind,
+    Job,
+    LogLine,
+    Progress,
+    State,
+    Transition,
+)
 from holdfast.policy import Retention
 from holdfast.store._base import EVENTS_KEPT, MAX_LOG_LINES
 from holdfast.store._ledger import Ledger, minute_of
@@ -228,25 +237,12 @@ class MemoryStore:
 
     async def prune(self, retention: Retention, limit: int) -> int:
         now = self.now()
-        keep = {
-            State.COMPLETED: retention.completed,
-            State.FAILED: retention.failed,
-            State.DEAD_LETTER: retention.dead_letter,
-            State.CANCELLED: retention.cancelled,
-        }
-        old = sorted(
-            (job.finished_at, self._state.numbers[job.id], job.id)
-            for job in self._state.jobs.values()
-            if job.finished_at is not None
-            and (span := keep[job.state]) is not None
-            and job.finished_at + span <= now
-            and not self._state.is_needed(job.id)
-        )
-        for _, _, job_id in old[:limit]:
+        old = self._state.outlived(retention, now)[:limit]
+        for job_id in old:
             self._remove(job_id)
         self._state.expire_keys(now)
         self._state.trim(self._events_kept, minute_of(now - MEASURES_KEPT))
-        return len(old[:limit])
+        return len(old)
 
     async def delete(self, ids: Sequence[str]) -> list[bool]:
         return [self._delete(job_id) for job_id in ids]
@@ -274,6 +270,13 @@ class MemoryStore:
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return [self._state.jobs.get(job_id) for job_id in ids]
+
+    async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
+        jobs = [self._state.jobs.get(job_id) for job_id in ids]
+        return [job.cancel if job else None for job in jobs]
+
+    async def parents(self, job_id: str) -> list[str]:
+        return list(self._state.edges.get(job_id, ()))
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         return [list(self._state.history.get(job_id, ())) for job_id in ids]

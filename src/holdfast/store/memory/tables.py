@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from holdfast.job import TERMINAL, DedupeKey, DependencyKind, Job, LogLine, State, Transition
+from holdfast.policy import Retention
 from holdfast.store._ledger import Ledger, ReadingKey, TallyKey
 from holdfast.store._shapes import Hold, JobEvent, LimitRule
 
@@ -62,6 +63,24 @@ class Tables:
     def is_needed(self, job_id: str) -> bool:
         """Whether a live job depends on this one."""
         return any(self.jobs[c].state not in TERMINAL for c in self.children.get(job_id, ()))
+
+    def outlived(self, retention: Retention, now: datetime) -> list[str]:
+        """Ended jobs past their retention that no live job needs, oldest first."""
+        keep = {
+            State.COMPLETED: retention.completed,
+            State.FAILED: retention.failed,
+            State.DEAD_LETTER: retention.dead_letter,
+            State.CANCELLED: retention.cancelled,
+        }
+        old = sorted(
+            (job.finished_at, self.numbers[job.id], job.id)
+            for job in self.jobs.values()
+            if job.finished_at is not None
+            and (span := keep[job.state]) is not None
+            and job.finished_at + span <= now
+            and not self.is_needed(job.id)
+        )
+        return [job_id for _, _, job_id in old]
 
     def count(self, ledger: Ledger) -> None:
         """Add a batch's moves to the counters."""

@@ -1,0 +1,58 @@
+"""Many callers, few round trips: items that wait together are written together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Batcher(Generic[T, R]):
+    """Collects items and hands them over in groups, one group at a time.
+
+    While a group is being written the next one gathers, so groups grow with the load and a
+    lone caller never waits for company. A group that fails, fails for each of its callers.
+    """
+
+    def __init__(
+        self, write: Callable[[Sequence[T]], Awaitable[Sequence[R]]], *, most: int = 1000
+    ) -> None:
+        self._write = write
+        self._most = most
+        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, item: T) -> asyncio.Future[R]:
+        """Queue an item; the future holds its answer."""
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, answer))
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+        return answer
+
+    @property
+    def waiting(self) -> int:
+        """How many items have not been handed over yet."""
+        return len(self._waiting)
+
+    async def close(self) -> None:
+        """Wait until everything is written."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            try:
+                answers = await self._write([item for item, _ in group])
+            except Exception as error:  # noqa: BLE001  # it belongs to the callers
+                for _, future in group:
+                    if not future.done():
+                        future.set_exception(error)
+            else:
+                for (_, future), answer in zip(group, answers, strict=True):
+                    if not future.done():
+                        future.set_result(answer)

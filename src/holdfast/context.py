@@ -1,0 +1,286 @@
+"""What a handler is given: its job, and the things it may do while it holds the lease.
+
+``JobContext`` is for coroutine handlers. ``SyncJobContext`` has the same surface for plain
+functions in threads and processes; its methods block. Everything written goes through the
+lease: once that is lost, ``StaleLeaseError`` tells the handler to stop.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Protocol, TypeVar, Unpack
+
+import msgspec
+
+from holdfast.errors import Fault, JobCancelledError, StaleLeaseError, ValidationError
+from holdfast.job import CancelRequest, Job, LogLine, Progress
+from holdfast.options import SubmitOptions
+from holdfast.payload import clean, encode
+
+T = TypeVar("T")
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+MAX_LOG_MESSAGE = 8192
+
+
+class Named(Protocol):
+    """Anything that stands for a job type: a task."""
+
+    @property
+    def type(self) -> str: ...
+
+
+class Signals:
+    """What the outside world tells a running job; set by the worker, read by the context."""
+
+    def __init__(self) -> None:
+        self.cancel: CancelRequest | None = None
+        self.lease_lost = False
+
+
+class Channel(Protocol):
+    """How a context reaches the store; given by whoever runs the job."""
+
+    def now(self) -> datetime:
+        """Return the store's time."""
+        ...
+
+    async def progress(self, progress: Progress) -> None:
+        """Keep the newest progress; may be written a moment later."""
+        ...
+
+    async def checkpoint(self, data: bytes) -> bool:
+        """Write a checkpoint; False when the lease is lost."""
+        ...
+
+    async def log(self, line: LogLine) -> None:
+        """Keep a log line; may be written a moment later."""
+        ...
+
+    async def spawn(
+        self, type_: str, payload: object, key: str | None, options: SubmitOptions
+    ) -> str:
+        """Submit a child under the lease and return its id."""
+        ...
+
+    async def results(self) -> dict[str, bytes | None]:
+        """Return the results of the jobs this one waited for, by id."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """Open a transaction that completes the job when it commits."""
+        ...
+
+
+class _JobView:
+    """The data of the running job."""
+
+    def __init__(self, job: Job, deadline: datetime, signals: Signals) -> None:
+        self._job = job
+        self._deadline = deadline
+        self._signals = signals
+
+    @property
+    def job_id(self) -> str:
+        """The job's id; the same in every attempt."""
+        return self._job.id
+
+    @property
+    def type(self) -> str:
+        """The job's type."""
+        return self._job.type
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return self._job.queue
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self._job.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts there may be."""
+        return self._job.max_attempts
+
+    @property
+    def attempt_id(self) -> str:
+        """The identity of this attempt."""
+        return self._job.attempt_id
+
+    @property
+    def previous_attempt_id(self) -> str | None:
+        """The identity of the attempt before, if there was one."""
+        return self._job.previous_attempt_id
+
+    @property
+    def created_at(self) -> datetime:
+        """When the job was submitted."""
+        return self._job.created_at
+
+    @property
+    def correlation_id(self) -> str:
+        """The caller's tracing id, or nothing."""
+        return self._job.correlation_id
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The job's labels."""
+        return self._job.tags
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key the job was submitted with, or nothing."""
+        return self._job.idempotency_key
+
+    @property
+    def deadline(self) -> datetime:
+        """When this attempt is stopped, by the store's clock."""
+        return self._deadline
+
+    @property
+    def lease_lost(self) -> bool:
+        """Whether someone else may have the job by now: stop, nothing you write will count."""
+        return self._signals.lease_lost
+
+    def is_cancelled(self) -> bool:
+        """Whether someone asked this job to stop."""
+        return self._signals.cancel is not None
+
+    def last_checkpoint(self) -> bytes | None:
+        """The newest checkpoint an earlier attempt left, as it was written."""
+        return self._job.checkpoint
+
+    def restore(self, as_: builtins.type[T]) -> T | None:
+        """The newest checkpoint, decoded from JSON into a type; None when there is none."""
+        if self._job.checkpoint is None:
+            return None
+        return msgspec.json.decode(self._job.checkpoint, type=as_)
+
+
+class JobContext(_JobView):
+    """The context of a coroutine handler."""
+
+    def __init__(self, job: Job, deadline: datetime, signals: Signals, channel: Channel) -> None:
+        super().__init__(job, deadline, signals)
+        self._channel = channel
+
+    async def report_progress(self, percent: int, message: str = "") -> None:
+        """Tell how far the job is, 0 to 100."""
+        if isinstance(percent, bool) or not isinstance(percent, int) or not 0 <= percent <= 100:
+            raise ValidationError(
+                [Fault("percent", "OUT_OF_RANGE", f"must be 0 to 100, got {percent!r:.60}")]
+            )
+        progress = Progress(percent, clean(message, MAX_LOG_MESSAGE), self._channel.now())
+        await self._channel.progress(progress)
+
+    async def checkpoint(self, state: object) -> None:
+        """Keep state for the next attempt: bytes as they are, anything else as JSON.
+
+        Raises ``JobCancelledError`` when the job was asked to stop (the state is kept), and
+        ``StaleLeaseError`` when the lease is lost.
+        """
+        data, _ = encode(state)
+        if self._signals.lease_lost or not await self._channel.checkpoint(data):
+            raise StaleLeaseError(self.job_id)
+        self._job = msgspec.structs.replace(self._job, checkpoint=data)
+        if self._signals.cancel is not None:
+            raise JobCancelledError(self.job_id, self._signals.cancel.reason)
+
+    async def spawn(
+        self,
+        task: str | Named,
+        payload: object = None,
+        *,
+        key: str | None = None,
+        **options: Unpack[SubmitOptions],
+    ) -> str:
+        """Submit a child job and return its id.
+
+        With a ``key`` a later attempt that spawns the same key gets the same child back
+        instead of a second one. A job that waits FAN_IN for this one waits for the child.
+        """
+        type_ = task if isinstance(task, str) else task.type
+        return await self._channel.spawn(type_, payload, key, options)
+
+    async def log(self, level: str, message: str, **fields: object) -> None:
+        """Keep a line with the job; the newest thousand are kept."""
+        if level.upper() not in LEVELS:
+            raise ValidationError(
+                [Fault("level", "INVALID", f"must be one of {', '.join(LEVELS)}, got {level!r}")]
+            )
+        line = LogLine(
+            self._channel.now(),
+            level.upper(),
+            clean(message, MAX_LOG_MESSAGE),
+            self.attempt,
+            {clean(name, 128): clean(str(value), 1024) for name, value in fields.items()},
+        )
+        await self._channel.log(line)
+
+    async def dependency_results(self) -> dict[str, object]:
+        """What the jobs this one waited for returned, by id; None for one that returned nothing.
+
+        For FAN_IN that is the named job and everything it spawned.
+        """
+        results = await self._channel.results()
+        return {
+            job_id: None if data is None else msgspec.json.decode(data)
+            for job_id, data in results.items()
+        }
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """Open a database transaction that also completes this job when it commits.
+
+        PostgreSQL only. A stale lease rolls everything back.
+        """
+        return self._channel.transaction()
+
+
+Call = Callable[..., object]
+"""Runs a ``JobContext`` method by name elsewhere and blocks for its answer."""
+
+
+class SyncJobContext(_JobView):
+    """The context of a plain function: the same surface, blocking."""
+
+    def __init__(self, job: Job, deadline: datetime, signals: Signals, call: Call) -> None:
+        super().__init__(job, deadline, signals)
+        self._call = call
+
+    def report_progress(self, percent: int, message: str = "") -> None:
+        """Tell how far the job is, 0 to 100."""
+        self._call("report_progress", percent, message)
+
+    def checkpoint(self, state: object) -> None:
+        """Keep state for the next attempt; see ``JobContext.checkpoint``."""
+        data, _ = encode(state)
+        self._call("checkpoint", data)
+        self._job = msgspec.structs.replace(self._job, checkpoint=data)
+
+    def spawn(
+        self,
+        task: str | Named,
+        payload: object = None,
+        *,
+        key: str | None = None,
+        **options: Unpack[SubmitOptions],
+    ) -> str:
+        """Submit a child job and return its id; see ``JobContext.spawn``."""
+        type_ = task if isinstance(task, str) else task.type
+        return str(self._call("spawn", type_, payload, key=key, **options))
+
+    def log(self, level: str, message: str, **fields: object) -> None:
+        """Keep a line with the job."""
+        self._call("log", level, message, **{name: str(value) for name, value in fields.items()})
+
+    def dependency_results(self) -> dict[str, object]:
+        """What the jobs this one waited for returned, by id."""
+        results = self._call("dependency_results")
+        assert isinstance(results, dict)
+        return results

@@ -1,0 +1,377 @@
+"""What client operations answer: plain values, the same in the library, over HTTP and in the CLI.
+
+Expected statuses (duplicate, already complete, not found) are values here, never exceptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.job import (
+    Attempt,
+    Event,
+    Failure,
+    FailureCategory,
+    Job,
+    Progress,
+    State,
+    Transition,
+)
+from holdfast.profiles import PROFILES, STANDARD, DocumentMetadata, document_metadata
+
+
+class SubmissionStatus(StrEnum):
+    """What became of a submission."""
+
+    ACCEPTED = "ACCEPTED"
+    DUPLICATE = "DUPLICATE"
+    REJECTED = "REJECTED"
+
+
+class SubmissionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one submission."""
+
+    job_id: str
+    status: SubmissionStatus
+    state: State | None = None
+    created_at: datetime | None = None
+    scheduled_for: datetime | None = None
+    existing_job_id: str | None = None
+    error: Exception | None = None
+    """Why it was rejected, in a batch that is not atomic."""
+
+
+class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a batch."""
+
+    total: int
+    accepted: int
+    rejected: int
+    results: tuple[SubmissionResult, ...]
+
+
+class ResultStatus(StrEnum):
+    """Whether a job ended well."""
+
+    SUCCESS = "SUCCESS"
+    FAILURE = "FAILURE"
+
+
+class JobResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job ended."""
+
+    status: ResultStatus
+    output: object = None
+    error: Failure | None = None
+    duration: timedelta | None = None
+    attempt: int = 0
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as a client sees it."""
+
+    job_id: str
+    type: str
+    queue: str
+    state: State
+    word: str
+    """The state in the vocabulary of the job's profile."""
+    attempt: int
+    max_attempts: int
+    priority: int
+    created_at: datetime
+    updated_at: datetime
+    scheduled_for: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    progress: Progress | None = None
+    result: JobResult | None = None
+    history: tuple[Transition, ...] | None = None
+    failure: Failure | None = None
+    cancel_requested: bool = False
+    held: bool = False
+    depends_on: tuple[str, ...] = ()
+    spawned_by: str | None = None
+    worker: str | None = None
+    tags: Mapping[str, str] = {}
+    correlation_id: str | None = None
+    profile: str = STANDARD.name
+    document: DocumentMetadata | None = None
+
+    @property
+    def output(self) -> object:
+        """What the handler returned; None unless the job completed."""
+        return self.result.output if self.result else None
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of jobs."""
+
+    jobs: tuple[JobStatus, ...]
+    total_count: int
+    total_exact: bool
+    next_cursor: str | None
+    has_more: bool
+
+
+class CancellationStatus(StrEnum):
+    """What became of a wish to cancel."""
+
+    CANCELLED = "CANCELLED"
+    CANCEL_REQUESTED = "CANCEL_REQUESTED"
+    ALREADY_COMPLETE = "ALREADY_COMPLETE"
+    NOT_FOUND = "NOT_FOUND"
+
+
+class CancellationResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one cancellation."""
+
+    job_id: str
+    status: CancellationStatus
+    previous_state: State | None = None
+    message: str = ""
+
+
+class BatchCancellationResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a cancellation of many."""
+
+    requested: int
+    cancelled: int
+    skipped: int
+    failed: int
+    errors: tuple[CancellationResult, ...] = ()
+    dry_run: bool = False
+
+
+class AttemptResult(StrEnum):
+    """How one attempt went."""
+
+    SUCCESS = "SUCCESS"
+    FAILURE = "FAILURE"
+    TIMEOUT = "TIMEOUT"
+    CANCELLED = "CANCELLED"
+    RELEASED = "RELEASED"
+    RUNNING = "RUNNING"
+
+
+class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt as an operator sees it."""
+
+    attempt_id: str
+    previous_attempt_id: str | None
+    attempt: int
+    worker: str
+    started_at: datetime
+    finished_at: datetime | None
+    result: AttemptResult
+    failure: Failure | None = None
+
+
+class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job failed, in its newest attempt and in all before."""
+
+    job_id: str
+    type: str
+    queue: str
+    final_state: State
+    total_attempts: int
+    failure: Failure | None
+    attempts: tuple[AttemptInfo, ...] = ()
+
+
+class FailureSearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of failures, and what all that match failed of."""
+
+    failures: tuple[FailureDetails, ...]
+    total_count: int
+    next_cursor: str | None
+    by_category: Mapping[str, int]
+    by_code: Mapping[str, int]
+    by_type: Mapping[str, int]
+
+
+class RetryStatus(StrEnum):
+    """What became of an operator's retry."""
+
+    QUEUED = "QUEUED"
+    NOT_RETRIABLE = "NOT_RETRIABLE"
+    NOT_FOUND = "NOT_FOUND"
+
+
+class RetryResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a retry."""
+
+    job_id: str
+    status: RetryStatus
+    new_state: State | None = None
+    scheduled_for: datetime | None = None
+
+
+class ReleaseStatus(StrEnum):
+    """What became of letting a held job go."""
+
+    RELEASED = "RELEASED"
+    NOT_HELD = "NOT_HELD"
+    NOT_FOUND = "NOT_FOUND"
+
+
+class ReleaseResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a release."""
+
+    job_id: str
+    status: ReleaseStatus
+    new_state: State | None = None
+
+
+class DeletionStatus(StrEnum):
+    """What became of a deletion."""
+
+    DELETED = "DELETED"
+    NOT_ENDED = "NOT_ENDED"
+    NEEDED = "NEEDED"
+    NOT_FOUND = "NOT_FOUND"
+
+
+class DeletionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a deletion; only ended jobs nobody waits for can go."""
+
+    job_id: str
+    status: DeletionStatus
+
+
+class RegistrationStatus(StrEnum):
+    """What became of registering a handler."""
+
+    REGISTERED = "REGISTERED"
+    REPLACED = "REPLACED"
+    INVALID = "INVALID"
+
+
+class RegistrationResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to registering a handler."""
+
+    type: str
+    status: RegistrationStatus
+    previous: bool = False
+    message: str = ""
+
+
+def submission_result(job: Job) -> SubmissionResult:
+    """Report a job that was just accepted."""
+    return SubmissionResult(
+        job_id=job.id,
+        status=SubmissionStatus.ACCEPTED,
+        state=job.state,
+        created_at=job.created_at,
+        scheduled_for=job.due_at or job.scheduled_at,
+    )
+
+
+def job_status(
+    job: Job, *, with_result: bool = True, history: list[Transition] | None = None
+) -> JobStatus:
+    """Report a job."""
+    profile = PROFILES.get(job.profile, STANDARD)
+    running = job.state is State.RUNNING and job.lease is not None
+    return JobStatus(
+        job_id=job.id,
+        type=job.type,
+        queue=job.queue,
+        state=job.state,
+        word=profile.word(job),
+        attempt=job.attempt,
+        max_attempts=job.max_attempts,
+        priority=job.priority,
+        created_at=job.created_at,
+        updated_at=job.updated_at,
+        scheduled_for=job.due_at or job.scheduled_at,
+        started_at=job.started_at,
+        completed_at=job.finished_at,
+        progress=job.progress,
+        result=_result(job) if with_result else None,
+        history=None if history is None else tuple(history),
+        failure=job.failure,
+        cancel_requested=job.cancel is not None,
+        held=job.held,
+        depends_on=job.depends_on,
+        spawned_by=job.spawned_by or None,
+        worker=job.lease.worker if running and job.lease else None,
+        tags=job.tags,
+        correlation_id=job.correlation_id or None,
+        profile=job.profile,
+        document=document_metadata(job) if job.profile == "document" else None,
+    )
+
+
+def _result(job: Job) -> JobResult | None:
+    if job.finished_at is None:
+        return None
+    duration = job.finished_at - job.started_at if job.started_at else None
+    if job.state is State.COMPLETED:
+        output = None if job.result is None else msgspec.json.decode(job.result)
+        return JobResult(
+            status=ResultStatus.SUCCESS, output=output, duration=duration, attempt=job.attempt
+        )
+    return JobResult(
+        status=ResultStatus.FAILURE, error=job.failure, duration=duration, attempt=job.attempt
+    )
+
+
+def attempt_info(attempt: Attempt) -> AttemptInfo:
+    """Report one attempt."""
+    return AttemptInfo(
+        attempt_id=attempt.id,
+        previous_attempt_id=attempt.previous_id,
+        attempt=attempt.number,
+        worker=attempt.worker,
+        started_at=attempt.started_at,
+        finished_at=attempt.finished_at,
+        result=_attempt_result(attempt),
+        failure=attempt.failure,
+    )
+
+
+def _attempt_result(attempt: Attempt) -> AttemptResult:
+    match attempt.ended_by:
+        case None:
+            return AttemptResult.RUNNING
+        case Event.COMPLETE:
+            return AttemptResult.SUCCESS
+        case Event.CANCEL:
+            return AttemptResult.CANCELLED
+        case Event.GIVE_BACK:
+            return AttemptResult.RELEASED
+        case _ if attempt.failure and attempt.failure.category is FailureCategory.TIMEOUT:
+            return AttemptResult.TIMEOUT
+        case _:
+            return AttemptResult.FAILURE
+
+
+__all__ = [
+    "AttemptInfo",
+    "AttemptResult",
+    "BatchCancellationResult",
+    "BatchResult",
+    "CancellationResult",
+    "CancellationStatus",
+    "DeletionResult",
+    "DeletionStatus",
+    "FailureDetails",
+    "FailureSearchResult",
+    "JobResult",
+    "JobStatus",
+    "RegistrationResult",
+    "RegistrationStatus",
+    "ReleaseResult",
+    "ReleaseStatus",
+    "ResultStatus",
+    "RetryResult",
+    "RetryStatus",
+    "SearchResult",
+    "SubmissionResult",
+    "SubmissionStatus",
+]

@@ -1,0 +1,121 @@
+"""From stored bytes to a function's arguments, and from a caller's arguments to bytes.
+
+A parameter annotated with a job context receives it. A parameter named ``payload`` takes the
+payload whole; otherwise the payload is an object and its keys are the parameters. Values
+decode into their annotations: plain types, dataclasses, msgspec structs, TypedDicts,
+pydantic models. Nothing is imported or executed because a payload says so.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.context import JobContext, SyncJobContext
+from holdfast.errors import PermanentError
+from holdfast.job import Encoding, Job
+from holdfast.payload import is_model
+
+WHOLE = "payload"
+_CONTEXTS = (JobContext, SyncJobContext)
+
+
+class SignatureError(ValueError):
+    """A function that cannot be a task."""
+
+
+class Signature:
+    """How to call a task's function with a payload."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        try:
+            self._signature = inspect.signature(function)
+        except (TypeError, ValueError) as error:
+            raise SignatureError(f"cannot read the signature: {error}") from None
+        hints = _hints(function)
+        self.context = next(
+            (name for name in self._signature.parameters if hints.get(name) in _CONTEXTS), None
+        )
+        self._parameters = {
+            name: parameter
+            for name, parameter in self._signature.parameters.items()
+            if name != self.context
+        }
+        for name, parameter in self._parameters.items():
+            if parameter.kind is parameter.VAR_POSITIONAL or (
+                parameter.kind is parameter.POSITIONAL_ONLY
+            ):
+                raise SignatureError(f"parameter {name!r} cannot be given by name")
+        self._whole = list(self._parameters) == [WHOLE]
+        self._target = hints.get(WHOLE, Any) if self._whole else self._struct(function, hints)
+
+    def pack(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
+        """Return the payload for a call with these arguments; TypeError as the call would."""
+        parameters = [*self._parameters.values()]
+        bound = self._signature.replace(parameters=parameters).bind(*args, **kwargs)
+        if self._whole:
+            return bound.arguments.get(WHOLE)
+        extra = next((n for n, p in self._parameters.items() if p.kind is p.VAR_KEYWORD), None)
+        named = dict(bound.arguments)
+        return named | named.pop(extra, {}) if extra else named
+
+    def unpack(self, job: Job) -> dict[str, object]:
+        """Return the arguments a payload holds, or raise PermanentError naming what is wrong."""
+        if job.encoding is Encoding.BYTES:
+            return self._unpack_bytes(job)
+        try:
+            value = msgspec.json.decode(job.payload, type=self._target, dec_hook=_decode_model)
+        except msgspec.DecodeError as error:
+            raise PermanentError(
+                f"payload does not fit the task: {error}", code="PAYLOAD_INVALID"
+            ) from None
+        if self._whole:
+            return {WHOLE: value}
+        if isinstance(value, dict):
+            return value
+        fields: Mapping[str, object] = msgspec.structs.asdict(value)
+        return {name: v for name, v in fields.items() if v is not msgspec.UNSET}
+
+    def _unpack_bytes(self, job: Job) -> dict[str, object]:
+        if self._whole and self._target in (bytes, Any, bytes | None):
+            return {WHOLE: job.payload}
+        raise PermanentError(
+            "payload does not fit the task: it is bytes, expected JSON", code="PAYLOAD_INVALID"
+        )
+
+    def _struct(self, function: Callable[..., object], hints: Mapping[str, object]) -> Any:
+        """One msgspec struct with a field per parameter; a dict where ``**kwargs`` takes any."""
+        if any(p.kind is p.VAR_KEYWORD for p in self._parameters.values()):
+            return dict[str, Any]
+        fields: list[Any] = []
+        for name, parameter in self._parameters.items():
+            kind = hints.get(name, Any)
+            if parameter.default is parameter.empty:
+                fields.append((name, kind))
+            else:
+                fields.append((name, kind | msgspec.UnsetType, msgspec.UNSET))
+        name = getattr(function, "__name__", "task")
+        try:
+            return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+        except TypeError as error:
+            raise SignatureError(f"cannot decode into its annotations: {error}") from None
+
+
+def _hints(function: Callable[..., object]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+    except (NameError, TypeError):
+        return dict(getattr(function, "__annotations__", {}))
+
+
+def _decode_model(kind: type, value: object) -> object:
+    if not is_model(kind):
+        raise NotImplementedError(f"cannot decode into {kind!r}")
+    try:
+        return kind.model_validate(value)  # type: ignore[attr-defined]  # pydantic, by duck
+    except ValueError as error:
+        raise ValueError(str(error).replace("\n", " ")) from None

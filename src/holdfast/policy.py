@@ -65,7 +65,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         if self.strategy is BackoffKind.FULL_JITTER:
             return delay * ((1 + jitter) / 2)
         if self.jitter:
-            return self._capped(delay * (1 + JITTER_SHARE * jitter))
+            return delay + min(delay * (JITTER_SHARE * jitter), self.max_delay - delay)
         return delay
 
     def _growth(self, attempt: int) -> timedelta:

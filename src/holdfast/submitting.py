@@ -14,6 +14,7 @@ from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, Valida
 from holdfast.form import Defaults, Parent, Spawner, Submission
 from holdfast.job import Job
 from holdfast.policy import Limits
+from holdfast.quota import Quota
 from holdfast.releasing import release_dependents
 from holdfast.results import BatchResult, SubmissionResult, SubmissionStatus, submission_result
 from holdfast.store import Added, AddStatus, Fence, Store
@@ -35,11 +36,13 @@ class Submitter:
         chance: Chance,
         limits: Limits,
         defaults_for: Callable[[str, str | None], Defaults],
+        quota: Quota | None = None,
     ) -> None:
         self._store = store
         self._chance = chance
         self._limits = limits
         self._defaults_for = defaults_for
+        self._quota = quota
         self._batcher: Batcher[Job, Added] = Batcher(self._add_each)
 
     async def close(self) -> None:
@@ -51,6 +54,7 @@ class Submitter:
     ) -> SubmissionResult:
         """Accept and store one job; submits that wait together are written together."""
         job = await self._accepted(submission)
+        await self._admit([job])
         if connection is not None:
             added = (await self._enlist([job], connection, atomic=True))[0]
         elif job.depends_on:
@@ -84,6 +88,7 @@ class Submitter:
                 ]
             )
         good = [job for job in jobs if isinstance(job, Job)]
+        await self._admit(good)
         added = iter(await self._write(good, connection, atomic=atomic) if good else [])
         results = [
             _rejected("", job)
@@ -98,6 +103,11 @@ class Submitter:
             rejected=rejected,
             results=tuple(results),
         )
+
+    async def _admit(self, jobs: Sequence[Job]) -> None:
+        if self._quota is not None:
+            quota = self._quota
+            await self._persist(lambda: quota.admit(jobs))
 
     async def _accepted(self, submission: Submission, spawner: Spawner | None = None) -> Job:
         return accept(

@@ -87,13 +87,15 @@ class Submitter:
                     for fault in error.faults
                 ]
             )
-        good = [job for job in jobs if isinstance(job, Job)]
+        # Dependencies first: a store takes a job only after those it names.
+        good = sorted((job for job in jobs if isinstance(job, Job)), key=lambda job: job.depth)
         await self._admit(good)
-        added = iter(await self._write(good, connection, atomic=atomic) if good else [])
+        answers = await self._write(good, connection, atomic=atomic) if good else []
+        added = {job.id: answer for job, answer in zip(good, answers, strict=True)}
         results = [
             _rejected("", job)
             if isinstance(job, ValidationError)
-            else self._batch_result(job, next(added), i, atomic=atomic)
+            else self._batch_result(job, added[job.id], i, atomic=atomic)
             for i, job in enumerate(jobs)
         ]
         rejected = sum(r.status is SubmissionStatus.REJECTED for r in results)

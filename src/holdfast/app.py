@@ -96,11 +96,11 @@ class Holdfast:
 
     async def start(self) -> Self:
         """Open the store; every start needs its own close."""
-        self._users += 1
         if self._operations is None:
             store = self._given_store or self.open_store()
             await store.start()
             self._operations = self.over(store)
+        self._users += 1
         return self
 
     async def close(self) -> None:

@@ -92,12 +92,12 @@ class Holdfast:
 
     async def start(self) -> Self:
         """Open the store; every start needs its own close."""
-        self._users += 1
         if self._operations is None:
             store = self._own_store or self.open_store()
             await store.start()
             self._operations = self.over(store)
             self._loop = asyncio.get_running_loop()
+        self._users += 1
         return self
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from holdfast.chance import Chance
 from holdfast.clock import ManualClock
 from holdfast.store import Store, open_store
 
-STORES = ("memory",)
+STORES = ("memory", "sqlite")
 Drain = Callable[..., Awaitable[None]]
 
 

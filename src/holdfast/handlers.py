@@ -87,6 +87,9 @@ class Registry:
     def __contains__(self, type_: str) -> bool:
         return type_ in self._handlers
 
+    def __getitem__(self, type_: str) -> Handler:
+        return self._handlers[type_]
+
     def get(self, type_: str) -> Handler | None:
         """Return the handler of a type, if one is registered."""
         return self._handlers.get(type_)

@@ -12,7 +12,16 @@ from holdfast.job import DependencyKind, Job, State
 from holdfast.store._ledger import Ledger
 from holdfast.store._shapes import Added, AddStatus, Fence
 from holdfast.store.sqlite.moving import WAKING, lift_at
-from holdfast.store.sqlite.rows import Row, body_row, id_of, job_row, journal_row, key_of, micros
+from holdfast.store.sqlite.rows import (
+    NEVER,
+    Row,
+    body_row,
+    id_of,
+    job_row,
+    journal_row,
+    key_of,
+    micros,
+)
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.writer import Transaction
 
@@ -134,7 +143,7 @@ def _insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list
     for job, depends_on in new:
         seq = number + 1
         seqs.append(seq)
-        moved = None
+        moved = NEVER
         for edge in job.trail:
             number += 1
             journal.append(journal_row(number, seq, moved, edge))

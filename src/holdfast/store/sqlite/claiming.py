@@ -9,7 +9,7 @@ import msgspec
 from holdfast.job import Job
 from holdfast.store._shapes import Claim
 from holdfast.store.sqlite.gate import Gate
-from holdfast.store.sqlite.rows import Row, read_jobs
+from holdfast.store.sqlite.rows import NOTHING, Row, read_jobs
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.writer import Transaction
 
@@ -74,5 +74,5 @@ def _edge(tx: Transaction, number: int, place: tuple[int, int], job: Job) -> Row
         job.attempt,
         job.lease_version,
         job.lease.worker if job.lease else "",
-        None,
+        NOTHING,
     )

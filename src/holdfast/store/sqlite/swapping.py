@@ -47,7 +47,7 @@ def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
     found = {row[0]: row[1:] for row in by_key(tx.connection, "fence", keys)}
     stored = [found.get(key) for key in keys]
     good = [
-        (row[0], row[4], change)
+        (row[0], row[5], change)
         for row, change in zip(stored, changes, strict=True)
         if row is not None and _matches(row, change)
     ]
@@ -68,13 +68,14 @@ def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
 
 def _matches(row: Row, change: Change) -> bool:
     """Whether a change was decided on the job as it is stored."""
-    _, revision, token, until, _ = row
+    _, revision, version, token, until, _ = row
     before, after = change.before, change.after
+    leased = version is not None
     if revision != before.revision:
         return False
-    if before.lease and after.lease and token is not None and before.lease.token != token:
+    if leased and before.lease and after.lease and before.lease.token != token:
         return False
-    return change.until is None or (token is not None and until == micros(change.until))
+    return change.until is None or (leased and until == micros(change.until))
 
 
 def _write(tx: Transaction, changes: Sequence[tuple[int, int, Change]]) -> None:

@@ -13,6 +13,8 @@ from holdfast.policy import Retention
 from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import Dependent, Promoted
 from holdfast.store.sqlite.rows import (
+    NEVER,
+    NOTHING,
     STATES,
     Row,
     id_of,
@@ -35,7 +37,7 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     for seq, moved, state, queue, type_, priority, attempt, version, worker in rows:
         tx.number += 1
         interval = tx.ageing.get(queue)
-        lift_at = None if interval is None else tx.instant + interval
+        lift_at = NEVER if interval is None else tx.instant + interval
         moves.append((seq, tx.number, tx.instant, lift_at))
         journal.append(
             (
@@ -49,8 +51,8 @@ def promote(tx: Transaction, limit: int) -> Promoted:
                 "time reached",
                 attempt,
                 version or 0,
-                worker or "",
-                None,
+                worker,
+                NOTHING,
             )
         )
         tx.ledger.tallies[queue, type_, priority, STATES[state]] -= 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -53,17 +53,24 @@ def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
     ]
     ripe = _tell_children(tx, [(seq, change.after.state) for seq, _, change in good])
     _write(tx, good)
-    written = {change.before.id: seq for seq, _, change in good}
-    refused = [
-        row[0] for row, c in zip(stored, changes, strict=True) if row and c.before.id not in written
-    ]
+    if len(good) == len(changes):
+        return [_RIPE if seq in ripe else _WRITTEN for seq, _, _ in good]
+    written = {seq for seq, _, _ in good}
+    refused = [row[0] for row in stored if row and row[0] not in written]
     now = dict(zip(refused, read_jobs(tx.connection, refused), strict=True))
-    return [
-        Swapped(written=True, ripe=written[change.before.id] in ripe)
-        if change.before.id in written
-        else Swapped(written=False, job=None if row is None else now[row[0]])
-        for row, change in zip(stored, changes, strict=True)
-    ]
+    return [_answer(row, ripe, now) for row in stored]
+
+
+_WRITTEN = Swapped(written=True)
+_RIPE = Swapped(written=True, ripe=True)
+
+
+def _answer(row: Row | None, ripe: set[int], refused: Mapping[int, Job]) -> Swapped:
+    if row is None:
+        return Swapped(written=False)
+    if row[0] in refused:
+        return Swapped(written=False, job=refused[row[0]])
+    return _RIPE if row[0] in ripe else _WRITTEN
 
 
 def _matches(row: Row, change: Change) -> bool:

@@ -159,6 +159,7 @@ def _insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list
             keys.append((job.dedupe.scope, job.dedupe.key, job.dedupe.digest, until, seq))
         if job.checkpoint is not None:
             checkpoints.append((seq, job.checkpoint))
+        tx.mark(micros(job.created_at), seq)
         tx.ledger.moved(None, job)
         if job.state in WAKING:
             tx.woken.add(job.queue)
@@ -167,9 +168,8 @@ def _insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list
     tx.many("add_tag", tags)
     tx.many("add_key", keys)
     tx.many("checkpoint", checkpoints)
-    tx.many("journal", journal)
+    tx.journal(journal)
     tx.number = number
-    tx.told = True
     return seqs
 
 

@@ -29,16 +29,14 @@ def claim(tx: Transaction, want: Claim) -> list[Job]:
         ],
     )
     jobs = read_jobs(tx.connection, [seq for seq, _ in chosen])
-    tx.many(
-        "journal",
+    tx.journal(
         [
             _edge(tx, number, place, job)
             for number, (place, job) in enumerate(zip(chosen, jobs, strict=True), first)
-        ],
+        ]
     )
     for job in jobs:
         tx.ledger.claimed(job, tx.now)
-    tx.told = True
     return jobs
 
 

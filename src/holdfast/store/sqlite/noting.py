@@ -38,9 +38,8 @@ def _note(tx: Transaction, said: Note) -> bool:
     (seq,) = row
     if said.progress is not None:
         tx.number += 1
-        tx.told = True
         tx.execute(statement("progress"), (seq, encoded(said.progress)))
-        tx.execute(statement("journal"), progress_row(tx.number, seq, said.progress))
+        tx.journal([progress_row(tx.number, seq, said.progress)])
     if said.checkpoint is not None:
         tx.execute(statement("checkpoint"), (seq, said.checkpoint))
     if said.log is not None:

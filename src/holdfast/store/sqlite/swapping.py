@@ -108,8 +108,7 @@ def _write(tx: Transaction, changes: Sequence[tuple[int, int, Change]]) -> None:
             tx.woken.add(None)
     tx.many("swap", whole)
     tx.many("settle", settled)
-    tx.many("journal", journal)
-    tx.told = tx.told or bool(journal)
+    tx.journal(journal)
 
 
 def _only_settles(before: Job, after: Job) -> bool:

@@ -59,8 +59,7 @@ def promote(tx: Transaction, limit: int) -> Promoted:
         tx.ledger.tallies[queue, type_, priority, State.SCHEDULED] += 1
         tx.woken.add(queue)
     tx.many("promote", moves)
-    tx.many("journal", journal)
-    tx.told = tx.told or bool(rows)
+    tx.journal(journal)
     _age(tx)
     (later,) = tx.execute(statement("next_due")).fetchone()
     return Promoted(len(rows), None if later is None else moment(later))
@@ -109,6 +108,7 @@ def prune(tx: Transaction, retention: Retention, limit: int) -> int:
     tx.execute(statement("expire_holds"), (tx.instant,))
     tx.execute(statement("expire_windows"), (tx.instant,))
     tx.execute(statement("expire_measures"), (minute_of(tx.now - MEASURES_KEPT),))
+    tx.execute(statement("forget_marks"))
     _trim_events(tx)
     return len(doomed)
 

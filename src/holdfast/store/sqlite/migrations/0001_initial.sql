@@ -112,6 +112,14 @@ CREATE TABLE journal (
 
 CREATE INDEX journal_progress ON journal (number) WHERE event = 'progress';
 
+-- Where in the journal each minute lies. Clocks of processes differ a little, so minutes may
+-- overlap; but nothing that happened in a minute lies outside its bounds.
+CREATE TABLE mark (
+    minute INTEGER PRIMARY KEY,
+    first  INTEGER NOT NULL,
+    last   INTEGER NOT NULL
+) STRICT;
+
 -- Deleted jobs whose events are still kept.
 CREATE TABLE gone (
     seq   INTEGER PRIMARY KEY,

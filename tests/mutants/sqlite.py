@@ -8,12 +8,19 @@ SEQUENTIAL = ("sqlite matrix", "sqlite verbs")
 RACING = ("sqlite race",)
 
 
-def _in(file: str, old: str, new: str, why: str, layers: tuple[str, ...] = SEQUENTIAL) -> Mutant:
-    return Mutant(f"store/sqlite/{file}", old, new, why, layers)
+def _in(
+    file: str,
+    old: str,
+    new: str,
+    why: str,
+    look: str = "",
+    layers: tuple[str, ...] = SEQUENTIAL,
+) -> Mutant:
+    return Mutant(f"store/sqlite/{file}", old, new, why, layers, look)
 
 
-def _sql(name: str, old: str, new: str, why: str, layers: tuple[str, ...] = SEQUENTIAL) -> Mutant:
-    return _in(f"queries/{name}.sql", old, new, why, layers)
+def _sql(name: str, old: str, new: str, why: str, look: str = "") -> Mutant:
+    return _in(f"queries/{name}.sql", old, new, why, look)
 
 
 MUTANTS = (

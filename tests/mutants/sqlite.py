@@ -96,9 +96,9 @@ MUTANTS = (
     ),
     _in(
         "upkeep.py",
-        '"edges", "keys", "logs"',
-        '"edges", "logs"',
-        "the key of a deleted job stays taken",
+        "        tx.ledger.tallies[queue, type_, priority, STATES[state]] -= 1\n",
+        "",
+        "deleted jobs are still counted",
         "delete",
     ),
     _in(
@@ -176,7 +176,7 @@ MUTANTS = (
         "ORDER BY rank, moved",
         "ORDER BY rank, seq",
         "jobs are served by submission, not by when they became ready",
-        "claim",
+        "served",
     ),
     _sql(
         "extend",
@@ -221,9 +221,9 @@ MUTANTS = (
         "promote",
     ),
     _sql(
-        "promote",
-        "    rank = priority,\n",
-        "",
+        "swap",
+        "rank = CASE WHEN ?2 THEN ?4 ELSE rank END,",
+        "rank = CASE WHEN ?2 THEN min(?4, rank) ELSE rank END,",
         "a job keeps the level to which it had aged",
         "ageing",
     ),

@@ -123,6 +123,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 1000
     dependencies: int = 1000
     depth: int = 100
+    queue_depth: int | None = None
+    """How many jobs may wait in one queue; further submissions get QuotaError."""
+    submission_rate: int | None = None
+    """How many jobs one app may submit per second."""
 
     MAX_PAYLOAD_BYTES: ClassVar[int] = 16 * MEBIBYTE
 
@@ -132,6 +136,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 f"payload_bytes must be between 1 and {self.MAX_PAYLOAD_BYTES},"
                 f" got {self.payload_bytes}"
             )
+        for name in ("queue_depth", "submission_rate"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):

@@ -151,3 +151,12 @@ BULLMQ = Profile(
 )
 
 PROFILES = {profile.name: profile for profile in (STANDARD, LEASE, DOCUMENT, BULLMQ)}
+
+
+def profile_named(given: Profile | str) -> Profile:
+    """Return the profile a name stands for; ValueError lists the names there are."""
+    if isinstance(given, Profile):
+        return given
+    if given not in PROFILES:
+        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, got {given!r}")
+    return PROFILES[given]

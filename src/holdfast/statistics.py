@@ -156,9 +156,7 @@ def _counts(tallies: Iterable[Tally], readings: Iterable[Reading]) -> Counts:
     return Counts(**counts)
 
 
-_ENDINGS = frozenset(
-    {Measure.COMPLETED, Measure.FAILED, Measure.DEAD_LETTER, Measure.CANCELLED}
-)
+_ENDINGS = frozenset({Measure.COMPLETED, Measure.FAILED, Measure.DEAD_LETTER, Measure.CANCELLED})
 _KEYS: Mapping[Breakdown, Callable[[Tally | Reading], str]] = {
     Breakdown.QUEUE: lambda row: row.queue,
     Breakdown.TYPE: lambda row: row.type,
@@ -179,7 +177,4 @@ def _broken_down(stats: Stats, key: Callable[[Tally | Reading], str]) -> dict[st
 def _by_state(stats: Stats) -> dict[str, Counts]:
     """Each state's share of the counts, so that the breakdowns all have one shape."""
     whole = _counts(stats.tallies, stats.readings)
-    return {
-        state: Counts(**{state.lower(): getattr(whole, state.lower())})
-        for state in State
-    }
+    return {state: Counts(**{state.lower(): getattr(whole, state.lower())}) for state in State}

@@ -8,10 +8,12 @@ spans a quarter of a doubling; below a microsecond, at most a microsecond above)
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import accumulate
 
 import msgspec
 
@@ -93,11 +95,9 @@ def summarise(
         failure_rate=failures / seconds,
         queue_latency=latency(r for r in stats.readings if r.measure is Measure.WAIT),
         execution_time=latency(r for r in stats.readings if r.measure is Measure.RUN),
-        **{
-            f"by_{name.lower()}": _broken_down(stats, _KEYS[name])
-            for name in breakdown_by
-            if name in _KEYS
-        },
+        by_queue=_by(lambda row: row.queue, stats) if Breakdown.QUEUE in breakdown_by else None,
+        by_type=_by(lambda row: row.type, stats) if Breakdown.TYPE in breakdown_by else None,
+        by_priority=_by(_level, stats) if Breakdown.PRIORITY in breakdown_by else None,
         by_state=_by_state(stats) if Breakdown.STATE in breakdown_by else None,
     )
 
@@ -111,23 +111,13 @@ def latency(readings: Iterable[Reading]) -> LatencyStats:
     if not buckets:
         return LatencyStats()
     ordered = [buckets[bucket] for bucket in sorted(buckets)]
-    total = sum(count for count, _ in ordered)
-    return LatencyStats(
-        count=total,
-        p50=_at_rank(ordered, math.ceil(total * 0.50)),
-        p90=_at_rank(ordered, math.ceil(total * 0.90)),
-        p99=_at_rank(ordered, math.ceil(total * 0.99)),
-        max=_at_rank(ordered, total),
-    )
+    reached = list(accumulate(count for count, _ in ordered))
 
+    def at(share: float) -> timedelta:
+        place = bisect_left(reached, math.ceil(reached[-1] * share))
+        return timedelta(seconds=ordered[place][1])
 
-def _at_rank(ordered: list[tuple[int, float]], rank: int) -> timedelta:
-    seen = 0
-    for count, top in ordered:
-        seen += count
-        if seen >= rank:
-            break
-    return timedelta(seconds=top)
+    return LatencyStats(count=reached[-1], p50=at(0.5), p90=at(0.9), p99=at(0.99), max=at(1))
 
 
 def _covered(window: timedelta, now: datetime | None) -> timedelta:
@@ -157,14 +147,13 @@ def _counts(tallies: Iterable[Tally], readings: Iterable[Reading]) -> Counts:
 
 
 _ENDINGS = frozenset({Measure.COMPLETED, Measure.FAILED, Measure.DEAD_LETTER, Measure.CANCELLED})
-_KEYS: Mapping[Breakdown, Callable[[Tally | Reading], str]] = {
-    Breakdown.QUEUE: lambda row: row.queue,
-    Breakdown.TYPE: lambda row: row.type,
-    Breakdown.PRIORITY: lambda row: Priority(min(row.priority, Priority.BULK)).name,
-}
 
 
-def _broken_down(stats: Stats, key: Callable[[Tally | Reading], str]) -> dict[str, Counts]:
+def _level(row: Tally | Reading) -> str:
+    return Priority(min(row.priority, Priority.BULK)).name
+
+
+def _by(key: Callable[[Tally | Reading], str], stats: Stats) -> dict[str, Counts]:
     tallies: defaultdict[str, list[Tally]] = defaultdict(list)
     readings: defaultdict[str, list[Reading]] = defaultdict(list)
     for tally in stats.tallies:

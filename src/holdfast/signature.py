@@ -102,6 +102,7 @@ class Signature:
         fields: list[Any] = []
         for name, parameter in self._parameters.items():
             kind = hints.get(name, Any)
+            kind = Any if kind is object else kind
             if parameter.default is parameter.empty:
                 fields.append((name, kind))
             else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from datetime import timedelta
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 from holdfast import Holdfast, State
 from holdfast.worker import Worker
@@ -57,10 +57,29 @@ async def ended(app: Holdfast, job_id: str, timeout: float = PATIENCE) -> State:
     return (await app.wait(job_id, timeout=timeout)).state
 
 
-async def until_running(app: Holdfast, job_id: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while (await app.get(job_id)).state is not State.RUNNING:
+async def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+    """Look again and again: for what happens in another process and tells nobody."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  # nothing tells
             await asyncio.sleep(0.005)
 
 
-SOON = timedelta(seconds=0.2)
+async def until_running(app: Holdfast, job_id: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while (await app.get(job_id)).state is not State.RUNNING:  # noqa: ASYNC110  # as above
+            await asyncio.sleep(0.005)
+
+
+async def appeared(path: Path, seconds: float = PATIENCE) -> str:
+    """Wait for a file that a handler writes, and return what it says."""
+    await until(lambda: path.exists() and path.read_text(), seconds)
+    return path.read_text()  # noqa: ASYNC240  # a few bytes
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and not a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import FailureCategory, Holdfast, State
-from tests.worker.rig import Ear, ended, working
+from tests.worker.rig import Ear, appeared, ended, is_alive, until, working
 from tests.worker.tasks import app as tasks
 
 KILL_LATENCY = 1.0
@@ -26,27 +25,6 @@ async def ear() -> Ear:
 async def app(ear: Ear) -> AsyncIterator[Holdfast]:
     async with working(tasks, ear=ear, slots=4):
         yield tasks
-
-
-async def appeared(path: Path) -> str:
-    async with asyncio.timeout(15):
-        while not path.exists() or not path.read_text():
-            await asyncio.sleep(0.005)
-    return path.read_text()
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-async def gone(pid: int) -> None:
-    async with asyncio.timeout(1):
-        while is_alive(pid):
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.req("A-17")
@@ -228,7 +206,7 @@ async def test_a_forced_cancel_kills_the_process_and_what_it_started(
 
     assert State.CANCELLED is await ended(app, job.job_id)
     assert time.monotonic() - asked < 2.0
-    await gone(grandchild)
+    await until(lambda: not is_alive(grandchild), 1.0)
 
 
 @pytest.mark.req("A-12")

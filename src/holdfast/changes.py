@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from holdfast import lifecycle
 from holdfast.errors import Fault, NotFoundError, ValidationError
-from holdfast.form import MAX_KEY
+from holdfast.intake import MAX_KEY
 from holdfast.job import TERMINAL, Job, Priority, State
 from holdfast.payload import clean
 from holdfast.releasing import release_dependents

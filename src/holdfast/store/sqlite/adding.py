@@ -78,8 +78,10 @@ class _Plan:
         holder = self._holder(job)
         if holder is not None:
             existing, same = holder
+            if not same:
+                return Added(AddStatus.CONFLICT, existing)
             self._aliases[job.id] = existing
-            return Added(AddStatus.DUPLICATE if same else AddStatus.CONFLICT, existing)
+            return Added(AddStatus.DUPLICATE, existing)
         missing = tuple(p for p in self.alias(job) if not self._exists(p))
         if missing:
             return Added(AddStatus.MISSING, job.id, missing=missing)

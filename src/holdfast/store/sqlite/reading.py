@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.job import Job, LogLine, State, Transition
+from holdfast.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.store._shapes import EventPage, Hold, Measure, QueueInfo, Reading, Stats, Tally
 from holdfast.store.sqlite.rows import (
     STATES,
+    cancel_of,
     event_of,
+    id_of,
     key_of,
     log_lines,
     moment,
@@ -30,6 +32,18 @@ def get(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Job | None]:
     seqs = [row[0] for row in rows if row]
     found = {job.id: job for job in read_jobs(connection, seqs)}
     return [found.get(job_id) for job_id in ids]
+
+
+def cancels(connection: sqlite3.Connection, ids: Sequence[str]) -> list[CancelRequest | None]:
+    """Return the wishes to cancel; see ``Store.cancels``."""
+    rows = (connection.execute(statement("cancels"), (key_of(i),)).fetchone() for i in ids)
+    return [cancel_of(row[0]) if row else None for row in rows]
+
+
+def parents(connection: sqlite3.Connection, job_id: str) -> list[str]:
+    """Return what a job waits or waited for; see ``Store.parents``."""
+    rows = connection.execute(statement("named_parents"), (key_of(job_id),)).fetchall()
+    return [id_of(key) for _, key in sorted(rows, key=lambda row: row[0])]
 
 
 def history(connection: sqlite3.Connection, ids: Sequence[str]) -> list[list[Transition]]:

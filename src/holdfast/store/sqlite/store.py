@@ -14,7 +14,7 @@ from typing import Self
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StoreError
-from holdfast.job import Job, LogLine, Transition
+from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
 from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import (
@@ -168,6 +168,14 @@ class SQLiteStore:
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         session = await self._here()
         return await session.read(lambda db: reading.get(db, ids))
+
+    async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
+        session = await self._here()
+        return await session.read(lambda db: reading.cancels(db, ids))
+
+    async def parents(self, job_id: str) -> list[str]:
+        session = await self._here()
+        return await session.read(lambda db: reading.parents(db, job_id))
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         session = await self._here()

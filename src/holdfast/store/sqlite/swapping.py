@@ -43,8 +43,8 @@ def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
         for row, change in zip(stored, changes, strict=True)
         if row is not None and _matches(row, change)
     ]
+    ripe = _tell_children(tx, [(seq, change.after.state) for seq, _, change in good])
     _write(tx, good)
-    ripe = _tell_children(tx, [(seq, c.after.state) for seq, _, c in good])
     written = {change.before.id: seq for seq, _, change in good}
     refused = [
         row[0] for row, c in zip(stored, changes, strict=True) if row and c.before.id not in written
@@ -96,13 +96,21 @@ def _lift_at(tx: Transaction, after: Job) -> int | None:
     return lift if after.trail or lift is None else AT_ONCE
 
 
-def _tell_children(tx: Transaction, moved: Sequence[tuple[int, State]]) -> set[int]:
-    """Tell those who wait for a job how it ended; return the jobs for which someone waits."""
-    ended = {seq: state._value_ for seq, state in moved if state in TERMINAL}
+def _tell_children(tx: Transaction, moving: Sequence[tuple[int, State]]) -> set[int]:
+    """Tell those who wait for a job how it ends; return the jobs for which someone waits.
+
+    A child that an earlier change of the same call moves on does not wait any more.
+    """
+    ended = {seq: state._value_ for seq, state in moving if state in TERMINAL}
     if not ended:
         return set()
+    order = {seq: place for place, (seq, state) in enumerate(moving) if state is not State.PENDING}
     seqs = msgspec.json.encode(list(ended)).decode()
-    waiting = tx.execute(statement("waiting_for"), (seqs,)).fetchall()
+    waiting = [
+        (parent, child)
+        for parent, child in tx.execute(statement("waiting_for"), (seqs,)).fetchall()
+        if child not in order or order[child] > order[parent]
+    ]
     tx.many("edge_ended", [(ended[parent], parent, child) for parent, child in waiting])
     tx.many("ripen_by_end", [(child, ended[parent]) for parent, child in waiting])
     return {parent for parent, _ in waiting}

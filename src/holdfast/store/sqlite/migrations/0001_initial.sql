@@ -127,6 +127,7 @@ CREATE TABLE edge (
     number INTEGER PRIMARY KEY, -- the order in which a child named its parents
     child  INTEGER NOT NULL,
     parent INTEGER NOT NULL,
+    name   ANY NOT NULL,        -- the parent's id, should it be deleted before the child
     ended  TEXT                 -- how the parent ended; NULL while it is open
 ) STRICT;
 

@@ -73,8 +73,10 @@ class Signature:
         """Return the arguments a payload holds, or raise PermanentError naming what is wrong."""
         if job.encoding is Encoding.BYTES:
             return self._unpack_bytes(job)
+        nothing = not self._whole and job.payload == b"null"
+        data = b"{}" if nothing else job.payload
         try:
-            value = msgspec.json.decode(job.payload, type=self._target, dec_hook=_decode_model)
+            value = msgspec.json.decode(data, type=self._target, dec_hook=_decode_model)
         except msgspec.DecodeError as error:
             raise PermanentError(
                 f"payload does not fit the task: {error}", code="PAYLOAD_INVALID"

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.form import QUEUE_RULE
+from holdfast.intake import QUEUE_RULE
 from holdfast.job import DEFAULT_QUEUE
 from holdfast.observe.logging import FORMATS, LEVELS
 from holdfast.store import DEFAULT_URL
@@ -199,7 +199,7 @@ def _environment_layer(variables: Mapping[str, str], faults: list[Fault]) -> lis
 
     A service called holdfast makes container platforms set HOLDFAST_PORT and the like.
     """
-    keys = {PREFIX + key.upper().replace(".", "_"): key for key in SETTINGS}
+    keys = {variable(key): key for key in SETTINGS}
     said = []
     for name, value in variables.items():
         if name in keys:
@@ -218,6 +218,11 @@ def _nearest(name: str) -> str:
         key for key in SETTINGS if key.rpartition(".")[2] == last
     ]
     return f", did you mean {close[0]!r}?" if close else f": known are {', '.join(SETTINGS)}"
+
+
+def variable(key: str) -> str:
+    """Return the environment variable that gives a key."""
+    return PREFIX + key.upper().replace(".", "_")
 
 
 def shown(value: object) -> object:

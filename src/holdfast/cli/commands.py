@@ -71,9 +71,8 @@ class Commands(click.Group):
             import difflib
 
             close = difflib.get_close_matches(args[0], _PLACES, 1)
-            if close:
-                error.message += f" Did you mean {close[0]!r}?"
-            raise
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise click.UsageError(error.message + hint, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what holdfast raises becomes a message and an exit code."""

@@ -24,7 +24,7 @@ class Problem(click.ClickException):
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
-        self.exit_code = code
+        self.exit_code = code  # type: ignore[misc]  # click itself sets it per instance
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"holdfast: {self.message}", file=file, err=file is None)

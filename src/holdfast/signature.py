@@ -21,6 +21,9 @@ from holdfast.job import Encoding, Job
 from holdfast.payload import is_model
 
 WHOLE = "payload"
+NOTHING, NO_ARGUMENTS = b"null", b"{}"
+"""A job submitted without a payload calls a function without arguments."""
+
 _CONTEXTS = (JobContext, SyncJobContext)
 
 
@@ -73,8 +76,9 @@ class Signature:
         """Return the arguments a payload holds, or raise PermanentError naming what is wrong."""
         if job.encoding is Encoding.BYTES:
             return self._unpack_bytes(job)
+        data = NO_ARGUMENTS if job.payload == NOTHING and not self._whole else job.payload
         try:
-            value = msgspec.json.decode(job.payload, type=self._target, dec_hook=_decode_model)
+            value = msgspec.json.decode(data, type=self._target, dec_hook=_decode_model)
         except msgspec.DecodeError as error:
             raise PermanentError(
                 f"payload does not fit the task: {error}", code="PAYLOAD_INVALID"

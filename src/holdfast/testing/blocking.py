@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.operations import Operations
@@ -50,11 +50,8 @@ class SandboxOperations(SyncOperations):
     def close(self) -> None:
         """Nothing to let go of: the sandbox does."""
 
-    def _open(self) -> Operations:
-        return self._app.over(self._app.store)
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._bridge.run(coroutine)
+    def _run(self, operate: Callable[[Operations], Coroutine[Any, Any, T]]) -> T:
+        return self._bridge.run(operate(self._app.over(self._app.store)))
 
 
 def _loop_runs_here() -> bool:

@@ -11,7 +11,7 @@ from holdfast.clock import Clock
 from holdfast.store import Store
 from holdfast.sync import SyncOperations
 
-BORROWED = ("clock", "chance", "_given_store", "_operations", "_users", "_sync")
+BORROWED = ("clock", "chance", "_own_store", "_operations", "_loop", "_users", "_sync")
 
 
 @contextmanager
@@ -33,5 +33,5 @@ def borrowed(
 
 def put_under(app: Holdfast, store: Store) -> None:
     """Let a borrowed app go on over a store, as a new process would."""
-    app._given_store = store
+    app._own_store = store
     app._operations = app.over(store)

@@ -21,9 +21,6 @@ from holdfast.job import Encoding, Job
 from holdfast.payload import is_model
 
 WHOLE = "payload"
-NOTHING, NO_ARGUMENTS = b"null", b"{}"
-"""A job submitted without a payload calls a function without arguments."""
-
 _CONTEXTS = (JobContext, SyncJobContext)
 
 
@@ -76,7 +73,8 @@ class Signature:
         """Return the arguments a payload holds, or raise PermanentError naming what is wrong."""
         if job.encoding is Encoding.BYTES:
             return self._unpack_bytes(job)
-        data = NO_ARGUMENTS if job.payload == NOTHING and not self._whole else job.payload
+        nothing = not self._whole and job.payload == b"null"
+        data = b"{}" if nothing else job.payload
         try:
             value = msgspec.json.decode(data, type=self._target, dec_hook=_decode_model)
         except msgspec.DecodeError as error:
@@ -104,6 +102,7 @@ class Signature:
         fields: list[Any] = []
         for name, parameter in self._parameters.items():
             kind = hints.get(name, Any)
+            kind = Any if kind is object else kind
             if parameter.default is parameter.empty:
                 fields.append((name, kind))
             else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from datetime import datetime
+from functools import lru_cache
 
 from holdfast.job import Event, Job, State, Transition
 from holdfast.store._shapes import Measure
@@ -88,6 +89,7 @@ class Ledger:
         self.readings[key] = (count + 1, max(top, seconds or 0.0))
 
 
+@lru_cache(1024)
 def bucket_of(seconds: float) -> int:
     """Return the logarithmic bucket of a duration: four per doubling, so within 19 %."""
     return max(
@@ -95,6 +97,7 @@ def bucket_of(seconds: float) -> int:
     )
 
 
+@lru_cache(1024)
 def minute_of(at: datetime) -> int:
     """Return the minute, counted from the epoch, in which an instant lies."""
     return int(at.timestamp() // 60)

@@ -53,10 +53,10 @@ class Heartbeat:
         now = self._clock.monotonic()
         runs = list(self._runs())
         due = [run for run in runs if _is_due(run, now)]
+        others = [run for run in runs if not _is_due(run, now)]
         try:
             if due:
                 await self._renew(due, now)
-            others = [run for run in runs if run.renewed != now]
             if others:
                 await self._look(others)
         except StoreUnavailableError as error:

@@ -197,11 +197,12 @@ def body_row(job: Job, seq: int, depends_on: tuple[str, ...]) -> Row:
     )
 
 
-def journal_row(number: int, seq: int, edge: Transition) -> Row:
+def journal_row(number: int, seq: int, previous: int | None, edge: Transition) -> Row:
     """Return the parameters of journal.sql for a transition."""
     return (
         number,
         seq,
+        previous,
         edge.event._value_,
         None if edge.from_state is None else edge.from_state._value_,
         edge.to_state._value_,
@@ -217,7 +218,7 @@ def journal_row(number: int, seq: int, edge: Transition) -> Row:
 def progress_row(number: int, seq: int, progress: Progress) -> Row:
     """Return the parameters of journal.sql for a progress event."""
     told = _encode(progress)
-    return (number, seq, PROGRESS, None, None, micros(progress.at), "", 0, 0, "", told)
+    return (number, seq, None, PROGRESS, None, None, micros(progress.at), "", 0, 0, "", told)
 
 
 def log_row(seq: int, line: LogLine) -> Row:

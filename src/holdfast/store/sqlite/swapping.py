@@ -77,8 +77,8 @@ def _write(tx: Transaction, changes: Sequence[tuple[int, int, Change]]) -> None:
         before, after = change.before, change.after
         for edge in after.trail:
             tx.number += 1
+            journal.append(journal_row(tx.number, seq, moved, edge))
             moved = tx.number  # noqa: PLW2901  # its place is that of its newest transition
-            journal.append(journal_row(moved, seq, edge))
         rows.append((seq, bool(after.trail), *moving_part(after, moved, _lift_at(tx, after))))
         tx.ledger.moved(before, after)
         if after.state in WAKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+import uuid
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,9 +58,17 @@ def sqlite(_: pytest.FixtureRequest) -> Iterator[Place]:
         yield Place(f"sqlite:///{folder}/jobs.db")
 
 
+@contextmanager
+def redis(request: pytest.FixtureRequest) -> Iterator[Place]:
+    # A prefix of its own is an empty place; nothing needs to be deleted in between.
+    server = request.getfixturevalue("valkey_server")
+    yield Place(f"{server.url}?prefix=t{uuid.uuid4().hex[:12]}")
+
+
 PLACES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Place]]] = {
     "memory": memory,
     "sqlite": sqlite,
+    "redis": redis,
 }
 
 NAMES = [

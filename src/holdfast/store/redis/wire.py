@@ -1,0 +1,358 @@
+"""Jobs as BullMQ hashes: what goes where, and how it is read back.
+
+BullMQ's own fields hold what BullMQ knows; ``hf:job`` the rest that is fixed at submission,
+``hf:rest`` what changes rarely, and a few short fields what scripts must read and write.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from holdfast.job import (
+    CancelRequest,
+    DedupeKey,
+    DependencyKind,
+    Encoding,
+    Event,
+    Failure,
+    Job,
+    Lease,
+    LogLine,
+    Progress,
+    State,
+    Transition,
+)
+from holdfast.policy import Backoff, BackoffKind
+from holdfast.store.redis import foreign
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+LIGHT = (
+    *("name", "timestamp", "delay", "priority", "ats", "atm", "stc", "processedOn", "finishedOn"),
+    *("parentKey", "parent", "rjk", "deid", "defa", "hf:ttl", "hf:limit", "hf:state", "hf:rev"),
+    *("hf:due", "hf:sch", "hf:run", "hf:exp", "hf:tok", "hf:wrk", "hf:unt", "hf:n", "hf:kids"),
+    *("hf:hn", "hf:ats", "hf:held", "hf:kind", "pb"),
+)
+HEAVY = (
+    *("data", "opts", "returnvalue", "failedReason", "stacktrace", "progress", "hf:job"),
+    *("hf:rest", "hf:deps", "hf:upd", "hf:fin", "hf:pg", "hf:cp", "hf:res", "hf:ff", "hf:crt"),
+)
+FIELDS = (*LIGHT, *HEAVY)
+"""The order in which a script answers with the fields of a job."""
+
+Image = Sequence[bytes | Sequence[bytes | None]]
+
+
+class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What BullMQ has no place for and nothing changes after submission."""
+
+    profile: str
+    timeout: timedelta
+    lease_ttl: timedelta
+    lifetime: timedelta
+    backoff: Backoff
+    encoding: Encoding = Encoding.JSON
+    retry_timeouts: bool = True
+    tags: Mapping[str, str] = {}
+    correlation_id: str = ""
+    callback_url: str = ""
+    dedupe: DedupeKey | None = None
+    dependency_kind: DependencyKind = DependencyKind.AFTER
+    depth: int = 0
+    spawned_by: str = ""
+
+
+class Rest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What changes rarely and no script needs to look into."""
+
+    max_attempts: int
+    generation: int = 1
+    cancel: CancelRequest | None = None
+    failure: Failure | None = None
+
+
+class Edge(msgspec.Struct, frozen=True, array_like=True):
+    """A transition as it is kept; scripts write the same list of values."""
+
+    event: Event
+    from_state: State | None
+    to_state: State
+    at: int
+    reason: str
+    attempt: int
+    lease_version: int
+    worker: str
+    failure: Failure | None
+
+
+_encode = msgspec.json.Encoder().encode
+_fixed = msgspec.json.Decoder(Fixed)
+_rest = msgspec.json.Decoder(Rest)
+_edge = msgspec.json.Decoder(Edge)
+_progress = msgspec.json.Decoder(Progress)
+_line = msgspec.json.Decoder(LogLine)
+_ids = msgspec.json.Decoder(tuple[str, ...])
+
+
+def micros(moment: datetime) -> int:
+    """Return an instant as microseconds since the epoch."""
+    since = moment - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def instant(value: int) -> datetime:
+    """Return the instant so many microseconds after the epoch."""
+    return EPOCH + timedelta(microseconds=value)
+
+
+def maybe(moment: datetime | None) -> str:
+    """Write an instant that may be missing."""
+    return "" if moment is None else str(micros(moment))
+
+
+def new_fields(job: Job) -> list[str | bytes | int]:
+    """Return the hash of a new job, flat."""
+    created = micros(job.created_at)
+    wait = (micros(job.due_at) - created) // 1000 if job.due_at else 0
+    fixed = Fixed(
+        **{name: getattr(job, name) for name in Fixed.__struct_fields__}  # type: ignore[arg-type]
+    )
+    fields: list[str | bytes | int] = [
+        *("name", job.type, "data", _data(job), "opts", _options(job)),
+        *("timestamp", created // 1000, "delay", max(0, wait), "priority", job.priority),
+        *("hf:job", _encode(fixed), "hf:ttl", job.lease_ttl // MICROSECOND, "hf:crt", created),
+        *changed_fields(job),
+    ]
+    if job.limit_key:
+        fields += ["hf:limit", job.limit_key]
+    return fields
+
+
+def changed_fields(job: Job) -> list[str | bytes | int]:
+    """Return what a decided change writes whatever the state, flat."""
+    rest = Rest(
+        max_attempts=job.max_attempts,
+        generation=job.generation,
+        cancel=job.cancel,
+        failure=job.failure,
+    )
+    fields: list[str | bytes | int] = [
+        *("hf:state", job.state.value, "hf:rev", job.revision, "hf:rest", _encode(rest)),
+        *("hf:upd", micros(job.updated_at), "hf:due", maybe(job.due_at)),
+        *("hf:sch", maybe(job.scheduled_at), "hf:run", maybe(job.started_at)),
+        *("hf:fin", maybe(job.finished_at), "hf:exp", micros(job.expires_at)),
+        *("hf:held", "1" if job.held else ""),
+    ]
+    if job.lease is not None:
+        fields += ["hf:tok", job.lease.token, "hf:wrk", job.lease.worker]
+        fields += ["hf:unt", maybe(job.lease.until)]
+    return fields
+
+
+def edge_values(edge: Transition) -> list[object]:
+    """Return a transition as scripts take it: event, from, to, microseconds, record."""
+    at = micros(edge.at)
+    kept = Edge(
+        edge.event,
+        edge.from_state,
+        edge.to_state,
+        at,
+        edge.reason,
+        edge.attempt,
+        edge.lease_version,
+        edge.worker,
+        edge.failure,
+    )
+    source = edge.from_state.value if edge.from_state else False
+    return [edge.event.value, source, edge.to_state.value, at, _encode(kept)]
+
+
+def read_edge(data: bytes) -> Transition:
+    """Read a transition back."""
+    edge = _edge.decode(data)
+    return Transition(
+        event=edge.event,
+        from_state=edge.from_state,
+        to_state=edge.to_state,
+        at=instant(edge.at),
+        reason=edge.reason,
+        attempt=edge.attempt,
+        lease_version=edge.lease_version,
+        worker=edge.worker,
+        failure=edge.failure,
+    )
+
+
+def progress_values(progress: Progress) -> tuple[bytes, bytes]:
+    """Return progress as we keep it and as Node reads it: a number, or one with a message."""
+    seen = {"percent": progress.percent, "message": progress.message}
+    return _encode(progress), _encode(seen if progress.message else progress.percent)
+
+
+def read_progress(data: bytes) -> Progress:
+    """Read progress that we wrote."""
+    return _progress.decode(data)
+
+
+def log_row(line: LogLine) -> bytes:
+    """Return a log line as a row of BullMQ's log list."""
+    return _encode(line)
+
+
+def read_log_row(row: bytes) -> LogLine:
+    """Read a row of a job's log; a row of a BullMQ client is a message without a time."""
+    try:
+        return _line.decode(row)
+    except msgspec.MsgspecError:
+        return LogLine(EPOCH, "info", row.decode("utf-8", "replace"))
+
+
+def read_cancel(rest: bytes | None) -> CancelRequest | None:
+    """Read just the wish to cancel."""
+    return _rest.decode(rest).cancel if rest else None
+
+
+def result_values(result: bytes | None) -> tuple[bytes, list[str | bytes]]:
+    """Return a result as BullMQ's returnvalue, which must be JSON, and what that cannot tell."""
+    if result is None:
+        return b"null", []
+    if result != b"null" and is_json(result):
+        return result, []
+    return b"null", ["hf:res", result]
+
+
+def is_json(data: bytes) -> bool:
+    """Whether Node can parse it."""
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def read_job(image: Image) -> Job:
+    """Read a job from a script's answer, ours or a BullMQ client's."""
+    job_id, queue, values = image
+    assert isinstance(job_id, bytes)
+    assert isinstance(queue, bytes)
+    fields = dict(zip(FIELDS, values, strict=True))
+    if fields["hf:job"] is None:
+        return foreign.read_job(job_id.decode(), queue.decode(), fields)
+    return _own_job(job_id.decode(), queue.decode(), fields)
+
+
+def _own_job(job_id: str, queue: str, fields: Mapping[str, bytes | int | None]) -> Job:
+    text = foreign.Reader(fields)
+    fixed = _fixed.decode(text.bytes("hf:job"))
+    rest = _rest.decode(text.bytes("hf:rest"))
+    state = State(text.str("hf:state"))
+    failure = foreign.failure(text) if fields["hf:ff"] else rest.failure
+    ended = state is State.COMPLETED
+    return Job(
+        id=job_id,
+        type=text.str("name"),
+        queue=queue,
+        payload=_payload(text.bytes("data"), fixed.encoding),
+        encoding=fixed.encoding,
+        profile=fixed.profile,
+        created_at=instant(text.int("hf:crt")),
+        timeout=fixed.timeout,
+        lease_ttl=fixed.lease_ttl,
+        lifetime=fixed.lifetime,
+        backoff=fixed.backoff,
+        retry_timeouts=fixed.retry_timeouts,
+        tags=fixed.tags,
+        correlation_id=fixed.correlation_id,
+        callback_url=fixed.callback_url,
+        limit_key=text.str("hf:limit"),
+        dedupe=fixed.dedupe,
+        depends_on=_ids.decode(text.bytes("hf:deps")) if fields["hf:deps"] else (),
+        dependency_kind=fixed.dependency_kind,
+        depth=fixed.depth,
+        spawned_by=fixed.spawned_by,
+        max_attempts=rest.max_attempts,
+        generation=rest.generation,
+        held=text.str("hf:held") == "1",
+        cancel=rest.cancel,
+        failure=None if ended else failure,
+        result=_result(text) if ended else None,
+        **mutable(text, state),  # type: ignore[arg-type]  # one value per field of Job
+    )
+
+
+def mutable(text: foreign.Reader, state: State) -> dict[str, object]:
+    """Return the fields that every job on the wire has and scripts keep up to date."""
+    running = state is State.RUNNING
+    token = text.str("hf:tok")
+    lease = None
+    if text.int("ats"):
+        lease = Lease(token, text.int("ats"), text.str("hf:wrk"), text.time("hf:unt"))
+    return {
+        "state": state,
+        "revision": text.int("hf:rev"),
+        "priority": foreign.level(text.int("priority")),
+        "attempt": text.int("atm") + running,
+        "updated_at": instant(text.int("hf:upd")),
+        "due_at": text.time("hf:due"),
+        "scheduled_at": text.time("hf:sch"),
+        "started_at": text.time("hf:run"),
+        "finished_at": text.time("hf:fin"),
+        "expires_at": instant(text.int("hf:exp")),
+        "lease": lease,
+        "progress": _read_progress(text),
+        "checkpoint": text.maybe("hf:cp"),
+    }
+
+
+def _read_progress(text: foreign.Reader) -> Progress | None:
+    kept, wire = text.maybe("hf:pg"), text.maybe("progress")
+    if kept is not None:
+        progress = read_progress(kept)
+        if progress_values(progress)[1] == wire:
+            return progress
+    return foreign.progress(wire, instant(text.int("hf:upd")))
+
+
+def _result(text: foreign.Reader) -> bytes | None:
+    kept, wire = text.maybe("hf:res"), text.maybe("returnvalue")
+    if kept is not None:
+        return kept
+    return None if wire == b"null" else wire
+
+
+def _data(job: Job) -> bytes:
+    """Node parses every payload: bytes travel as a JSON string."""
+    if job.encoding is Encoding.JSON:
+        return job.payload
+    return b'"%s"' % base64.b64encode(job.payload)
+
+
+def _payload(data: bytes, encoding: Encoding) -> bytes:
+    return data if encoding is Encoding.JSON else base64.b64decode(data[1:-1])
+
+
+_NODE_BACKOFF = {BackoffKind.CONSTANT: "fixed", BackoffKind.LINEAR: "fixed"}
+
+
+def _options(job: Job) -> bytes:
+    """What a BullMQ worker needs to know to run and retry the job."""
+    backoff: dict[str, object] = {
+        "type": _NODE_BACKOFF.get(job.backoff.strategy, "exponential"),
+        "delay": job.backoff.initial_delay // timedelta(milliseconds=1),
+    }
+    if job.backoff.strategy is BackoffKind.FULL_JITTER:
+        backoff["jitter"] = 1
+    return _encode(
+        {
+            "attempts": job.max_attempts,
+            "backoff": backoff,
+            "priority": job.priority,
+            "jobId": job.id,
+            "kl": 1000,
+            "stackTraceLimit": 10,
+        }
+    )

@@ -42,7 +42,7 @@ def new_job(job: Job) -> dict[str, object]:
         if call.get(what)
     }
     if trace:
-        call["trace"] = msgspec.json.encode(trace)
+        call["trace"] = msgspec.json.encode(trace).decode()
     return call
 
 
@@ -131,7 +131,7 @@ def note(wanted: Note) -> dict[str, object]:
     if wanted.progress is not None:
         call["progress"], call["wire"] = wire.progress_values(wanted.progress)
     if wanted.checkpoint is not None:
-        call["point"] = wanted.checkpoint
+        call["point"] = wire.packed(wanted.checkpoint)
     if wanted.log is not None:
         call["line"] = wire.log_row(wanted.log)
     return call

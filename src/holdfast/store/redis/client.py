@@ -92,7 +92,7 @@ class Client:
         pool = BlockingConnectionPool.from_url(
             url or self._settings.url, **self._options(timeout), max_connections=CONNECTIONS
         )
-        return Redis(connection_pool=pool)
+        return Redis.from_pool(pool)
 
     def _options(self, timeout: float | None) -> dict[str, Any]:
         return {
@@ -115,7 +115,7 @@ class Client:
         pool = BlockingConnectionPool(
             host=node.host, port=node.port, **self._options(None), max_connections=CONNECTIONS
         )
-        self._waiting = Redis(connection_pool=pool)
+        self._waiting = Redis.from_pool(pool)
 
     def _open_sentinel(self) -> None:
         from redis.asyncio.connection import parse_url

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from holdfast.errors import Fault, ValidationError
 from holdfast.job import Job, State
 from holdfast.store._cursor import read_cursor, write_cursor
@@ -282,14 +280,12 @@ async def holds(store: RedisStore, prefix: str) -> list[Hold]:
     now = store.now()
     found = []
     for name, packed in (await pairs(store, "holds")).items():
-        holder, ends, data = _hold.decode(packed)
+        ends, size, rest = packed.split(b"|", 2)
         until = wire.instant(int(ends))
         if name.decode().startswith(prefix) and until > now:
-            found.append(Hold(name.decode(), bytes(holder).decode(), until, bytes(data)))
+            holder, data = rest[: int(size)], rest[int(size) :]
+            found.append(Hold(name.decode(), holder.decode(), until, data))
     return sorted(found, key=lambda hold: hold.name)
-
-
-_hold = msgspec.msgpack.Decoder(tuple[msgspec.Raw, float, msgspec.Raw])
 
 
 async def parents(store: RedisStore, job_id: str) -> list[str]:

@@ -82,13 +82,20 @@ class RedisStore:
         return wire.EPOCH + timedelta(seconds=self._local.monotonic() + self._ahead)
 
     async def start(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _start(self) -> None:
         if not self.client.is_open:
             await self.client.open(self.keys.jobs)
         seconds, micros = await self.client.command("TIME")
         self._heard(int(seconds) * 1_000_000 + int(micros))
         self.health = await examined(self.client, self.settings)
         await self._meet()
-        return self
 
     async def close(self) -> None:
         await self.client.close()

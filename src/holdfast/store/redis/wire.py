@@ -44,6 +44,9 @@ HEAVY = (
 FIELDS = (*LIGHT, *HEAVY)
 """The order in which a script answers with the fields of a job."""
 
+Fields = list[str | int | msgspec.Raw]
+"""Names and values of a hash, flat, as a packed argument carries them."""
+
 Image = Sequence[bytes | Sequence[bytes | None]]
 
 
@@ -98,6 +101,15 @@ _line = msgspec.json.Decoder(LogLine)
 _ids = msgspec.json.Decoder(tuple[str, ...])
 
 
+def packed(data: bytes) -> msgspec.Raw:
+    """Wrap bytes so that a packed argument carries them as a string: Lua knows no other kind."""
+    return msgspec.Raw(b"\xdb" + len(data).to_bytes(4, "big") + data)
+
+
+def _text(value: object) -> str:
+    return _encode(value).decode()
+
+
 def micros(moment: datetime) -> int:
     """Return an instant as microseconds since the epoch."""
     since = moment - EPOCH
@@ -114,17 +126,17 @@ def maybe(moment: datetime | None) -> str:
     return "" if moment is None else str(micros(moment))
 
 
-def new_fields(job: Job) -> list[str | bytes | int]:
+def new_fields(job: Job) -> Fields:
     """Return the hash of a new job, flat."""
     created = micros(job.created_at)
     wait = (micros(job.due_at) - created) // 1000 if job.due_at else 0
     fixed = Fixed(
         **{name: getattr(job, name) for name in Fixed.__struct_fields__}  # type: ignore[arg-type]
     )
-    fields: list[str | bytes | int] = [
-        *("name", job.type, "data", _data(job), "opts", _options(job)),
+    fields: Fields = [
+        *("name", job.type, "data", packed(_data(job)), "opts", _text(_options(job))),
         *("timestamp", created // 1000, "delay", max(0, wait), "priority", job.priority),
-        *("hf:job", _encode(fixed), "hf:ttl", job.lease_ttl // MICROSECOND, "hf:crt", created),
+        *("hf:job", _text(fixed), "hf:ttl", job.lease_ttl // MICROSECOND, "hf:crt", created),
         *changed_fields(job),
     ]
     if job.limit_key:
@@ -132,7 +144,7 @@ def new_fields(job: Job) -> list[str | bytes | int]:
     return fields
 
 
-def changed_fields(job: Job) -> list[str | bytes | int]:
+def changed_fields(job: Job) -> Fields:
     """Return what a decided change writes whatever the state, flat."""
     rest = Rest(
         max_attempts=job.max_attempts,
@@ -140,8 +152,8 @@ def changed_fields(job: Job) -> list[str | bytes | int]:
         cancel=job.cancel,
         failure=job.failure,
     )
-    fields: list[str | bytes | int] = [
-        *("hf:state", job.state.value, "hf:rev", job.revision, "hf:rest", _encode(rest)),
+    fields: Fields = [
+        *("hf:state", job.state.value, "hf:rev", job.revision, "hf:rest", _text(rest)),
         *("hf:upd", micros(job.updated_at), "hf:due", maybe(job.due_at)),
         *("hf:sch", maybe(job.scheduled_at), "hf:run", maybe(job.started_at)),
         *("hf:fin", maybe(job.finished_at), "hf:exp", micros(job.expires_at)),
@@ -168,7 +180,7 @@ def edge_values(edge: Transition) -> list[object]:
         edge.failure,
     )
     source = edge.from_state.value if edge.from_state else False
-    return [edge.event.value, source, edge.to_state.value, at, _encode(kept)]
+    return [edge.event.value, source, edge.to_state.value, at, _text(kept)]
 
 
 def read_edge(data: bytes) -> Transition:
@@ -187,10 +199,10 @@ def read_edge(data: bytes) -> Transition:
     )
 
 
-def progress_values(progress: Progress) -> tuple[bytes, bytes]:
+def progress_values(progress: Progress) -> tuple[str, str]:
     """Return progress as we keep it and as Node reads it: a number, or one with a message."""
     seen = {"percent": progress.percent, "message": progress.message}
-    return _encode(progress), _encode(seen if progress.message else progress.percent)
+    return _text(progress), _text(seen if progress.message else progress.percent)
 
 
 def read_progress(data: bytes) -> Progress:
@@ -198,9 +210,9 @@ def read_progress(data: bytes) -> Progress:
     return _progress.decode(data)
 
 
-def log_row(line: LogLine) -> bytes:
+def log_row(line: LogLine) -> str:
     """Return a log line as a row of BullMQ's log list."""
-    return _encode(line)
+    return _text(line)
 
 
 def read_log_row(row: bytes) -> LogLine:
@@ -216,13 +228,13 @@ def read_cancel(rest: bytes | None) -> CancelRequest | None:
     return _rest.decode(rest).cancel if rest else None
 
 
-def result_values(result: bytes | None) -> tuple[bytes, list[str | bytes]]:
+def result_values(result: bytes | None) -> tuple[str, Fields]:
     """Return a result as BullMQ's returnvalue, which must be JSON, and what that cannot tell."""
     if result is None:
-        return b"null", []
+        return "null", []
     if result != b"null" and is_json(result):
-        return result, []
-    return b"null", ["hf:res", result]
+        return result.decode(), []
+    return "null", ["hf:res", packed(result)]
 
 
 def is_json(data: bytes) -> bool:
@@ -312,7 +324,7 @@ def _read_progress(text: foreign.Reader) -> Progress | None:
     kept, wire = text.maybe("hf:pg"), text.maybe("progress")
     if kept is not None:
         progress = read_progress(kept)
-        if progress_values(progress)[1] == wire:
+        if progress_values(progress)[1].encode() == wire:
             return progress
     return foreign.progress(wire, instant(text.int("hf:upd")))
 
@@ -338,7 +350,7 @@ def _payload(data: bytes, encoding: Encoding) -> bytes:
 _NODE_BACKOFF = {BackoffKind.CONSTANT: "fixed", BackoffKind.LINEAR: "fixed"}
 
 
-def _options(job: Job) -> bytes:
+def _options(job: Job) -> dict[str, object]:
     """What a BullMQ worker needs to know to run and retry the job."""
     backoff: dict[str, object] = {
         "type": _NODE_BACKOFF.get(job.backoff.strategy, "exponential"),
@@ -346,13 +358,11 @@ def _options(job: Job) -> bytes:
     }
     if job.backoff.strategy is BackoffKind.FULL_JITTER:
         backoff["jitter"] = 1
-    return _encode(
-        {
-            "attempts": job.max_attempts,
-            "backoff": backoff,
-            "priority": job.priority,
-            "jobId": job.id,
-            "kl": 1000,
-            "stackTraceLimit": 10,
-        }
-    )
+    return {
+        "attempts": job.max_attempts,
+        "backoff": backoff,
+        "priority": job.priority,
+        "jobId": job.id,
+        "kl": 1000,
+        "stackTraceLimit": 10,
+    }

@@ -5,8 +5,9 @@
 -- needs: base
 local held = call('HGET', shared .. 'holds', ARGV[6])
 if held then
-  local by = cmsgpack.unpack(held)
-  if by[1] ~= ARGV[7] and by[2] > now then return 0 end
+  local ends, size, rest = string.match(held, '^(%d+)|(%d+)|(.*)$')
+  if string.sub(rest, 1, size) ~= ARGV[7] and tonumber(ends) > now then return 0 end
 end
-call('HSET', shared .. 'holds', ARGV[6], cmsgpack.pack({ARGV[7], now + tonumber(ARGV[8]), ARGV[9]}))
+local ends = int(now + tonumber(ARGV[8]))
+call('HSET', shared .. 'holds', ARGV[6], ends .. '|' .. #ARGV[7] .. '|' .. ARGV[7] .. ARGV[9])
 return 1

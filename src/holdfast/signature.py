@@ -53,6 +53,12 @@ class Signature:
         self._whole = list(self._parameters) == [WHOLE]
         self._target = hints.get(WHOLE, Any) if self._whole else self._struct(function, hints)
 
+    def name(self, args: tuple[object, ...]) -> dict[str, object]:
+        """Name positional arguments, the context left out."""
+        if len(args) > len(self._parameters):
+            raise TypeError(f"takes {len(self._parameters)} arguments, got {len(args)}")
+        return dict(zip(self._parameters, args, strict=False))
+
     def pack(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         """Return the payload for a call with these arguments; TypeError as the call would."""
         parameters = [*self._parameters.values()]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError, IllegalTransitionError
 from holdfast.form import Spawner
-from holdfast.job import DependencyKind, Job, LogLine, Priority, Progress, State
+from holdfast.job import DependencyKind, Job, LogLine, Progress, State
 from holdfast.policy import Retention
 from holdfast.store import Change, Claim, Fence, LimitRule, Note
 from tests.conformance.decisions import DECISIONS
@@ -446,11 +446,5 @@ async def _(world: World) -> object:
     store = world.store
     answers = [await store.swap(_changes(world, await world.jobs(), "reopen_reset", "good"))]
     answers.append(await store.claim(_want(types=("failed", "dead", "dead.expired"))))
-    changed = [
-        Change(job, replace(job, priority=Priority.BULK, revision=job.revision + 1))
-        for job in await world.jobs()
-        if job.state is State.SCHEDULED
-    ]
-    answers.append(await store.swap(changed))
     answers.append(await store.swap(_changes(world, await world.jobs(), "refuse", "good")))
     return answers

@@ -54,6 +54,7 @@ DECISIONS: dict[str, Decision] = {
     "give_back": lambda job, now: lifecycle.given_back(job, now=now),
     "cancel": _wished(force=False),
     "cancel_by_force": _wished(force=True),
+    "stop": lambda job, now: lifecycle.cancelled(job, now=now),
     "expire": lambda job, now: lifecycle.lifetime_over(job, now=now),
     "release": lambda job, now: lifecycle.released(job, now=now),
     "reopen": lambda job, now: lifecycle.reopened(job, now=now),
@@ -69,3 +70,11 @@ DECISIONS: dict[str, Decision] = {
     "inherit_dead": _judged(State.DEAD_LETTER),
     "inherit_cancelled": _judged(State.CANCELLED),
 }
+
+ENDINGS: dict[State, Decision] = {
+    State.COMPLETED: DECISIONS["complete"],
+    State.FAILED: DECISIONS["refuse"],
+    State.DEAD_LETTER: DECISIONS["expire"],
+    State.CANCELLED: DECISIONS["stop"],
+}
+"""What ends a running job, by where it ends."""

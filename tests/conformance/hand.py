@@ -6,6 +6,7 @@ jobs. Every shortcut asserts that the store did what was asked.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import uuid
@@ -32,6 +33,7 @@ LEASE = timedelta(seconds=30)
 MANY = 1000
 
 
+@functools.cache
 def job_id(label: str) -> str:
     """The id of the job with this label; ids do not sort like labels."""
     return str(uuid.UUID(bytes=hashlib.blake2b(label.encode(), digest_size=16).digest(), version=4))
@@ -47,7 +49,12 @@ def make(
     **fields: Any,
 ) -> Job:
     """Accept a submission for the label; ``after`` are the jobs it depends on."""
-    fields = {"type": label.replace(" ", "."), "payload": {"label": label}, "lease": LEASE, **fields}
+    fields = {
+        "type": label.replace(" ", "."),
+        "payload": {"label": label},
+        "lease": LEASE,
+        **fields,
+    }
     return accept(
         Submission(depends_on=[parent.id for parent in after], **fields),
         job_id=job_id(label),

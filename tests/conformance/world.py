@@ -5,6 +5,7 @@ Doing so on two stores gives the same jobs; what the stores answered on the way 
 
 from __future__ import annotations
 
+import functools
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -79,28 +80,14 @@ class World:
         return [job for job in found if job is not None]
 
     async def _submit(self, born: Sequence[Situation]) -> None:
-        plain = [self._made(situation) for situation in born if not situation.spawned_by]
-        self.answers.append(await self.store.add(plain))
-        for situation in born:
-            if situation.spawned_by:
-                (by,) = await self.store.get([job_id(situation.spawned_by)])
+        jobs = [made(situation.label) for situation in born]
+        self.submitted |= {situation.label: made(situation.label) for situation in born}
+        self.answers.append(await self.store.add([job for job in jobs if not job.spawned_by]))
+        for job in jobs:
+            if job.spawned_by:
+                (by,) = await self.store.get([job.spawned_by])
                 assert by is not None
-                assert by.lease is not None
-                made = self._made(situation)
-                fence = Fence(by.id, by.lease.token)
-                self.answers.append(await self.store.add([made], fence=fence))
-
-    def _made(self, situation: Situation) -> Job:
-        by = situation.spawned_by
-        made = make(
-            situation.label,
-            now=self.now,
-            after=[self.submitted[label] for label in situation.after],
-            spawner=Spawner(job_id(by), situation.label) if by else None,
-            **situation.fields,
-        )
-        self.submitted[situation.label] = made
-        return made
+                self.answers.append(await self.store.add([job], fence=held(by)))
 
     async def _step(self, name: str, situations: Sequence[Situation]) -> None:
         ids = [job_id(situation.label) for situation in situations]
@@ -142,3 +129,17 @@ class World:
 def held(job: Job) -> Fence:
     """The newest token of a job that was claimed once."""
     return Fence(job.id, job.lease.token if job.lease else "")
+
+
+@functools.cache
+def made(label: str) -> Job:
+    """The job of a situation as it was submitted."""
+    situation = next(s for s in SITUATIONS if s.label == label)
+    by = situation.spawned_by
+    return make(
+        label,
+        now=DEADLINE + timedelta(seconds=situation.born),
+        after=[made(parent) for parent in situation.after],
+        spawner=Spawner(job_id(by), label) if by else None,
+        **situation.fields,
+    )

@@ -28,9 +28,10 @@ class Plan:
         holder = self._holder(job.dedupe)
         if holder is not None:
             key, existing = holder
-            same = job.dedupe is not None and key.digest == job.dedupe.digest
+            if job.dedupe is None or key.digest != job.dedupe.digest:
+                return Added(AddStatus.CONFLICT, existing)
             self._aliases[job.id] = existing
-            return Added(AddStatus.DUPLICATE if same else AddStatus.CONFLICT, existing)
+            return Added(AddStatus.DUPLICATE, existing)
         missing = tuple(p for p in self.alias(job) if not self._exists(p))
         if missing:
             return Added(AddStatus.MISSING, job.id, missing=missing)

@@ -1,0 +1,457 @@
+"""The machine that drives a store and the reference through the same random life.
+
+Rules are directed: chance alone hardly ever lands on the instant a lease ends, answers
+under a lease that was lost, or submits a key again. ``happened`` counts what did occur.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule
+
+from holdfast import lifecycle
+from holdfast.clock import ManualClock
+from holdfast.dependencies import verdict
+from holdfast.errors import IllegalTransitionError, StaleLeaseError
+from holdfast.form import Spawner
+from holdfast.job import TERMINAL, Job, LogLine, Progress, State
+from holdfast.policy import Retention
+from holdfast.store import AddStatus, Change, Claim, Fence, LimitRule, MemoryStore, Note
+from tests.conformance.decisions import DECISIONS
+from tests.conformance.hand import MANY, TICK, fence, make
+from tests.conformance.snapshot import differences, service, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+    from contextlib import ExitStack
+    from datetime import datetime
+
+    from holdfast.store import Store, Swapped
+
+    Verb = Callable[[Store], Awaitable[object]]
+
+QUEUES = ("a", "b")
+KEYS = ("k1", "k2", "k3")
+SHORT = timedelta(seconds=20)
+AFTER_A_CLAIM = [
+    "complete", "fail", "fail_busy", "refuse", "time_out", "give_back", "cancel", "stop", "lapse",
+]  # fmt: skip
+ANY_TIME = ["cancel", "cancel_by_force", "reopen", "reopen_reset", "reopen_later", "release"]
+
+WAITING = (State.DELAYED, State.RETRYING)
+
+anyone = st.integers(min_value=0, max_value=999)
+
+
+class Lockstep(RuleBasedStateMachine):
+    """One store and the reference, step by step; every answer must be the same."""
+
+    happened: ClassVar[Counter[str]] = Counter()
+    open_store: ClassVar[Callable[[ExitStack, ManualClock], Store]]
+    runner: ClassVar[asyncio.Runner]
+    exit_stack: ClassVar[Callable[[], ExitStack]]
+
+    claims = Bundle("claims")
+
+    # --- driving both ----------------------------------------------------------------------
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = type(self).exit_stack()
+        self.clock = ManualClock()
+        self.reference: Store = MemoryStore(self.clock)
+        self.store = type(self).open_store(self.places, self.clock)
+        self._await(self.store.start())
+        self.jobs: list[Job] = []
+        self.instants: list[datetime] = []
+        self.labels: dict[str, str] = {}
+        self.tokens = 0
+
+    def teardown(self) -> None:
+        try:
+            expected = self._await(snapshot(self.reference, self.labels))
+            actual = self._await(snapshot(self.store, self.labels))
+            assert [] == differences(expected, actual, "told")
+            expected = self._await(service(self.reference, QUEUES, self.labels))
+            actual = self._await(service(self.store, QUEUES, self.labels))
+            assert [] == differences(expected, actual, "service")
+        finally:
+            self._await(self.store.close())
+            self.places.close()
+
+    def _await(self, verb: Coroutine[object, object, object] | Awaitable[object]) -> object:
+        async def wait() -> object:
+            return await verb
+
+        return type(self).runner.run(wait())
+
+    def both(self, verb: Verb) -> object:
+        """Do the same on both and compare the answers, then what all jobs look like."""
+        expected, actual = self._await(self._try(self.reference, verb)), None
+        actual = self._await(self._try(self.store, verb))
+        assert [] == differences(expected, actual, "answer")
+        ids = list(self.labels)
+        expected_jobs = self._await(self.reference.get(ids))
+        assert [] == differences(expected_jobs, self._await(self.store.get(ids)), "jobs")
+        return expected
+
+    async def _try(self, store: Store, verb: Verb) -> object:
+        try:
+            return await verb(store)
+        except StaleLeaseError as error:
+            return repr(error)
+
+    def saw(self, what: str, *, when: bool = True) -> None:
+        self.happened[what] += when
+
+    def current(self, job: Job) -> Job | None:
+        found = self._await(self.reference.get([job.id]))
+        assert isinstance(found, list)
+        return found[0]
+
+    def stored(self) -> list[Job]:
+        found = self._await(self.reference.get(list(self.labels)))
+        assert isinstance(found, list)
+        return [job for job in found if job is not None]
+
+    def someone(self, n: int) -> Job | None:
+        return self.current(self.jobs[n % len(self.jobs)]) if self.jobs else None
+
+    def swap(self, *changes: Change) -> list[Swapped]:
+        answer = self.both(lambda store: store.swap(changes))
+        assert isinstance(answer, list)
+        for change, each in zip(changes, answer, strict=True):
+            self.saw("dependents are told of an end", when=each.ripe)
+            if each.written:
+                self._remember(change.after)
+        return answer
+
+    def _remember(self, job: Job) -> None:
+        """Keep the instants at which something will happen to a job."""
+        ends = [job.due_at, job.expires_at, job.lease.until if job.lease else None]
+        if job.dedupe is not None:
+            ends.append(job.dedupe.expires_at)
+        self.instants += [end for end in ends if end is not None]
+
+    # --- submitting ------------------------------------------------------------------------
+
+    @initialize(target=claims)
+    def begin(self) -> object:
+        for queue, delay, key, fields in (
+            ("a", 0, None, {}),
+            ("b", 0, "k1", {}),
+            ("a", 5, None, {"max_attempts": 1}),
+            ("b", 0, None, {"hold": True, "lifetime": 60}),
+            ("a", 0, None, {"limit_key": "x"}),
+        ):
+            self.submit(
+                queue=queue, priority=2, delay=delay, key=key, parents=[], fields=dict(fields)
+            )
+        return self.claim(limit=2, queues=QUEUES)
+
+    @rule(
+        queue=st.sampled_from(QUEUES),
+        priority=st.integers(0, 4),
+        delay=st.sampled_from([0, 0, 0, 5]),
+        key=st.sampled_from([None, None, *KEYS]),
+        parents=st.lists(anyone, max_size=2),
+        fields=st.fixed_dictionaries(
+            {},
+            optional={
+                "hold": st.just(True),
+                "max_attempts": st.just(1),
+                "lifetime": st.just(60),
+                "limit_key": st.sampled_from("xy"),
+                "payload": st.sampled_from([1, 2]),
+                "dependency_type": st.sampled_from(["AFTER_ANY", "CHAIN", "FAN_IN"]),
+            },
+        ),
+    )
+    def submit(
+        self,
+        queue: str,
+        priority: int,
+        delay: int,
+        key: str | None,
+        parents: list[int],
+        fields: dict[str, object],
+    ) -> None:
+        after = [job for n in parents if (job := self.someone(n)) is not None]
+        job = self._make(
+            queue=queue,
+            priority=priority,
+            delay=delay or None,
+            after=list({job.id: job for job in after}.values()),
+            idempotency_key=key,
+            idempotency_window=SHORT,
+            **{"payload": 1, **fields},
+        )
+        self._add([job])
+
+    def _make(self, **fields: object) -> Job:
+        label = f"j{len(self.labels)}"
+        fields.setdefault("type", "t")
+        job = make(label, now=self.clock.now(), backoff={"initial_delay": 1}, lease=10, **fields)
+        self.labels[job.id] = label
+        return job
+
+    def _add(self, jobs: list[Job], fence: Fence | None = None, *, atomic: bool = True) -> None:
+        answers = self.both(lambda store: store.add(jobs, fence=fence, atomic=atomic))
+        if isinstance(answers, str):
+            self.saw("stale spawner is refused")
+            return
+        assert isinstance(answers, list)
+        for job, answer in zip(jobs, answers, strict=True):
+            self.saw(f"submission {answer.status}")
+            self.saw("submission is ripe", when=answer.ripe)
+            if answer.status is AddStatus.ACCEPTED:
+                self.jobs.append(job)
+                self._remember(job)
+
+    @rule(who=anyone)
+    def submit_again(self, who: int) -> None:
+        if self.jobs:
+            job = self.jobs[who % len(self.jobs)]
+            self.saw("known id comes again", when=self.current(job) is not None)
+            self._add([job])
+
+    @rule(who=anyone, payload=st.sampled_from([1, 2]), atomic=st.booleans())
+    def submit_a_known_key_with_a_child(self, who: int, payload: int, *, atomic: bool) -> None:
+        keyed = [job for job in self.jobs if job.idempotency_key]
+        if keyed:
+            key = keyed[who % len(keyed)].idempotency_key
+            twin = self._make(
+                queue="a", idempotency_key=key, idempotency_window=SHORT, payload=payload
+            )
+            bystander, child = self._make(queue="b"), self._make(queue="b", after=[twin])
+            self._add([bystander, twin, child], atomic=atomic)
+
+    @rule(
+        claim=claims,
+        first=st.booleans(),
+        kind=st.sampled_from(["AFTER", "AFTER_ANY", "FAN_IN"]),
+        end=st.sampled_from(["complete", "refuse", "stop"]),
+    )
+    def depend_on_a_job_as_it_ends(self, claim: Job, kind: str, end: str, *, first: bool) -> None:
+        parent = self.current(claim)
+        if parent is None or parent.state is not State.RUNNING:
+            return
+        child = self._make(queue="a", after=[parent], dependency_type=kind)
+        ending = Change(parent, DECISIONS[end](parent, self.clock.now()))
+        if first:
+            self.swap(ending)
+        self._add([child])
+        if not first:
+            self.swap(ending)
+        self.saw("dependency ends around a submission")
+        self.judge()
+
+    @rule(claim=claims, key=st.sampled_from(["p1", "p2"]))
+    def spawn(self, claim: Job, key: str) -> None:
+        child = self._make(queue="b", spawner=Spawner(claim.id, key))
+        self._add([child], fence(claim))
+
+    # --- working ---------------------------------------------------------------------------
+
+    @rule(
+        target=claims,
+        limit=st.integers(1, 3),
+        queues=st.sampled_from([QUEUES, QUEUES[::-1], ("a",), ("b",)]),
+    )
+    def claim(self, limit: int, queues: tuple[str, ...]) -> object:
+        self.tokens += 1
+        want = Claim(queues=queues, limit=limit, worker="w", token=f"token {self.tokens}")
+        taken = self.both(lambda store: store.claim(want))
+        assert isinstance(taken, list)
+        self.saw("claim finds work", when=bool(taken))
+        for job in taken:
+            self._remember(job)
+        return multiple(*taken)
+
+    @rule(claim=claims, decision=st.sampled_from(AFTER_A_CLAIM))
+    def settle(self, claim: Job, decision: str) -> None:
+        """Answer as the claimer, who knows the job as it was claimed; often long ago."""
+        decided = DECISIONS[decision](claim, self.clock.now())
+        (answer,) = self.swap(Change(claim, decided))
+        self.saw("settled")
+        self.saw("stale write is refused", when=not answer.written)
+        assert claim.lease is not None
+        if answer.job is not None and not answer.written:
+            token = claim.lease.token
+            self.saw("repeated answer", when=lifecycle.has_answered(answer.job, token))
+
+    @rule(claim=claims)
+    def answer_late(self, claim: Job) -> None:
+        assert claim.lease is not None
+        stored = self.current(claim)
+        if stored is None or not lifecycle.may_answer(stored, claim.lease.token):
+            return
+        if stored.state is State.RUNNING:
+            after = DECISIONS["complete"](stored, self.clock.now())
+        else:
+            after = DECISIONS["answer_late"](stored, self.clock.now())
+            self.saw("late answer counts")
+        (answer,) = self.swap(Change(stored, after))
+        assert answer.written
+
+    @rule(claim=claims, other=claims)
+    def extend(self, claim: Job, other: Job) -> None:
+        beats = self.both(lambda store: store.extend([fence(claim), fence(other)]))
+        assert isinstance(beats, list)
+        for beat in beats:
+            self.saw("heartbeat is refused", when=not beat.held)
+            self.saw("heartbeat brings a wish to cancel", when=beat.cancel is not None)
+            self.instants += [beat.until] if beat.until else []
+
+    @rule(claim=claims)
+    def note(self, claim: Job) -> None:
+        now = self.clock.now()
+        notes = [
+            Note(fence=fence(claim), progress=Progress(7, "p", now), checkpoint=b"c"),
+            Note(fence=fence(claim), log=LogLine(now, "info", "line", claim.attempt)),
+        ]
+        kept = self.both(lambda store: store.note(notes))
+        self.saw("note is refused", when=kept == [False, False])
+
+    @rule(who=anyone, decision=st.sampled_from(ANY_TIME))
+    def operate(self, who: int, decision: str) -> None:
+        """Change any job for which the decision is possible."""
+        possible = []
+        for job in self.stored():
+            with suppress(IllegalTransitionError):
+                after = DECISIONS[decision](job, self.clock.now())
+                possible += [] if after is job else [Change(job, after)]
+        if possible:
+            self.swap(possible[who % len(possible)])
+            self.saw("operator acts")
+
+    @rule(claim=claims, force=st.booleans())
+    def ask_to_stop(self, claim: Job, *, force: bool) -> None:
+        job = self.current(claim)
+        if job is not None and job.state is State.RUNNING:
+            decision = "cancel_by_force" if force else "cancel"
+            self.swap(Change(job, DECISIONS[decision](job, self.clock.now())))
+            self.extend(claim, claim)
+
+    @rule(
+        claim=claims,
+        side=st.sampled_from([-1, 0, 0, 1]),
+        beat_first=st.booleans(),
+        answer=st.booleans(),
+    )
+    def let_a_lease_end(self, claim: Job, side: int, *, beat_first: bool, answer: bool) -> None:
+        job = self.current(claim)
+        if job is None or job.state is not State.RUNNING:
+            return
+        assert job.lease is not None
+        assert job.lease.until is not None
+        self.clock.set(max(self.clock.now(), job.lease.until + side * TICK))
+        self.reap(beat_first=beat_first)
+        if answer:
+            self.answer_late(claim)
+
+    # --- time and maintenance --------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([1, 3, 60]))
+    def wait(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+
+    @rule(which=anyone, side=st.sampled_from([-1, 0, 0, 1]))
+    def jump_to_an_instant(self, which: int, side: int) -> None:
+        ahead = sorted({i for i in self.instants if i > self.clock.now()})[:6]
+        if ahead:
+            self.clock.set(max(self.clock.now(), ahead[which % len(ahead)] + side * TICK))
+
+    @rule(limit=st.sampled_from([1, MANY]), side=st.sampled_from([None, -1, 0, 1]))
+    def promote(self, limit: int, side: int | None) -> None:
+        due = [job.due_at for job in self.stored() if job.state in WAITING and job.due_at]
+        if due and side is not None:
+            self.clock.set(max(self.clock.now(), min(due) + side * TICK))
+        promoted = self.both(lambda store: store.promote(limit))
+        self.saw("promoted", when=bool(getattr(promoted, "count", 0)))
+
+    @rule(beat_first=st.booleans())
+    def reap(self, *, beat_first: bool) -> None:
+        found = self._await(self.reference.overdue(MANY))
+        mine = self._await(self.store.overdue(MANY))
+        assert isinstance(found, list)
+        assert isinstance(mine, list)
+        assert {job.id for job in found} == {job.id for job in mine}
+        now = self.clock.now()
+        for job in found:
+            if job.state is State.RUNNING and job.lease is not None:
+                lapse = Change(job, DECISIONS["lapse"](job, now), job.lease.until)
+                if beat_first:
+                    self.both(lambda store, job=job: store.extend([fence(job)]))
+                (answer,) = self.swap(lapse)
+                self.saw("heartbeat beats the reaper" if beat_first else "lease lapsed")
+                assert answer.written is not (beat_first and job.lease.until != now + job.lease_ttl)
+            else:
+                self.swap(Change(job, DECISIONS["expire"](job, now)))
+                self.saw("lifetime over")
+
+    @rule()
+    def judge(self) -> None:
+        ripe = self.both(lambda store: store.dependents(MANY))
+        assert isinstance(ripe, list)
+        for each in ripe:
+            decision = verdict(each.job.dependency_kind, each.parents)
+            after = lifecycle.dependency_ended(each.job, decision, now=self.clock.now())
+            self.swap(Change(each.job, after))
+            self.saw("dependent runs" if after.state not in TERMINAL else "dependent inherits")
+
+    @rule(seconds=st.sampled_from([0, 30]), limit=st.sampled_from([1, MANY]))
+    def prune(self, seconds: int, limit: int) -> None:
+        kept = timedelta(seconds=seconds)
+        policy = Retention(completed=kept, failed=kept, dead_letter=kept, cancelled=kept)
+        if limit == 1:
+            policy = Retention(completed=kept, failed=None, dead_letter=None, cancelled=None)
+        count = self.both(lambda store: store.prune(policy, MANY))
+        self.saw("pruned", when=bool(count))
+
+    @rule(who=anyone)
+    def delete(self, who: int) -> None:
+        candidates = [job for job in self.stored() if job.state in TERMINAL] or self.stored()
+        if candidates:
+            gone = candidates[who % len(candidates)].id
+            answer = self.both(lambda store: store.delete([gone]))
+            self.saw("deleted" if answer == [True] else "deletion refused")
+
+    @rule(queue=st.sampled_from(QUEUES), paused=st.sampled_from([True, False, False]))
+    def pause(self, queue: str, *, paused: bool) -> None:
+        self.both(lambda store: store.configure(queue, {"paused": paused}))
+        self.saw("paused", when=paused)
+
+    @rule(queue=st.sampled_from(QUEUES), seconds=st.sampled_from([None, 2]))
+    def age(self, queue: str, seconds: int | None) -> None:
+        interval = None if seconds is None else timedelta(seconds=seconds)
+        self.both(lambda store: store.configure(queue, {"ageing": interval}))
+
+    @rule(
+        scope=st.sampled_from(["queue:a", "task:t", "key:t"]),
+        limit=st.sampled_from(
+            [
+                None,
+                None,
+                LimitRule(concurrency=1),
+                LimitRule(rate=2, per=timedelta(seconds=3)),
+                LimitRule(concurrency=2, rate=3, per=timedelta(seconds=3)),
+            ]
+        ),
+    )
+    def limit(self, scope: str, limit: LimitRule | None) -> None:
+        self.both(lambda store: store.limit(scope, limit))
+        self.both(lambda store: store.limits())
+        self.instants.append(self.clock.now() + timedelta(seconds=3))
+
+    @rule(holder=st.sampled_from("xy"), seconds=st.sampled_from([0, 3]))
+    def hold(self, holder: str, seconds: int) -> None:
+        ttl = timedelta(seconds=seconds)
+        got = self.both(lambda store: store.hold("leader", holder, ttl))
+        self.saw("hold refused", when=got is False)

@@ -1,0 +1,87 @@
+"""Random but directed lives, led by the store under test and the reference in lockstep."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.conformance.conftest import SERVED
+from tests.conformance.lockstep import Lockstep
+from tests.conformance.stores import NAMES, PLACES
+
+if TYPE_CHECKING:
+    from holdfast.clock import ManualClock
+    from holdfast.store import Store
+
+EXAMPLES = int(os.environ.get("HOLDFAST_TEST_EXAMPLES", "60"))
+STEPS = 50
+
+MUST_HAPPEN = (
+    "claim finds work",
+    "deleted",
+    "deletion refused",
+    "dependency ends around a submission",
+    "dependent inherits",
+    "dependent runs",
+    "dependents are told of an end",
+    "heartbeat beats the reaper",
+    "heartbeat brings a wish to cancel",
+    "heartbeat is refused",
+    "hold refused",
+    "known id comes again",
+    "late answer counts",
+    "lease lapsed",
+    "lifetime over",
+    "note is refused",
+    "operator acts",
+    "paused",
+    "promoted",
+    "pruned",
+    "repeated answer",
+    "settled",
+    "stale spawner is refused",
+    "stale write is refused",
+    "submission ABORTED",
+    "submission ACCEPTED",
+    "submission CONFLICT",
+    "submission DUPLICATE",
+    "submission MISSING",
+    "submission is ripe",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [pytest.param(n, marks=SERVED.get(n, ())) for n in NAMES])
+@pytest.mark.req("M-2", "M-3", "M-4", "M-9", "S-3", "S-4", "S-5", "S-6", "S-12", "A-16")
+def test_store_and_reference_live_the_same_life(name: str, request: pytest.FixtureRequest) -> None:
+    def open_store(places: ExitStack, clock: ManualClock) -> Store:
+        return places.enter_context(PLACES[name](request)).open(clock)
+
+    class Machine(Lockstep):
+        happened: ClassVar[Counter[str]] = Counter()
+        runner = asyncio.Runner()
+        exit_stack = ExitStack
+
+    Machine.open_store = staticmethod(open_store)
+    with Machine.runner:
+        run_state_machine_as_test(
+            Machine,
+            settings=settings(
+                max_examples=EXAMPLES,
+                stateful_step_count=STEPS,
+                derandomize=True,
+                database=None,
+                deadline=None,
+                phases=[Phase.generate, Phase.shrink],
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+
+    assert [] == [what for what in MUST_HAPPEN if not Machine.happened[what]], Machine.happened

@@ -1,0 +1,386 @@
+"""Dependencies: who waits for what, and that no ending is missed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import lifecycle
+from holdfast.errors import StaleLeaseError
+from holdfast.job import Priority, State
+from holdfast.policy import Retention
+from holdfast.store import Fence
+from tests.conformance.decisions import ENDINGS
+from tests.conformance.hand import MANY, fence
+
+if TYPE_CHECKING:
+    from tests.conformance.hand import Hand
+
+ENDS = [State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED]
+KINDS = ["AFTER", "AFTER_ANY", "CHAIN", "FAN_IN"]
+
+
+async def _due(hand: Hand) -> list[tuple[str, list[State]]]:
+    found = await hand.store.dependents(MANY)
+    return [(each.job.type, [state for _, state in each.parents]) for each in found]
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize("kind", KINDS)
+async def test_nothing_is_due_while_every_dependency_is_open(hand: Hand, kind: str) -> None:
+    parents = await hand.add_all(hand.job("p"), hand.job("q"))
+
+    await hand.add("child", after=parents, dependency_type=kind)
+
+    assert [] == await _due(hand)
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_end_of_the_only_dependency_is_due_and_said_to_be(
+    hand: Hand, kind: str, end: State
+) -> None:
+    parent = await hand.run("p")
+    child = await hand.add("child", after=[parent], dependency_type=kind)
+
+    answer = await hand.try_swap(parent, ENDINGS[end](parent, hand.now))
+
+    assert (True, True) == (answer.written, answer.ripe)
+    (found,) = await hand.store.dependents(MANY)
+    assert (child, ((parent.id, end),)) == (found.job, found.parents)
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize("end", ENDS)
+async def test_dependency_that_ended_before_the_submission_is_seen_by_it(
+    hand: Hand, end: State
+) -> None:
+    parent = await hand.finish(await hand.add("p"), end)
+
+    (answer,) = await hand.store.add([hand.job("child", after=[parent])])
+
+    assert answer.ripe
+    assert [("child", [end])] == await _due(hand)
+
+
+@pytest.mark.req("M-9")
+async def test_submission_with_open_dependencies_is_not_ripe(hand: Hand) -> None:
+    parent = await hand.add("p")
+
+    (answer,) = await hand.store.add([hand.job("child", after=[parent])])
+
+    assert not answer.ripe
+
+
+@pytest.mark.req("M-9")
+async def test_end_of_a_job_nobody_waits_for_is_not_ripe(hand: Hand) -> None:
+    running = await hand.run("a")
+
+    answer = await hand.try_swap(running, ENDINGS[State.COMPLETED](running, hand.now))
+
+    assert (True, False) == (answer.written, answer.ripe)
+
+
+@pytest.mark.req("M-9")
+async def test_retry_of_a_dependency_is_no_end_of_it(hand: Hand) -> None:
+    parent = await hand.run("p")
+    await hand.add("child", after=[parent])
+
+    retried = lifecycle.given_back(parent, now=hand.now)
+    answer = await hand.try_swap(parent, retried)
+
+    assert (True, False) == (answer.written, answer.ripe)
+    assert [] == await _due(hand)
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize(
+    ("kind", "first_end", "is_due"),
+    [
+        ("AFTER", State.COMPLETED, False),
+        ("CHAIN", State.COMPLETED, False),
+        ("FAN_IN", State.COMPLETED, False),
+        ("AFTER_ANY", State.COMPLETED, True),
+        ("AFTER", State.FAILED, True),
+        ("CHAIN", State.CANCELLED, True),
+        ("FAN_IN", State.DEAD_LETTER, True),
+        ("AFTER_ANY", State.FAILED, True),
+    ],
+)
+async def test_one_of_two_ends_is_due_only_if_it_decides(
+    hand: Hand, kind: str, first_end: State, *, is_due: bool
+) -> None:
+    p, q = await hand.add_all(hand.job("p"), hand.job("q"))
+    await hand.add("child", after=[q, p], dependency_type=kind)
+
+    await hand.finish(p, first_end)
+
+    expected = [("child", [State.SCHEDULED, first_end])] if is_due else []
+    assert expected == await _due(hand)
+
+
+@pytest.mark.req("M-9")
+async def test_last_completion_releases_the_dependent(hand: Hand) -> None:
+    p, q = await hand.add_all(hand.job("p"), hand.job("q"))
+    await hand.add("child", after=[p, q])
+    await hand.finish(p, State.COMPLETED)
+
+    await hand.finish(q, State.COMPLETED)
+
+    assert ["child"] == await hand.settle_dependents()
+    assert ["child"] == await hand.drain()
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize("end", ENDS[1:])
+async def test_bad_end_passes_through_the_whole_graph(hand: Hand, end: State) -> None:
+    root = await hand.add("root")
+    middle = await hand.add("middle", after=[root])
+    leaf = await hand.add("leaf", after=[middle], dependency_type="CHAIN")
+    other = await hand.add("other", after=[leaf], dependency_type="AFTER_ANY")
+
+    await hand.finish(root, end)
+
+    assert ["middle", "leaf", "other"] == await hand.settle_dependents()
+    states = [job.state for job in await hand.get_all(middle, leaf, other)]
+    assert [end, end, State.SCHEDULED] == states
+
+
+@pytest.mark.req("M-9")
+async def test_dependents_are_found_oldest_first_up_to_the_limit(hand: Hand) -> None:
+    parent = await hand.add("p")
+    for name in ("c1", "c2", "c3"):
+        await hand.add(name, after=[parent])
+    await hand.finish(parent, State.COMPLETED)
+
+    found = await hand.store.dependents(2)
+
+    assert ["c1", "c2"] == [each.job.type for each in found]
+
+
+@pytest.mark.req("M-9", "L-2")
+async def test_held_dependent_is_not_due_until_it_is_released(hand: Hand) -> None:
+    parent = await hand.add("p")
+    child = await hand.add("child", after=[parent], hold=True)
+    await hand.finish(parent, State.COMPLETED)
+    assert [] == await _due(hand)
+
+    released = await hand.release(child)
+
+    assert State.PENDING is released.state
+    assert [("child", [State.COMPLETED])] == await _due(hand)
+
+
+@pytest.mark.req("M-9")
+async def test_dependent_that_moved_on_is_no_longer_due(hand: Hand) -> None:
+    parent = await hand.add("p")
+    child = await hand.add("child", after=[parent])
+    await hand.finish(parent, State.COMPLETED)
+    await hand.cancel(child)
+
+    assert [] == await _due(hand)
+
+
+@pytest.mark.req("M-9")
+async def test_released_dependent_with_a_delay_waits_for_its_time(hand: Hand) -> None:
+    parent = await hand.add("p")
+    child = await hand.add("child", after=[parent], delay=60)
+    await hand.finish(parent, State.COMPLETED)
+
+    await hand.settle_dependents()
+
+    assert State.DELAYED is (await hand.get(child)).state
+    assert [] == await hand.drain()
+
+
+@pytest.mark.req("M-9", "A-16")
+async def test_dependency_that_is_reopened_and_completes_is_judged_by_its_newest_end(
+    hand: Hand,
+) -> None:
+    parent = await hand.finish(await hand.add("p"), State.FAILED)
+    await hand.add("child", after=[parent])
+    reopened = await hand.reopen(parent)
+
+    await hand.complete(await hand.take(reopened))
+
+    assert [("child", [State.COMPLETED])] == await _due(hand)
+
+
+@pytest.mark.req("M-5")
+async def test_dependent_keeps_the_priority_it_inherited(hand: Hand) -> None:
+    parent = await hand.add("p", priority=Priority.HIGH)
+    child = await hand.add("child", after=[parent], priority=Priority.BULK)
+    await hand.finish(parent, State.COMPLETED)
+    await hand.add("normal")
+
+    await hand.settle_dependents()
+
+    assert Priority.HIGH == (await hand.get(child)).priority
+    assert ["child", "normal"] == await hand.drain()
+
+
+# --- spawning -------------------------------------------------------------------------------
+
+
+@pytest.mark.req("M-9")
+async def test_fan_in_waits_for_what_is_spawned_after_it_was_added(hand: Hand) -> None:
+    spawner = await hand.run("spawner")
+    fan_in = await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
+    child = await hand.spawn("child", spawner)
+
+    await hand.complete(spawner)
+    assert [] == await _due(hand)
+    await hand.finish(child, State.COMPLETED)
+
+    (found,) = await hand.store.dependents(MANY)
+    assert fan_in.id == found.job.id
+    assert {(spawner.id, State.COMPLETED), (child.id, State.COMPLETED)} == set(found.parents)
+
+
+@pytest.mark.req("M-9")
+async def test_fan_in_waits_for_what_was_spawned_before_it_was_added(hand: Hand) -> None:
+    spawner = await hand.run("spawner")
+    child = await hand.spawn("child", spawner)
+    await hand.complete(spawner)
+
+    (answer,) = await hand.store.add(
+        [hand.job("fan_in", after=[spawner], dependency_type="FAN_IN")]
+    )
+
+    assert answer.ripe
+    assert [] == await _due(hand)
+    await hand.finish(child, State.COMPLETED)
+    assert ["fan_in"] == await hand.settle_dependents()
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize("fan_in_first", [True, False], ids=["before", "after"])
+async def test_fan_in_waits_for_nested_spawns(hand: Hand, *, fan_in_first: bool) -> None:
+    spawner = await hand.run("spawner")
+    if fan_in_first:
+        await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
+    child = await hand.take(await hand.spawn("child", spawner))
+    grandchild = await hand.spawn("grandchild", child)
+    if not fan_in_first:
+        await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
+
+    await hand.complete(spawner)
+    await hand.complete(child)
+    assert [] == await _due(hand)
+    await hand.finish(grandchild, State.COMPLETED)
+
+    assert ["fan_in"] == await hand.settle_dependents()
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize("kind", ["AFTER", "AFTER_ANY", "CHAIN"])
+async def test_other_kinds_do_not_wait_for_what_is_spawned(hand: Hand, kind: str) -> None:
+    spawner = await hand.run("spawner")
+    await hand.add("child.after", after=[spawner], dependency_type=kind)
+    await hand.spawn("child", spawner)
+
+    await hand.complete(spawner)
+
+    assert ["child.after"] == await hand.settle_dependents()
+
+
+@pytest.mark.req("M-9")
+async def test_fan_in_shares_the_fate_of_a_spawned_job(hand: Hand) -> None:
+    spawner = await hand.run("spawner")
+    fan_in = await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
+    child = await hand.spawn("child", spawner)
+    await hand.complete(spawner)
+
+    await hand.finish(child, State.FAILED)
+
+    assert ["fan_in"] == await hand.settle_dependents()
+    assert State.FAILED is (await hand.get(fan_in)).state
+
+
+@pytest.mark.req("M-9", "S-5")
+async def test_stale_spawner_spawns_nothing(hand: Hand) -> None:
+    stale = await hand.run("spawner")
+    await hand.give_back(stale)
+    newer = await hand.take(stale)
+    child = hand.spawned("child", stale)
+
+    with pytest.raises(StaleLeaseError) as refused:
+        await hand.store.add([child], fence=fence(stale))
+
+    assert stale.id == refused.value.job_id
+    assert [None] == await hand.store.get([child.id])
+    assert newer == await hand.get(stale)
+
+
+@pytest.mark.req("M-9", "S-5")
+@pytest.mark.parametrize("how", ["ended", "lapsed", "unknown job", "empty token"])
+async def test_only_a_running_job_under_its_newest_lease_spawns(hand: Hand, how: str) -> None:
+    spawner = await hand.run("spawner")
+    proof = fence(spawner)
+    match how:
+        case "ended":
+            await hand.complete(spawner)
+        case "lapsed":
+            await hand.lapse(spawner)
+        case "unknown job":
+            proof = Fence(hand.job("nobody").id, proof.token)
+        case _:
+            proof = Fence(spawner.id, "")
+
+    with pytest.raises(StaleLeaseError):
+        await hand.store.add([hand.spawned("child", spawner)], fence=proof)
+
+    assert [] == await hand.claim(types=("child",))
+
+
+@pytest.mark.req("M-9", "S-5")
+async def test_spawner_whose_lease_ran_out_but_was_not_taken_still_spawns(hand: Hand) -> None:
+    spawner = await hand.run("spawner")
+    hand.clock.advance(10**4)
+
+    child = await hand.spawn("child", spawner)
+
+    assert spawner.id == child.spawned_by
+
+
+# --- what is needed stays -------------------------------------------------------------------
+
+
+@pytest.mark.req("M-9")
+async def test_ended_job_that_a_live_one_depends_on_is_neither_deleted_nor_pruned(
+    hand: Hand,
+) -> None:
+    parent = await hand.finish(await hand.add("p"), State.COMPLETED)
+    child = await hand.add("child", after=[parent])
+    hand.clock.advance(Retention().completed or 0)
+
+    assert [False] == await hand.store.delete([parent.id])
+    assert 0 == await hand.store.prune(Retention(), MANY)
+    await hand.cancel(child)
+    assert 1 == await hand.store.prune(Retention(), MANY)
+
+    assert [None] == await hand.store.get([parent.id])
+
+
+@pytest.mark.req("M-9")
+async def test_ended_job_is_deleted_once_its_dependents_have_ended(hand: Hand) -> None:
+    parent = await hand.finish(await hand.add("p"), State.COMPLETED)
+    child = await hand.add("child", after=[parent])
+    await hand.settle_dependents()
+    assert [False] == await hand.store.delete([parent.id])
+
+    await hand.finish(await hand.get(child), State.COMPLETED)
+
+    assert [True, True] == await hand.store.delete([parent.id, child.id])
+    assert [] == await _due(hand)
+
+
+@pytest.mark.req("M-9")
+async def test_spawned_job_is_kept_for_the_fan_in_that_waits_for_it(hand: Hand) -> None:
+    spawner = await hand.run("spawner")
+    await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
+    child = await hand.finish(await hand.spawn("child", spawner), State.COMPLETED)
+
+    assert [False] == await hand.store.delete([child.id])

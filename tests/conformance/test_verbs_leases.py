@@ -1,0 +1,217 @@
+"""``extend`` and ``note``: what a running job may do under its lease."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.job import LogLine, Progress
+from holdfast.store import Beat, EventKind, Fence, Note
+from holdfast.store._base import MAX_LOG_LINES
+from tests.conformance.hand import LEASE, MANY, TICK, fence, job_id
+from tests.conformance.snapshot import NO_WAIT
+
+if TYPE_CHECKING:
+    from holdfast.job import Job
+    from tests.conformance.hand import Hand
+
+
+@pytest.fixture
+async def running(hand: Hand) -> Job:
+    """A job that has just been claimed."""
+    return await hand.run("a")
+
+
+async def _superseded(hand: Hand, job: Job) -> Job:
+    """Take the job from its holder; return it as the new holder has it."""
+    await hand.give_back(job)
+    return await hand.take(job, worker="w2")
+
+
+@pytest.mark.req("S-5", "S-11")
+async def test_renewed_lease_ends_its_length_from_now(hand: Hand, running: Job) -> None:
+    hand.clock.advance(10)
+
+    beats = await hand.store.extend([fence(running)])
+
+    assert [Beat(held=True, until=hand.now + LEASE)] == beats
+    stored = await hand.get(running)
+    assert stored.lease is not None
+    assert hand.now + LEASE == stored.lease.until
+    assert running.revision == stored.revision
+
+
+@pytest.mark.req("S-5")
+async def test_lease_that_ended_but_was_not_taken_is_renewed(hand: Hand, running: Job) -> None:
+    hand.clock.advance(LEASE + TICK)
+
+    (beat,) = await hand.store.extend([fence(running)])
+
+    assert beat.held
+    assert [] == await hand.store.overdue(MANY)
+
+
+@pytest.mark.req("A-12")
+@pytest.mark.parametrize("force", [False, True])
+async def test_renewal_brings_the_wish_to_cancel(hand: Hand, running: Job, *, force: bool) -> None:
+    wished = await hand.cancel(running, reason="enough", force=force)
+
+    (beat,) = await hand.store.extend([fence(running)])
+
+    assert beat.held
+    assert wished.cancel is not None
+    assert ("enough", force) == (wished.cancel.reason, wished.cancel.force)
+    assert wished.cancel == beat.cancel
+
+
+@pytest.mark.req("S-5")
+async def test_stale_renewal_changes_nothing(hand: Hand, running: Job) -> None:
+    newer = await _superseded(hand, running)
+    hand.clock.advance(1)
+
+    beats = await hand.store.extend([fence(running), Fence(running.id, "")])
+
+    assert [Beat(held=False)] * 2 == beats
+    assert newer == await hand.get(running)
+
+
+@pytest.mark.req("S-5")
+@pytest.mark.parametrize("how", ["completed", "lapsed", "given back", "unknown"])
+async def test_only_running_jobs_are_renewed(hand: Hand, running: Job, how: str) -> None:
+    proof = fence(running)
+    match how:
+        case "completed":
+            await hand.complete(running)
+        case "lapsed":
+            await hand.lapse(running)
+        case "given back":
+            await hand.give_back(running)
+        case _:
+            proof = Fence(job_id("nobody"), proof.token)
+    before = await hand.get(running)
+
+    assert [Beat(held=False)] == await hand.store.extend([proof])
+    assert before == await hand.get(running)
+
+
+@pytest.mark.req("S-5")
+async def test_renewals_answer_in_place(hand: Hand, running: Job) -> None:
+    other = await hand.run("b", lease=7)
+    stranger = Fence(job_id("nobody"), "t")
+
+    beats = await hand.store.extend([fence(other), stranger, fence(running)])
+
+    assert [True, False, True] == [beat.held for beat in beats]
+    assert [7, 30] == [(beat.until - hand.now).seconds for beat in beats if beat.until]
+
+
+# --- note -----------------------------------------------------------------------------------
+
+
+@pytest.mark.req("A-6", "M-8")
+async def test_progress_checkpoint_and_log_are_kept(hand: Hand, running: Job) -> None:
+    progress = Progress(40, "half\n'way' ü", hand.now)
+    line = LogLine(hand.now, "info", "read 3 rows", 1, {"rows": "3"})
+
+    await hand.note(running, progress=progress, checkpoint=b"\x00\xff", log=line)
+
+    stored = await hand.get(running)
+    assert (progress, b"\x00\xff") == (stored.progress, stored.checkpoint)
+    assert [line] == await hand.store.logs(running.id)
+    assert running.revision == stored.revision
+
+
+async def test_note_of_one_thing_leaves_the_others(hand: Hand, running: Job) -> None:
+    progress = Progress(1, "", hand.now)
+    await hand.note(running, progress=progress, checkpoint=b"c")
+
+    await hand.note(running, log=LogLine(hand.now, "info", "x"))
+    await hand.note(running, checkpoint=b"")
+
+    stored = await hand.get(running)
+    assert (progress, b"") == (stored.progress, stored.checkpoint)
+
+
+@pytest.mark.req("A-6")
+async def test_progress_is_an_event(hand: Hand, running: Job) -> None:
+    start = (await hand.store.events(None, 0, NO_WAIT)).cursor
+    progress = Progress(40, "half", hand.now)
+
+    await hand.note(running, progress=progress)
+    await hand.note(running, checkpoint=b"c", log=LogLine(hand.now, "info", "x"))
+
+    page = await hand.store.events(start, 10, NO_WAIT)
+    assert [(running.id, "a", "default", EventKind.PROGRESS, progress, None)] == [
+        (e.job_id, e.type, e.queue, e.kind, e.progress, e.transition) for e in page.events
+    ]
+
+
+@pytest.mark.req("S-5", "M-8")
+async def test_stale_note_keeps_nothing(hand: Hand, running: Job) -> None:
+    newer = await _superseded(hand, running)
+    notes = {
+        "progress": Progress(99, "zombie", hand.now),
+        "checkpoint": b"zombie",
+        "log": LogLine(hand.now, "info", "zombie"),
+    }
+    start = (await hand.store.events(None, 0, NO_WAIT)).cursor
+
+    kept = await hand.store.note(
+        [Note(fence=fence(running), **notes), Note(fence=Fence(running.id, ""), **notes)]
+    )
+
+    assert [False, False] == kept
+    assert newer == await hand.get(running)
+    assert [] == await hand.store.logs(running.id)
+    assert () == (await hand.store.events(start, 10, NO_WAIT)).events
+
+
+@pytest.mark.req("S-5")
+@pytest.mark.parametrize("how", ["completed", "lapsed", "given back"])
+async def test_only_running_jobs_are_noted(hand: Hand, running: Job, how: str) -> None:
+    move = {"completed": hand.complete, "lapsed": hand.lapse, "given back": hand.give_back}[how]
+    await move(running)
+
+    assert [False] == await hand.store.note([Note(fence=fence(running), checkpoint=b"late")])
+    assert (await hand.get(running)).checkpoint is None
+
+
+async def test_note_under_an_ended_but_newest_lease_is_kept(hand: Hand, running: Job) -> None:
+    hand.clock.advance(2 * LEASE)
+
+    assert [True] == await hand.store.note([Note(fence=fence(running), checkpoint=b"c")])
+
+
+async def test_notes_answer_in_place_and_stand_alone(hand: Hand, running: Job) -> None:
+    other = await hand.run("b")
+    stranger = Fence(job_id("nobody"), "t")
+
+    kept = await hand.store.note(
+        [Note(fence=f, checkpoint=b"c") for f in (fence(other), stranger, fence(running))]
+    )
+
+    assert [True, False, True] == kept
+
+
+async def test_only_the_newest_log_lines_are_kept_in_order(hand: Hand, running: Job) -> None:
+    def line(n: int) -> Note:
+        return Note(fence=fence(running), log=LogLine(hand.now, "info", str(n)))
+
+    await hand.store.note([line(n) for n in range(MAX_LOG_LINES)])
+    await hand.store.note([line(n) for n in range(MAX_LOG_LINES, MAX_LOG_LINES + 3)])
+
+    kept = [each.message for each in await hand.store.logs(running.id)]
+    assert [str(n) for n in range(3, MAX_LOG_LINES + 3)] == kept
+
+
+async def test_logs_of_all_attempts_stay_until_the_job_goes(hand: Hand, running: Job) -> None:
+    await hand.note(running, log=LogLine(hand.now, "info", "one", 1))
+    again = await _superseded(hand, running)
+    await hand.note(again, log=LogLine(hand.now, "info", "two", 1))
+    await hand.complete(again)
+    assert ["one", "two"] == [line.message for line in await hand.store.logs(running.id)]
+
+    await hand.store.delete([running.id])
+
+    assert [] == await hand.store.logs(running.id)

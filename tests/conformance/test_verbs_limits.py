@@ -1,0 +1,204 @@
+"""``limit``: how many may run at once, and how many may start in a span of time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.job import Priority, State
+from holdfast.store import LimitRule, LimitState
+from tests.conformance.hand import MANY, TICK
+
+if TYPE_CHECKING:
+    from tests.conformance.hand import Hand
+
+SECOND = timedelta(seconds=1)
+ONE = LimitRule(concurrency=1)
+
+
+async def _types(hand: Hand, limit: int = MANY, **want: object) -> list[str]:
+    return [job.type for job in await hand.claim(limit, **want)]
+
+
+async def test_queue_runs_no_more_at_once_than_its_limit(hand: Hand) -> None:
+    await hand.store.limit("queue:default", LimitRule(concurrency=2))
+    await hand.add_all(*(hand.job(f"n{n}") for n in range(4)))
+
+    assert ["n0", "n1"] == await _types(hand)
+    assert [] == await _types(hand)
+
+
+@pytest.mark.parametrize("how", ["complete", "fail", "give_back", "lapse", "expire"])
+async def test_job_that_stops_running_makes_room(hand: Hand, how: str) -> None:
+    await hand.store.limit("queue:default", ONE)
+    await hand.add_all(hand.job("a"), hand.job("b"))
+    (running,) = await hand.claim()
+
+    await getattr(hand, how)(running)
+
+    assert ["b"] == await _types(hand)
+
+
+async def test_job_for_which_there_is_no_room_keeps_its_place(hand: Hand) -> None:
+    await hand.store.limit("task:narrow", ONE)
+    running = await hand.run("running", type="narrow")
+    await hand.add("first", type="narrow")
+    await hand.add("wide")
+    await hand.add("second", type="narrow")
+
+    assert ["wide"] == await _types(hand)
+    await hand.complete(running)
+    assert [hand.job("first").id] == [job.id for job in await hand.claim()]
+
+
+async def test_task_limit_spans_queues(hand: Hand) -> None:
+    await hand.store.limit("task:a", ONE)
+    await hand.add("one", type="a", queue="x")
+    await hand.add("two", type="a", queue="y")
+
+    assert 1 == len(await hand.claim(MANY, queues=("x", "y")))
+
+
+async def test_key_limit_holds_for_each_key_by_itself(hand: Hand) -> None:
+    await hand.store.limit("key:a", ONE)
+    for name, key in [("x1", "x"), ("x2", "x"), ("y1", "y"), ("free1", None), ("free2", None)]:
+        await hand.add(name, type="a", limit_key=key)
+    await hand.add("other", type="b", limit_key="x")
+
+    taken = [job.payload for job in await hand.claim(MANY)]
+
+    labels = ["x1", "y1", "free1", "free2", "other"]
+    assert [f'{{"label":"{label}"}}'.encode() for label in labels] == taken
+
+
+async def test_job_must_find_room_in_every_scope(hand: Hand) -> None:
+    await hand.store.limit("queue:default", LimitRule(concurrency=3))
+    await hand.store.limit("task:a", ONE)
+    await hand.store.limit("key:b", ONE)
+    for label, type_, key in [("1", "a", None), ("2", "a", None), ("3", "b", "k"), ("4", "b", "k")]:
+        await hand.add(label, type=type_, limit_key=key)
+    await hand.add("5", type="c")
+    await hand.add("6", type="c")
+
+    assert ["a", "b", "c"] == await _types(hand)
+
+
+async def test_rate_allows_so_many_claims_in_a_window(hand: Hand) -> None:
+    await hand.store.limit("queue:default", LimitRule(rate=2, per=10 * SECOND))
+    await hand.add_all(*(hand.job(f"n{n}") for n in range(5)))
+    hand.clock.advance(3)
+
+    assert ["n0", "n1"] == await _types(hand)
+    hand.clock.advance(10 * SECOND - TICK)
+    assert [] == await _types(hand)
+    hand.clock.advance(TICK)
+    assert ["n2", "n3"] == await _types(hand)
+
+
+async def test_window_begins_with_the_first_claim_after_the_last_one_ended(hand: Hand) -> None:
+    await hand.store.limit("queue:default", LimitRule(rate=2, per=10 * SECOND))
+    await hand.add_all(*(hand.job(f"n{n}") for n in range(5)))
+    await hand.claim()
+    hand.clock.advance(9)
+    await hand.claim()
+    hand.clock.advance(6)
+
+    assert ["n2", "n3"] == await _types(hand)
+    hand.clock.advance(10 * SECOND - TICK)
+    assert [] == await _types(hand)
+
+
+async def test_claim_counts_whatever_becomes_of_the_job(hand: Hand) -> None:
+    await hand.store.limit("queue:default", LimitRule(rate=1, per=10 * SECOND))
+    await hand.give_back(await hand.run("a"))
+
+    assert [] == await _types(hand)
+
+
+async def test_rate_of_one_key_leaves_the_others_free(hand: Hand) -> None:
+    await hand.store.limit("key:a", LimitRule(rate=1, per=SECOND))
+    for label, key in [("x1", "x"), ("x2", "x"), ("y1", "y")]:
+        await hand.add(label, type="a", limit_key=key)
+
+    assert 2 == len(await hand.claim(MANY))
+
+
+async def test_job_refused_by_one_limit_counts_against_none(hand: Hand) -> None:
+    await hand.store.limit("queue:default", LimitRule(rate=2, per=SECOND))
+    await hand.store.limit("task:a", ONE)
+    for label in ("a1", "a2", "a3"):
+        await hand.add(label, type="a")
+    await hand.add("b")
+
+    assert ["a", "b"] == await _types(hand)
+
+
+async def test_priority_is_kept_under_a_limit(hand: Hand) -> None:
+    await hand.store.limit("queue:default", ONE)
+    await hand.add("low", priority=Priority.LOW)
+    await hand.add("high", priority=Priority.HIGH)
+
+    assert ["high"] == await _types(hand)
+
+
+async def test_lifted_limit_holds_nobody_back(hand: Hand) -> None:
+    await hand.store.limit("queue:default", ONE)
+    await hand.add_all(hand.job("a"), hand.job("b"))
+    await hand.claim(MANY)
+
+    await hand.store.limit("queue:default", None)
+
+    assert ["b"] == await _types(hand)
+    assert [] == await hand.store.limits()
+
+
+async def test_changed_limit_holds_from_the_next_claim_on(hand: Hand) -> None:
+    await hand.store.limit("queue:default", LimitRule(concurrency=5))
+    await hand.add_all(*(hand.job(f"n{n}") for n in range(4)))
+    await hand.claim(2)
+
+    await hand.store.limit("queue:default", LimitRule(concurrency=3))
+
+    assert ["n2"] == await _types(hand)
+
+
+async def test_running_jobs_from_before_the_limit_count(hand: Hand) -> None:
+    await hand.run("a")
+    await hand.add("b")
+
+    await hand.store.limit("queue:default", ONE)
+
+    assert [] == await _types(hand)
+
+
+async def test_limits_tell_what_is_used_of_them(hand: Hand) -> None:
+    rate = LimitRule(rate=5, per=10 * SECOND)
+    await hand.store.limit("task:b", ONE)
+    await hand.store.limit("key:a", rate)
+    await hand.run("one", type="a", limit_key="y")
+    done = await hand.run("two", type="a", limit_key="x")
+    await hand.run("three", type="b")
+    await hand.complete(done)
+
+    until = hand.now + 10 * SECOND
+    assert [
+        LimitState(scope="key:a", rule=rate),
+        LimitState(scope="key:a:x", rule=rate, started=1, until=until),
+        LimitState(scope="key:a:y", rule=rate, running=1, started=1, until=until),
+        LimitState(scope="task:b", rule=ONE, running=1),
+    ] == await hand.store.limits()
+    hand.clock.set(until)
+    assert ["key:a", "key:a:y", "task:b"] == [state.scope for state in await hand.store.limits()]
+
+
+async def test_unlimited_claims_pass_over_full_ones_in_one_call(hand: Hand) -> None:
+    await hand.store.limit("task:a", ONE)
+    await hand.add_all(*(hand.job(f"a{n}", type="a") for n in range(30)))
+    await hand.add("b")
+
+    taken = await hand.claim(2)
+
+    assert ["a", "b"] == [job.type for job in taken]
+    assert {State.RUNNING} == {job.state for job in taken}

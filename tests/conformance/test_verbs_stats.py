@@ -1,0 +1,228 @@
+"""``stats`` and ``queues``: counters that are right after every path."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.job import Event, FailureCategory, State
+from holdfast.policy import Retention
+from holdfast.store import Measure, QueueInfo, Search
+from holdfast.store._ledger import bucket_of
+from tests.conformance.decisions import DECISIONS
+from tests.conformance.hand import LEASE, MANY, TICK
+
+if TYPE_CHECKING:
+    from tests.conformance.hand import Hand
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+async def assert_tallies_are_exact(hand: Hand) -> None:
+    """The counters say what counting all jobs says, and so do the queues."""
+    jobs = (await hand.store.find(Search(limit=MANY))).jobs
+    counted = Counter((job.queue, job.type, job.priority, job.state) for job in jobs)
+    tallies = (await hand.store.stats(SECOND)).tallies
+    assert dict(counted) == {(t.queue, t.type, t.priority, t.state): t.count for t in tallies}
+    by_queue = Counter((job.queue, job.state) for job in jobs)
+    told = {
+        (info.name, state): n
+        for info in await hand.store.queues()
+        for state, n in info.counts.items()
+    }
+    assert dict(by_queue) == told
+
+
+async def _measured(hand: Hand, measure: Measure, window: timedelta = MINUTE) -> int:
+    readings = (await hand.store.stats(window)).readings
+    return sum(reading.count for reading in readings if reading.measure is measure)
+
+
+@pytest.mark.req("A-8")
+async def test_tallies_are_exact_after_every_path(hand: Hand) -> None:
+    parent = await hand.run("parent")
+    await hand.add("waiting", after=[parent], queue="q")
+    await hand.add("held", hold=True, priority=0)
+    await hand.add("delayed", delay=5, priority=4)
+    await hand.complete(await hand.run("done"))
+    await hand.fail(await hand.run("retrying", queue="q"))
+    await hand.give_back(await hand.run("back"))
+    lapsed = await hand.run("lapsed")
+    late = await hand.lapse(lapsed)
+    await assert_tallies_are_exact(hand)
+
+    failed = await hand.fail(await hand.run("failed"), FailureCategory.PERMANENT)
+    await hand.reopen(failed, priority=0)
+    hand.clock.advance(5)
+    await hand.store.promote(MANY)
+    await hand.complete(parent)
+    await hand.settle_dependents()
+    await hand.cancel(await hand.get(late))
+    await assert_tallies_are_exact(hand)
+
+    await hand.drain("default", "q")
+    hand.clock.advance(10**8)
+    await assert_tallies_are_exact(hand)
+    await hand.store.prune(Retention(), MANY)
+    await assert_tallies_are_exact(hand)
+
+
+@pytest.mark.req("A-8")
+async def test_refused_writes_count_nothing(hand: Hand) -> None:
+    running = await hand.run("a", idempotency_key="k")
+    await hand.give_back(running)
+    readings = (await hand.store.stats(MINUTE)).readings
+
+    await hand.try_add(running)
+    await hand.try_add(hand.job("twin", type="a", payload=[2], idempotency_key="k"))
+    await hand.try_swap(running, DECISIONS["complete"](running, hand.now))
+
+    await assert_tallies_are_exact(hand)
+    assert readings == (await hand.store.stats(MINUTE)).readings
+
+
+@pytest.mark.req("A-8")
+async def test_every_move_is_measured_once(hand: Hand) -> None:
+    await hand.complete(await hand.run("done"))
+    await hand.fail(await hand.run("failed"), FailureCategory.PERMANENT)
+    await hand.fail(await hand.run("dead", max_attempts=1))
+    await hand.cancel(await hand.add("cancelled"))
+    await hand.fail(await hand.run("retrying"))
+    await hand.lapse(await hand.run("lapsed"))
+
+    measured = {measure: await _measured(hand, measure) for measure in Measure}
+
+    assert {
+        Measure.SUBMITTED: 6,
+        Measure.COMPLETED: 1,
+        Measure.FAILED: 1,
+        Measure.DEAD_LETTER: 1,
+        Measure.CANCELLED: 1,
+        Measure.RETRIED: 2,
+        Measure.WAIT: 5,
+        Measure.RUN: 5,
+    } == measured
+
+
+@pytest.mark.req("A-8")
+async def test_waiting_and_running_times_fall_into_their_buckets(hand: Hand) -> None:
+    job = await hand.add("a", queue="q", priority=1)
+    hand.clock.advance(3)
+    running = await hand.take(job)
+    hand.clock.advance(0.25)
+    await hand.complete(running)
+
+    readings = (await hand.store.stats(MINUTE)).readings
+
+    timed = [r for r in readings if r.measure in (Measure.WAIT, Measure.RUN)]
+    assert [
+        ("q", "a", 1, Measure.RUN, bucket_of(0.25), 1, 0.25),
+        ("q", "a", 1, Measure.WAIT, bucket_of(3), 1, 3.0),
+    ] == [(r.queue, r.type, r.priority, r.measure, r.bucket, r.count, r.top) for r in timed]
+
+
+@pytest.mark.req("A-8")
+async def test_waiting_counts_from_when_the_job_became_ready(hand: Hand) -> None:
+    job = await hand.add("a", delay=100)
+    hand.clock.advance(100)
+    await hand.store.promote(MANY)
+    hand.clock.advance(2)
+    await hand.take(job)
+
+    readings = (await hand.store.stats(MINUTE)).readings
+
+    assert [2.0] == [r.top for r in readings if r.measure is Measure.WAIT]
+
+
+@pytest.mark.req("A-8")
+async def test_buckets_of_several_minutes_are_summed_with_their_largest_value(hand: Hand) -> None:
+    for _ in range(3):
+        running = await hand.take(await hand.add(f"n{hand.now:%M}", type="a"))
+        hand.clock.advance(1)
+        await hand.complete(running)
+        hand.clock.advance(MINUTE)
+
+    readings = (await hand.store.stats(timedelta(hours=1))).readings
+
+    (run,) = [r for r in readings if r.measure is Measure.RUN]
+    assert (3, 1.0) == (run.count, run.top)
+
+
+@pytest.mark.req("A-8")
+async def test_window_takes_in_every_minute_it_overlaps(hand: Hand) -> None:
+    hand.clock.set(hand.now.replace(second=59))
+    await hand.add("a")
+    hand.clock.advance(SECOND)
+
+    assert 0 == await _measured(hand, Measure.SUBMITTED, timedelta(0))
+    assert 1 == await _measured(hand, Measure.SUBMITTED, TICK)
+    hand.clock.advance(MINUTE - TICK)
+    assert 1 == await _measured(hand, Measure.SUBMITTED, MINUTE)
+    hand.clock.advance(TICK)
+    assert 0 == await _measured(hand, Measure.SUBMITTED, MINUTE)
+
+
+@pytest.mark.req("A-8")
+async def test_measures_outlive_their_jobs_but_not_a_week(hand: Hand) -> None:
+    job = await hand.cancel(await hand.add("a"))
+    await hand.store.delete([job.id])
+    week = timedelta(days=7)
+    assert 1 == await _measured(hand, Measure.SUBMITTED, week)
+
+    hand.clock.advance(week)
+    await hand.store.prune(Retention(), MANY)
+    assert 1 == await _measured(hand, Measure.SUBMITTED, 2 * week)
+    hand.clock.advance(MINUTE)
+    await hand.store.prune(Retention(), MANY)
+
+    assert 0 == await _measured(hand, Measure.SUBMITTED, 2 * week)
+
+
+@pytest.mark.req("A-8")
+async def test_reopened_job_moves_from_one_priority_to_the_other(hand: Hand) -> None:
+    failed = await hand.fail(await hand.run("a"), FailureCategory.PERMANENT)
+
+    await hand.reopen(failed, priority=0)
+
+    tallies = (await hand.store.stats(SECOND)).tallies
+    assert [(0, State.SCHEDULED, 1)] == [(t.priority, t.state, t.count) for t in tallies]
+
+
+async def test_queues_with_settings_or_jobs_are_listed_by_name(hand: Hand) -> None:
+    await hand.run("a", queue="b")
+    await hand.add("c", queue="b")
+    await hand.store.configure("c", {"paused": True})
+    await hand.store.configure("a", {"ageing": MINUTE})
+
+    assert [
+        QueueInfo(name="a", ageing=MINUTE),
+        QueueInfo(name="b", counts={State.RUNNING: 1, State.SCHEDULED: 1}),
+        QueueInfo(name="c", paused=True),
+    ] == await hand.store.queues()
+
+
+async def test_settings_are_changed_one_by_one(hand: Hand) -> None:
+    await hand.store.configure("q", {"paused": True, "ageing": MINUTE})
+
+    await hand.store.configure("q", {"paused": False})
+    assert [QueueInfo(name="q", ageing=MINUTE)] == await hand.store.queues()
+    await hand.store.configure("q", {"ageing": None})
+    assert [QueueInfo(name="q")] == await hand.store.queues()
+
+
+@pytest.mark.req("A-8", "S-6")
+async def test_lapse_is_measured_as_a_retry_and_a_run(hand: Hand) -> None:
+    running = await hand.run("a")
+    hand.clock.advance(LEASE)
+
+    await hand.lapse(running)
+
+    assert 1 == await _measured(hand, Measure.RETRIED)
+    readings = (await hand.store.stats(MINUTE)).readings
+    assert [30.0] == [r.top for r in readings if r.measure is Measure.RUN]
+    (history,) = await hand.store.history([running.id])
+    assert Event.LAPSE is history[-1].event

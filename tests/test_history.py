@@ -1,0 +1,184 @@
+"""The history checker accepts what can happen and names each thing that cannot."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast import lifecycle
+from holdfast.job import Event, FailureCategory, Job, State, Transition
+from tests.conformance.hand import failure, make
+from tests.history import double_claims, lost, violations
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _later(seconds: int) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def _running(job: Job | None = None, at: int = 1) -> Job:
+    job = job or make("a", now=NOW, max_attempts=3)
+    return lifecycle.claimed(job, token=f"t{at}", worker="w", now=_later(at))
+
+
+def _done() -> Job:
+    return lifecycle.completed(_running(), b"1", now=_later(2))
+
+
+def _eventful() -> Job:
+    """A job to which nearly everything happened."""
+    job = lifecycle.after_failure(_running(), failure(), now=_later(2))
+    job = lifecycle.due(job, now=_later(4))
+    job = lifecycle.lease_lost(_running(job, 5), now=_later(40))
+    job = lifecycle.resumed(job, now=_later(50))
+    job = lifecycle.given_back(job, now=_later(51))
+    job = lifecycle.after_failure(
+        _running(job, 52), failure(FailureCategory.PERMANENT), now=_later(53)
+    )
+    job = lifecycle.reopened(job, now=_later(54), reset_attempts=True)
+    return lifecycle.completed(_running(job, 55), b"1", now=_later(56))
+
+
+def _checked(job: Job, *history: Transition) -> list[str]:
+    return violations(job, history or job.trail)
+
+
+@pytest.mark.parametrize("job", [make("a", now=NOW), _running(), _done(), _eventful()])
+def test_true_history_is_sound(job: Job) -> None:
+    assert [] == _checked(job)
+
+
+def test_job_without_a_history_is_named() -> None:
+    assert ["a job without a history"] == violations(_done(), [])
+
+
+def _forged(**by_place: dict[str, object]) -> list[str]:
+    """The history of a completed job (submit, enqueue, claim, complete) with edges changed."""
+    job = _done()
+    places = {"submit": 0, "enqueue": 1, "claim": 2, "complete": 3}
+    edges = list(job.trail)
+    for place, changes in by_place.items():
+        edges[places[place]] = replace(edges[places[place]], **changes)
+    return _checked(job, *edges)
+
+
+def test_missing_birth_is_named() -> None:
+    job = _done()
+
+    assert "begins with enqueue instead of submit" in _checked(job, *job.trail[1:])
+
+
+def test_second_birth_is_named() -> None:
+    job = _done()
+
+    assert "was submitted twice" in _checked(job, job.trail[0], *job.trail)
+
+
+def test_edge_that_the_table_lacks_is_named() -> None:
+    assert "no edge leads from RUNNING to SCHEDULED" in _forged(
+        complete={"to_state": State.SCHEDULED}
+    )
+
+
+def test_event_on_a_wrong_edge_is_named() -> None:
+    assert "retry does not lead from RUNNING to COMPLETED" in _forged(
+        complete={"event": Event.RETRY}
+    )
+
+
+def test_gap_in_the_path_is_named() -> None:
+    job = _done()
+    edges = [job.trail[0], *job.trail[2:]]
+
+    assert "claim starts at SCHEDULED, but the job was PENDING" in _checked(job, *edges)
+
+
+def test_time_that_runs_backwards_is_named() -> None:
+    assert "complete is older than claim before it" in _forged(complete={"at": NOW})
+
+
+def test_life_after_the_end_is_named() -> None:
+    job = _done()
+    again = replace(job.trail[2], from_state=State.COMPLETED, lease_version=2, attempt=2)
+
+    assert "claim after it ended COMPLETED" in _checked(job, *job.trail, again)
+
+
+def test_second_claim_while_the_first_is_open_is_named() -> None:
+    job = _done()
+    again = replace(job.trail[2], lease_version=2, attempt=2)
+    edges = [*job.trail[:3], again, replace(job.trail[3], lease_version=2, attempt=2)]
+
+    assert "claimed again while claim 1 was open" in _checked(job, *edges)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_claim_that_skips_or_repeats_a_version_is_named(version: int) -> None:
+    assert f"claim {version} follows claim 0" in _forged(claim={"lease_version": version})
+
+
+def test_claim_by_nobody_is_named() -> None:
+    assert "claim 1 by nobody" in _forged(claim={"worker": ""})
+
+
+def test_answer_under_an_older_claim_is_named() -> None:
+    assert "complete under claim 0, but the newest was 1" in _forged(complete={"lease_version": 0})
+
+
+def test_attempt_counted_twice_is_named() -> None:
+    assert "claim makes attempt 2 of 0" in _forged(claim={"attempt": 2}, complete={"attempt": 2})
+
+
+def test_attempt_burnt_by_giving_back_is_named() -> None:
+    job = lifecycle.given_back(_running(), now=_later(2))
+    edges = [*job.trail[:3], *(replace(edge, attempt=1) for edge in job.trail[3:])]
+
+    assert "give_back makes attempt 1 of 1" in _checked(replace(job, attempt=1), *edges)
+
+
+def test_attempts_beyond_the_bound_are_named() -> None:
+    assert "reached attempt 1 of 0" in _checked(replace(_done(), max_attempts=0))
+
+
+def test_state_that_disagrees_with_the_history_is_named() -> None:
+    job = replace(_done(), state=State.RUNNING)
+
+    assert "is RUNNING, but its history ends COMPLETED" in _checked(job)
+
+
+def test_counts_that_disagree_with_the_history_are_named() -> None:
+    job = replace(_done(), attempt=2)
+
+    assert "is at attempt 2, claim 1, unlike its history" in _checked(job)
+
+
+def test_generation_without_a_reopening_is_named() -> None:
+    job = replace(_done(), generation=2)
+
+    assert "is generation 2, but was reopened 0 times" in _checked(job)
+
+
+def test_end_at_another_time_is_named() -> None:
+    job = replace(_done(), finished_at=NOW)
+
+    assert "did not finish at its last transition" in _checked(job)
+
+
+def test_claim_given_to_two_is_named() -> None:
+    one, two = _running(), _running(_eventful_back(), 60)
+
+    assert [] == double_claims([one, two])
+    assert [f"{one.id}: claim 1 given 2 times"] == double_claims([one, two, one])
+
+
+def test_lost_jobs_are_named() -> None:
+    job = _done()
+
+    assert ["gone"] == lost([job.id, "gone"], [job, None])
+
+
+def _eventful_back() -> Job:
+    return lifecycle.given_back(_running(), now=_later(2))

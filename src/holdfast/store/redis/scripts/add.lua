@@ -47,9 +47,10 @@ local function judge(job)
   if exists(job.id) then return {'ACCEPTED', job.id} end
   if job.key then
     local digest, owner = holder_of(job.key)
+    if owner and digest ~= job.digest then return {'CONFLICT', owner} end
     if owner then
       aliases[job.id] = owner
-      return {digest == job.digest and 'DUPLICATE' or 'CONFLICT', owner}
+      return {'DUPLICATE', owner}
     end
   end
   local missing = {}

@@ -85,7 +85,7 @@ local function write(j, c)
   if c.stack then stack(j, c) end
   if #c.edges == 0 then
     save(j)
-    return false
+    return j.kids and TERMINAL[j.state] and spread(j.hid, j.state)
   end
   leave(j.q, j.id, old, priority)
   if old == 'PENDING' then rank('ripe', j.hid) end

@@ -92,8 +92,10 @@ class RedisStore:
     async def _start(self) -> None:
         if not self.client.is_open:
             await self.client.open(self.keys.jobs)
-        seconds, micros = await self.client.command("TIME")
-        self._heard(int(seconds) * 1_000_000 + int(micros))
+        for _ in range(3):
+            asked = self._local.monotonic()
+            seconds, micros = await self.client.command("TIME")
+            self._heard(int(seconds) * 1_000_000 + int(micros), asked)
         self.health = await examined(self.client, self.settings)
         await self._meet()
 
@@ -148,8 +150,9 @@ class RedisStore:
     # --- maintenance ---------------------------------------------------------------------
 
     async def promote(self, limit: int) -> Promoted:
+        asked = self._local.monotonic()
         count, next_due, now = await self.call("promote", limit)
-        self._heard(int(now))
+        self._heard(int(now), asked)
         return Promoted(int(count), wire.instant(int(next_due)) if next_due else None)
 
     async def overdue(self, limit: int) -> list[Job]:
@@ -251,8 +254,14 @@ class RedisStore:
         common = (self.settings.prefix, moment, *self._constants)
         return await self.client.run(name, self.keys.jobs, (*common, *args))
 
-    def _heard(self, server_micros: int) -> None:
-        self._ahead = server_micros / 1_000_000 - self._local.monotonic()
+    def _heard(self, server_micros: int, asked: float) -> None:
+        """Learn the server's time: the least that is certainly not behind it.
+
+        So nothing this process decides after an answer is dated before what the answer told.
+        """
+        server = server_micros / 1_000_000
+        behind = server - self._local.monotonic() > self._ahead
+        self._ahead = server - asked if behind else min(self._ahead, server - asked)
 
     async def _meet(self) -> None:
         """Get to know the queues there are, and refuse those this store cannot speak to."""

@@ -35,11 +35,11 @@ LIGHT = (
     *("name", "timestamp", "delay", "priority", "ats", "atm", "stc", "processedOn", "finishedOn"),
     *("parentKey", "parent", "rjk", "deid", "defa", "hf:ttl", "hf:limit", "hf:state", "hf:rev"),
     *("hf:due", "hf:sch", "hf:run", "hf:exp", "hf:tok", "hf:wrk", "hf:unt", "hf:n", "hf:kids"),
-    *("hf:hn", "hf:ats", "hf:held", "hf:kind", "pb"),
+    *("hf:hn", "hf:ats", "hf:held", "hf:upd", "pb"),
 )
 HEAVY = (
     *("data", "opts", "returnvalue", "failedReason", "stacktrace", "progress", "hf:job"),
-    *("hf:rest", "hf:deps", "hf:upd", "hf:fin", "hf:pg", "hf:cp", "hf:res", "hf:ff", "hf:crt"),
+    *("hf:rest", "hf:deps", "hf:fin", "hf:pg", "hf:cp", "hf:res", "hf:ff", "hf:crt"),
 )
 FIELDS = (*LIGHT, *HEAVY)
 """The order in which a script answers with the fields of a job."""

@@ -3,11 +3,11 @@ local LIGHT = {
   'name', 'timestamp', 'delay', 'priority', 'ats', 'atm', 'stc', 'processedOn', 'finishedOn',
   'parentKey', 'parent', 'rjk', 'deid', 'defa', 'hf:ttl', 'hf:limit', 'hf:state', 'hf:rev',
   'hf:due', 'hf:sch', 'hf:run', 'hf:exp', 'hf:tok', 'hf:wrk', 'hf:unt', 'hf:n', 'hf:kids',
-  'hf:hn', 'hf:ats', 'hf:held', 'hf:kind', 'pb',
+  'hf:hn', 'hf:ats', 'hf:held', 'hf:upd', 'pb',
 }
 local HEAVY = {
   'data', 'opts', 'returnvalue', 'failedReason', 'stacktrace', 'progress', 'hf:job', 'hf:rest',
-  'hf:deps', 'hf:upd', 'hf:fin', 'hf:pg', 'hf:cp', 'hf:res', 'hf:ff', 'hf:crt',
+  'hf:deps', 'hf:fin', 'hf:pg', 'hf:cp', 'hf:res', 'hf:ff', 'hf:crt',
 }
 
 local function level_of(priority) return math.max(0, math.min(4, priority)) end
@@ -32,7 +32,7 @@ local function load(q, id)
   j.tok, j.wrk, j.unt = v[23], v[24], tonumber(v[25])
   j.n, j.kids, j.hn = tonumber(v[26]), v[27], tonumber(v[28]) or 0
   j.seen = tonumber(v[29]) or 0
-  j.held, j.kind, j.pb = v[30] == '1', v[31], v[32]
+  j.held, j.upd, j.pb = v[30] == '1', tonumber(v[31]) or 0, v[32]
   j.was, j.from_level, j.sch_before = j.state, j.level, j.sch
   return j
 end
@@ -92,6 +92,8 @@ end
 -- An edge that a script itself decides: its audit record is written here.
 local function step(j, event, to, at, reason, failure)
   local from = j.state
+  at = math.max(at, j.upd or 0)
+  j.upd = at
   local attempt = j.atm
   if to == 'RUNNING' then attempt = j.atm + 1 end
   local json = '["' .. event .. '",' .. (from and '"' .. from .. '"' or 'null') .. ',"' .. to ..

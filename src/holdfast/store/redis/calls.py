@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.job import TERMINAL, Job, State
 from holdfast.store._shapes import Change, Note
-from holdfast.store.redis import wire
+from holdfast.store.redis import fields, wire
 
 pack = msgspec.msgpack.Encoder().encode
 
@@ -18,14 +18,14 @@ def new_job(job: Job) -> dict[str, object]:
         "queue": job.queue,
         "type": job.type,
         "level": job.priority,
-        "exp": wire.micros(job.expires_at),
+        "exp": fields.micros(job.expires_at),
         "fields": wire.new_fields(job),
         "edges": [wire.edge_values(edge) for edge in job.trail],
         "after": job.depends_on,
         "index": _indexes(job),
     }
     if job.state is State.DELAYED and job.due_at is not None:
-        call["due"] = wire.micros(job.due_at) // 1000
+        call["due"] = fields.micros(job.due_at) // 1000
     if job.depends_on:
         call["kind"] = job.dependency_kind.value
     if job.limit_key:
@@ -35,7 +35,7 @@ def new_job(job: Job) -> dict[str, object]:
     if job.dedupe is not None:
         call["key"] = dedupe_key(job.dedupe.scope, job.dedupe.key)
         call["digest"] = job.dedupe.digest
-        call["expires"] = wire.maybe(job.dedupe.expires_at)
+        call["expires"] = fields.maybe(job.dedupe.expires_at)
     trace = {
         name: call[what]
         for name, what in (("spawner", "spawner"), ("index", "index"), ("key", "key"))
@@ -78,48 +78,48 @@ def change(wanted: Change) -> dict[str, object]:
         "revised": after.revision,
         "state": after.state.value,
         "level": after.priority,
-        "exp": wire.micros(after.expires_at),
+        "exp": fields.micros(after.expires_at),
         "edges": [wire.edge_values(edge) for edge in after.trail],
         "atm": after.attempt - (after.state is State.RUNNING),
         "drop": ["hf:ff"],
     }
-    fields = [*wire.changed_fields(after), "atm", call["atm"]]
+    values: list[object] = [*wire.changed_fields(after), "atm", call["atm"]]
     if before.lease and lease:
         call["token"] = before.lease.token
     if wanted.until is not None:
-        call["until"] = wire.micros(wanted.until)
+        call["until"] = fields.micros(wanted.until)
     for name, moment in (
         ("unt", lease.until if lease else None),
         ("run", after.started_at),
         ("sch", after.scheduled_at),
     ):
         if moment is not None:
-            call[name] = wire.micros(moment)
+            call[name] = fields.micros(moment)
     if after.trail:
-        _moved(after, before, call, fields)
-    call["fields"] = fields
+        _moved(after, before, call, values)
+    call["fields"] = values
     return call
 
 
-def _moved(after: Job, before: Job, call: dict[str, object], fields: list[object]) -> None:
+def _moved(after: Job, before: Job, call: dict[str, object], values: list[object]) -> None:
     if after.due_at is not None:
-        call["due"] = wire.micros(after.due_at) // 1000
+        call["due"] = fields.micros(after.due_at) // 1000
     if after.state in TERMINAL:
-        _ended(after, call, fields)
+        _ended(after, call, values)
     elif before.state in TERMINAL:
         call["drop"] = ["hf:ff", "finishedOn", "processedOn", "failedReason", "returnvalue"]
     if after.failure is not None and any(edge.failure for edge in after.trail):
         failure = after.failure
-        fields += ["failedReason", failure.message]
+        values += ["failedReason", failure.message]
         call["stack"] = failure.stack_trace or failure.message
 
 
-def _ended(after: Job, call: dict[str, object], fields: list[object]) -> None:
+def _ended(after: Job, call: dict[str, object], values: list[object]) -> None:
     ended = after.finished_at or after.updated_at
-    call["finished"] = wire.micros(ended) // 1000
+    call["finished"] = fields.micros(ended) // 1000
     if after.state is State.COMPLETED:
         call["value"], more = wire.result_values(after.result)
-        fields += more
+        values += more
     else:
         call["reason"] = after.failure.message if after.failure else after.state.value
         call["exhausted"] = after.trail[-1].event == "exhaust"
@@ -129,7 +129,7 @@ def note(wanted: Note) -> dict[str, object]:
     """Return a note as ``note.lua`` takes it."""
     call: dict[str, object] = {"id": wanted.fence.job_id, "token": wanted.fence.token}
     if wanted.progress is not None:
-        call["progress"], call["wire"] = wire.progress_values(wanted.progress)
+        call["progress"], call["wire"] = fields.progress_values(wanted.progress)
     if wanted.checkpoint is not None:
         call["point"] = wire.packed(wanted.checkpoint)
     if wanted.log is not None:

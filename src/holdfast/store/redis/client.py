@@ -26,7 +26,16 @@ except ImportError:
     raise MissingExtraError("redis", "redis") from None
 
 CONNECTIONS = 16
-PASSING = ("OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS")
+PASSING = (
+    "OOM",
+    "LOADING",
+    "BUSY",
+    "READONLY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "NOREPLICAS",
+)
 """Beginnings of errors that go away by themselves."""
 
 Value = str | bytes | int | float
@@ -64,14 +73,14 @@ class Client:
                     await each.aclose()
         self._redis = self._waiting = None
 
-    async def command(self, *words: Value) -> Any:  # noqa: ANN401  # whatever the server answers
+    async def command(self, *words: Value) -> Any:
         """Send one command."""
         if self._redis is None:
             raise StoreUnavailableError("the store is not started")
         with translated():
             return await self._redis.execute_command(*words)
 
-    async def run(self, name: str, key: str, args: Sequence[Value]) -> Any:  # noqa: ANN401
+    async def run(self, name: str, key: str, args: Sequence[Value]) -> Any:
         """Run the script of a verb; a server that does not know it yet is taught."""
         program = script(name)
         try:
@@ -79,7 +88,7 @@ class Client:
         except UnknownScript:
             return await self.command("EVAL", program.text, 1, key, *args)
 
-    async def blocking(self, wait: timedelta, *words: Value) -> Any:  # noqa: ANN401
+    async def blocking(self, wait: timedelta, *words: Value) -> Any:
         """Send a command that blocks on the server for up to ``wait``."""
         if self._waiting is None:
             raise StoreUnavailableError("the store is not started")
@@ -143,7 +152,7 @@ def translated() -> Iterator[None]:
     except exceptions.NoScriptError as error:
         raise UnknownScript(str(error)) from None
     except (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError) as error:
-        raise StoreUnavailableError(f"redis: {error or type(error).__name__}") from error
+        raise StoreUnavailableError(f"redis: {type(error).__name__} {error}".strip()) from error
     except exceptions.RedisClusterException as error:
         raise StoreUnavailableError(f"redis: {error}") from error
     except exceptions.ResponseError as error:

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.job import State
 from holdfast.store._shapes import LimitRule, LimitState
-from holdfast.store.redis import reads, wire
+from holdfast.store.redis import fields, reads
 
 if TYPE_CHECKING:
     from holdfast.store.redis.store import RedisStore
@@ -21,12 +21,12 @@ async def limit(store: RedisStore, scope: str, rule: LimitRule | None) -> None:
     if rule is None:
         await store.client.command("HDEL", key, scope)
         return
-    fields: dict[str, int] = {"per": rule.per // wire.MICROSECOND}
+    terms: dict[str, int] = {"per": rule.per // fields.MICROSECOND}
     if rule.concurrency is not None:
-        fields["concurrency"] = rule.concurrency
+        terms["concurrency"] = rule.concurrency
     if rule.rate is not None:
-        fields["rate"] = rule.rate
-    await store.client.command("HSET", key, scope, msgspec.msgpack.encode(fields))
+        terms["rate"] = rule.rate
+    await store.client.command("HSET", key, scope, msgspec.msgpack.encode(terms))
 
 
 async def limits(store: RedisStore) -> list[LimitState]:
@@ -43,11 +43,11 @@ async def limits(store: RedisStore) -> list[LimitState]:
 
 
 def _rule(packed: bytes) -> LimitRule:
-    fields = msgspec.msgpack.decode(packed, type=dict[str, int])
+    terms = msgspec.msgpack.decode(packed, type=dict[str, int])
     return LimitRule(
-        concurrency=fields.get("concurrency"),
-        rate=fields.get("rate"),
-        per=timedelta(microseconds=fields["per"]),
+        concurrency=terms.get("concurrency"),
+        rate=terms.get("rate"),
+        per=timedelta(microseconds=terms["per"]),
     )
 
 
@@ -63,11 +63,11 @@ class Usage:
 
     async def read(self) -> None:
         """Read the counters."""
-        now = wire.micros(self._store.now())
-        for scope, value in (await reads.pairs(self._store, "windows")).items():
+        now = fields.micros(self._store.now())
+        for name, value in (await reads.pairs(self._store, "windows")).items():
             started, ends = map(int, value.split(b":"))
             if ends > now:
-                self._windows[scope.decode()] = (started, ends)
+                self._windows[name.decode()] = (started, ends)
         for key, count in (await reads.pairs(self._store, "running")).items():
             self._keyed[f"key:{key.decode()}"] = int(count)
         for tally in await reads.tallies(self._store):
@@ -93,5 +93,5 @@ class Usage:
             rule=rule,
             running=self._keyed.get(scope, 0) + self._running.get(scope, 0),
             started=started,
-            until=wire.instant(ends) if ends else None,
+            until=fields.instant(ends) if ends else None,
         )

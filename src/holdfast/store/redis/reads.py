@@ -28,7 +28,7 @@ from holdfast.store._shapes import (
     Stats,
     Tally,
 )
-from holdfast.store.redis import calls, wire
+from holdfast.store.redis import calls, fields, wire
 
 if TYPE_CHECKING:
     from holdfast.store.redis.store import RedisStore
@@ -96,7 +96,7 @@ def _plan(search: Search) -> tuple[str, bool, dict[str, object]]:
     for name in ("created_after", "created_before", "updated_after"):
         moment = getattr(search, name)
         if moment is not None:
-            filters[name] = wire.micros(moment)
+            filters[name] = fields.micros(moment)
     if search.order is Order.UPDATED_DESC:
         return "moved", False, filters
     ascending = search.order is Order.CREATED_ASC
@@ -173,7 +173,7 @@ async def failures(store: RedisStore, search: FailureSearch) -> FailurePage:
         walk = _Walk(store, f"s:{state}", True, filters)
         await walk.collect(None, 1_000_000_000)
         matching += [
-            ((wire.micros(job.failure.at), number), job)
+            ((fields.micros(job.failure.at), number), job)
             for number, job in zip(walk.places, walk.jobs, strict=True)
             if job.failure is not None and job.failure.at is not None and _failed(job, search)
         ]
@@ -281,7 +281,7 @@ async def holds(store: RedisStore, prefix: str) -> list[Hold]:
     found = []
     for name, packed in (await pairs(store, "holds")).items():
         ends, size, rest = packed.split(b"|", 2)
-        until = wire.instant(int(ends))
+        until = fields.instant(int(ends))
         if name.decode().startswith(prefix) and until > now:
             holder, data = rest[: int(size)], rest[int(size) :]
             found.append(Hold(name.decode(), holder.decode(), until, data))
@@ -297,9 +297,7 @@ async def parents(store: RedisStore, job_id: str) -> list[str]:
     return sorted(places, key=lambda parent: places[parent])
 
 
-async def events(
-    store: RedisStore, after: str | None, limit: int, wait: timedelta
-) -> EventPage:
+async def events(store: RedisStore, after: str | None, limit: int, wait: timedelta) -> EventPage:
     """Return events after a cursor; wait for some when there are none."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait.total_seconds()
@@ -330,21 +328,21 @@ async def _event_page(store: RedisStore, after: str | None, limit: int) -> Event
     gap = after is not None and start < oldest
     start = max(start, oldest)
     rows = await store.client.command("XRANGE", stream, f"({start}-0", "+", "COUNT", limit)
-    found = tuple(_event(row_id, _paired(fields)) for row_id, fields in rows)
+    found = tuple(_event(row_id, _paired(values)) for row_id, values in rows)
     return EventPage(found, found[-1].cursor if found else str(start), gap)
 
 
-def _event(row_id: bytes, fields: dict[bytes, bytes]) -> JobEvent:
-    body = fields[b"e"]
+def _event(row_id: bytes, values: dict[bytes, bytes]) -> JobEvent:
+    body = values[b"e"]
     moved = body.startswith(b"[")
     transition = wire.read_edge(body) if moved else None
-    progress = None if moved else wire.read_progress(body)
-    at: datetime = transition.at if transition else progress.at if progress else wire.EPOCH
+    progress = None if moved else fields.read_progress(body)
+    at: datetime = transition.at if transition else progress.at if progress else fields.EPOCH
     return JobEvent(
         cursor=str(_number(row_id)),
-        job_id=fields[b"i"].decode(),
-        type=fields[b"t"].decode(),
-        queue=fields[b"q"].decode(),
+        job_id=values[b"i"].decode(),
+        type=values[b"t"].decode(),
+        queue=values[b"q"].decode(),
         kind=EventKind.TRANSITION if moved else EventKind.PROGRESS,
         at=at,
         transition=transition,

@@ -43,9 +43,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         plain = urlunsplit((scheme, parts.netloc, parts.path, urlencode(rest), ""))
         accept = frozenset(filter(None, asked.get("accept", "").split(",")))
         if unknown := accept - ACCEPTABLE:
-            raise StoreError(
-                f"accept must name {', '.join(sorted(ACCEPTABLE))}, got {', '.join(sorted(unknown))}"
-            )
+            known = ", ".join(sorted(ACCEPTABLE))
+            raise StoreError(f"accept must name {known}, got {', '.join(sorted(unknown))}")
         prefix = asked.get("prefix", "bull")
         if not _PREFIX.fullmatch(prefix):
             raise StoreError(f"prefix must be 1 to 64 characters without ':', got {prefix!r:.60}")
@@ -58,9 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             cluster=asked.get("cluster", "") in ("1", "true", "yes"),
             sentinel=asked.get("sentinel", ""),
             foreign_lifetime=timedelta(
-                seconds=_number(
-                    asked, "foreign_lifetime", int(BULLMQ.lifetime.total_seconds())
-                )
+                seconds=_number(asked, "foreign_lifetime", int(BULLMQ.lifetime.total_seconds()))
             ),
         )
 

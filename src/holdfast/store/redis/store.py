@@ -39,7 +39,7 @@ from holdfast.store._shapes import (
     Stats,
     Swapped,
 )
-from holdfast.store.redis import calls, limits, reads, wire
+from holdfast.store.redis import calls, fields, limits, reads, wire
 from holdfast.store.redis.arrivals import Arrivals
 from holdfast.store.redis.calls import pack
 from holdfast.store.redis.client import Client, Value
@@ -67,8 +67,8 @@ class RedisStore:
         self._arrivals = Arrivals(self.client, self.keys)
         self._constants: tuple[Value, ...] = (
             settings.events_kept,
-            settings.foreign_lifetime // wire.MICROSECOND,
-            BULLMQ.lease // wire.MICROSECOND,
+            settings.foreign_lifetime // fields.MICROSECOND,
+            BULLMQ.lease // fields.MICROSECOND,
         )
 
     @classmethod
@@ -79,7 +79,7 @@ class RedisStore:
     def now(self) -> datetime:
         if self._given is not None:
             return self._given.now()
-        return wire.EPOCH + timedelta(seconds=self._local.monotonic() + self._ahead)
+        return fields.EPOCH + timedelta(seconds=self._local.monotonic() + self._ahead)
 
     async def start(self) -> Self:
         try:
@@ -153,7 +153,7 @@ class RedisStore:
         asked = self._local.monotonic()
         count, next_due, now = await self.call("promote", limit)
         self._heard(int(now), asked)
-        return Promoted(int(count), wire.instant(int(next_due)) if next_due else None)
+        return Promoted(int(count), fields.instant(int(next_due)) if next_due else None)
 
     async def overdue(self, limit: int) -> list[Job]:
         return [wire.read_job(image) for image in await self.call("overdue", limit)]
@@ -170,7 +170,7 @@ class RedisStore:
 
     async def prune(self, retention: Retention, limit: int) -> int:
         spans = [
-            "" if span is None else span // wire.MICROSECOND
+            "" if span is None else span // fields.MICROSECOND
             for span in (
                 retention.completed,
                 retention.failed,
@@ -185,7 +185,7 @@ class RedisStore:
         return [bool(answer) for answer in await self.call("delete", pack(list(ids)))]
 
     async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        return bool(await self.call("hold", name, holder, ttl // wire.MICROSECOND, data))
+        return bool(await self.call("hold", name, holder, ttl // fields.MICROSECOND, data))
 
     async def holds(self, prefix: str) -> list[Hold]:
         return await reads.holds(self, prefix)
@@ -198,7 +198,7 @@ class RedisStore:
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
         found = await self.call("peek", "rest", pack(list(ids)))
-        return [wire.read_cancel(rest[0] if rest else None) for rest in found]
+        return [fields.read_cancel(rest[0] if rest else None) for rest in found]
 
     async def parents(self, job_id: str) -> list[str]:
         return await reads.parents(self, job_id)
@@ -232,7 +232,7 @@ class RedisStore:
             paused = "1" if settings["paused"] else "0"
         if "ageing" in settings:
             span = settings["ageing"]
-            ageing = str(span // wire.MICROSECOND) if isinstance(span, timedelta) else "0"
+            ageing = str(span // fields.MICROSECOND) if isinstance(span, timedelta) else "0"
         await self.call("configure", queue, paused, ageing)
         self._arrivals.ring()
 
@@ -248,9 +248,9 @@ class RedisStore:
 
     # --- what the verbs share --------------------------------------------------------------
 
-    async def call(self, name: str, *args: Value) -> Any:  # noqa: ANN401  # each script's own
+    async def call(self, name: str, *args: Value) -> Any:
         """Run a script with what every script needs."""
-        moment = "" if self._given is None else wire.micros(self._given.now())
+        moment = "" if self._given is None else fields.micros(self._given.now())
         common = (self.settings.prefix, moment, *self._constants)
         return await self.client.run(name, self.keys.jobs, (*common, *args))
 
@@ -300,7 +300,7 @@ def _beat(answer: tuple[bytes, bytes | None] | None) -> Beat:
     if answer is None:
         return Beat(held=False)
     until, rest = answer
-    return Beat(held=True, until=wire.instant(int(until)), cancel=wire.read_cancel(rest))
+    return Beat(held=True, until=fields.instant(int(until)), cancel=fields.read_cancel(rest))
 
 
 __all__ = ["RedisStore", "UnsafeStoreError"]

@@ -8,29 +8,36 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import msgspec
 
 from holdfast.job import (
-    CancelRequest,
     DedupeKey,
     DependencyKind,
     Encoding,
     Event,
     Failure,
     Job,
-    Lease,
     LogLine,
-    Progress,
     State,
     Transition,
 )
 from holdfast.policy import Backoff, BackoffKind
 from holdfast.store.redis import foreign
+from holdfast.store.redis.fields import (
+    EPOCH,
+    MICROSECOND,
+    Reader,
+    Rest,
+    instant,
+    maybe,
+    micros,
+    mutable,
+    parsed,
+    read_rest,
+)
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 LIGHT = (
     *("name", "timestamp", "delay", "priority", "ats", "atm", "stc", "processedOn", "finishedOn"),
     *("parentKey", "parent", "rjk", "deid", "defa", "hf:ttl", "hf:limit", "hf:state", "hf:rev"),
@@ -69,15 +76,6 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spawned_by: str = ""
 
 
-class Rest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What changes rarely and no script needs to look into."""
-
-    max_attempts: int
-    generation: int = 1
-    cancel: CancelRequest | None = None
-    failure: Failure | None = None
-
-
 class Edge(msgspec.Struct, frozen=True, array_like=True):
     """A transition as it is kept; scripts write the same list of values."""
 
@@ -94,9 +92,7 @@ class Edge(msgspec.Struct, frozen=True, array_like=True):
 
 _encode = msgspec.json.Encoder().encode
 _fixed = msgspec.json.Decoder(Fixed)
-_rest = msgspec.json.Decoder(Rest)
 _edge = msgspec.json.Decoder(Edge)
-_progress = msgspec.json.Decoder(Progress)
 _line = msgspec.json.Decoder(LogLine)
 _ids = msgspec.json.Decoder(tuple[str, ...])
 
@@ -110,29 +106,11 @@ def _text(value: object) -> str:
     return _encode(value).decode()
 
 
-def micros(moment: datetime) -> int:
-    """Return an instant as microseconds since the epoch."""
-    since = moment - EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def instant(value: int) -> datetime:
-    """Return the instant so many microseconds after the epoch."""
-    return EPOCH + timedelta(microseconds=value)
-
-
-def maybe(moment: datetime | None) -> str:
-    """Write an instant that may be missing."""
-    return "" if moment is None else str(micros(moment))
-
-
 def new_fields(job: Job) -> Fields:
     """Return the hash of a new job, flat."""
     created = micros(job.created_at)
     wait = (micros(job.due_at) - created) // 1000 if job.due_at else 0
-    fixed = Fixed(
-        **{name: getattr(job, name) for name in Fixed.__struct_fields__}  # type: ignore[arg-type]
-    )
+    fixed = Fixed(**{name: getattr(job, name) for name in Fixed.__struct_fields__})
     fields: Fields = [
         *("name", job.type, "data", packed(_data(job)), "opts", _text(_options(job))),
         *("timestamp", created // 1000, "delay", max(0, wait), "priority", job.priority),
@@ -199,17 +177,6 @@ def read_edge(data: bytes) -> Transition:
     )
 
 
-def progress_values(progress: Progress) -> tuple[str, str]:
-    """Return progress as we keep it and as Node reads it: a number, or one with a message."""
-    seen = {"percent": progress.percent, "message": progress.message}
-    return _text(progress), _text(seen if progress.message else progress.percent)
-
-
-def read_progress(data: bytes) -> Progress:
-    """Read progress that we wrote."""
-    return _progress.decode(data)
-
-
 def log_row(line: LogLine) -> str:
     """Return a log line as a row of BullMQ's log list."""
     return _text(line)
@@ -223,11 +190,6 @@ def read_log_row(row: bytes) -> LogLine:
         return LogLine(EPOCH, "info", row.decode("utf-8", "replace"))
 
 
-def read_cancel(rest: bytes | None) -> CancelRequest | None:
-    """Read just the wish to cancel."""
-    return _rest.decode(rest).cancel if rest else None
-
-
 def result_values(result: bytes | None) -> tuple[str, Fields]:
     """Return a result as BullMQ's returnvalue, which must be JSON, and what that cannot tell."""
     if result is None:
@@ -239,11 +201,7 @@ def result_values(result: bytes | None) -> tuple[str, Fields]:
 
 def is_json(data: bytes) -> bool:
     """Whether Node can parse it."""
-    try:
-        msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
+    return data == b"null" or parsed(data) is not None
 
 
 def read_job(image: Image) -> Job:
@@ -251,27 +209,28 @@ def read_job(image: Image) -> Job:
     job_id, queue, values = image
     assert isinstance(job_id, bytes)
     assert isinstance(queue, bytes)
-    fields = dict(zip(FIELDS, values, strict=True))
-    if fields["hf:job"] is None:
+    assert not isinstance(values, bytes)
+    fields = Reader(dict(zip(FIELDS, values, strict=True)))
+    if fields.raw("hf:job") is None:
         return foreign.read_job(job_id.decode(), queue.decode(), fields)
     return _own_job(job_id.decode(), queue.decode(), fields)
 
 
-def _own_job(job_id: str, queue: str, fields: Mapping[str, bytes | int | None]) -> Job:
-    text = foreign.Reader(fields)
-    fixed = _fixed.decode(text.bytes("hf:job"))
-    rest = _rest.decode(text.bytes("hf:rest"))
-    state = State(text.str("hf:state"))
-    failure = foreign.failure(text) if fields["hf:ff"] else rest.failure
+def _own_job(job_id: str, queue: str, fields: Reader) -> Job:
+    fixed = _fixed.decode(fields.raw("hf:job") or b"")
+    rest = read_rest(fields.raw("hf:rest") or b"")
+    state = State(fields.text("hf:state"))
+    failure = foreign.failure(fields) if fields.raw("hf:ff") else rest.failure
     ended = state is State.COMPLETED
+    deps = fields.raw("hf:deps")
     return Job(
         id=job_id,
-        type=text.str("name"),
+        type=fields.text("name"),
         queue=queue,
-        payload=_payload(text.bytes("data"), fixed.encoding),
+        payload=_payload(fields.raw("data") or b"", fixed.encoding),
         encoding=fixed.encoding,
         profile=fixed.profile,
-        created_at=instant(text.int("hf:crt")),
+        created_at=instant(fields.number("hf:crt")),
         timeout=fixed.timeout,
         lease_ttl=fixed.lease_ttl,
         lifetime=fixed.lifetime,
@@ -280,57 +239,24 @@ def _own_job(job_id: str, queue: str, fields: Mapping[str, bytes | int | None]) 
         tags=fixed.tags,
         correlation_id=fixed.correlation_id,
         callback_url=fixed.callback_url,
-        limit_key=text.str("hf:limit"),
+        limit_key=fields.text("hf:limit"),
         dedupe=fixed.dedupe,
-        depends_on=_ids.decode(text.bytes("hf:deps")) if fields["hf:deps"] else (),
+        depends_on=_ids.decode(deps) if deps else (),
         dependency_kind=fixed.dependency_kind,
         depth=fixed.depth,
         spawned_by=fixed.spawned_by,
         max_attempts=rest.max_attempts,
         generation=rest.generation,
-        held=text.str("hf:held") == "1",
+        held=fields.text("hf:held") == "1",
         cancel=rest.cancel,
         failure=None if ended else failure,
-        result=_result(text) if ended else None,
-        **mutable(text, state),  # type: ignore[arg-type]  # one value per field of Job
+        result=_result(fields) if ended else None,
+        **mutable(fields, state),  # type: ignore[arg-type]  # one value per field of Job
     )
 
 
-def mutable(text: foreign.Reader, state: State) -> dict[str, object]:
-    """Return the fields that every job on the wire has and scripts keep up to date."""
-    running = state is State.RUNNING
-    token = text.str("hf:tok")
-    lease = None
-    if text.int("ats"):
-        lease = Lease(token, text.int("ats"), text.str("hf:wrk"), text.time("hf:unt"))
-    return {
-        "state": state,
-        "revision": text.int("hf:rev"),
-        "priority": foreign.level(text.int("priority")),
-        "attempt": text.int("atm") + running,
-        "updated_at": instant(text.int("hf:upd")),
-        "due_at": text.time("hf:due"),
-        "scheduled_at": text.time("hf:sch"),
-        "started_at": text.time("hf:run"),
-        "finished_at": text.time("hf:fin"),
-        "expires_at": instant(text.int("hf:exp")),
-        "lease": lease,
-        "progress": _read_progress(text),
-        "checkpoint": text.maybe("hf:cp"),
-    }
-
-
-def _read_progress(text: foreign.Reader) -> Progress | None:
-    kept, wire = text.maybe("hf:pg"), text.maybe("progress")
-    if kept is not None:
-        progress = read_progress(kept)
-        if progress_values(progress)[1].encode() == wire:
-            return progress
-    return foreign.progress(wire, instant(text.int("hf:upd")))
-
-
-def _result(text: foreign.Reader) -> bytes | None:
-    kept, wire = text.maybe("hf:res"), text.maybe("returnvalue")
+def _result(fields: Reader) -> bytes | None:
+    kept, wire = fields.raw("hf:res"), fields.raw("returnvalue")
     if kept is not None:
         return kept
     return None if wire == b"null" else wire

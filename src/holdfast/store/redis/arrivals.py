@@ -53,7 +53,9 @@ class Arrivals:
     async def _pop(self, queues: Sequence[str], seconds: float) -> None:
         markers = [self._keys.queue(queue, "marker") for queue in queues]
         answer = await self._client.blocking(
-            timedelta(seconds=seconds), "BZPOPMIN", *markers, f"{max(seconds, 0.001):.3f}"
+            timedelta(seconds=seconds),
+            *("BZPOPMIN", *markers, f"{max(seconds, 0.001):.3f}"),
+            name=self._keys.client_name(queues[0]) if queues else "",
         )
         if answer is not None:
             self.ring()

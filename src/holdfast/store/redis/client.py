@@ -19,6 +19,7 @@ from holdfast.store.redis.settings import Settings
 try:
     from redis import exceptions
     from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
+    from redis.asyncio.connection import parse_url
     from redis.asyncio.retry import Retry
     from redis.asyncio.sentinel import Sentinel
     from redis.backoff import NoBackoff
@@ -47,7 +48,9 @@ class Client:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._redis: Redis | RedisCluster | None = None
-        self._waiting: Redis | None = None
+        self._waiting: dict[str, Redis] = {}
+        self._place: dict[str, Any] = {}
+        self._sentinel: Sentinel | None = None
 
     @property
     def is_open(self) -> bool:
@@ -62,16 +65,15 @@ class Client:
                 self._open_sentinel()
             else:
                 self._redis = self._connected(self._settings.timeout.total_seconds())
-                self._waiting = self._connected(None)
             await self.command("PING")
 
     async def close(self) -> None:
         """Let go of every connection."""
-        for each in (self._redis, self._waiting):
-            if each is not None:
-                with contextlib.suppress(exceptions.RedisError, OSError):
-                    await each.aclose()
-        self._redis = self._waiting = None
+        held = [*self._waiting.values(), *([self._redis] if self._redis else [])]
+        self._redis, self._waiting = None, {}
+        for each in held:
+            with contextlib.suppress(exceptions.RedisError, OSError):
+                await each.aclose()
 
     async def command(self, *words: Value) -> Any:
         """Send one command."""
@@ -88,20 +90,32 @@ class Client:
         except UnknownScript:
             return await self.command("EVAL", program.text, 1, key, *args)
 
-    async def blocking(self, wait: timedelta, *words: Value) -> Any:
-        """Send a command that blocks on the server for up to ``wait``."""
-        if self._waiting is None:
+    async def blocking(self, wait: timedelta, *words: Value, name: str = "") -> Any:
+        """Send a command that blocks on the server for up to ``wait``, under a client name."""
+        if self._redis is None:
             raise StoreUnavailableError("the store is not started")
+        if name not in self._waiting:
+            self._waiting[name] = self._patient(name)
         grace = wait + self._settings.timeout
         with translated():
             async with asyncio.timeout(grace.total_seconds()):
-                return await self._waiting.execute_command(*words)
+                return await self._waiting[name].execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py is half typed
 
-    def _connected(self, timeout: float | None, url: str | None = None) -> Redis:
-        pool = BlockingConnectionPool.from_url(
-            url or self._settings.url, **self._options(timeout), max_connections=CONNECTIONS
-        )
-        return Redis.from_pool(pool)
+    def _connected(self, timeout: float | None, **more: Any) -> Redis:
+        options = {**self._options(timeout), **more}
+        return Redis.from_pool(BlockingConnectionPool.from_url(self._settings.url, **options))
+
+    def _patient(self, name: str) -> Redis:
+        """Return a client without a read timeout, for calls that the server ends."""
+        more = {"client_name": name} if name else {}
+        if self._sentinel is not None:
+            options = {**self._place, **self._options(None), **more}
+            master: Redis = self._sentinel.master_for(self._settings.sentinel, **options)
+            return master
+        if self._settings.cluster:
+            options = {**self._place, **self._options(None), **more}
+            return Redis.from_pool(BlockingConnectionPool(**options))
+        return self._connected(None, **more)
 
     def _options(self, timeout: float | None) -> dict[str, Any]:
         return {
@@ -110,34 +124,28 @@ class Client:
             "socket_keepalive": True,
             "retry": Retry(NoBackoff(), 0),
             "protocol": 2,
+            "max_connections": CONNECTIONS,
         }
 
     async def _open_cluster(self, route: str) -> None:
         options = self._options(self._settings.timeout.total_seconds())
         del options["retry"]
         cluster = RedisCluster.from_url(self._settings.url, **options)
-        await cluster.initialize()
         self._redis = cluster
+        await cluster.initialize()
         node = cluster.get_node_from_key(route)
         if node is None:
             raise StoreUnavailableError("no node of the cluster serves the prefix")
-        pool = BlockingConnectionPool(
-            host=node.host, port=node.port, **self._options(None), max_connections=CONNECTIONS
-        )
-        self._waiting = Redis.from_pool(pool)
+        self._place = {"host": node.host, "port": node.port}
 
     def _open_sentinel(self) -> None:
-        from redis.asyncio.connection import parse_url
-
         where = parse_url(self._settings.url)
         address = (where.pop("host", "localhost"), where.pop("port", 26379))
         timeout = self._settings.timeout.total_seconds()
-        sentinel = Sentinel([address], socket_timeout=timeout)
-        shared = {**where, **self._options(timeout)}
-        self._redis = sentinel.master_for(self._settings.sentinel, **shared)
-        self._waiting = sentinel.master_for(
-            self._settings.sentinel, **{**where, **self._options(None)}
-        )
+        self._place = dict(where)
+        self._sentinel = Sentinel([address], socket_timeout=timeout)  # type: ignore[no-untyped-call]  # redis-py
+        options = {**where, **self._options(timeout)}
+        self._redis = self._sentinel.master_for(self._settings.sentinel, **options)
 
 
 class UnknownScript(StoreError):

@@ -72,6 +72,7 @@ async def find(store: RedisStore, search: Search) -> Page:
     start = None
     if search.cursor is not None:
         (start,) = read_cursor(search.cursor, search.order)
+    await store.call("meet", calls.pack(list(search.queues)))
     index, ascending, filters = _plan(search)
     page = _Walk(store, index, ascending, filters)
     await page.collect(start, search.limit + 1)

@@ -39,7 +39,7 @@ from holdfast.store._shapes import (
     Stats,
     Swapped,
 )
-from holdfast.store.redis import calls, fields, limits, reads, wire
+from holdfast.store.redis import calls, fields, limits, reads, schedule, wire
 from holdfast.store.redis.arrivals import Arrivals
 from holdfast.store.redis.calls import pack
 from holdfast.store.redis.client import Client, Value
@@ -133,6 +133,9 @@ class RedisStore:
     async def claim(self, want: Claim) -> list[Job]:
         what = pack([want.queues, want.types if want.types is not None else False])
         taken = await self.call("claim", want.limit, want.worker, want.token, what)
+        for image in taken:
+            if tick := wire.scheduled(image):
+                await schedule.advance(self, *tick)
         return [wire.read_job(image) for image in taken]
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:

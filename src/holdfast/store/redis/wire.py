@@ -204,6 +204,18 @@ def is_json(data: bytes) -> bool:
     return data == b"null" or parsed(data) is not None
 
 
+def scheduled(image: Image) -> tuple[str, str, str, bytes] | None:
+    """Return queue, scheduler, wire id and options of a job that a BullMQ scheduler made."""
+    job_id, queue, values = image
+    scheduler, options = values[FIELDS.index("rjk")], values[FIELDS.index("opts")]
+    if not isinstance(scheduler, bytes) or not isinstance(options, bytes):
+        return None
+    assert isinstance(job_id, bytes)
+    assert isinstance(queue, bytes)
+    wire_id = job_id.decode().removeprefix(f"{queue.decode()}:")
+    return queue.decode(), scheduler.decode(), wire_id, options
+
+
 def read_job(image: Image) -> Job:
     """Read a job from a script's answer, ours or a BullMQ client's."""
     job_id, queue, values = image

@@ -5,9 +5,9 @@
 -- needs: base queue job links forget flow sync
 local versions = {}
 for i, name in ipairs(cmsgpack.unpack(ARGV[6])) do
-  local q = queue(name)
-  touch(q)
-  versions[i] = call('HGET', q.base .. 'meta', 'version') or ''
+  local base = prefix .. ':' .. name .. ':'
+  versions[i] = call('HGET', base .. 'meta', 'version') or ''
+  if call('EXISTS', base .. 'meta') == 1 then touch(queue(name)) end
 end
 flush()
 return versions

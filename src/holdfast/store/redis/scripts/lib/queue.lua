@@ -14,7 +14,8 @@ local function queue(name)
     max = tonumber(meta[5]), duration = tonumber(meta[6]),
   }
   local major = meta[3] and tonumber(string.match(meta[3], '^bullmq:(%d+)'))
-  q.old = major and major <= 5 or false
+  -- Nobody said: the older layout, because clients of both generations empty both lists.
+  q.old = not major or major <= 5
   q.known = call('SISMEMBER', shared .. 'queues', name) == 1
   q.bare = not meta[4]
   open_queues[name] = q

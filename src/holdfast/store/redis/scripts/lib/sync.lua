@@ -67,8 +67,9 @@ local function follow(j, to, due)
   local first = j.ats > j.seen and j.state ~= nil
   for _ = 1, 9 do
     if j.state == to and not first then break end
+    local again = first and j.state == 'RUNNING'
     first = false
-    local event, state, reason = hop(j, j.state, to)
+    local event, state, reason = hop(j, j.state, again and 'SCHEDULED' or to)
     local at = moment(j, event, state)
     if j.state == 'RUNNING' and to == 'PENDING' and event == 'give_back' then state = to end
     j.was_running = j.state == 'RUNNING'
@@ -157,10 +158,13 @@ catch_up = function(q)
   end
   if not seen then
     touch(q)
-    call('SET', q.base .. 'hf:seen', last)
     call('HSETNX', shared .. 'sweeps', q.name, '0:0')
-    q.caught_up = true
-    return
+    seen = '0-0'
+    if call('XLEN', stream) > CATCH_UP then
+      call('SET', q.base .. 'hf:seen', last)
+      q.caught_up = true
+      return
+    end
   end
   local first = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1][1]
   local entries = call('XRANGE', stream, '(' .. seen, '+', 'COUNT', CATCH_UP)
@@ -178,7 +182,7 @@ catch_up = function(q)
   call('SET', q.base .. 'hf:seen', reached)
   q.caught_up = reached == last
   local function ms(id) return tonumber(string.match(id, '^(%d+)')) end
-  if ms(first) > ms(seen) then call('HSETNX', shared .. 'sweeps', q.name, '0:0') end
+  if seen ~= '0-0' and ms(first) > ms(seen) then call('HSETNX', shared .. 'sweeps', q.name, '0:0') end
 end
 
 -- Jobs that this very call moved on behalf of a BullMQ flow are noticed before it ends.

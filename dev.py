@@ -38,6 +38,7 @@ MODEL = (
     "payload",
     "timing",
     "form",
+    "intake",
     "batch",
 )
 
@@ -88,8 +89,7 @@ def sync(package: str, groups: tuple[str, ...]) -> None:
         create_environment()
     print(f"holdfast: installing {package} into {VENV}", file=sys.stderr)
     wanted = ["-c", "constraints.txt", "-e", package, *requirements(*groups)]
-    if subprocess.run([*installer(), *wanted], cwd=ROOT, check=False).returncode:
-        sys.exit("holdfast: the installation failed, see above")
+    subprocess.run([*installer(), *wanted], cwd=ROOT, check=True)
     STAMP.write_text(f"{_digest(place.encode())}\n{state} {package}\n", "utf-8")
 
 

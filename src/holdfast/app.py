@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+from typing import ParamSpec, Self, TypeVar, Unpack
 
 from holdfast.chance import Chance
 from holdfast.clock import Clock, SystemClock
-from holdfast.context import JobContext, SyncJobContext
 from holdfast.cron import CronEntry, MissedRuns, cron_entry
 from holdfast.errors import Fault, ValidationError
 from holdfast.explain import Explanation
 from holdfast.form import Defaults, Submission
 from holdfast.handlers import Function, HandlerOptions, Registry, RunnerKind, optional_span
-from holdfast.inline import inline_context
 from holdfast.job import LogLine, Priority
 from holdfast.operations import Operations
 from holdfast.options import SubmitOptions
 from holdfast.policy import Backoff, BackoffKind, CustomDelay, Limits, Retention
-from holdfast.profiles import PROFILES, Profile
+from holdfast.presence import WorkerInfo
+from holdfast.profiles import Profile, profile_named
+from holdfast.quota import Quota
 from holdfast.results import (
     BatchCancellationResult,
     BatchResult,
@@ -40,23 +41,13 @@ from holdfast.searching import FailureFilter, JobFilter
 from holdfast.statistics import QueueStats
 from holdfast.store import DEFAULT_URL, JobEvent, LimitRule, QueueInfo, Store, open_store
 from holdfast.submitting import Submitter
-from holdfast.sync import SyncOperations
-from holdfast.task import Task
+from holdfast.sync import Home, SyncOperations
+from holdfast.task import Task, TaskDecorator
 from holdfast.timing import Span
+from holdfast.workflow import Step
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class TaskDecorator(Protocol):
-    """What ``@app.task(...)`` returns: keeps the function's parameters, less its context."""
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[JobContext, P], R]) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[Concatenate[SyncJobContext, P], R]) -> Task[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...
 
 
 class Holdfast:
@@ -86,9 +77,14 @@ class Holdfast:
         self.retention = retention or Retention()
         self.registry = Registry()
         self.crons: dict[str, CronEntry] = {}
-        self._profiles = {name: _profile(given) for name, given in (queues or {}).items()}
-        self._given_store = store
+        self._own_store: Store | None = None
+        self._profiles = {name: profile_named(given) for name, given in (queues or {}).items()}
+        self._clock_given = clock
+        if store is None and self.url.startswith("memory:"):
+            store = self.open_store()
+        self._own_store = store
         self._operations: Operations | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._users = 0
         self._sync: SyncOperations | None = None
 
@@ -96,11 +92,12 @@ class Holdfast:
 
     async def start(self) -> Self:
         """Open the store; every start needs its own close."""
-        self._users += 1
         if self._operations is None:
-            store = self._given_store or self.open_store()
+            store = self._own_store or self.open_store()
             await store.start()
             self._operations = self.over(store)
+            self._loop = asyncio.get_running_loop()
+        self._users += 1
         return self
 
     async def close(self) -> None:
@@ -125,11 +122,18 @@ class Holdfast:
     @property
     def shares_store(self) -> bool:
         """Whether the store lives in this process and loop and cannot be opened a second time."""
-        return self._given_store is not None or self.url.startswith("memory:")
+        return self._own_store is not None
 
     def open_store(self) -> Store:
         """Return another connection to the app's store, not yet started."""
-        return open_store(self.url)
+        return self._own_store or open_store(self.url, clock=self._clock_given)
+
+    @property
+    def home(self) -> Home | None:
+        """Where blocking callers must go: the loop of a started app that shares its store."""
+        if self.shares_store and self._operations is not None and self._loop is not None:
+            return self._loop, self._operations
+        return None
 
     @property
     def sync(self) -> SyncOperations:
@@ -140,10 +144,12 @@ class Holdfast:
 
     def over(self, store: Store) -> Operations:
         """Return the operations of this app over a store that is already started."""
-        return Operations(store, self.submitter(store), self.chance)
+        quota = Quota(store, self.limits, self.clock)
+        submitter = Submitter(store, self.chance, self.limits, self._defaults, quota)
+        return Operations(store, submitter)
 
     def submitter(self, store: Store) -> Submitter:
-        """Return what puts this app's jobs into a store."""
+        """Return what puts jobs into a store on behalf of running ones: no quota applies."""
         return Submitter(store, self.chance, self.limits, self._defaults)
 
     # --- tasks ---------------------------------------------------------------------------
@@ -234,10 +240,6 @@ class Holdfast:
 
         return decorate
 
-    def inline_context(self, type_: str, function: Function) -> JobContext | SyncJobContext:
-        """Return a context for running a task here and now, without a queue."""
-        return inline_context(type_, function, self.clock, self.chance)
-
     # --- operations ----------------------------------------------------------------------
 
     async def submit(
@@ -268,6 +270,15 @@ class Holdfast:
         ``atomic``: all or none, faults raise. Otherwise each gets its own answer.
         """
         return await self._open.submit_batch(jobs, atomic=atomic, connection=connection)
+
+    async def chain(self, *steps: Step) -> list[SubmissionResult]:
+        """Submit jobs that run one after another; a list is a step whose jobs run side by side.
+
+        ``await app.chain(fetch.submission(url), [a.submission(), b.submission()],
+        merge.submission())``. All or none are stored. Each reads the results of the step
+        before with ``ctx.dependency_results()``.
+        """
+        return await self._open.chain(steps)
 
     async def get(
         self, job_id: str, *, include_result: bool = True, include_history: bool = False
@@ -360,6 +371,10 @@ class Holdfast:
         """Let jobs of a queue start again."""
         await self._open.resume(queue)
 
+    async def workers(self) -> list[WorkerInfo]:
+        """Return the workers that are there now."""
+        return await self._open.workers()
+
     async def explain(self, job_id: str) -> Explanation:
         """Say why a job is not running now."""
         return await self._open.explain(job_id)
@@ -374,14 +389,6 @@ class Holdfast:
 
     def _defaults(self, type_: str, queue: str | None) -> Defaults:
         return self.registry.defaults(type_, queue, self._profiles, self.limits)
-
-
-def _profile(given: Profile | str) -> Profile:
-    if isinstance(given, Profile):
-        return given
-    if given not in PROFILES:
-        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, got {given!r}")
-    return PROFILES[given]
 
 
 def _backoff(given: Backoff | CustomDelay | None) -> Backoff | None:

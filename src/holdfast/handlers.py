@@ -10,7 +10,8 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.errors import Fault
-from holdfast.form import QUEUE_RULE, TYPE_RULE, Defaults
+from holdfast.form import Defaults
+from holdfast.intake import QUEUE_RULE, TYPE_RULE
 from holdfast.job import FailureCategory, Priority
 from holdfast.policy import MAX_ATTEMPTS, Backoff, CustomDelay, Limits
 from holdfast.profiles import STANDARD, Profile
@@ -86,6 +87,9 @@ class Registry:
 
     def __contains__(self, type_: str) -> bool:
         return type_ in self._handlers
+
+    def __getitem__(self, type_: str) -> Handler:
+        return self._handlers[type_]
 
     def get(self, type_: str) -> Handler | None:
         """Return the handler of a type, if one is registered."""

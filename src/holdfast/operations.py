@@ -1,33 +1,22 @@
-"""What a client can do with jobs, on any store: decide with the lifecycle, swap under the fence."""
+"""What a client can do with jobs, on any store."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 
-from holdfast import lifecycle
-from holdfast.chance import Chance
-from holdfast.errors import Fault, NotFoundError, ValidationError
+from holdfast.changes import Changes, read_span
+from holdfast.errors import Fault, ValidationError
 from holdfast.explain import Explanation, explain
-from holdfast.form import MAX_KEY, Submission
-from holdfast.job import TERMINAL, Job, LogLine, Priority, State, attempts
-from holdfast.payload import clean
-from holdfast.releasing import release_dependents
+from holdfast.form import Submission
+from holdfast.job import TERMINAL, Job, LogLine, attempts
+from holdfast.presence import WorkerInfo, workers
 from holdfast.results import (
-    BatchCancellationResult,
     BatchResult,
-    CancellationResult,
-    CancellationStatus,
-    DeletionResult,
-    DeletionStatus,
     FailureDetails,
     FailureSearchResult,
     JobStatus,
-    ReleaseResult,
-    ReleaseStatus,
-    RetryResult,
-    RetryStatus,
     SearchResult,
     SubmissionResult,
     SubmissionStatus,
@@ -36,26 +25,23 @@ from holdfast.results import (
 )
 from holdfast.searching import FailureFilter, JobFilter, failure_search, job_search
 from holdfast.statistics import Breakdown, QueueStats, summarise
-from holdfast.store import Change, JobEvent, QueueInfo, Store
+from holdfast.store import JobEvent, QueueInfo, Store
 from holdfast.submission import read
 from holdfast.submitting import Submitter
 from holdfast.timing import Span, parse_duration
 from holdfast.watcher import Watcher
-
-DECISIONS = 10
-"""How often a decision is made again when the job moved meanwhile."""
+from holdfast.workflow import Step, chained
 
 LONGEST_LOOK = 5.0
 """A waiter looks for itself at least so often, in seconds."""
 
 
-class Operations:
+class Operations(Changes):
     """The client operations over one store."""
 
-    def __init__(self, store: Store, submitter: Submitter, chance: Chance) -> None:
-        self.store = store
+    def __init__(self, store: Store, submitter: Submitter) -> None:
+        super().__init__(store)
         self._submitter = submitter
-        self._chance = chance
         self._watcher = Watcher(store)
 
     async def close(self) -> None:
@@ -86,6 +72,10 @@ class Operations:
             rejected=result.rejected,
             results=tuple(await self._described(result.results)),
         )
+
+    async def chain(self, steps: Sequence[Step]) -> list[SubmissionResult]:
+        """Submit jobs that run one after another, all or none."""
+        return list((await self.submit_batch(chained(steps))).results)
 
     async def get(
         self, job_id: str, *, include_result: bool = True, include_history: bool = False
@@ -125,63 +115,12 @@ class Operations:
         self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
     ) -> QueueStats:
         """Return counts, rates and latencies."""
-        window = _span("time_range", time_range)
+        window = read_span("time_range", time_range)
         try:
             breakdown = frozenset(Breakdown(word) for word in breakdown_by)
         except ValueError as error:
             raise ValidationError([Fault("breakdown_by", "INVALID", str(error))]) from None
         return summarise(await self.store.stats(window), window=window, breakdown_by=breakdown)
-
-    async def cancel(
-        self, job_id: str, *, reason: str = "", force: bool = False
-    ) -> CancellationResult:
-        """Cancel a job that waits; ask one that runs to stop (``force`` interrupts it)."""
-        reason = clean(reason, MAX_KEY)
-        before, after = await self._decide(
-            job_id,
-            lambda job: lifecycle.cancel_requested(
-                job, reason=reason, force=force, now=self.store.now()
-            ),
-        )
-        if before is None or after is None:
-            return CancellationResult(job_id=job_id, status=CancellationStatus.NOT_FOUND)
-        if before.state in TERMINAL:
-            status, told = CancellationStatus.ALREADY_COMPLETE, f"already {before.state}"
-        elif after.state is State.CANCELLED:
-            status, told = CancellationStatus.CANCELLED, reason
-        else:
-            status = CancellationStatus.CANCEL_REQUESTED
-            told = "it is being stopped" if force else "its next checkpoint will stop it"
-        return CancellationResult(
-            job_id=job_id, status=status, previous_state=before.state, message=told
-        )
-
-    async def cancel_batch(
-        self,
-        *,
-        job_ids: Sequence[str] | None = None,
-        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
-        reason: str = "",
-        force: bool = False,
-        dry_run: bool = False,
-    ) -> BatchCancellationResult:
-        """Cancel many jobs, by id or by filter; a dry run only counts."""
-        if (job_ids is None) == (filter is None):
-            told = "must be given, or filter, but not both"
-            raise ValidationError([Fault("job_ids", "CONFLICT", told)])
-        ids = list(job_ids) if job_ids is not None else await self._matching(filter or {})
-        if dry_run:
-            return await self._dry_run(ids)
-        answers = [await self.cancel(i, reason=reason, force=force) for i in ids]
-        done = (CancellationStatus.CANCELLED, CancellationStatus.CANCEL_REQUESTED)
-        failed = tuple(a for a in answers if a.status is CancellationStatus.NOT_FOUND)
-        return BatchCancellationResult(
-            requested=len(ids),
-            cancelled=sum(a.status in done for a in answers),
-            skipped=sum(a.status is CancellationStatus.ALREADY_COMPLETE for a in answers),
-            failed=len(failed),
-            errors=failed,
-        )
 
     async def failure(self, job_id: str, *, include_all_attempts: bool = True) -> FailureDetails:
         """Return how a job failed, attempt by attempt."""
@@ -199,69 +138,6 @@ class Operations:
             by_code=page.by_code,
             by_type=page.by_type,
         )
-
-    async def retry(
-        self,
-        job_id: str,
-        *,
-        reset_attempts: bool = False,
-        priority: Priority | str | int | None = None,
-        delay: Span = 0,
-    ) -> RetryResult:
-        """Give a failed job another chance, by an operator's word."""
-        wait = _span("delay", delay)
-        level = None if priority is None else _priority(priority)
-
-        def decide(job: Job) -> Job:
-            if job.state not in (State.FAILED, State.DEAD_LETTER):
-                return job
-            return lifecycle.reopened(
-                job,
-                now=self.store.now(),
-                reset_attempts=reset_attempts,
-                priority=level,
-                delay=wait,
-            )
-
-        before, after = await self._decide(job_id, decide)
-        if before is None or after is None:
-            return RetryResult(job_id=job_id, status=RetryStatus.NOT_FOUND)
-        if after is before:
-            return RetryResult(
-                job_id=job_id, status=RetryStatus.NOT_RETRIABLE, new_state=before.state
-            )
-        return RetryResult(
-            job_id=job_id,
-            status=RetryStatus.QUEUED,
-            new_state=after.state,
-            scheduled_for=after.due_at or after.scheduled_at,
-        )
-
-    async def release(self, job_id: str) -> ReleaseResult:
-        """Let a held job go."""
-        before, after = await self._decide(
-            job_id, lambda job: lifecycle.released(job, now=self.store.now())
-        )
-        if before is None or after is None:
-            return ReleaseResult(job_id=job_id, status=ReleaseStatus.NOT_FOUND)
-        status = ReleaseStatus.NOT_HELD if after is before else ReleaseStatus.RELEASED
-        if status is ReleaseStatus.RELEASED and before.depends_on:
-            await release_dependents(self.store)
-            after = await self.job(job_id)
-        return ReleaseResult(job_id=job_id, status=status, new_state=after.state)
-
-    async def delete(self, job_id: str) -> DeletionResult:
-        """Delete an ended job that no live job depends on."""
-        (job,) = await self.store.get([job_id])
-        if job is None:
-            status = DeletionStatus.NOT_FOUND
-        elif job.state not in TERMINAL:
-            status = DeletionStatus.NOT_ENDED
-        elif (await self.store.delete([job_id]))[0]:
-            status = DeletionStatus.DELETED
-        else:
-            status = DeletionStatus.NEEDED
-        return DeletionResult(job_id=job_id, status=status)
 
     async def events(
         self, *, after: str | None = None, follow: bool = True
@@ -296,61 +172,13 @@ class Operations:
         """Let jobs of a queue start again."""
         await self.store.configure(queue, {"paused": False})
 
+    async def workers(self) -> list[WorkerInfo]:
+        """Return the workers that are there now."""
+        return await workers(self.store)
+
     async def explain(self, job_id: str) -> Explanation:
         """Say why a job is not running now."""
         return await explain(self.store, await self.job(job_id))
-
-    async def job(self, job_id: str) -> Job:
-        """Return the job itself; NotFoundError when there is none."""
-        (job,) = await self.store.get([job_id])
-        if job is None:
-            raise NotFoundError(job_id)
-        return job
-
-    async def _decide(
-        self, job_id: str, decide: Callable[[Job], Job]
-    ) -> tuple[Job | None, Job | None]:
-        """Decide on a job and write it; when it moved meanwhile, decide again on what it became."""
-        (before,) = await self.store.get([job_id])
-        for _ in range(DECISIONS):
-            if before is None:
-                return None, None
-            after = decide(before)
-            if after is before:
-                return before, after
-            (answer,) = await self.store.swap([Change(before, after)])
-            if answer.written:
-                if answer.ripe:
-                    await release_dependents(self.store)
-                return before, after
-            before = answer.job
-        raise RuntimeError(f"job {job_id} keeps changing")  # pragma: no cover
-
-    async def _matching(self, wanted: JobFilter) -> list[str]:
-        ids: list[str] = []
-        cursor: str | None = None
-        while True:
-            page = await self.store.find(job_search({**wanted, "cursor": cursor, "limit": 1000}))
-            ids.extend(job.id for job in page.jobs)
-            cursor = page.next_cursor
-            if cursor is None:
-                return ids
-
-    async def _dry_run(self, ids: Sequence[str]) -> BatchCancellationResult:
-        jobs = await self.store.get(ids)
-        missing = [i for i, job in zip(ids, jobs, strict=True) if job is None]
-        ended = sum(job is not None and job.state in TERMINAL for job in jobs)
-        errors = tuple(
-            CancellationResult(job_id=i, status=CancellationStatus.NOT_FOUND) for i in missing
-        )
-        return BatchCancellationResult(
-            requested=len(ids),
-            cancelled=len(ids) - ended - len(missing),
-            skipped=ended,
-            failed=len(missing),
-            errors=errors,
-            dry_run=True,
-        )
 
     async def _failure(self, job: Job, *, all_attempts: bool) -> FailureDetails:
         history = (await self.store.history([job.id]))[0] if all_attempts else []
@@ -391,22 +219,6 @@ async def _any_of(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
     except TimeoutError:
         return
-
-
-def _span(field: str, value: Span) -> timedelta:
-    try:
-        return parse_duration(value)
-    except ValueError as error:
-        raise ValidationError([Fault(field, "INVALID_DURATION", str(error))]) from None
-
-
-def _priority(value: Priority | str | int) -> int:
-    try:
-        return int(Priority[value]) if isinstance(value, str) else int(Priority(value))
-    except (KeyError, ValueError):
-        levels = ", ".join(p.name for p in Priority)
-        told = f"must be one of {levels}, got {value!r:.60}"
-        raise ValidationError([Fault("priority", "INVALID", told)]) from None
 
 
 __all__ = ["Operations"]

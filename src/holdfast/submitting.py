@@ -14,6 +14,7 @@ from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, Valida
 from holdfast.form import Defaults, Parent, Spawner, Submission
 from holdfast.job import Job
 from holdfast.policy import Limits
+from holdfast.quota import Quota
 from holdfast.releasing import release_dependents
 from holdfast.results import BatchResult, SubmissionResult, SubmissionStatus, submission_result
 from holdfast.store import Added, AddStatus, Fence, Store
@@ -35,11 +36,13 @@ class Submitter:
         chance: Chance,
         limits: Limits,
         defaults_for: Callable[[str, str | None], Defaults],
+        quota: Quota | None = None,
     ) -> None:
         self._store = store
         self._chance = chance
         self._limits = limits
         self._defaults_for = defaults_for
+        self._quota = quota
         self._batcher: Batcher[Job, Added] = Batcher(self._add_each)
 
     async def close(self) -> None:
@@ -51,6 +54,7 @@ class Submitter:
     ) -> SubmissionResult:
         """Accept and store one job; submits that wait together are written together."""
         job = await self._accepted(submission)
+        await self._admit([job])
         if connection is not None:
             added = (await self._enlist([job], connection, atomic=True))[0]
         elif job.depends_on:
@@ -83,12 +87,15 @@ class Submitter:
                     for fault in error.faults
                 ]
             )
-        good = [job for job in jobs if isinstance(job, Job)]
-        added = iter(await self._write(good, connection, atomic=atomic) if good else [])
+        # Dependencies first: a store takes a job only after those it names.
+        good = sorted((job for job in jobs if isinstance(job, Job)), key=lambda job: job.depth)
+        await self._admit(good)
+        answers = await self._write(good, connection, atomic=atomic) if good else []
+        added = {job.id: answer for job, answer in zip(good, answers, strict=True)}
         results = [
             _rejected("", job)
             if isinstance(job, ValidationError)
-            else self._batch_result(job, next(added), i, atomic=atomic)
+            else self._batch_result(job, added[job.id], i, atomic=atomic)
             for i, job in enumerate(jobs)
         ]
         rejected = sum(r.status is SubmissionStatus.REJECTED for r in results)
@@ -98,6 +105,11 @@ class Submitter:
             rejected=rejected,
             results=tuple(results),
         )
+
+    async def _admit(self, jobs: Sequence[Job]) -> None:
+        if self._quota is not None:
+            quota = self._quota
+            await self._persist(lambda: quota.admit(jobs))
 
     async def _accepted(self, submission: Submission, spawner: Spawner | None = None) -> Job:
         return accept(

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from collections.abc import Callable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
+from holdfast.context import JobContext, SyncJobContext
+from holdfast.form import Submission
+from holdfast.inline import inline_context
 from holdfast.options import SubmitOptions
 from holdfast.results import SubmissionResult
 from holdfast.signature import Signature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from holdfast.app import Holdfast
 
 P = ParamSpec("P")
@@ -41,7 +53,7 @@ class Task(Generic[P, R]):
         """Run the function inline: no queue, no retries; a context is made when it wants one."""
         if self._signature.context is None:
             return self.function(*args, **kwargs)
-        context = self._app.inline_context(self.type, self.function)
+        context = inline_context(self.type, self.function, self._app.clock, self._app.chance)
         given: dict[str, Any] = {**kwargs, self._signature.context: context}
         return self.function(**self._signature.name(args), **given)
 
@@ -71,9 +83,25 @@ class Task(Generic[P, R]):
         merged: SubmitOptions = {**self._options, **options}
         return Task(self._app, self.type, self.function, merged, connection or self._connection)
 
+    def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
+        """Return what ``submit`` would submit, for ``submit_batch`` and ``chain``."""
+        payload = self._signature.pack(args, kwargs)
+        return Submission(type=self.type, payload=payload, **self._options)
+
     def payload(self, *args: P.args, **kwargs: P.kwargs) -> object:
         """Return the payload a submission with these arguments would carry."""
         return self._signature.pack(args, kwargs)
 
     def __repr__(self) -> str:
         return f"<Task {self.type}>"
+
+
+class TaskDecorator(Protocol):
+    """What ``@app.task(...)`` returns: keeps the function's parameters, less its context."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[SyncJobContext, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...

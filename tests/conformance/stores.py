@@ -31,6 +31,8 @@ class Place:
     """Where jobs are kept, empty at first; any number of stores may be opened on it at once."""
 
     url: str
+    file: Path | None = None
+    """The one file that holds everything while no store is open, if there is such a file."""
     kept: dict[str, MemoryStore] = field(default_factory=dict)
 
     @property
@@ -55,7 +57,7 @@ def sqlite(_: pytest.FixtureRequest) -> Iterator[Place]:
     # What a sync to the disk costs is not the subject here: memory files, where there are any.
     fast = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=fast if fast.is_dir() else None) as folder:
-        yield Place(f"sqlite:///{folder}/jobs.db")
+        yield Place(f"sqlite:///{folder}/jobs.db", Path(folder, "jobs.db"))
 
 
 @contextmanager

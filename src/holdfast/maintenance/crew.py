@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.app import Holdfast
-from holdfast.errors import StoreError
+from holdfast.errors import HoldfastError, StoreError
 from holdfast.maintenance.cron import CronService
 from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
@@ -72,7 +72,7 @@ class Maintenance:
             await self._leading.wait()
             try:
                 delay = await service.once()
-            except StoreError as error:
+            except HoldfastError as error:
                 self._observer.tell("maintenance.failed", service=service.name, error=str(error))
                 delay = CANVASS
             if isinstance(service, Promoter) and delay > 0:

@@ -58,9 +58,28 @@ class Ledger:
         if edge.to_state in _COUNTED:
             self._read(after, _COUNTED[edge.to_state], edge.at)
 
+    def claimed(self, job: Job, at: datetime) -> None:
+        """Count a job that a store itself moved from SCHEDULED to RUNNING."""
+        self.shifted(job.queue, job.type, job.priority, State.SCHEDULED, State.RUNNING)
+        if job.scheduled_at is not None:
+            self._read(job, Measure.WAIT, at, (at - job.scheduled_at).total_seconds())
+
+    def shifted(self, queue: str, type_: str, priority: int, before: State, after: State) -> None:
+        """Count a job in another state, with nothing to measure."""
+        self.tallies[queue, type_, priority, before] -= 1
+        self.tallies[queue, type_, priority, after] += 1
+
     def removed(self, job: Job) -> None:
         """Count a job that was deleted."""
         self.tallies[job.queue, job.type, job.priority, job.state] -= 1
+
+    def add(self, other: Ledger) -> None:
+        """Take over what another batch of moves adds."""
+        for key, change in other.tallies.items():
+            self.tallies[key] += change
+        for reading, (count, top) in other.readings.items():
+            had, highest = self.readings.get(reading, (0, 0.0))
+            self.readings[reading] = (had + count, max(highest, top))
 
     def _read(self, job: Job, measure: Measure, at: datetime, seconds: float | None = None) -> None:
         bucket = 0 if seconds is None else bucket_of(seconds)

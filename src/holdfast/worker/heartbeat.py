@@ -8,7 +8,6 @@ by the local monotonic clock.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from holdfast.clock import Clock
@@ -17,6 +16,7 @@ from holdfast.job import CancelRequest
 from holdfast.observe import Observer
 from holdfast.profiles import RENEWALS_PER_LEASE
 from holdfast.store import Beat, Store
+from holdfast.worker.custody import Custody, Nobody
 from holdfast.worker.run import Run
 
 LOOK_EVERY = 1.0
@@ -39,12 +39,14 @@ class Heartbeat:
         clock: Clock,
         observer: Observer,
         deliver: Deliver,
+        custody: Custody | None = None,
     ) -> None:
         self._store = store
         self._runs = runs
         self._clock = clock
         self._observer = observer
         self._deliver = deliver
+        self._custody = custody or Nobody()
 
     async def once(self) -> float:
         """Renew what is due, look for cancellations, and return seconds until the next look."""
@@ -54,13 +56,13 @@ class Heartbeat:
         try:
             if due:
                 await self._renew(due, now)
-            others = [run for run in runs if run not in due]
+            others = [run for run in runs if run.renewed != now]
             if others:
                 await self._look(others)
         except StoreUnavailableError as error:
             self._observer.tell("heartbeat.missed", error=str(error), leases=len(due))
         self._give_up(runs)
-        return min([LOOK_EVERY, *(_interval(run) / 2 for run in runs)])
+        return min([LOOK_EVERY, *(interval(run) / 2 for run in runs)])
 
     async def _renew(self, due: Sequence[Run], sent: float) -> None:
         beats = await self._store.extend([run.fence for run in due])
@@ -68,6 +70,7 @@ class Heartbeat:
             if beat.held:
                 run.renewed = sent
             self._pass_on(run, beat)
+        self._custody.renewed([run for run in due if run.renewed == sent])
 
     async def _look(self, runs: Sequence[Run]) -> None:
         wishes = await self._store.cancels([run.job.id for run in runs])
@@ -87,7 +90,7 @@ class Heartbeat:
             self._deliver(lambda: run.cancel(wish))
 
     def _lose(self, run: Run) -> None:
-        if run in self._runs() and not run.signals.lease_lost:
+        if not run.answered and not run.signals.lease_lost:
             run.signals.lease_lost = True
             self._observer.tell(
                 "job.lease_lost", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt
@@ -102,20 +105,10 @@ class Heartbeat:
                 self._lose(run)
 
 
-async def beat(heartbeat: Heartbeat, stopping: asyncio.Event) -> None:
-    """Beat until told to stop."""
-    while not stopping.is_set():
-        delay = await heartbeat.once()
-        try:
-            async with asyncio.timeout(delay):
-                await stopping.wait()
-        except TimeoutError:
-            continue
-
-
-def _interval(run: Run) -> float:
+def interval(run: Run) -> float:
+    """How often a job's lease is renewed, in seconds."""
     return run.job.lease_ttl.total_seconds() / RENEWALS_PER_LEASE
 
 
 def _is_due(run: Run, now: float) -> bool:
-    return now - run.renewed >= _interval(run) and now < run.deadline + DEADLINE_MARGIN
+    return now - run.renewed >= interval(run) and now < run.deadline + DEADLINE_MARGIN

@@ -30,6 +30,10 @@ class Run:
         self.renewed = started
         """When the last accepted renewal was sent, by the local monotonic clock."""
         self.task: asyncio.Task[None] | None = None
+        self.interrupted: Callable[[Run], None] = _unheard
+        """Hears that the handler was told to stop."""
+        self.signalled: Callable[[Run], None] = _unheard
+        """Hears that the signals changed."""
         self.interruption: Interruption | None = None
         self.answered = False
         """Whether its outcome was handed over; what comes later is dropped."""
@@ -48,12 +52,14 @@ class Run:
     def cancel(self, request: CancelRequest) -> None:
         """Hear that someone wants it to stop."""
         self.signals.cancel = request
+        self.signalled(self)
         if request.force:
             self.interrupt(Interruption.CANCELLED)
 
     def lose_lease(self) -> None:
         """Hear that the job is no longer ours."""
         self.signals.lease_lost = True
+        self.signalled(self)
         self.interrupt(Interruption.LEASE_LOST)
 
     def interrupt(self, why: Interruption) -> None:
@@ -62,3 +68,8 @@ class Run:
             self.interruption = why
             if self.task is not None:
                 self.task.cancel()
+            self.interrupted(self)
+
+
+def _unheard(run: Run) -> None:
+    """Nobody listens."""

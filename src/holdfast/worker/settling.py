@@ -16,6 +16,7 @@ from holdfast.observe import Observer
 from holdfast.releasing import release_dependents
 from holdfast.store import Change, Store
 from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
+from holdfast.worker.custody import Custody, Nobody
 from holdfast.worker.execution import (
     Failed,
     Interrupted,
@@ -40,10 +41,13 @@ class Settled(StrEnum):
 class Settler:
     """Writes outcomes in groups; keeps them while the store is away."""
 
-    def __init__(self, store: Store, chance: Chance, observer: Observer) -> None:
+    def __init__(
+        self, store: Store, chance: Chance, observer: Observer, custody: Custody | None = None
+    ) -> None:
         self._store = store
         self._chance = chance
         self._observer = observer
+        self._custody = custody or Nobody()
         self._batcher: Batcher[Answer, Settled] = Batcher(self._write)
 
     def settle(self, run: Run, outcome: Outcome) -> asyncio.Future[Settled]:
@@ -95,6 +99,7 @@ class Settler:
                     current[i] = answer.job
                     again.append(i)
             open_ = again
+        self._custody.settled([run for run, _ in answers])
         if ripe:
             await release_dependents(self._store)
         return [answer for answer in settled if answer is not None]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.app import Holdfast
@@ -20,7 +19,16 @@ from holdfast.releasing import release_dependents
 from holdfast.store import Claim, Store
 from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
 from holdfast.worker.channel import Notes, WorkerChannel
-from holdfast.worker.execution import HOST, Interrupted, Interruption, Outcome, system_failure
+from holdfast.worker.custody import Custody, Nobody
+from holdfast.worker.execution import (
+    HOST,
+    Interrupted,
+    Interruption,
+    Outcome,
+    Succeeded,
+    system_failure,
+)
+from holdfast.worker.hands import Hands
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.run import Run
 from holdfast.worker.runners import Runner
@@ -35,13 +43,17 @@ POLL = timedelta(seconds=2)
 STUBBORN = 5.0
 """How long an interrupted handler may take to stop before its slot is given back, in seconds."""
 
+LAST_WORDS = 1.0
+"""How long a stopping worker waits for handlers it interrupted and answers it could not write."""
+
 
 class Worker:
     """Runs the tasks of an app.
 
     ``queues`` are served in the order given, or, as a mapping to weights, each first in
     proportion to its weight. ``slots`` jobs run at once. ``grace`` is how long a graceful
-    stop lets running jobs finish before they are given back to the queue.
+    stop lets running jobs finish before they are given back to the queue. ``custody`` hears
+    which jobs the worker holds.
     """
 
     def __init__(
@@ -54,6 +66,7 @@ class Worker:
         maintenance: bool = True,
         observer: Observer | None = None,
         name: str | None = None,
+        custody: Custody | None = None,
     ) -> None:
         self.id = name or f"{HOST}-{os.getpid()}-{app.chance.token()[:8]}"
         self._app = app
@@ -63,67 +76,81 @@ class Worker:
         self._grace = grace
         self._with_maintenance = maintenance
         self._observer = observer or Silent()
-        self._running: dict[str, Run] = {}
-        self._per_type: Counter[str] = Counter()
+        self._custody = custody or Nobody()
+        self._hands = Hands(app.registry, slots)
+        self._abandoned: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        self._freed = asyncio.Event()
+        self._out_of_time = asyncio.Event()
         self._started_at = app.clock.now()
 
     async def run(self, *, burst: bool = False) -> None:
         """Work until told to stop, or, in a burst, until there is nothing left to do."""
-        async with self._app:
-            store = self._app.store
-            self._notes = Notes(store)
-            self._settler = Settler(store, self._app.chance, self._observer)
-            self._submitter = self._app.submitter(store)
-            self._runners = self._make_runners()
-            pulse = Pulse(self._app, self._running, self._observer)
-            await self._declare_limits(store)
-            async with asyncio.TaskGroup() as group:
-                await pulse.start(group)
-                tasks = [group.create_task(self._be_present(store))]
-                if self._with_maintenance:
-                    service = Maintenance(self._app, self.id, self._queues, self._observer)
-                    tasks.append(group.create_task(service.run()))
-                self._observer.tell("worker.started", worker=self.id, queues=self._queues)
-                await self._claim_loop(store, burst=burst)
-                await self._wind_down()
-                await pulse.stop()
-                for task in tasks:
-                    task.cancel()
+        await self._started_app()
+        try:
+            await self._run(self._app.store, burst=burst)
+        finally:
+            await self._app.close()
+
+    async def _run(self, store: Store, *, burst: bool) -> None:
+        self._notes = Notes(store)
+        self._settler = Settler(store, self._app.chance, self._observer, self._custody)
+        self._submitter = self._app.submitter(store)
+        self._runners = self._make_runners()
+        self._pulse = Pulse(self._app, self._hands.running, self._observer, self._custody)
+        async with asyncio.TaskGroup() as group:
+            await self._pulse.start(group)
+            tasks = [group.create_task(self._be_present(store))]
+            if self._with_maintenance:
+                service = Maintenance(self._app, self.id, self._queues, self._observer)
+                tasks.append(group.create_task(service.run()))
+            self._observer.tell("worker.started", worker=self.id, queues=self._queues)
+            await self._claim_loop(store, burst=burst)
+            await self._wind_down()
+            await self._pulse.stop()
+            for task in tasks:
+                task.cancel()
+        with contextlib.suppress(StoreUnavailableError):
             await announce(store, self._info(), timedelta(0))
-            self._observer.tell("worker.stopped", worker=self.id)
+        self._observer.tell("worker.stopped", worker=self.id)
 
     def stop(self) -> None:
-        """Stop claiming, let running jobs finish; called again, give them back at once."""
+        """Stop claiming and let running jobs finish; called again, give them back at once."""
         if self._stopping.is_set():
-            self._grace = timedelta(0)
+            self.halt()
+        self.drain()
+
+    def drain(self) -> None:
+        """Stop claiming and let running jobs finish within the grace period."""
         self._stopping.set()
-        self._freed.set()
+        self._hands.wake()
+
+    def halt(self) -> None:
+        """Stop claiming and give running jobs back at once."""
+        self._out_of_time.set()
+        self.drain()
 
     async def _claim_loop(self, store: Store, *, burst: bool) -> None:
+        await self._declare_limits(store)
         seen, pause = 0, FIRST_PAUSE
         while not self._stopping.is_set():
-            self._freed.clear()
             try:
-                seen = await store.arrivals(self._queues, seen, timedelta(0))
-                wanted, taken = self._room(), await self._claim(store)
-                if burst and not taken and not self._running and not await self._more(store):
+                wanted, taken = self._room, await self._claim(store)
+                if burst and not taken and not self._hands.running and not await self._more(store):
                     return
-                if taken < wanted:
-                    seen = await self._idle(store, seen)
-                elif not self._room():
-                    await self._freed.wait()
+                if not self._room:
+                    await self._hands.changed()
+                elif taken < wanted:
+                    seen = await self._idle(store, seen, burst=burst)
                 pause = FIRST_PAUSE
             except StoreUnavailableError as error:
                 self._observer.tell("store.unavailable", error=str(error))
-                await asyncio.sleep(pause * (0.5 + self._app.chance.fraction()))
+                await self._back_off(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _claim(self, store: Store) -> int:
         """Claim for every group of types that has room; return how many jobs came."""
         taken = 0
-        for types, room in self._wishes():
+        for types, room in self._hands.wishes(self._settler.unwritten):
             jobs = await store.claim(
                 Claim(
                     queues=self._in_order(),
@@ -133,33 +160,35 @@ class Worker:
                     types=types,
                 )
             )
-            for job in jobs:
-                self._start(job)
-            taken += len(jobs)
+            if jobs:
+                self._take(jobs)
+                taken += len(jobs)
         return taken
 
-    def _start(self, job: Job) -> None:
-        handler = self._app.registry.get(job.type)
-        assert handler is not None
-        run = Run(job, handler, self._channel, self._app.clock.monotonic())
-        self._running[job.id] = run
-        self._per_type[job.type] += 1
-        self._observer.tell("job.started", **_names(run))
-        run.task = asyncio.get_running_loop().create_task(self._work(run))
+    def _take(self, jobs: Sequence[Job]) -> None:
+        now = self._app.clock.monotonic()
+        runs = [Run(job, self._app.registry[job.type], self._channel, now) for job in jobs]
+        self._custody.took(runs)
+        loop = asyncio.get_running_loop()
+        for run in runs:
+            self._hands.take(run)
+            self._observer.tell("job.started", **_names(run))
+            run.interrupted = self._interrupted
+            run.task = loop.create_task(self._work(run))
+        self._pulse.heed(runs)
 
     async def _work(self, run: Run) -> None:
         """Run one job from its claim to its answer."""
         loop = asyncio.get_running_loop()
-        alarm = loop.call_later(run.timeout, self._interrupt, run, Interruption.TIMEOUT)
+        alarm = loop.call_later(run.timeout, run.interrupt, Interruption.TIMEOUT)
         try:
             outcome = await self._runners[run.handler.runner].run(run)
         except asyncio.CancelledError:
-            if run.interruption is None:
-                outcome = system_failure("the handler cancelled itself", "CANCELLED_ITSELF")
-            else:
-                outcome = Interrupted(run.interruption)
+            outcome = system_failure("the handler cancelled itself", "CANCELLED_ITSELF")
         finally:
             alarm.cancel()
+        if run.interruption is not None and not isinstance(outcome, Succeeded):
+            outcome = Interrupted(run.interruption)
         self._answer(run, outcome)
 
     def _answer(self, run: Run, outcome: Outcome) -> None:
@@ -167,32 +196,40 @@ class Worker:
         if run.answered:
             return
         run.answered = True
-        del self._running[run.job.id]
-        self._per_type[run.job.type] -= 1
-        self._freed.set()
-        if outcome != Interrupted(Interruption.LEASE_LOST):
+        self._hands.drop(run)
+        if isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
+            self._custody.settled([run])
+        else:
             self._settler.settle(run, outcome)
 
-    def _interrupt(self, run: Run, why: Interruption) -> None:
-        """Stop a handler; one that will not stop is given up after a while."""
-        run.interrupt(why)
+    def _interrupted(self, run: Run) -> None:
+        """Give a handler some time to stop; one that will not is left behind."""
         asyncio.get_running_loop().call_later(STUBBORN, self._give_up, run)
 
     def _give_up(self, run: Run) -> None:
-        if not run.answered:
-            self._observer.tell("job.stubborn", **_names(run))
-            self._answer(run, Interrupted(run.interruption or Interruption.STOPPING))
+        if run.answered or run.task is None:
+            return
+        self._observer.tell("job.stubborn", **_names(run))
+        self._abandoned.add(run.task)
+        run.task.add_done_callback(self._abandoned.discard)
+        self._answer(run, Interrupted(run.interruption or Interruption.STOPPING))
 
-    async def _idle(self, store: Store, seen: int) -> int:
+    async def _idle(self, store: Store, seen: int, *, burst: bool) -> int:
         """Wait until there may be work we have room for, or we are to stop."""
         arrival = asyncio.ensure_future(store.arrivals(self._queues, seen, POLL))
-        freed = asyncio.ensure_future(self._freed.wait())
+        freed = burst or self._hands.are_full
+        other = asyncio.ensure_future(self._hands.changed() if freed else self._stopping.wait())
         try:
-            await asyncio.wait({arrival, freed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({arrival, other}, return_when=asyncio.FIRST_COMPLETED)
             return arrival.result() if arrival.done() else seen
         finally:
             arrival.cancel()
-            freed.cancel()
+            other.cancel()
+
+    async def _back_off(self, pause: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause * (0.5 + self._app.chance.fraction())):
+                await self._stopping.wait()
 
     async def _more(self, store: Store) -> bool:
         """In a burst: whether finished jobs or passed time made new work."""
@@ -202,36 +239,40 @@ class Worker:
 
     async def _wind_down(self) -> None:
         """Let running jobs finish within the grace period, then give the rest back."""
-        tasks = {run.task for run in self._running.values() if run.task}
-        if tasks:
-            await asyncio.wait(tasks, timeout=self._grace.total_seconds())
-        left = [run for run in self._running.values() if run.task]
+        loop = asyncio.get_running_loop()
+        closing = loop.call_later(self._grace.total_seconds(), self._out_of_time.set)
+        await self._in_time([run.task for run in self._hands.running.values() if run.task])
+        left = list(self._hands.running.values())
         for run in left:
             run.interrupt(Interruption.STOPPING)
         if left:
-            await asyncio.wait([run.task for run in left if run.task], timeout=STUBBORN)
+            await asyncio.wait([run.task for run in left if run.task], timeout=LAST_WORDS)
         for run in left:
             self._give_up(run)
-        await self._settler.close()
-        await self._notes.close()
+        await self._in_time([loop.create_task(self._write_the_rest())], LAST_WORDS)
+        closing.cancel()
         for runner in self._runners.values():
             await runner.close()
 
-    def _room(self) -> int:
-        """Free slots; fewer while answers pile up because the store is slow."""
-        free = self._slots - len(self._running)
-        return max(0, min(free, free + self._slots - self._settler.unwritten))
+    async def _in_time(self, tasks: Sequence[asyncio.Task[None]], extra: float = 0.0) -> None:
+        """Wait for tasks while there is time."""
+        if not tasks:
+            return
+        over = asyncio.ensure_future(self._out_of_time.wait())
+        everything = asyncio.ensure_future(asyncio.wait(tasks))
+        await asyncio.wait({over, everything}, return_when=asyncio.FIRST_COMPLETED)
+        if extra and not everything.done():
+            await asyncio.wait({everything}, timeout=extra)
+        over.cancel()
+        everything.cancel()
 
-    def _wishes(self) -> Iterator[tuple[tuple[str, ...], int]]:
-        """Groups of types to claim and how many: those with a limit of their own go alone."""
-        limited = {h.type: h.options.concurrency for h in self._app.registry}
-        free = tuple(type_ for type_, most in limited.items() if most is None)
-        if free and self._room():
-            yield free, self._room()
-        for type_, most in limited.items():
-            room = min(self._room(), (most or 0) - self._per_type[type_])
-            if room > 0:
-                yield (type_,), room
+    async def _write_the_rest(self) -> None:
+        await self._settler.close()
+        await self._notes.close()
+
+    @property
+    def _room(self) -> int:
+        return self._hands.room(self._settler.unwritten)
 
     def _in_order(self) -> tuple[str, ...]:
         """The queues in the order to be served: as given, or drawn by weight."""
@@ -251,8 +292,23 @@ class Worker:
         return {
             RunnerKind.ASYNC: AsyncRunner(),
             RunnerKind.THREAD: ThreadRunner(self._observer),
-            RunnerKind.PROCESS: ProcessRunner(self._observer),
+            RunnerKind.PROCESS: ProcessRunner(self._app, self._observer),
         }
+
+    async def _started_app(self) -> None:
+        """Start the app; a store that is away now will be back."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._app.start()
+            except StoreUnavailableError as error:
+                self._observer.tell("store.unavailable", error=str(error))
+                if self._stopping.is_set():
+                    raise
+                await self._back_off(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                return
 
     async def _declare_limits(self, store: Store) -> None:
         for handler in self._app.registry:
@@ -275,7 +331,7 @@ class Worker:
             queues=self._queues,
             types=tuple(handler.type for handler in self._app.registry),
             slots=self._slots,
-            running=len(self._running),
+            running=len(self._hands.running),
             started_at=self._started_at,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+import uuid
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,10 +81,18 @@ def empty_schema(dsn: str, schema: str = "conformance") -> None:
             connection.execute(";".join(statement for (statement,) in tables))
 
 
+@contextmanager
+def redis(request: pytest.FixtureRequest) -> Iterator[Place]:
+    # A prefix of its own is an empty place; nothing needs to be deleted in between.
+    server = request.getfixturevalue("valkey_server")
+    yield Place(f"{server.url}?prefix=t{uuid.uuid4().hex[:12]}")
+
+
 PLACES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Place]]] = {
     "memory": memory,
     "sqlite": sqlite,
     "postgres": postgres,
+    "redis": redis,
 }
 
 NAMES = [

@@ -14,7 +14,7 @@ from holdfast.observe import Observer
 from holdfast.releasing import release_dependents
 from holdfast.store import Change, Store
 from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
-from holdfast.worker.custody import Custody
+from holdfast.worker.custody import Custody, Nobody
 from holdfast.worker.execution import (
     Failed,
     Interrupted,
@@ -39,13 +39,13 @@ class Settler:
         store: Store,
         chance: Chance,
         observer: Observer,
-        custody: Custody,
-        after: Callable[[], None],
+        custody: Custody | None = None,
+        after: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._chance = chance
         self._observer = observer
-        self._custody = custody
+        self._custody = custody or Nobody()
         self._after = after
         self._waiting: list[Answer] = []
         self._task: asyncio.Task[None] | None = None
@@ -68,12 +68,13 @@ class Settler:
         while self._waiting:
             group, self._waiting = self._waiting[:LARGEST_GROUP], self._waiting[LARGEST_GROUP:]
             try:
-                await self._write(group)
+                await self.write(group)
             except Exception as error:  # noqa: BLE001  # the leases run out, the worker goes on
                 self._observer.tell("results.lost", error=repr(error), lost=len(group))
             finally:
                 self.unwritten -= len(group)
-                self._after()
+                if self._after is not None:
+                    self._after()
 
     def drop(self, run: Run) -> None:
         """Write nothing about a job that is no longer ours."""
@@ -85,7 +86,7 @@ class Settler:
             if run.written is not None:
                 run.written()
 
-    async def _write(self, answers: Sequence[Answer]) -> None:
+    async def write(self, answers: Sequence[Answer]) -> None:
         """Write a group; a store that is away is tried again until it is back."""
         pause = FIRST_PAUSE
         while True:

@@ -38,7 +38,7 @@ from holdfast.worker.runners import Runner
 from holdfast.worker.runners.inline import AsyncRunner
 from holdfast.worker.runners.process import ProcessRunner
 from holdfast.worker.runners.thread import ThreadRunner
-from holdfast.worker.settling import Settled, Settler
+from holdfast.worker.settling import Settler
 
 STUBBORN = 5.0
 """How long an interrupted handler may take to stop before its slot is given back, in seconds."""
@@ -214,12 +214,7 @@ class Worker:
         if isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
             self._settler.drop(run)
         else:
-            self._settler.settle(run, outcome).add_done_callback(self._written)
-
-    def _written(self, answer: asyncio.Future[Settled]) -> None:
-        """Look for room again: it may have been unwritten answers that took it."""
-        if not self._hands.are_full:
-            self._hands.wake()
+            self._settler.settle(run, outcome)
 
     def _interrupted(self, run: Run) -> None:
         """Give a handler some time to stop; one that will not is left behind."""

@@ -42,6 +42,7 @@ SPAN = "SPAN"
 @click.option("--dependency-type", type=click.Choice(list(DependencyKind), case_sensitive=False))
 @click.option("--callback-url", metavar="URL")
 @click.option("--limit-key", metavar="KEY")
+@click.option("--app", metavar="MODULE:APP", help="Take what its task says as defaults.")
 @click.option("--wait", is_flag=True, help="Wait for its end; exit 1 unless it completed.")
 @click.option("--wait-timeout", metavar=SPAN, help="Wait no longer than this; exit 4.")
 @store_options
@@ -49,6 +50,7 @@ def submit(
     type_: str,
     payload: str | None,
     as_bytes: bool,
+    app: str | None,
     wait: bool,
     wait_timeout: str | None,
     url: str | None,
@@ -63,13 +65,13 @@ def submit(
     options = _options(given)
     patience = None if wait_timeout is None else span_or_text(wait_timeout)
 
-    async def operate(app: Holdfast) -> SubmissionResult | JobStatus:
-        result = await app.submit(type_, body, **options)
+    async def operate(queue: Holdfast) -> SubmissionResult | JobStatus:
+        result = await queue.submit(type_, body, **options)
         if not wait:
             return result
-        return await app.wait(result.job_id, timeout=patience)
+        return await queue.wait(result.job_id, timeout=patience)
 
-    result = on_store(url, operate, new=True)
+    result = on_store(url, operate, new=True, app=app)
     answer(result, as_json=as_json, show=lambda: _show(result))
     if isinstance(result, JobStatus) and result.state is not State.COMPLETED:
         raise Problem(f"job {result.job_id} ended {result.state}", FAILED)

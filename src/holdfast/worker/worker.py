@@ -139,10 +139,13 @@ class Worker:
         seen, pause = 0, FIRST_PAUSE
         while not self._stopping.is_set():
             try:
+                quiet = not self._hands.running and not self._settler.unwritten
                 wanted, taken = self._room, await self._claim(store)
-                if burst and not taken and not self._hands.running and not await self._more(store):
-                    return
-                if not self._room:
+                if burst and not taken and not self._hands.running:
+                    if quiet and not await self._more(store):
+                        return
+                    await self._settler.close()
+                elif not self._room:
                     await self._hands.changed()
                 elif taken < wanted:
                     seen = await self._idle(store, seen, burst=burst)
@@ -243,8 +246,7 @@ class Worker:
                 await self._stopping.wait()
 
     async def _more(self, store: Store) -> bool:
-        """In a burst: whether finished jobs or passed time made new work."""
-        await self._settler.close()
+        """In a burst: whether jobs that ended elsewhere or passed time made new work."""
         released = await release_dependents(store)
         return bool(released or (await store.promote(self._slots)).count)
 

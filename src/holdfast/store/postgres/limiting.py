@@ -143,9 +143,7 @@ async def _choose(session: Statements, want: Claim, gate: Gate) -> list[int]:
     return chosen
 
 
-def _page(
-    queue: str, want: Claim, gate: Gate, place: tuple[int, int]
-) -> dict[str, object]:
+def _page(queue: str, want: Claim, gate: Gate, place: tuple[int, int]) -> dict[str, object]:
     return {
         "queue": queue,
         "types": None if want.types is None else Texts(want.types),

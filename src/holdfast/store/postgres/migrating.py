@@ -104,9 +104,7 @@ class Migrator:
             await self._lock()
             await self._prepare()
             applied = await self.applied()
-            todo = [
-                m for m in self._migrations if m.version <= target and m.version not in applied
-            ]
+            todo = [m for m in self._migrations if m.version <= target and m.version not in applied]
             for migration in todo:
                 await self._apply(migration.up)
                 await self._connection.execute(

@@ -123,9 +123,7 @@ class Reads(Base):
             counts[which][names[which]] = count
         by_category, by_code, by_type = (dict(sorted(found.items())) for found in counts)
         total = sum(by_category.values())
-        return FailurePage(
-            tuple(map(job_of, page)), cursor, total, by_category, by_code, by_type
-        )
+        return FailurePage(tuple(map(job_of, page)), cursor, total, by_category, by_code, by_type)
 
     async def stats(self, window: timedelta) -> Stats:
         since = minute_of(self.now() - window)

@@ -328,9 +328,7 @@ async def _swap(
     places = {number: changes[position - 1] for position, number, *_ in rows}
     written = {n: False for n, _ in places.values()}
     ended = {
-        number: state
-        for _, number, state, awaited in rows
-        if awaited and State(state) in TERMINAL
+        number: state for _, number, state, awaited in rows if awaited and State(state) in TERMINAL
     }
     if ended:
         told = {"parent": Longs(list(ended)), "state": Texts(list(ended.values()))}

@@ -19,8 +19,14 @@ from holdfast.job import DEFAULT_QUEUE
 from holdfast.observe import logging
 from holdfast.worker import Worker
 
-log_level_option = click.option("--log-level", type=click.Choice(logging.LEVELS))
-log_format_option = click.option("--log-format", type=click.Choice(logging.FORMATS))
+log_level_option = click.option(
+    "--log-level", type=click.Choice(logging.LEVELS), help="How much to log.  [info]"
+)
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(logging.FORMATS),
+    help="Lines for people, or JSON lines.  [text]",
+)
 
 
 @click.command()

@@ -73,7 +73,9 @@ class Client:
 
     async def _submit_dependent(self) -> None:
         if self._known:
-            parents = self._draw.sample(self._known, min(len(self._known), self._draw.randint(1, 3)))
+            parents = self._draw.sample(
+                self._known, min(len(self._known), self._draw.randint(1, 3))
+            )
             kind = self._draw.choice(KINDS)
             answer = await self._app.submit(
                 "work", {"steps": self._steps()}, depends_on=parents, dependency_type=kind

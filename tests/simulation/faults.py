@@ -97,7 +97,9 @@ class Network:
         self._context = contextvars.Context()
         self._context.run(PROCESS.set, WORLD)
 
-    async def call(self, sender: str, verb: str, act: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def call(
+        self, sender: str, verb: str, act: Callable[[], Coroutine[Any, Any, Any]]
+    ) -> Any:
         """Make one call, or fail to."""
         fate = self._fate(sender, verb)
         if fate is not Fate.FINE:

@@ -144,7 +144,15 @@ class Scenario:
         while self._loop.time() < end:
             await asyncio.sleep(self._draw.expovariate(1 / pace))
             self._draw.choice(
-                [self._kill, self._kill, self._pause, self._hang, self._stop, self._cut, self._outage]
+                [
+                    self._kill,
+                    self._kill,
+                    self._pause,
+                    self._hang,
+                    self._stop,
+                    self._cut,
+                    self._outage,
+                ]
             )()
             await self._toggle_queue()
 

@@ -121,15 +121,26 @@ def _owners(record: Record) -> dict[str, str]:
 
 
 def _wrong_result(evidence: Evidence) -> Iterator[str]:
-    """A job that completed did so in the attempt that says so."""
+    """A job that completed did so in the attempt that says so.
+
+    A claim that acts twice may give a job to the same worker again under the same token, which
+    nobody but that worker has: what it returned under the older version is then as good.
+    """
     finished = {
-        (run.job_id, run.version) for run in evidence.record.executions if run.finished is not None
+        (run.job_id, str(run.version).encode())
+        for run in evidence.record.executions
+        if run.finished is not None
+    }
+    tokens = {
+        (claim.job.id, str(claim.job.lease_version).encode()): claim.job.lease.token
+        for claim in evidence.record.claims
+        if claim.job.lease
     }
     for job in evidence.jobs:
-        if job.state is State.COMPLETED:
-            if job.result != str(job.lease_version).encode():
-                yield f"{job.id} holds the result of version {job.result!r}"
-            if (job.id, job.lease_version) not in finished:
+        if job.state is State.COMPLETED and job.lease is not None:
+            if tokens.get((job.id, job.result or b"")) != job.lease.token:
+                yield f"{job.id} version {job.lease_version} holds the result of {job.result!r}"
+            if (job.id, job.result) not in finished:
                 yield f"{job.id} completed without having run to its end"
 
 
@@ -180,9 +191,10 @@ def _given_up(evidence: Evidence) -> Iterator[str]:
 def _early(evidence: Evidence) -> Iterator[str]:
     """No dependent starts before what it waits for has ended as it must."""
     for job in evidence.jobs:
-        claim = next((e for e in evidence.histories[job.id] if e.event is Event.CLAIM), None)
-        if claim is None or not evidence.parents[job.id]:
-            continue
+        begun = (Event.CLAIM, Event.REOPEN)
+        claim = next((e for e in evidence.histories[job.id] if e.event in begun), None)
+        if claim is None or claim.event is Event.REOPEN or not evidence.parents[job.id]:
+            continue  # it never ran, or an operator said that it shall
         ends = [_ended(evidence, parent, claim) for parent in evidence.parents[job.id]]
         if job.dependency_kind is DependencyKind.AFTER_ANY:
             if not any(ends):

@@ -129,7 +129,9 @@ class Record:
     def _claim(self, process: str, args: tuple[Any, ...], jobs: list[Job]) -> None:
         for job in jobs:
             self.claims.append(Claimed(job, process, self.time()))
-            self.note(process, f"claim -> {job.id} attempt {job.attempt} version {job.lease_version}")
+            self.note(
+                process, f"claim -> {job.id} attempt {job.attempt} version {job.lease_version}"
+            )
 
     def _extend(self, process: str, args: tuple[Any, ...], beats: list[Any]) -> None:
         for fence, beat in zip(args[0], beats, strict=True):
@@ -176,4 +178,3 @@ class Record:
     def digest(self) -> str:
         """A fingerprint of everything that happened."""
         return hashlib.sha256(self.text().encode()).hexdigest()
-

@@ -147,7 +147,15 @@ class Scenario:
         while self._loop.time() < end:
             await asyncio.sleep(self._draw.expovariate(1 / pace))
             self._draw.choice(
-                [self._kill, self._kill, self._pause, self._hang, self._stop, self._cut, self._outage]
+                [
+                    self._kill,
+                    self._kill,
+                    self._pause,
+                    self._hang,
+                    self._stop,
+                    self._cut,
+                    self._outage,
+                ]
             )()
             await self._toggle_queue()
 
@@ -221,7 +229,9 @@ class Scenario:
     def _start_client(self) -> None:
         name = self._world.name("client")
         client = Client(name, self._world.app(name), self._record, self._draw, self._known)
-        self._loop.spawn(name, client.run(self._draw.randint(6, 20), self._draw.choice([0.2, 0.6, 1.5])))
+        self._loop.spawn(
+            name, client.run(self._draw.randint(6, 20), self._draw.choice([0.2, 0.6, 1.5]))
+        )
 
     # --- the heal phase --------------------------------------------------------------------
 

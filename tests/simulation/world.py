@@ -47,10 +47,10 @@ async def work(ctx: JobContext, steps: list[list[Any]]) -> int:
     return await Handler(loop.world, PROCESS.get(), ctx).run(steps)
 
 
-TASKS.task("work", timeout=8, max_attempts=6, **_OPTIONS)(work)
-TASKS.task("rare", timeout=5, max_attempts=2, queue="other", concurrency=1, **_OPTIONS)(work)
+TASKS.task("work", timeout=5, max_attempts=4, **_OPTIONS)(work)
+TASKS.task("rare", timeout=4, max_attempts=2, queue="other", concurrency=1, **_OPTIONS)(work)
 TASKS.cron(CRON, missed="all", payload={"steps": [["sleep", 0.5], ["effect"]]})(
-    TASKS.task("tick", timeout=8, max_attempts=6, **_OPTIONS)(work)
+    TASKS.task("tick", timeout=5, max_attempts=6, **_OPTIONS)(work)
 )
 
 

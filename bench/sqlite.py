@@ -175,12 +175,14 @@ async def growth(place: Path, sizes: tuple[int, ...]) -> None:
         fill(path, finished=size - had, delayed=(size - had) // 5)
         had = size
         async with SQLiteStore(Location(path=path)) as store:
-            new = [jobs(store, BATCH) for _ in range(5)]
-            submit = await compare(5, BATCH, wall=lambda: store.add(new.pop()))
-            work = await compare(5, BATCH, wall=lambda: work_off(store))
-            looked = await compare(20, 1, wall=lambda: store.promote(1000))
-        print(
-            f"{size:10,} {size // 5:8,} {submit['wall'][0]:9.1f} {work['wall'][0]:13.1f}"
-            f" {looked['wall'][0]:8.0f}",
-            flush=True,
-        )
+            costs = [cost[0] for cost in await costs_in(store)]
+        print(f"{size:10,} {size // 5:8,} {costs[0]:9.1f} {costs[1]:13.1f} {costs[2]:8.0f}")
+
+
+async def costs_in(store: SQLiteStore) -> list[Cost]:
+    """Return what submitting, working off and looking for due jobs costs in a store."""
+    new = [jobs(store, BATCH) for _ in range(5)]
+    submit = await compare(5, BATCH, store=lambda: store.add(new.pop()))
+    work = await compare(5, BATCH, store=lambda: work_off(store))
+    look = await compare(20, 1, store=lambda: store.promote(1000))
+    return [each["store"] for each in (submit, work, look)]

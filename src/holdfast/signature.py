@@ -1,9 +1,7 @@
 """From stored bytes to a function's arguments, and from a caller's arguments to bytes.
 
-A parameter annotated with a job context receives it. A parameter named ``payload`` takes the
-payload whole; otherwise the payload is an object and its keys are the parameters. Values
-decode into their annotations: plain types, dataclasses, msgspec structs, TypedDicts,
-pydantic models. Nothing is imported or executed because a payload says so.
+A parameter annotated as a job context receives it; one named ``payload`` takes the payload
+whole, otherwise its keys are the parameters. Values decode into their annotations.
 """
 
 from __future__ import annotations

@@ -279,12 +279,19 @@ class Lockstep(RuleBasedStateMachine):
         """Answer as the claimer, who knows the job as it was claimed; often long ago."""
         decided = DECISIONS[decision](claim, self.clock.now())
         (answer,) = self.swap(Change(claim, decided))
-        self.saw("settled")
+        self.saw("settled", when=answer.written)
         self.saw("stale write is refused", when=not answer.written)
-        assert claim.lease is not None
-        if answer.job is not None and not answer.written:
-            token = claim.lease.token
-            self.saw("repeated answer", when=lifecycle.has_answered(answer.job, token))
+
+    @rule(claim=claims)
+    def complete_twice(self, claim: Job) -> None:
+        """The first answer's reply was lost, so it is given again."""
+        change = Change(claim, DECISIONS["complete"](claim, self.clock.now()))
+        first, again = (self.swap(change)[0] for _ in range(2))
+        assert not again.written
+        if first.written:
+            assert again.job is not None
+            assert lifecycle.has_answered(again.job, fence(claim).token)
+            self.saw("repeated answer")
 
     @rule(claim=claims)
     def answer_late(self, claim: Job) -> None:

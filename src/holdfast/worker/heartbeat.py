@@ -1,9 +1,7 @@
 """Keeping leases alive, and hearing who lost one or was asked to stop.
 
-The beat has its own thread, loop and store connection, so a handler that blocks the event
-loop does not lose its lease. It stops at a job's deadline: a worker that hangs holds a job
-no longer than the job may run. A beat that fails is no news until the lease has surely ended
-by the local monotonic clock.
+It stops at a job's deadline: a worker that hangs holds a job no longer than the job may run.
+A beat that fails is no news until the lease has surely ended by the local monotonic clock.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def promote(tx: Transaction, limit: int) -> Promoted:
                 None,
             )
         )
-        tx.ledger.shifted(queue, type_, priority, STATES[state], State.SCHEDULED)
+        tx.ledger.tallies[queue, type_, priority, STATES[state]] -= 1
+        tx.ledger.tallies[queue, type_, priority, State.SCHEDULED] += 1
         tx.woken.add(queue)
     tx.many("promote", moves)
     tx.many("journal", journal)

@@ -241,6 +241,11 @@ def translated() -> Iterator[None]:
     """Say in holdfast's words what went wrong."""
     try:
         yield
+    except psycopg.errors.QueryCanceled as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # psycopg may report only the query's end
+            raise asyncio.CancelledError from error
+        raise StoreUnavailableError(_words(error)) from error
     except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
         raise _LostToAnother(_words(error)) from error
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:

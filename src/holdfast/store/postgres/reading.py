@@ -38,7 +38,6 @@ from holdfast.store.postgres.rows import (
     Row,
     cancel_of,
     document,
-    job_of,
     progress_of,
     transition_of,
 )
@@ -57,7 +56,7 @@ class Reads(Base):
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         rows = await self._run("get", {"id": Texts(ids)})
-        found = {row[0]: job_of(row) for row in rows}
+        found = {job.id: job for job in self._jobs(rows)}
         return [found.get(id_) for id_ in ids]
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
@@ -81,7 +80,7 @@ class Reads(Base):
         filters = _filters(search)
         updated = search.order is Order.UPDATED_DESC
         parts = 2 if updated else 1
-        place = read_cursor(search.cursor, search.order, parts) if search.cursor else None
+        place = read_cursor(search.cursor, search.order, parts) if search.cursor is not None else None
         params = {**filters, "most": search.limit + 1}
         if updated:
             params |= {"xid": str(place[0]), "seq": place[1]} if place else _NOWHERE
@@ -92,7 +91,7 @@ class Reads(Base):
         total, exact = await self._count(search, filters)
         more = len(rows) > search.limit
         cursor = write_cursor(search.order, *map(int, page[-1][-parts:])) if more else None
-        return Page(tuple(map(job_of, page)), cursor, total, exact)
+        return Page(tuple(self._jobs(page)), cursor, total, exact)
 
     async def _count(self, search: Search, filters: dict[str, object]) -> tuple[int, bool]:
         if _is_countable(search):
@@ -103,7 +102,7 @@ class Reads(Base):
         return min(total, COUNT_CAP), total <= COUNT_CAP
 
     async def failures(self, search: FailureSearch) -> FailurePage:
-        place = read_cursor(search.cursor, FAILURE_ORDER, parts=2) if search.cursor else None
+        place = read_cursor(search.cursor, FAILURE_ORDER, parts=2) if search.cursor is not None else None
         filters = _failure_filters(search)
         params = {
             **filters,
@@ -124,7 +123,7 @@ class Reads(Base):
         by_category, by_code, by_type = (dict(sorted(found.items())) for found in counts)
         total = sum(by_category.values())
         return FailurePage(
-            tuple(map(job_of, page)), cursor, total, by_category, by_code, by_type
+            tuple(self._jobs(page)), cursor, total, by_category, by_code, by_type
         )
 
     async def stats(self, window: timedelta) -> Stats:

@@ -34,7 +34,7 @@ from holdfast.store.postgres.database import Session, Statements
 from holdfast.store.postgres.limiting import claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
-from holdfast.store.postgres.rows import WIDTH, Row, cancel_of, document, job_of, seconds
+from holdfast.store.postgres.rows import WIDTH, Row, cancel_of, document, seconds
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.wake import EVERY_QUEUE
 from holdfast.store.postgres.writing import swap_params
@@ -112,7 +112,7 @@ class PostgresStore(Reads):
                 lambda session: claim_limited(session, want, judged)
             )
         rows.sort(key=_by_service)
-        return [job_of(row) for row in rows]
+        return self._jobs(rows)
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         rounds = _rounds(changes)
@@ -197,14 +197,14 @@ class PostgresStore(Reads):
 
     async def overdue(self, limit: int) -> list[Job]:
         rows = await self._run("overdue", {"most": limit, "now": self._clock.judged})
-        return [job_of(row) for row in rows]
+        return self._jobs(rows)
 
     async def dependents(self, limit: int) -> list[Dependent]:
         await self._run("sweep_waiting", {"most": SWEPT_AT_ONCE})
         rows = await self._run("dependents", {"most": limit})
         return [
-            Dependent(job_of(row), tuple(zip(row[WIDTH], map(State, row[WIDTH + 1]), strict=True)))
-            for row in rows
+            Dependent(job, tuple(zip(row[WIDTH], map(State, row[WIDTH + 1]), strict=True)))
+            for job, row in zip(self._jobs(rows), rows, strict=True)
         ]
 
     async def prune(self, retention: Retention, limit: int) -> int:
@@ -235,7 +235,8 @@ class PostgresStore(Reads):
         deleted = await self._database.atomically(
             lambda session: self._delete(session, "deletable", params)
         )
-        return [id_ in deleted for id_ in ids]
+        first = {id_: n for n, id_ in reversed(list(enumerate(ids)))}
+        return [id_ in deleted and first[id_] == n for n, id_ in enumerate(ids)]
 
     async def _delete(
         self, session: Session, choice: str, params: Mapping[str, object]

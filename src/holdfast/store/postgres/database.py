@@ -8,11 +8,14 @@ import os
 import select
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from datetime import timedelta
+from functools import partial
 from typing import Protocol, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.adapt import AdaptersMap, Buffer, Loader
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import Format
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
@@ -25,14 +28,17 @@ from holdfast.store.postgres.sql import statement
 Params = Mapping[str, object]
 T = TypeVar("T")
 
+GUEST_IDLE = timedelta(minutes=5)
+"""How long a handler's transaction may stay idle: a frozen one must not hold its rows for ever."""
+
 TRIES = 6
 """How often a call is made that lost to another transaction (deadlock, serialization)."""
 
 _SESSION = """
 SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET timezone = 'UTC';
-SET statement_timeout = {statement};
-SET lock_timeout = {lock};
+SET statement_timeout = {limit};
+SET lock_timeout = {limit};
 SET idle_in_transaction_session_timeout = {idle};
 SET enable_sort = off;
 SET enable_bitmapscan = off;
@@ -41,7 +47,9 @@ SET jit = off
 # A fresh jobs table has no statistics, and the planner then sorts all ready jobs for every
 # claim: 25 times slower. Statements that must sort still do.
 
-_KEEPALIVE = {
+_CONNECTION: dict[str, str | int | None] = {
+    "connect_timeout": 10,
+    "application_name": "holdfast",
     "keepalives": 1,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -110,7 +118,7 @@ class Database:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._adapters = adapters()
-        self._pool = self._new_pool(settings.pool)
+        self._pool = self._new_pool(settings.pool, idle=settings.timeout)
         self._guests: AsyncConnectionPool[AsyncConnection[Row]] | None = None
 
     @property
@@ -149,7 +157,7 @@ class Database:
     async def guest(self) -> AsyncIterator[Session]:
         """Lend a connection to a handler, from a pool of its own: heartbeats need theirs."""
         if self._guests is None:
-            self._guests = self._new_pool(self._settings.pool)
+            self._guests = self._new_pool(self._settings.pool, idle=GUEST_IDLE)
             await self._guests.open()
         with translated():
             connection = await self._guests.getconn()
@@ -161,7 +169,12 @@ class Database:
     async def connect(self, dsn: str) -> AsyncConnection[Row]:
         """Open a connection outside the pool."""
         with translated():
-            return await AsyncConnection.connect(dsn, **self._arguments())
+            return await AsyncConnection.connect(
+                make_conninfo(dsn, **_CONNECTION),
+                autocommit=True,
+                prepare_threshold=None,
+                context=self._adapters,
+            )
 
     @contextlib.asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
@@ -176,14 +189,14 @@ class Database:
     def _wrap(self, connection: AsyncConnection[Row]) -> Session:
         return Session(connection, self._settings.schema, prepare=not self._settings.pgbouncer)
 
-    def _new_pool(self, size: int) -> AsyncConnectionPool[AsyncConnection[Row]]:
+    def _new_pool(self, size: int, *, idle: timedelta) -> AsyncConnectionPool[AsyncConnection[Row]]:
         return AsyncConnectionPool(
             self._settings.dsn,
             min_size=1,
             max_size=size,
             open=False,
             kwargs=self._arguments(),
-            configure=self._configure,
+            configure=partial(self._configure, idle=idle),
             check=_check,
             timeout=self.limit,
             reconnect_timeout=self.limit,
@@ -193,16 +206,14 @@ class Database:
         return {
             "autocommit": True,
             "context": self._adapters,
-            "connect_timeout": 10,
-            "application_name": "holdfast",
             "prepare_threshold": None if self._settings.pgbouncer else 2,
-            **_KEEPALIVE,
+            **_CONNECTION,
         }
 
-    async def _configure(self, connection: AsyncConnection[Row]) -> None:
+    async def _configure(self, connection: AsyncConnection[Row], idle: timedelta) -> None:
         if not self._settings.pgbouncer:
             limit = int(self.limit * 1000)
-            text = _SESSION.format(statement=limit, lock=limit, idle=limit)
+            text = _SESSION.format(limit=limit, idle=int(idle.total_seconds() * 1000))
             await connection.execute(text.encode())
 
 
@@ -216,9 +227,11 @@ async def _check(connection: AsyncConnection[Row]) -> None:
 
 def cut(connection: AsyncConnection[Row]) -> None:
     """End a call that hangs: whoever waits for the server sees the connection close."""
-    with contextlib.suppress(OSError, psycopg.Error):
-        with socket.socket(fileno=os.dup(connection.fileno())) as line:
-            line.shutdown(socket.SHUT_RDWR)
+    with (
+        contextlib.suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(connection.fileno())) as line,
+    ):
+        line.shutdown(socket.SHUT_RDWR)
 
 
 async def _insisting(once: Callable[[], Awaitable[T]]) -> T:

@@ -80,7 +80,9 @@ class Reads(Base):
         filters = _filters(search)
         updated = search.order is Order.UPDATED_DESC
         parts = 2 if updated else 1
-        place = read_cursor(search.cursor, search.order, parts) if search.cursor is not None else None
+        place = (
+            read_cursor(search.cursor, search.order, parts) if search.cursor is not None else None
+        )
         params = {**filters, "most": search.limit + 1}
         if updated:
             params |= {"xid": str(place[0]), "seq": place[1]} if place else _NOWHERE
@@ -102,7 +104,11 @@ class Reads(Base):
         return min(total, COUNT_CAP), total <= COUNT_CAP
 
     async def failures(self, search: FailureSearch) -> FailurePage:
-        place = read_cursor(search.cursor, FAILURE_ORDER, parts=2) if search.cursor is not None else None
+        place = (
+            read_cursor(search.cursor, FAILURE_ORDER, parts=2)
+            if search.cursor is not None
+            else None
+        )
         filters = _failure_filters(search)
         params = {
             **filters,
@@ -122,9 +128,7 @@ class Reads(Base):
             counts[which][names[which]] = count
         by_category, by_code, by_type = (dict(sorted(found.items())) for found in counts)
         total = sum(by_category.values())
-        return FailurePage(
-            tuple(self._jobs(page)), cursor, total, by_category, by_code, by_type
-        )
+        return FailurePage(tuple(self._jobs(page)), cursor, total, by_category, by_code, by_type)
 
     async def stats(self, window: timedelta) -> Stats:
         since = minute_of(self.now() - window)

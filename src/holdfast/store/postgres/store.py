@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Self
 
 from psycopg import AsyncConnection
 
 from holdfast.clock import Clock
-from holdfast.errors import UnsafeStoreError
+from holdfast.errors import StaleLeaseError, UnsafeStoreError
 from holdfast.job import TERMINAL, Job, State
 from holdfast.policy import Retention
 from holdfast.store._base import MAX_LOG_LINES
@@ -30,7 +31,8 @@ from holdfast.store._shapes import (
 )
 from holdfast.store.postgres.adding import add, add_plain, is_plain
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
-from holdfast.store.postgres.database import Session, Statements
+from holdfast.store.postgres.database import Session, Statements, translated
+from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.limiting import claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
@@ -86,16 +88,61 @@ class PostgresStore(Reads):
     # --- submitting ----------------------------------------------------------------------
 
     async def add(
-        self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+        self,
+        jobs: Sequence[Job],
+        *,
+        atomic: bool = True,
+        fence: Fence | None = None,
+        connection: object = None,
     ) -> list[Added]:
+        """Write new jobs, as ``Store.add``; with ``connection`` in the caller's transaction.
+
+        See ``enlist`` for the connections it takes. The jobs exist once that transaction
+        commits, and workers are woken then.
+        """
+        if connection is not None:
+            session = enlist(connection, self.settings.schema)
+            added = await add(session, jobs, atomic=atomic, fence=fence, now=self.now())
+            await session.run("notify", self._wake.notice(_queues(jobs)))
+            return added
         if fence is None and is_plain(jobs):
             added = await add_plain(self._database, jobs)
         else:
             added = await self._database.atomically(
                 lambda session: add(session, jobs, atomic=atomic, fence=fence, now=self.now())
             )
-        self._ring({job.queue for job in jobs if job.state in _WAKING})
+        self._ring(_queues(jobs))
         return added
+
+    @contextlib.asynccontextmanager
+    async def transaction(
+        self, fence: Fence, decide: Callable[[Job], Job]
+    ) -> AsyncIterator[AsyncConnection[Row]]:
+        """Lend a connection inside a transaction that ends the job when it commits.
+
+        At the end of the block the job is read and locked under its lease, ``decide`` says how
+        it goes on, and that is committed together with whatever the block wrote. When the lease
+        is no longer the newest, everything is rolled back and ``StaleLeaseError`` raised.
+        """
+        async with self._database.guest() as session:
+            with translated():
+                async with session.connection.transaction():
+                    yield session.connection
+                    change, written = await self._settle(session, fence, decide)
+        self._ring(self._woken([change], written))
+
+    async def _settle(
+        self, session: Session, fence: Fence, decide: Callable[[Job], Job]
+    ) -> tuple[Change, dict[int, bool]]:
+        held = await session.run("holder", {"id": fence.job_id, "token": fence.token})
+        if not held:
+            raise StaleLeaseError(fence.job_id)
+        (before,) = self._jobs(await session.run("get", {"id": Texts([fence.job_id])}))
+        change = Change(before, decide(before))
+        written = await _swap(session, [(0, change)], parents=True)
+        if not written:
+            raise StaleLeaseError(fence.job_id)
+        return change, written
 
     # --- working -------------------------------------------------------------------------
 
@@ -294,8 +341,13 @@ class PostgresStore(Reads):
         self._wake.ring(queues)
 
 
+def _queues(jobs: Sequence[Job]) -> set[str]:
+    return {job.queue for job in jobs if job.state in _WAKING}
+
+
 def _by_service(row: Row) -> tuple[int, int, int]:
-    return row[-3:]  # type: ignore[return-value]  # turn, level and place are numbers
+    turn, level, place = row[-3:]
+    return turn, level, place
 
 
 def _rounds(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
@@ -329,9 +381,7 @@ async def _swap(
     places = {number: changes[position - 1] for position, number, *_ in rows}
     written = {n: False for n, _ in places.values()}
     ended = {
-        number: state
-        for _, number, state, awaited in rows
-        if awaited and State(state) in TERMINAL
+        number: state for _, number, state, awaited in rows if awaited and State(state) in TERMINAL
     }
     if ended:
         told = {"parent": Longs(list(ended)), "state": Texts(list(ended.values()))}

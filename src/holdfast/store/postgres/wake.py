@@ -93,9 +93,10 @@ class Wake:
             self._pending.update(queues)
             self._wanted.set()
 
-    def payload(self, queue: str) -> str:
-        """What a notice says: who sent it, so that it can ignore its own, and the queue."""
-        return f"{self._sender} {queue}"
+    def notice(self, queues: Collection[str], sender: str = EVERY_QUEUE) -> dict[str, object]:
+        """What ``notify.sql`` is given: who sends, who may then ignore it, and the queues."""
+        payloads = [f"{sender} {queue}" for queue in sorted(queues)]
+        return {"channel": self.channel, "queues": Texts(payloads)}
 
     async def _send_loop(self) -> None:
         while not (self._stopping and not self._pending):
@@ -107,8 +108,7 @@ class Wake:
         self._wanted.clear()
         queues, self._pending = self._pending, set()
         if queues:
-            notices = Texts([self.payload(queue) for queue in sorted(queues)])
-            await self._database.run("notify", {"channel": self.channel, "queues": notices})
+            await self._database.run("notify", self.notice(queues, self._sender))
 
     async def _listen_loop(self, dsn: str) -> None:
         while not self._stopping:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Self
@@ -13,7 +12,7 @@ from psycopg import AsyncConnection
 
 from holdfast.clock import Clock
 from holdfast.errors import StaleLeaseError, UnsafeStoreError
-from holdfast.job import TERMINAL, Job, State
+from holdfast.job import Job, State
 from holdfast.policy import Retention
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._ledger import minute_of
@@ -31,15 +30,15 @@ from holdfast.store._shapes import (
 )
 from holdfast.store.postgres.adding import add, add_plain, is_plain
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
-from holdfast.store.postgres.database import Session, Statements, translated
+from holdfast.store.postgres.database import Session, translated
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.limiting import claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
 from holdfast.store.postgres.rows import WIDTH, Row, cancel_of, document, seconds
 from holdfast.store.postgres.settings import Settings
+from holdfast.store.postgres.swapping import swap, swap_all
 from holdfast.store.postgres.wake import EVERY_QUEUE
-from holdfast.store.postgres.writing import swap_params
 
 MEASURES_KEPT = timedelta(days=7)
 AGED_AT_ONCE = 10_000
@@ -139,7 +138,7 @@ class PostgresStore(Reads):
             raise StaleLeaseError(fence.job_id)
         (before,) = self._jobs(await session.run("get", {"id": Texts([fence.job_id])}))
         change = Change(before, decide(before))
-        written = await _swap(session, [(0, change)], parents=True)
+        written = await swap(session, [(0, change)], parents=True)
         if not written:
             raise StaleLeaseError(fence.job_id)
         return change, written
@@ -162,11 +161,7 @@ class PostgresStore(Reads):
         return self._jobs(rows)
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-        rounds = _rounds(changes)
-        if len(rounds) == 1:
-            written = await self._swap_alone(changes)
-        else:
-            written = await self._database.atomically(lambda s: _swap_in_turn(s, rounds))
+        written = await swap_all(self._database, changes)
         self._ring(self._woken(changes, written))
         stale = [c.before.id for n, c in enumerate(changes) if n not in written]
         stored = dict(zip(stale, await self.get(stale), strict=True)) if stale else {}
@@ -176,15 +171,6 @@ class PostgresStore(Reads):
             else Swapped(written=False, job=stored[change.before.id])
             for n, change in enumerate(changes)
         ]
-
-    async def _swap_alone(self, changes: Sequence[Change]) -> dict[int, bool]:
-        """The short way: one statement, unless a job ends that others wait for."""
-        everyone = list(enumerate(changes))
-        written = await _swap(self._database, everyone, parents=False) if everyone else {}
-        left = [(n, c) for n, c in everyone if n not in written]
-        if any(change.after.state in TERMINAL for _, change in left):
-            written |= await self._database.atomically(lambda s: _swap(s, left, parents=True))
-        return written
 
     def _woken(self, changes: Sequence[Change], written: Collection[int]) -> set[str]:
         done = [changes[n] for n in written]
@@ -348,49 +334,6 @@ def _queues(jobs: Sequence[Job]) -> set[str]:
 def _by_service(row: Row) -> tuple[int, int, int]:
     turn, level, place = row[-3:]
     return turn, level, place
-
-
-def _rounds(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
-    """Changes in as many rounds as the most often named job needs: one each, in order."""
-    rounds: list[list[tuple[int, Change]]] = [[]]
-    seen: Counter[str] = Counter()
-    for n, change in enumerate(changes):
-        turn = seen[change.before.id]
-        seen[change.before.id] += 1
-        if turn == len(rounds):
-            rounds.append([])
-        rounds[turn].append((n, change))
-    return rounds
-
-
-async def _swap_in_turn(
-    session: Session, rounds: Sequence[Sequence[tuple[int, Change]]]
-) -> dict[int, bool]:
-    written: dict[int, bool] = {}
-    for changes in rounds:
-        written |= await _swap(session, changes, parents=True)
-    return written
-
-
-async def _swap(
-    session: Statements, changes: Sequence[tuple[int, Change]], *, parents: bool
-) -> dict[int, bool]:
-    """Write changes; return each that was written, and whether others wait for its end."""
-    params = {**swap_params([change for _, change in changes]), "parents": parents}
-    rows = await session.run("swap", params)
-    places = {number: changes[position - 1] for position, number, *_ in rows}
-    written = {n: False for n, _ in places.values()}
-    ended = {
-        number: state for _, number, state, awaited in rows if awaited and State(state) in TERMINAL
-    }
-    if ended:
-        told = {"parent": Longs(list(ended)), "state": Texts(list(ended.values()))}
-        for parent, child, is_waiting in await session.run("tell_children", told):
-            n, _ = places[parent]
-            later, change = places.get(child, (n, None))
-            waited = change is not None and later > n and change.before.state is State.PENDING
-            written[n] |= is_waiting or waited
-    return written
 
 
 async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:

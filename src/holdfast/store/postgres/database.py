@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncRawCursor
 from psycopg.adapt import AdaptersMap, Buffer, Loader
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import Format
@@ -40,12 +40,11 @@ SET timezone = 'UTC';
 SET statement_timeout = {limit};
 SET lock_timeout = {limit};
 SET idle_in_transaction_session_timeout = {idle};
-SET enable_sort = off;
 SET enable_bitmapscan = off;
 SET jit = off
 """
-# A fresh jobs table has no statistics, and the planner then sorts all ready jobs for every
-# claim: 25 times slower. Statements that must sort still do.
+# A fresh jobs table has no statistics, and the planner would then collect and sort all ready
+# jobs for every claim: 25 times slower. Searches, which may need it, turn it on for themselves.
 
 _CONNECTION: dict[str, str | int | None] = {
     "connect_timeout": 10,
@@ -106,9 +105,14 @@ class Session:
         self._prepare = prepare
 
     async def run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
-        async with self.connection.cursor(binary=True) as cursor:
-            text = statement(name, self._schema)
-            await cursor.execute(text, params, prepare=None if prepare and self._prepare else False)
+        sql = statement(name, self._schema)
+        async with AsyncRawCursor(self.connection) as cursor:
+            await cursor.execute(
+                sql.text.encode(),
+                [params[name] for name in sql.names],
+                prepare=None if prepare and self._prepare else False,
+                binary=True,
+            )
             return await cursor.fetchall() if cursor.description else []
 
 
@@ -135,12 +139,12 @@ class Database:
         if self._guests is not None:
             await self._guests.close()
 
-    async def run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
+    async def run(self, name: str, params: Params) -> list[Row]:
         """Run one statement, committed when it returns."""
 
         async def once() -> list[Row]:
             async with self._session() as session:
-                return await session.run(name, params, prepare=prepare)
+                return await session.run(name, params)
 
         return await _insisting(once)
 

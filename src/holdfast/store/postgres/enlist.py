@@ -19,14 +19,14 @@ from holdfast.store.postgres import arrays
 from holdfast.store.postgres.arrays import Column, Documents
 from holdfast.store.postgres.database import Params, Statements
 from holdfast.store.postgres.rows import Row
-from holdfast.store.postgres.sql import statement
+from holdfast.store.postgres.sql import Statement, statement
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
     from sqlalchemy.orm import Session
 
-_PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+_NUMBERED = re.compile(r"\$(\d+)")
 
 
 def enlist(connection: object, schema: str) -> Statements:
@@ -58,10 +58,10 @@ class _Psycopg:
     async def run(self, name: str, params: Params) -> list[Row]:
         return await asyncio.to_thread(self._execute, statement(name, self._schema), params)
 
-    def _execute(self, text: bytes, params: Params) -> list[Row]:
-        with psycopg.Cursor(self._connection, row_factory=tuple_row) as cursor:
+    def _execute(self, sql: Statement, params: Params) -> list[Row]:
+        with psycopg.RawCursor(self._connection, row_factory=tuple_row) as cursor:
             arrays.register(cursor.adapters)
-            cursor.execute(text, params)
+            cursor.execute(sql.text.encode(), [params[name] for name in sql.names])
             return cursor.fetchall() if cursor.description else []
 
 
@@ -71,9 +71,10 @@ class _AsyncPsycopg:
         self._schema = schema
 
     async def run(self, name: str, params: Params) -> list[Row]:
-        async with psycopg.AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
+        sql = statement(name, self._schema)
+        async with psycopg.AsyncRawCursor(self._connection, row_factory=tuple_row) as cursor:
             arrays.register(cursor.adapters)
-            await cursor.execute(statement(name, self._schema), params)
+            await cursor.execute(sql.text.encode(), [params[name] for name in sql.names])
             return await cursor.fetchall() if cursor.description else []
 
 
@@ -87,8 +88,9 @@ class _Asyncpg:
         self._schema = schema
 
     async def run(self, name: str, params: Params) -> list[Row]:
-        text, values = numbered(statement(name, self._schema), params)
-        return [tuple(row) for row in await self._connection.fetch(text, *values)]
+        sql = statement(name, self._schema)
+        values = [plain(params[name]) for name in sql.names]
+        return [tuple(row) for row in await self._connection.fetch(sql.text, *values)]
 
 
 class _SQLAlchemy:
@@ -101,13 +103,14 @@ class _SQLAlchemy:
     async def run(self, name: str, params: Params) -> list[Row]:
         return await asyncio.to_thread(self._execute, statement(name, self._schema), params)
 
-    def _execute(self, text: bytes, params: Params) -> list[Row]:
+    def _execute(self, sql: Statement, params: Params) -> list[Row]:
         from sqlalchemy.orm import Session
 
         given = self._given
         connection = given.connection() if isinstance(given, Session) else given
-        query, values = _for_driver(connection.dialect.driver, text, params)
-        return _rows(connection.exec_driver_sql(query, values))
+        return _rows(
+            connection.exec_driver_sql(*_for_driver(connection.dialect.driver, sql, params))
+        )
 
 
 class _AsyncSQLAlchemy:
@@ -122,9 +125,9 @@ class _AsyncSQLAlchemy:
 
         given = self._given
         connection = await given.connection() if isinstance(given, AsyncSession) else given
-        text = statement(name, self._schema)
-        query, values = _for_driver(connection.dialect.driver, text, params)
-        return _rows(await connection.exec_driver_sql(query, values))
+        sql = statement(name, self._schema)
+        call = _for_driver(connection.dialect.driver, sql, params)
+        return _rows(await connection.exec_driver_sql(*call))
 
 
 def _rows(result: CursorResult[tuple[object, ...]]) -> list[Row]:
@@ -132,12 +135,12 @@ def _rows(result: CursorResult[tuple[object, ...]]) -> list[Row]:
 
 
 def _for_driver(
-    driver: str, text: bytes, params: Params
+    driver: str, sql: Statement, params: Params
 ) -> tuple[str, tuple[object, ...] | dict[str, object]]:
+    values = {name: plain(params[name]) for name in sql.names}
     if driver == "asyncpg":
-        query, values = numbered(text, params)
-        return query, tuple(values)
-    return text.decode(), {name: plain(value) for name, value in params.items()}
+        return sql.text, tuple(values.values())
+    return _NUMBERED.sub(lambda n: f"%({sql.names[int(n[1]) - 1]})s", sql.text), values
 
 
 class _Django(Protocol):
@@ -159,15 +162,6 @@ def plain(value: object) -> object:
     if isinstance(value, arrays.Texts):
         return [None if v is None else arrays.text(v).decode() for v in value.values]
     return list(value.values) if isinstance(value, Column) else value
-
-
-def numbered(text: bytes, params: Params) -> tuple[str, Sequence[object]]:
-    """The statement with $1, $2, ... and the values in that order."""
-    places: dict[str, int] = {}
-    query = _PLACEHOLDER.sub(
-        lambda name: f"${places.setdefault(name[1], len(places) + 1)}", text.decode()
-    )
-    return query, [plain(params[name]) for name in places]
 
 
 _ADAPTERS: Mapping[str, Callable[[Any, str], Statements]] = {

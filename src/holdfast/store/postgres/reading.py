@@ -88,7 +88,7 @@ class Reads(Base):
             params |= {"xid": str(place[0]), "seq": place[1]} if place else _NOWHERE
         else:
             params |= {"place": place[0] if place else None}
-        rows = await self._run(f"find_{search.order.lower()}", params, prepare=False)
+        rows = await self._search(f"find_{search.order.lower()}", params)
         page = rows[: search.limit]
         total, exact = await self._count(search, filters)
         more = len(rows) > search.limit
@@ -97,9 +97,9 @@ class Reads(Base):
 
     async def _count(self, search: Search, filters: dict[str, object]) -> tuple[int, bool]:
         if _is_countable(search):
-            ((total,),) = await self._run("find_total", filters, prepare=False)
+            ((total,),) = await self._search("find_total", filters)
             return total, True
-        counted = await self._run("find_count", {**filters, "most": COUNT_CAP + 1}, prepare=False)
+        counted = await self._search("find_count", {**filters, "most": COUNT_CAP + 1})
         total = counted[0][0]
         return min(total, COUNT_CAP), total <= COUNT_CAP
 
@@ -116,14 +116,14 @@ class Reads(Base):
             "at": _EPOCH + timedelta(microseconds=place[0]) if place else None,
             "place": place[1] if place else None,
         }
-        rows = await self._run("failures", params, prepare=False)
+        rows = await self._search("failures", params)
         page = rows[: search.limit]
         cursor = None
         if len(rows) > search.limit:
             at, number = page[-1][-2:]
             cursor = write_cursor(FAILURE_ORDER, (at - _EPOCH) // timedelta(microseconds=1), number)
         counts: tuple[dict[str, int], ...] = ({}, {}, {})
-        for group, *names, count in await self._run("failure_counts", filters, prepare=False):
+        for group, *names, count in await self._search("failure_counts", filters):
             which = _GROUPS[group]
             counts[which][names[which]] = count
         by_category, by_code, by_type = (dict(sorted(found.items())) for found in counts)

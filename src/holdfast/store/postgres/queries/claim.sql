@@ -10,7 +10,7 @@
 -- for the next claim, so that the journal's order by transaction is the order of events.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
-), turn AS (
+), turn AS MATERIALIZED (
     SELECT asked.queue, asked.turn
     FROM unnest(%(queues)s::text[]) WITH ORDINALITY AS asked (queue, turn)
     WHERE NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = asked.queue AND q.paused)

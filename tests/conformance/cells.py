@@ -18,7 +18,7 @@ from holdfast.store import Change, Claim, Fence, LimitRule, Note
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, TICK, job_id, make
 from tests.conformance.situations import QUEUES
-from tests.conformance.world import held
+from tests.conformance.world import RULES, held
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -171,6 +171,25 @@ for _fence in FENCES:
     _spawn_cell(_fence)
 
 
+@_cell("add: spawned jobs and those who wait for them, in one call")
+async def _(world: World) -> object:
+    (spawner,) = await world.store.get([job_id("spawner")])
+    assert spawner is not None
+    jobs = []
+    for n in range(3):
+        jobs.append(make(f"spawned {n}", now=world.now, spawner=Spawner(spawner.id, f"s{n}")))
+        jobs.append(make(f"waits {n}", now=world.now, after=[spawner], dependency_type="FAN_IN"))
+    return await world.store.add(jobs, fence=held(spawner))
+
+
+@_cell("swap: a dependency and its dependents in one call")
+async def _(world: World) -> object:
+    jobs = {job.id: job for job in await world.jobs()}
+    names = ["parent", "after", "any", "after.two", "parent.ready", "chain", "after.mixed"]
+    chosen = [jobs[job_id(name)] for name in names]
+    return await world.store.swap([Change(j, DECISIONS["stop"](j, world.now)) for j in chosen])
+
+
 # --- working --------------------------------------------------------------------------------
 
 
@@ -206,6 +225,19 @@ async def _(world: World) -> object:
 @_cell("claim: after promotion")
 async def _(world: World) -> object:
     return [await world.store.promote(MANY), await world.store.claim(_want())]
+
+
+@_cell("claim: without limits, after promotion")
+async def _(world: World) -> object:
+    for scope in RULES:
+        await world.store.limit(scope, None)
+    few = _want(4, ["main", "aged", "paused"])
+    return [
+        await world.store.claim(few),
+        await world.store.promote(MANY),
+        await world.store.claim(_want(types=("delayed", "ready.retried", "keyed.work"))),
+        await world.store.claim(_want()),
+    ]
 
 
 def _changes(world: World, jobs: Sequence[Job], decision: str, before: str) -> list[Change]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+import uuid
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psycopg
 
 from holdfast.store import MemoryStore, open_store
 from tests.requirements import STORES
@@ -59,9 +62,39 @@ def sqlite(_: pytest.FixtureRequest) -> Iterator[Place]:
         yield Place(f"sqlite:///{folder}/jobs.db", Path(folder, "jobs.db"))
 
 
+@contextmanager
+def postgres(request: pytest.FixtureRequest) -> Iterator[Place]:
+    server = request.getfixturevalue("postgres_server")
+    empty_schema(server.dsn)
+    # What a sync to the disk costs is not the subject here either.
+    careless = "durability=server&options=-csynchronous_commit%3Doff"
+    yield Place(f"{server.dsn}?schema=conformance&{careless}")
+
+
+def empty_schema(dsn: str, schema: str = "conformance") -> None:
+    """Empty the tables rather than make them anew: 5 ms instead of 80."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        tables = connection.execute(
+            "SELECT format('DELETE FROM %%I.%%I', schemaname, tablename) FROM pg_tables"
+            " WHERE schemaname = %s AND tablename <> 'migration'",
+            (schema,),
+        ).fetchall()
+        if tables:
+            connection.execute(";".join(statement for (statement,) in tables))
+
+
+@contextmanager
+def redis(request: pytest.FixtureRequest) -> Iterator[Place]:
+    # A prefix of its own is an empty place; nothing needs to be deleted in between.
+    server = request.getfixturevalue("valkey_server")
+    yield Place(f"{server.url}?prefix=t{uuid.uuid4().hex[:12]}")
+
+
 PLACES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Place]]] = {
     "memory": memory,
     "sqlite": sqlite,
+    "postgres": postgres,
+    "redis": redis,
 }
 
 NAMES = [

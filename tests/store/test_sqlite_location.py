@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.errors import StoreError, StoreUnavailableError, UnsafeStoreError
 from holdfast.store import open_store
 from holdfast.store.sqlite import SQLiteStore
@@ -188,3 +191,25 @@ def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(StoreError, match=r"SQLite 3\.40 or newer"):
         connect(Location(path=tmp_path / "jobs.db"))
+
+
+@pytest.mark.req("S-1", "S-2", stores=["sqlite"])
+async def test_second_store_in_a_process_leaves_the_locks_of_the_first_alone(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    visit = (
+        "import asyncio, sys\nfrom holdfast import Holdfast\n"
+        "async def visit():\n    async with Holdfast(sys.argv[1]) as app:\n"
+        "        await app.submit('x')\nasyncio.run(visit())\n"
+    )
+    async with Holdfast(url) as app, Holdfast(url):
+        await app.submit("x")
+        search = os.pathsep.join(place for place in sys.path if place)
+        visitor = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", visit, url), env={**os.environ, "PYTHONPATH": search}
+        )
+        assert 0 == await visitor.wait()
+
+        assert (tmp_path / "jobs.db-wal").exists()
+        assert 2 == (await app.search()).total_count

@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     _in(
         "upkeep.py",
-        "        tx.ledger.shifted(queue, type_, priority, STATES[state], State.SCHEDULED)\n",
+        "        tx.ledger.tallies[queue, type_, priority, State.SCHEDULED] += 1\n",
         "",
         "promotions are not counted",
         "promote",
@@ -96,8 +96,8 @@ MUTANTS = (
     ),
     _in(
         "upkeep.py",
-        "        tx.ledger.tallies[queue, type_, priority, STATES[state]] -= 1\n",
-        "",
+        "        tx.ledger.tallies[queue, type_, priority, STATES[state]] -= 1\n        chains",
+        "        chains",
         "deleted jobs are still counted",
         "delete",
     ),

@@ -11,18 +11,10 @@ from holdfast.errors import StaleLeaseError
 from holdfast.job import DependencyKind, Job, State
 from holdfast.store._ledger import Ledger
 from holdfast.store._shapes import Added, AddStatus, Fence
+from holdfast.store.sqlite.encoding import body_row, job_row, journal_row
 from holdfast.store.sqlite.moving import WAKING, lift_at
-from holdfast.store.sqlite.rows import (
-    NEVER,
-    Row,
-    body_row,
-    id_of,
-    job_row,
-    journal_row,
-    key_of,
-    micros,
-)
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import NEVER, Row, id_of, key_of, micros
 from holdfast.store.sqlite.writer import Transaction
 
 

@@ -8,9 +8,10 @@ import msgspec
 
 from holdfast.job import Job
 from holdfast.store._shapes import Claim
+from holdfast.store.sqlite.decoding import read_jobs
 from holdfast.store.sqlite.gate import Gate
-from holdfast.store.sqlite.rows import NOTHING, Row, read_jobs
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import NOTHING, Row
 from holdfast.store.sqlite.writer import Transaction
 
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._shapes import Beat, Fence, Note
-from holdfast.store.sqlite.rows import cancel_of, encoded, key_of, log_row, moment, progress_row
+from holdfast.store.sqlite.decoding import cancel_of
+from holdfast.store.sqlite.encoding import encoded, log_row, progress_row
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import key_of, moment
 from holdfast.store.sqlite.writer import Transaction
 
 

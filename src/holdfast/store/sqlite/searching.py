@@ -23,8 +23,9 @@ from holdfast.store._shapes import (
     Page,
     Search,
 )
-from holdfast.store.sqlite.rows import micros, read_jobs
+from holdfast.store.sqlite.decoding import read_jobs
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import micros
 
 FAILURE_ORDER = "FAILURE"
 _FIRST, _LAST = -1, 2**63 - 1

@@ -8,18 +8,11 @@ import msgspec
 
 from holdfast.job import TERMINAL, Job, State
 from holdfast.store._shapes import Change, Swapped
+from holdfast.store.sqlite.decoding import by_key, read_jobs
+from holdfast.store.sqlite.encoding import journal_row, moving_part, settled_part
 from holdfast.store.sqlite.moving import AT_ONCE, WAKING, lift_at
-from holdfast.store.sqlite.rows import (
-    Row,
-    by_key,
-    journal_row,
-    key_of,
-    micros,
-    moving_part,
-    read_jobs,
-    settled_part,
-)
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import Row, key_of, micros
 from holdfast.store.sqlite.writer import Transaction
 
 

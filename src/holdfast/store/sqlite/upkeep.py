@@ -12,18 +12,9 @@ from holdfast.job import Job, State
 from holdfast.policy import Retention
 from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import Dependent, Promoted
-from holdfast.store.sqlite.rows import (
-    NEVER,
-    NOTHING,
-    STATES,
-    Row,
-    id_of,
-    key_of,
-    micros_of_span,
-    moment,
-    read_jobs,
-)
+from holdfast.store.sqlite.decoding import STATES, read_jobs
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import NEVER, NOTHING, Row, id_of, key_of, micros_of_span, moment
 from holdfast.store.sqlite.writer import Transaction
 
 MEASURES_KEPT = timedelta(days=7)

@@ -20,8 +20,8 @@ from holdfast.store.sqlite import schema
 from holdfast.store.sqlite.connection import BUSY, connect, primary_code, translation
 from holdfast.store.sqlite.lane import Lane
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.rows import Row, micros
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import Row, micros
 
 T = TypeVar("T")
 

@@ -140,6 +140,17 @@ async def test_store_can_be_closed_twice_and_before_its_start(tmp_path: Path) ->
         await store.promote(1)
 
 
+async def test_verbs_wait_for_a_start_under_way(tmp_path: Path) -> None:
+    store = SQLiteStore(Location(path=tmp_path / "jobs.db"))
+    starting = asyncio.create_task(store.start())
+    await asyncio.sleep(0)
+
+    assert [None] == await store.get([job_id("a")])
+
+    await starting
+    await store.close()
+
+
 async def test_close_wakes_those_who_wait(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, _):
         seen = await store.arrivals(["default"], -1, timedelta(0))

@@ -28,6 +28,8 @@ T = TypeVar("T")
 _AT = 6  # the column of a row of the journal that tells when
 _MINUTE = 60_000_000
 
+_TRY_MILLISECONDS = 500
+
 FROZEN_AFTER = 10
 """Waits of half a second without anybody's commit before the lock counts as stuck."""
 
@@ -150,6 +152,7 @@ class Writer:
         """Open the file and bring its schema up to date; runs in the lane."""
         self.connection = connect(self._location)
         schema.prepare(self.connection, self._location)
+        self.connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
 
     def close(self) -> None:
         """Close the file; runs in the lane."""

@@ -30,6 +30,7 @@ from holdfast.worker.execution import (
     system_failure,
 )
 from holdfast.worker.hands import Hands
+from holdfast.worker.opening import opened, pause_unless
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.quarantine import Quarantine
 from holdfast.worker.rates import Rates
@@ -87,11 +88,8 @@ class Worker:
 
     async def run(self, *, burst: bool = False) -> None:
         """Work until told to stop, or, in a burst, until there is nothing left to do."""
-        await self._started_app()
-        try:
-            await self._run(self._app.store, burst=burst)
-        finally:
-            await self._app.close()
+        async with opened(self._app, self._stopping, self._observer) as store:
+            await self._run(store, burst=burst)
 
     async def _run(self, store: Store, *, burst: bool) -> None:
         self._notes = Notes(store)
@@ -155,7 +153,7 @@ class Worker:
                 pause = FIRST_PAUSE
             except StoreUnavailableError as error:
                 self._observer.tell("store.unavailable", error=str(error))
-                await self._back_off(pause)
+                await pause_unless(self._stopping, pause * (0.5 + self._app.chance.fraction()))
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _claim(self, store: Store) -> int:
@@ -241,11 +239,6 @@ class Worker:
             arrival.cancel()
             other.cancel()
 
-    async def _back_off(self, pause: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause * (0.5 + self._app.chance.fraction())):
-                await self._stopping.wait()
-
     async def _more(self, store: Store, wanted: int, taken: int) -> bool:
         """In a burst: whether there is work, or finished jobs or passed time made some."""
         if taken or not wanted or self._hands.running:
@@ -318,21 +311,6 @@ class Worker:
             RunnerKind.THREAD: self._threads,
             RunnerKind.PROCESS: ProcessRunner(self._app, self._observer),
         }
-
-    async def _started_app(self) -> None:
-        """Start the app; a store that is away now will be back."""
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                await self._app.start()
-            except StoreUnavailableError as error:
-                self._observer.tell("store.unavailable", error=str(error))
-                if self._stopping.is_set():
-                    raise
-                await self._back_off(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
-            else:
-                return
 
     async def _declare_limits(self, store: Store) -> None:
         for handler in self._app.registry:

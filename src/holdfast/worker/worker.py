@@ -108,11 +108,16 @@ class Worker:
                 service = Maintenance(self._app, self.id, self._queues, self._observer)
                 tasks.append(group.create_task(service.run()))
             self._observer.tell("worker.started", worker=self.id, queues=self._queues)
-            await self._claim_loop(store, burst=burst)
-            await self._wind_down()
-            await self._pulse.stop()
-            for task in tasks:
-                task.cancel()
+            try:
+                await self._claim_loop(store, burst=burst)
+            except BaseException:
+                self.halt()
+                raise
+            finally:
+                await self._wind_down()
+                await self._pulse.stop()
+                for task in tasks:
+                    task.cancel()
         with contextlib.suppress(StoreUnavailableError):
             await announce(store, self._info(), timedelta(0))
         self._observer.tell("worker.stopped", worker=self.id)
@@ -139,10 +144,10 @@ class Worker:
         self.drain()
 
     async def _claim_loop(self, store: Store, *, burst: bool) -> None:
-        await self._declare_limits(store)
-        seen, pause = 0, FIRST_PAUSE
+        seen, pause, declared = 0, FIRST_PAUSE, False
         while not self._stopping.is_set():
             try:
+                declared = declared or await self._declare_limits(store)
                 wanted, taken = self._room, await self._claim(store)
                 if burst and not await self._more(store, wanted, taken):
                     return
@@ -199,6 +204,8 @@ class Worker:
             outcome = await self._runners[run.handler.runner].run(run)
         except asyncio.CancelledError:
             outcome = system_failure("the handler cancelled itself", "CANCELLED_ITSELF")
+        except Exception as error:  # noqa: BLE001  # nothing may keep a slot for ever
+            outcome = system_failure(f"the runner failed: {error!r}", "RUNNER_FAILED")
         if run.interruption is not None and not isinstance(outcome, Succeeded):
             outcome = Interrupted(run.interruption)
         self._answer(run, outcome)
@@ -312,12 +319,13 @@ class Worker:
             RunnerKind.PROCESS: ProcessRunner(self._app, self._observer),
         }
 
-    async def _declare_limits(self, store: Store) -> None:
+    async def _declare_limits(self, store: Store) -> bool:
         for handler in self._app.registry:
             if handler.options.limit is not None:
                 await store.limit(f"task:{handler.type}", handler.options.limit)
             if handler.options.key_limit is not None:
                 await store.limit(f"key:{handler.type}", handler.options.key_limit)
+        return True
 
     async def _be_present(self, store: Store) -> None:
         while True:

@@ -230,15 +230,22 @@ class Pool:
         self._start_enough()
 
     async def _start(self) -> None:
+        try:
+            child = await self._started()
+        except (ChildBrokenError, ChildDiedError, OSError) as error:
+            self._observer.tell("child.broken", error=str(error))
+            if (waiting := self._next_waiting()) is not None:
+                waiting.set_exception(ChildBrokenError(str(error)))
+        else:
+            self._observer.tell("child.started", pid=child.pid)
+            self.give_back(child)
+
+    async def _started(self) -> Child:
         child = Child()
         self._children.add(child)
         try:
             await child.connect(self._setup)
-        except (ChildBrokenError, ChildDiedError) as error:
+        except (ChildBrokenError, ChildDiedError):
             self._children.discard(child)
-            self._observer.tell("child.broken", pid=child.pid, error=str(error))
-            if (waiting := self._next_waiting()) is not None:
-                waiting.set_exception(ChildBrokenError(str(error)))
-            return
-        self._observer.tell("child.started", pid=child.pid)
-        self.give_back(child)
+            raise
+        return child

@@ -148,10 +148,13 @@ class Worker:
         while not self._stopping.is_set():
             try:
                 declared = declared or await self._declare_limits(store)
+                quiet = not self._hands.running and not self._settler.unwritten
                 wanted, taken = self._room, await self._claim(store)
-                if burst and not await self._more(store, wanted, taken):
-                    return
-                if not self._room:
+                if burst and not taken and not self._hands.running:
+                    if quiet and not await self._more(store):
+                        return
+                    await self._settler.close()
+                elif not self._room:
                     await self._hands.changed()
                 elif taken < wanted:
                     seen = await self._idle(store, seen, burst=burst)
@@ -246,11 +249,8 @@ class Worker:
             arrival.cancel()
             other.cancel()
 
-    async def _more(self, store: Store, wanted: int, taken: int) -> bool:
-        """In a burst: whether there is work, or finished jobs or passed time made some."""
-        if taken or not wanted or self._hands.running:
-            return True
-        await self._settler.close()
+    async def _more(self, store: Store) -> bool:
+        """In a burst: whether jobs that ended elsewhere or passed time made new work."""
         released = await release_dependents(store)
         return bool(released or (await store.promote(self._slots)).count)
 

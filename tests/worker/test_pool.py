@@ -73,10 +73,10 @@ def ear() -> Ear:
     return Ear()
 
 
-async def test_few_children_start_at_once_however_many_jobs_wait(ear: Ear) -> None:
+async def test_short_jobs_share_a_child_per_core(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "PATIENCE", 60.0)
     pool = Pool(setup_for(app), ear)
     takers = [asyncio.create_task(pool.take()) for _ in range(12)]
-    await asyncio.wait(takers, return_when=asyncio.FIRST_COMPLETED)
     served = 0
     while takers:
         done, rest = await asyncio.wait(takers, return_when=asyncio.FIRST_COMPLETED)
@@ -86,7 +86,17 @@ async def test_few_children_start_at_once_however_many_jobs_wait(ear: Ear) -> No
             pool.give_back(taker.result())
 
     assert 12 == served
-    assert len(ear.all("child.started")) <= 2 * pool_module.STARTS_AT_ONCE
+    assert len(ear.all("child.started")) <= pool_module.CORES
+    await pool.close()
+
+
+async def test_long_jobs_get_a_child_each(ear: Ear) -> None:
+    pool = Pool(setup_for(app), ear)
+
+    async with asyncio.timeout(30):
+        children = await asyncio.gather(*(pool.take() for _ in range(pool_module.CORES + 3)))
+
+    assert pool_module.CORES + 3 == len({child.pid for child in children})
     await pool.close()
 
 

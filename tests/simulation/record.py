@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.job import Event
 from holdfast.lifecycle import may_answer
+from holdfast.timing import parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 ANSWERS = frozenset({Event.COMPLETE, Event.FAIL, Event.RETRY, Event.GIVE_BACK})
 """What only the holder of a lease may write."""
+
+OUTCOMES = ANSWERS | {Event.EXHAUST, Event.CANCEL, Event.EXPIRE}
+"""What a holder's answer may amount to."""
 
 
 @dataclass
@@ -73,6 +77,10 @@ class Record:
     cancels: list[tuple[float, str, str]] = field(default_factory=list)
     """(when it was answered, job, answer)."""
     deaths: dict[str, float] = field(default_factory=dict)
+    schedule_seen: datetime | None = None
+    """From when on a schedule's instants count."""
+    left_behind: set[tuple[str, str]] = field(default_factory=set)
+    """(process, job) of handlers that would not stop."""
 
     # --- hearing -------------------------------------------------------------------------
 
@@ -108,6 +116,11 @@ class Record:
             self.note(process, f"note {note.fence.job_id} -> {'kept' if held else 'refused'}")
             if not held:
                 self.happened("note refused")
+
+    def _hold(self, process: str, args: tuple[Any, ...], held: bool) -> None:
+        name, *_, data = args
+        if name.startswith("cron:") and held and self.schedule_seen is None:
+            self.schedule_seen = parse_timestamp(data.decode())
 
     def _promote(self, process: str, args: tuple[Any, ...], promoted: Promoted) -> None:
         if promoted.count:

@@ -222,20 +222,30 @@ class Pool:
     def _start_one(self) -> None:
         task = asyncio.get_running_loop().create_task(self._start())
         self._starts.add(task)
-        task.add_done_callback(self._starts.discard)
+        task.add_done_callback(self._start_ended)
+
+    def _start_ended(self, task: asyncio.Task[None]) -> None:
+        """See whether others came to wait meanwhile."""
+        self._starts.discard(task)
+        self._start_enough()
 
     async def _start(self) -> None:
+        try:
+            child = await self._started()
+        except (ChildBrokenError, ChildDiedError, OSError) as error:
+            self._observer.tell("child.broken", error=str(error))
+            if (waiting := self._next_waiting()) is not None:
+                waiting.set_exception(ChildBrokenError(str(error)))
+        else:
+            self._observer.tell("child.started", pid=child.pid)
+            self.give_back(child)
+
+    async def _started(self) -> Child:
         child = Child()
         self._children.add(child)
         try:
             await child.connect(self._setup)
-        except (ChildBrokenError, ChildDiedError) as error:
+        except (ChildBrokenError, ChildDiedError):
             self._children.discard(child)
-            self._observer.tell("child.broken", pid=child.pid, error=str(error))
-            if (waiting := self._next_waiting()) is not None:
-                waiting.set_exception(ChildBrokenError(str(error)))
-            return
-        finally:
-            asyncio.get_running_loop().call_soon(self._start_enough)
-        self._observer.tell("child.started", pid=child.pid)
-        self.give_back(child)
+            raise
+        return child

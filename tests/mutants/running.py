@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-LAYERS = ("simulation",)
 
-
-def _in(file: str, old: str, new: str, why: str) -> Mutant:
-    return Mutant(file, old, new, why, LAYERS)
+def _in(
+    file: str, old: str, new: str, why: str, layers: tuple[str, ...] = ("simulation",)
+) -> Mutant:
+    return Mutant(file, old, new, why, layers)
 
 
 MUTANTS = (
@@ -93,6 +93,7 @@ MUTANTS = (
         "await self._store.hold(_first_place(entry), self._id, FOR_EVER, _written(now))",
         "await self._remember(entry, now)",
         "the last sighting of a schedule counts",
+        ("maintenance",),
     ),
     _in(
         "maintenance/cron.py",

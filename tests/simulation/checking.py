@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.job import TERMINAL, DependencyKind, Event, Job, State, Transition
 from holdfast.lifecycle import may_answer
+from holdfast.store import Fence
 from holdfast.worker.heartbeat import DEADLINE_MARGIN
 from tests import history
 from tests.simulation.record import ANSWERS, OUTCOMES, Record
@@ -77,15 +78,17 @@ def _double(evidence: Evidence) -> Iterator[str]:
 
 def _lapsed_early(evidence: Evidence) -> Iterator[str]:
     """A lease may be taken back only once it has run out, as last renewed."""
-    granted: defaultdict[str, list[tuple[float, datetime]]] = defaultdict(list)
+    granted: defaultdict[Fence, list[tuple[float, datetime]]] = defaultdict(list)
     for claim in evidence.record.claims:
         if claim.job.lease is not None and claim.job.lease.until is not None:
-            granted[claim.job.lease.token].append((claim.at, claim.job.lease.until))
-    for at, token, until in evidence.record.renewals:
-        granted[token].append((at, until))
+            fence = Fence(claim.job.id, claim.job.lease.token)
+            granted[fence].append((claim.at, claim.job.lease.until))
+    for at, fence, until in evidence.record.renewals:
+        granted[fence].append((at, until))
     for taken in _changes(evidence.record, frozenset({Event.LAPSE})):
         assert taken.change.before.lease is not None
-        until = max((end for at, end in granted[taken.change.before.lease.token] if at < taken.at))
+        fence = Fence(taken.change.before.id, taken.change.before.lease.token)
+        until = max(end for at, end in granted[fence] if at < taken.at)
         if taken.answer.written and until > _instant(taken.at):
             yield f"{taken.change.before.id} was taken back while its lease was valid"
 

@@ -65,8 +65,8 @@ class Record:
     counts: Counter[str] = field(default_factory=Counter)
     claims: list[Claimed] = field(default_factory=list)
     swaps: list[Written] = field(default_factory=list)
-    renewals: list[tuple[float, str, datetime]] = field(default_factory=list)
-    """(when it was granted, token, until)."""
+    renewals: list[tuple[float, Fence, datetime]] = field(default_factory=list)
+    """(when it was granted, for whom, until)."""
     beats: list[tuple[float, str, str]] = field(default_factory=list)
     """(when it was sent, job, token)."""
     executions: list[Execution] = field(default_factory=list)
@@ -135,7 +135,7 @@ class Record:
     def _extend(self, process: str, args: tuple[Any, ...], beats: list[Any]) -> None:
         for fence, beat in zip(args[0], beats, strict=True):
             if beat.held:
-                self.renewals.append((self.time(), fence.token, beat.until))
+                self.renewals.append((self.time(), fence, beat.until))
             else:
                 self.happened("beat refused")
             self.note(process, f"extend {fence.job_id} -> {'held' if beat.held else 'not held'}")

@@ -32,7 +32,8 @@ MUTANTS = (
     ),
     _in(
         "worker/settling.py",
-        "        if job.state is not State.RUNNING:\n            job = lifecycle.resumed(job, now=now)\n",
+        "        if job.state is not State.RUNNING:\n"
+        "            job = lifecycle.resumed(job, now=now)\n",
         "",
         "a late answer is decided on a job that does not run",
     ),
@@ -77,7 +78,6 @@ MUTANTS = (
     ),
     _in(
         "maintenance/crew.py",
-        '                self._observer.tell("maintenance.failed", service=service.name, error=str(error))\n'
         "                delay = CANVASS\n",
         "                return\n",
         "maintenance ends when the store is away",

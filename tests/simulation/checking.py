@@ -116,7 +116,8 @@ def _foreign_writes(evidence: Evidence) -> Iterator[str]:
         lease = written.change.before.lease
         assert lease is not None
         if written.answer.written and owners.get(lease.token) != written.sender:
-            yield f"{written.change.before.id} was answered by {written.sender} under another's lease"
+            who = f"{written.sender} under another's lease"
+            yield f"{written.change.before.id} was answered by {who}"
 
 
 def _owners(record: Record) -> dict[str, str]:

@@ -167,12 +167,10 @@ class Record:
 
     def text(self, labels: dict[str, str] | None = None) -> str:
         """The trace for people, with short names for jobs."""
-        shown = []
-        for at, who, what in self.lines:
-            for job_id, label in (labels or {}).items():
-                what = what.replace(job_id, label)
-            shown.append(f"{at:10.3f}  {who:12} {what}")
-        return "\n".join(shown)
+        text = "\n".join(f"{at:10.3f}  {who:12} {what}" for at, who, what in self.lines)
+        for job_id, label in (labels or {}).items():
+            text = text.replace(job_id, label)
+        return text
 
     def digest(self) -> str:
         """A fingerprint of everything that happened."""

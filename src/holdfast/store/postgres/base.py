@@ -15,6 +15,12 @@ from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.wake import Wake
 
 
+_FOR_SEARCHES = b"""
+SET LOCAL enable_bitmapscan = on;
+SET LOCAL plan_cache_mode = force_custom_plan
+"""
+
+
 class Base:
     """The state of one opened store."""
 
@@ -42,7 +48,7 @@ class Base:
         """Run a search: planned for what is asked, with every means the planner has."""
 
         async def search(session: Session) -> list[Row]:
-            await session.connection.execute(b"SET LOCAL enable_bitmapscan = on")
+            await session.connection.execute(_FOR_SEARCHES)
             return await session.run(name, params, prepare=False)
 
         return await self._database.atomically(search)

@@ -55,7 +55,7 @@ WITH input AS MATERIALIZED (
     SELECT NULL::integer, queue, type, priority, state, 0, count(*), 0
     FROM input JOIN written USING (number) GROUP BY queue, type, priority, state
     UNION ALL
-    SELECT floor(extract(epoch FROM created_at) / 60), queue, type, priority, 'submitted', 0,
+    SELECT floor(date_part('epoch', created_at) / 60), queue, type, priority, 'submitted', 0,
         count(*), 0
     FROM input JOIN written USING (number) GROUP BY 1, queue, type, priority
 )

@@ -58,14 +58,14 @@ WITH clock AS MATERIALIZED (
         greatest(0, ceil(ln(greatest(seconds, 1e-6) / 1e-6) / ln(2::float8) * 4 - 1e-9)) AS bucket
     FROM (
         SELECT queue, type, priority,
-            extract(epoch FROM updated_at - scheduled_at)::double precision AS seconds
+            date_part('epoch', updated_at - scheduled_at) AS seconds
         FROM taken WHERE scheduled_at IS NOT NULL
     ) AS wait GROUP BY queue, type, priority, bucket
 ), counted AS (
     INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
     SELECT NULL::integer, queue, type, priority, 'SCHEDULED', 0, -count, 0 FROM moved
     UNION ALL SELECT NULL::integer, queue, type, priority, 'RUNNING', 0, count, 0 FROM moved
-    UNION ALL SELECT floor(extract(epoch FROM clock.now) / 60), queue, type, priority, 'wait',
+    UNION ALL SELECT floor(date_part('epoch', clock.now) / 60), queue, type, priority, 'wait',
         bucket, count, top FROM waited, clock
 )
 SELECT * FROM taken

@@ -78,7 +78,7 @@ WITH change AS MATERIALIZED (
         UNION ALL SELECT queue, type, priority, to_state, 1 FROM edge
     ) AS step GROUP BY queue, type, priority, name HAVING sum(step) <> 0
     UNION ALL
-    SELECT floor(extract(epoch FROM at) / 60), queue, type, priority, measure, bucket, count(*),
+    SELECT floor(date_part('epoch', at) / 60), queue, type, priority, measure, bucket, count(*),
         max(seconds)
     FROM (
         SELECT at, queue, type, priority, 'run' AS measure, ran AS seconds,

@@ -10,10 +10,10 @@ from holdfast.job import Job
 from holdfast.store._base import EVENTS_KEPT
 from holdfast.store.postgres.clock import ServerClock
 from holdfast.store.postgres.database import Database, Params, Session
+from holdfast.store.postgres.heads import Heads
 from holdfast.store.postgres.rows import Row, job_of
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.wake import Wake
-
 
 _FOR_SEARCHES = b"""
 SET LOCAL enable_bitmapscan = on;
@@ -33,6 +33,7 @@ class Base:
         self._database = Database(settings)
         direct = settings.listen_url or (None if settings.pgbouncer else settings.dsn)
         self._wake = Wake(self._database, settings.schema, direct)
+        self._heads = Heads()
         self._limited = False
         """Whether limits were seen: then claims go the long way."""
 

@@ -47,7 +47,7 @@ class Proxy:
         self._cut_after = None
 
     def cut_after(self, request: bytes) -> None:
-        """Let the server answer a request that holds these bytes, then cut instead of passing on."""
+        """Let the server answer a request that holds these bytes, then cut the line."""
         self._cut_after = request
 
     def reset(self) -> None:

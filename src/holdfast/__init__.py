@@ -1,5 +1,109 @@
-"""A durable job queue: one job model, one set of promises, four stores."""
+"""A durable job queue: one job model, one set of promises, four stores.
+
+Names are imported when they are first used, so that ``holdfast --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import typing
+
+if typing.TYPE_CHECKING:
+    from holdfast.app import Holdfast
+    from holdfast.context import JobContext, SyncJobContext
+    from holdfast.cron import MissedRuns
+    from holdfast.errors import (
+        DuplicateError,
+        HoldfastError,
+        JobCancelledError,
+        NotFoundError,
+        PermanentError,
+        QuotaError,
+        StaleLeaseError,
+        StoreUnavailableError,
+        TemporaryError,
+        ValidationError,
+    )
+    from holdfast.form import Submission
+    from holdfast.job import DependencyKind, FailureCategory, Priority, State
+    from holdfast.policy import Backoff, BackoffKind, Limits, Retention
+    from holdfast.profiles import Profile
+    from holdfast.results import JobStatus, SubmissionResult, SubmissionStatus
+    from holdfast.store import LimitRule
+    from holdfast.task import Task
+    from holdfast.worker import Worker
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+_HOMES = {
+    "app": ("Holdfast",),
+    "context": ("JobContext", "SyncJobContext"),
+    "cron": ("MissedRuns",),
+    "errors": (
+        "DuplicateError",
+        "HoldfastError",
+        "JobCancelledError",
+        "NotFoundError",
+        "PermanentError",
+        "QuotaError",
+        "StaleLeaseError",
+        "StoreUnavailableError",
+        "TemporaryError",
+        "ValidationError",
+    ),
+    "form": ("Submission",),
+    "job": ("DependencyKind", "FailureCategory", "Priority", "State"),
+    "policy": ("Backoff", "BackoffKind", "Limits", "Retention"),
+    "profiles": ("Profile",),
+    "results": ("JobStatus", "SubmissionResult", "SubmissionStatus"),
+    "store": ("LimitRule",),
+    "task": ("Task",),
+    "worker": ("Worker",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Backoff",
+    "BackoffKind",
+    "DependencyKind",
+    "DuplicateError",
+    "FailureCategory",
+    "Holdfast",
+    "HoldfastError",
+    "JobCancelledError",
+    "JobContext",
+    "JobStatus",
+    "LimitRule",
+    "Limits",
+    "MissedRuns",
+    "NotFoundError",
+    "PermanentError",
+    "Priority",
+    "Profile",
+    "QuotaError",
+    "Retention",
+    "StaleLeaseError",
+    "State",
+    "StoreUnavailableError",
+    "Submission",
+    "SubmissionResult",
+    "SubmissionStatus",
+    "SyncJobContext",
+    "Task",
+    "TemporaryError",
+    "ValidationError",
+    "Worker",
+    "__version__",
+]
+
+if not typing.TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"holdfast.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted(__all__)

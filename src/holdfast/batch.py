@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.dependencies import Node, order
 from holdfast.errors import Fault, ValidationError
 from holdfast.form import Defaults, Parent, Submission, named_jobs
 from holdfast.job import Job, Priority
+from holdfast.policy import Limits
 from holdfast.submission import NO_DEFAULTS, accept
 
+MOST_JOBS = Limits().batch
 
-def outside_references(submissions: Iterable[Submission]) -> list[str]:
+
+def outside_references(submissions: Sequence[Submission]) -> list[str]:
     """Return the ids a batch depends on that are not its own refs, each once."""
-    refs = {s.ref for s in submissions if s.ref}
+    refs = {s.ref for s in submissions if isinstance(s.ref, str)}
     named = (name for s in submissions for name in named_jobs(s.depends_on) if name not in refs)
     return list(dict.fromkeys(named))
 
@@ -28,80 +31,101 @@ def accept_batch(
     now: datetime,
     defaults_for: Callable[[Submission], Defaults] = lambda _: NO_DEFAULTS,
     parents: Mapping[str, Parent] | None = None,
+    most: int = MOST_JOBS,
 ) -> list[Job | ValidationError]:
     """Accept jobs that may depend on each other by ``ref``; each gets its job or its faults.
 
-    A job that depends on a refused job of the batch is refused with it.
+    A job that depends on a refused job of the batch is refused with it. An empty batch and
+    one of more than ``most`` jobs are refused as a whole.
     """
+    if not 1 <= len(submissions) <= most:
+        told = f"must be a list of 1 to {most} jobs, got {len(submissions)}"
+        raise ValidationError([Fault("jobs", "OUT_OF_RANGE", told)])
     graph = _Graph(submissions, job_ids)
-    known = dict(parents or {})
-    jobs: list[Job | ValidationError | None] = [None] * len(submissions)
-    ordered = graph.order()
-    known |= {job_ids[i]: _REFUSED for i in ordered if graph.faults[i]}
-    for i in ordered:
-        faults = graph.faults[i]
-        named = msgspec.structs.replace(submissions[i], depends_on=graph.ids_named_by(i))
+    known = {**(parents or {}), **{job_ids[i]: _REFUSED for i in graph.faults}}
+    answers: dict[int, Job | ValidationError] = {}
+    for i in graph.order:
+        faults = graph.faults.get(i) or graph.refused_parents(i, answers)
+        asked = graph.resolved(i)
         try:
             job = accept(
-                named, job_id=job_ids[i], now=now, defaults=defaults_for(named), parents=known
+                asked, job_id=job_ids[i], now=now, defaults=defaults_for(asked), parents=known
             )
         except ValidationError as error:
-            faults.extend(error.faults)
-        else:
-            jobs[i] = job
+            faults += error.faults
         if faults:
-            jobs[i] = ValidationError(faults)
-            graph.refuse(i)
-        known[job_ids[i]] = Parent(job.priority, job.depth) if not faults else _REFUSED
-    return [job for job in jobs if job is not None]
+            answers[i] = ValidationError(faults)
+            known[job_ids[i]] = _REFUSED
+        else:
+            answers[i] = job
+            known[job_ids[i]] = Parent(job.priority, job.depth)
+    return [answers[i] for i in range(len(submissions))]
 
 
 _REFUSED = Parent(Priority.BULK, 0)
+"""Stands in for a refused job, so that those who name it are not told that it is unknown."""
 
 
 class _Graph:
     """The jobs of one batch by their local names."""
 
     def __init__(self, submissions: Sequence[Submission], job_ids: Sequence[str]) -> None:
-        self.faults: list[list[Fault]] = [[] for _ in submissions]
+        self.faults: dict[int, list[Fault]] = {}
+        """What is wrong with a job's place in the batch, by position."""
+        self._submissions = submissions
         self._job_ids = job_ids
-        self._named = [named_jobs(s.depends_on) for s in submissions]
-        self._labels: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         for i, submission in enumerate(submissions):
-            if submission.ref and submission.ref in self._labels:
-                self.faults[i].append(
-                    Fault("ref", "NOT_UNIQUE", f"must be unique, got {submission.ref!r} twice")
-                )
-            else:
-                self._labels[submission.ref or job_ids[i]] = i
-        self._label_of = {i: label for label, i in self._labels.items()}
+            self._place(i, submission.ref)
+        self.order = self._ordered()
+        """Positions, dependencies first."""
 
-    def order(self) -> list[int]:
-        """Return the positions so that dependencies come first; note cycles as faults."""
+    def _place(self, i: int, ref: object) -> None:
+        if not isinstance(ref, str) or not ref:
+            return
+        if ref in self._positions:
+            told = f"must be unique in its batch, got {ref!r:.60} twice"
+            self.faults[i] = [Fault("ref", "NOT_UNIQUE", told)]
+        else:
+            self._positions[ref] = i
+
+    def _ordered(self) -> Sequence[int]:
+        if not self._positions:
+            return range(len(self._submissions))
         nodes = [
-            Node(self._label_of.get(i, self._job_ids[i]), names)
-            for i, names in enumerate(self._named)
+            Node(str(i), tuple(str(parent) for parent in self._parents(i)))
+            for i in range(len(self._submissions))
         ]
-        position = {node.label: i for i, node in enumerate(nodes)}
         labels, cycles = order(nodes)
         for cycle in cycles:
-            told = "must not form a cycle: " + " -> ".join([*cycle, cycle[0]])
-            for label in cycle:
-                self.faults[position[label]].append(Fault("depends_on", "CYCLE", told))
-        return [position[label] for label in labels]
+            members = [int(label) for label in cycle]
+            names = [str(self._submissions[i].ref) for i in [*members, members[0]]]
+            fault = Fault("depends_on", "CYCLE", f"must not form a cycle: {' -> '.join(names)}")
+            for i in members:
+                self.faults.setdefault(i, []).append(fault)
+        return [int(label) for label in labels]
 
-    def ids_named_by(self, i: int) -> tuple[str, ...]:
-        """Return the dependencies of a job with local names replaced by ids."""
-        return tuple(
-            self._job_ids[self._labels[name]] if name in self._labels else name
-            for name in self._named[i]
-        )
+    def _parents(self, i: int) -> list[int]:
+        """The jobs of the batch that a job names, each once."""
+        names = dict.fromkeys(named_jobs(self._submissions[i].depends_on))
+        return [self._positions[name] for name in names if name in self._positions]
 
-    def refuse(self, i: int) -> None:
-        """Refuse every job that names this one."""
-        label = self._label_of.get(i)
-        for j, names in enumerate(self._named):
-            if label in names and not any(f.code == "CYCLE" for f in self.faults[j]):
-                self.faults[j].append(
-                    Fault("depends_on", "REFUSED", f"names {label!r}, which was refused")
-                )
+    def resolved(self, i: int) -> Submission:
+        """Return a submission with local names replaced by ids."""
+        asked = self._submissions[i]
+        if not named_jobs(asked.depends_on):
+            return asked
+        ids = tuple(self._id_of(name) for name in asked.depends_on)
+        return replace(asked, depends_on=ids)
+
+    def _id_of(self, name: object) -> object:
+        known = isinstance(name, str) and name in self._positions
+        return self._job_ids[self._positions[name]] if known else name  # type: ignore[index]
+
+    def refused_parents(self, i: int, answers: Mapping[int, Job | ValidationError]) -> list[Fault]:
+        """Return a fault for each refused job of the batch that a job names."""
+        return [
+            Fault("depends_on", "REFUSED", f"names {self._submissions[p].ref!r:.60}, a refused job")
+            for p in self._parents(i)
+            if isinstance(answers.get(p), ValidationError)
+        ]

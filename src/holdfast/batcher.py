@@ -24,19 +24,17 @@ class Batcher(Generic[T, R]):
         self._most = most
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._task: asyncio.Task[None] | None = None
+        self.unanswered = 0
+        """How many items are waiting or being written."""
 
     def put(self, item: T) -> asyncio.Future[R]:
         """Queue an item; the future holds its answer."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
+        self.unanswered += 1
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._drain())
         return answer
-
-    @property
-    def waiting(self) -> int:
-        """How many items have not been handed over yet."""
-        return len(self._waiting)
 
     async def close(self) -> None:
         """Wait until everything is written."""
@@ -56,3 +54,5 @@ class Batcher(Generic[T, R]):
                 for (_, future), answer in zip(group, answers, strict=True):
                     if not future.done():
                         future.set_result(answer)
+            finally:
+                self.unanswered -= len(group)

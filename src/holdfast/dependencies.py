@@ -13,6 +13,9 @@ import msgspec
 
 from holdfast.errors import Fault
 from holdfast.job import TERMINAL, DependencyKind, State
+from holdfast.timing import shown
+
+MISSING_TOLD = 10
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -27,7 +30,7 @@ WAIT = Verdict(None)
 
 def verdict(kind: DependencyKind, parents: Sequence[tuple[str, State]]) -> Verdict:
     """Judge a waiting job by its dependencies, given as (id, state) in the order it named them."""
-    if kind is DependencyKind.AFTER_ANY:
+    if kind is DependencyKind.AFTER_ANY and parents:
         return _after_any(parents)
     for parent, state in parents:
         if state in TERMINAL and state is not State.COMPLETED:
@@ -77,18 +80,19 @@ def _visit(
     cycles: list[list[str]],
 ) -> None:
     """Depth first without recursion: a batch may hold a chain of a thousand."""
-    path = {start: iter(graph[start])}
+    path = [start]
+    parents = {start: iter(graph[start])}
     while path:
-        label, parents = next(reversed(path.items()))
-        parent = next((p for p in parents if p in graph and p not in done), None)
+        label = path[-1]
+        parent = next((p for p in parents[label] if p in graph and p not in done), None)
         if parent is None:
-            del path[label]
-            done[label] = None
-        elif parent in path:
-            trail = list(path)
-            cycles.append(trail[trail.index(parent) :])
+            done[path.pop()] = None
+            del parents[label]
+        elif parent in parents:
+            cycles.append(path[path.index(parent) :])
         else:
-            path[parent] = iter(graph[parent])
+            path.append(parent)
+            parents[parent] = iter(graph[parent])
 
 
 def breadth_fault(field: str, count: int, limit: int) -> Fault | None:
@@ -107,4 +111,6 @@ def depth_fault(field: str, depth: int, limit: int) -> Fault | None:
 
 def missing_fault(field: str, missing: Sequence[str]) -> Fault:
     """Return the fault of a job whose dependencies do not exist."""
-    return Fault(field, "NOT_FOUND", f"must exist, got unknown {', '.join(missing)}")
+    told = ", ".join(map(shown, missing[:MISSING_TOLD]))
+    more = f" and {len(missing) - MISSING_TOLD} more" if len(missing) > MISSING_TOLD else ""
+    return Fault(field, "NOT_FOUND", f"must exist, got unknown {told}{more}")

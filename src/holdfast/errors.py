@@ -1,23 +1,22 @@
-"""Everything holdfast raises, as one tree.
+"""Everything holdfast raises, as one tree."""
 
-HoldfastError
-├── ValidationError         a request broke rules; carries every fault at once
-├── DuplicateError          an idempotency key came again with another payload
-├── QuotaError              a limit on depth or rate is reached; says when to retry
-├── NotFoundError           no such job
-├── IllegalTransitionError  an edge that the lifecycle table does not have
-├── StaleLeaseError         a write under a lease that is no longer the newest
-├── StoreError
-│   ├── StoreUnavailableError   the store cannot be reached right now; try again
-│   ├── UnknownStoreError       no store for this URL scheme
-│   ├── MissingExtraError       the store needs a package that is not installed
-│   ├── SchemaVersionError      the stored schema is newer than this program
-│   └── UnsafeStoreError        settings under which jobs could be lost
-├── TaskError               what a handler raises to say how it failed
-│   ├── TemporaryError          try again (``retry_after`` says when)
-│   └── PermanentError          do not try again
-└── JobCancelledError       raised inside a handler that was asked to stop
-"""
+# HoldfastError
+# ├── ValidationError         a request broke rules; carries every fault at once
+# ├── DuplicateError          an idempotency key came again with another payload
+# ├── QuotaError              a limit on depth or rate is reached; says when to retry
+# ├── NotFoundError           no such job
+# ├── IllegalTransitionError  an edge that the lifecycle table does not have
+# ├── StaleLeaseError         a write under a lease that is no longer the newest
+# ├── StoreError
+# │   ├── StoreUnavailableError   the store cannot be reached right now; try again
+# │   ├── UnknownStoreError       no store for this URL scheme
+# │   ├── MissingExtraError       the store needs a package that is not installed
+# │   ├── SchemaVersionError      the stored schema is newer than this program
+# │   └── UnsafeStoreError        settings under which jobs could be lost
+# ├── TaskError               what a handler raises to say how it failed
+# │   ├── TemporaryError          try again (``retry_after`` says when)
+# │   └── PermanentError          do not try again
+# └── JobCancelledError       raised inside a handler that was asked to stop
 
 from __future__ import annotations
 
@@ -39,7 +38,14 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class HoldfastError(Exception):
-    """Base of every error holdfast raises."""
+    """Base of every error holdfast raises. All of them can be copied and pickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (type(self), self.args), self.__dict__
+
+
+def _rebuilt(kind: type[HoldfastError], args: tuple[object, ...]) -> HoldfastError:
+    return kind.__new__(kind, *args)
 
 
 class ValidationError(HoldfastError):

@@ -21,6 +21,8 @@ DEFAULT_QUEUE = "default"
 class State(StrEnum):
     """Where a job stands; the last four are final."""
 
+    __hash__ = str.__hash__  # the one of enums is written in Python and not that of equal strings
+
     PENDING = "PENDING"
     SCHEDULED = "SCHEDULED"
     DELAYED = "DELAYED"
@@ -92,8 +94,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Lease(msgspec.Struct, frozen=True):
     """The newest claim on a job.
 
-    ``until`` is when it runs out. It becomes None once the holder has answered, and stays at
-    the past instant when the lease ran out unanswered: a late answer is then still welcome.
+    ``until`` is when it runs out, or None once the holder has answered. While it stands, the
+    holder is still heard, also after that instant, unless the job was ended by others.
     """
 
     token: str
@@ -142,6 +144,8 @@ class DedupeKey(msgspec.Struct, frozen=True):
 
 class Event(StrEnum):
     """What happened to a job; the name of an edge in the lifecycle table."""
+
+    __hash__ = str.__hash__
 
     SUBMIT = "submit"
     ENQUEUE = "enqueue"

@@ -25,7 +25,11 @@ from holdfast.job import (
     State,
     Transition,
 )
+from holdfast.payload import clean
 from holdfast.policy import SECOND, CustomDelay
+from holdfast.timing import format_timestamp
+
+NOTHING = timedelta(0)
 
 P, S, D, R, W = State.PENDING, State.SCHEDULED, State.DELAYED, State.RUNNING, State.RETRYING
 DONE, FAILED, DEAD, CANCELLED = State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED
@@ -60,6 +64,9 @@ TABLE: frozenset[tuple[State | None, Event, State]] = frozenset(
 EDGES = frozenset((before, after) for before, _, after in TABLE)
 """The table without its events: every pair of states that may follow each other."""
 
+MAX_REASON = 1000
+"""Characters of a failure's message that the history repeats as the reason."""
+
 LAPSE_SPREAD = SECOND
 """Jobs of a dead worker come back spread over this time, not all in one instant."""
 
@@ -87,12 +94,10 @@ def step(
 
 def submitted(job: Job) -> Job:
     """Record the birth of a job that was just accepted."""
+    if job.state is not P or job.trail:
+        raise IllegalTransitionError(job.id, job.state, Event.SUBMIT, P)
     birth = Transition(
-        event=Event.SUBMIT,
-        from_state=None,
-        to_state=job.state,
-        at=job.created_at,
-        reason="submitted",
+        event=Event.SUBMIT, from_state=None, to_state=P, at=job.created_at, reason="submitted"
     )
     return replace(job, trail=(birth,))
 
@@ -100,8 +105,27 @@ def submitted(job: Job) -> Job:
 def enqueued(job: Job, *, now: datetime, reason: str = "nothing to wait for") -> Job:
     """PENDING -> SCHEDULED, or DELAYED when its time has not come."""
     if job.due_at is not None and job.due_at > now:
-        return step(job, Event.DELAY, D, now=now, reason=f"delayed until {_iso(job.due_at)}")
+        return step(job, Event.DELAY, D, now=now, reason=f"due at {format_timestamp(job.due_at)}")
     return step(job, Event.ENQUEUE, S, now=now, reason=reason, scheduled_at=now)
+
+
+def released(job: Job, *, now: datetime) -> Job:
+    """Let a held job go: into the queue, or on to waiting for its dependencies."""
+    if not job.held or job.state is not P:
+        return job
+    free = replace(job, held=False, revision=job.revision + 1)
+    return free if job.depends_on else enqueued(free, now=now, reason="released")
+
+
+def dependency_ended(job: Job, verdict: Verdict, *, now: datetime) -> Job:
+    """PENDING -> wherever its dependencies send it; unchanged while it must wait or is held."""
+    if verdict.outcome is None or job.held:
+        return job
+    if verdict.outcome is S:
+        return enqueued(job, now=now, reason=verdict.reason)
+    category = FailureCategory.CANCELLED if verdict.outcome is CANCELLED else FailureCategory.SYSTEM
+    failure = Failure(category=category, code="DEPENDENCY_ENDED", message=verdict.reason, at=now)
+    return _ended(job, Event.INHERIT, verdict.outcome, failure, now=now)
 
 
 def due(job: Job, *, now: datetime) -> Job:
@@ -111,7 +135,6 @@ def due(job: Job, *, now: datetime) -> Job:
 
 def claimed(job: Job, *, token: str, worker: str, now: datetime) -> Job:
     """SCHEDULED -> RUNNING under a new lease; the attempt counts from here."""
-    lease = Lease(token, job.lease_version + 1, worker, now + job.lease_ttl)
     return step(
         job,
         Event.CLAIM,
@@ -119,9 +142,33 @@ def claimed(job: Job, *, token: str, worker: str, now: datetime) -> Job:
         now=now,
         reason="claimed",
         attempt=job.attempt + 1,
-        lease=lease,
+        lease=Lease(token, job.lease_version + 1, worker, now + job.lease_ttl),
         started_at=now,
     )
+
+
+def may_answer(job: Job, token: str) -> bool:
+    """Whether the holder of ``token`` may still say how the job went.
+
+    Its lease must be the newest and unanswered; that it has run out does not matter.
+    """
+    return (
+        job.state in (R, W, S)
+        and job.lease is not None
+        and job.lease.token == token
+        and job.lease.until is not None
+    )
+
+
+def has_answered(job: Job, token: str) -> bool:
+    """Whether the holder of ``token`` already said how the job went, so a repeat is no news."""
+    return job.lease is not None and job.lease.token == token and job.lease.until is None
+
+
+def resumed(job: Job, *, now: datetime) -> Job:
+    """Give a lapsed job nobody else took back to its last holder, who has the answer after all."""
+    waiting = due(job, now=now) if job.state is W else job
+    return step(waiting, Event.RESUME, R, now=now, reason="late answer under the newest lease")
 
 
 def completed(job: Job, result: bytes | None, *, now: datetime) -> Job:
@@ -148,56 +195,54 @@ def after_failure(
     custom: CustomDelay | None = None,
 ) -> Job:
     """RUNNING -> RETRYING, FAILED, DEAD_LETTER or CANCELLED, by what went wrong."""
-    failure = _completed_failure(job, failure, now)
-    if job.cancel is not None or failure.category is FailureCategory.CANCELLED:
-        return cancelled(job, now=now, failure=failure)
-    if now >= job.expires_at:
-        return lifetime_over(job, now=now)
-    if not retryable(job, failure):
-        return _ended(job, Event.FAIL, FAILED, failure, now=now, reason=failure.message)
-    if job.attempt >= job.max_attempts:
-        reason = f"attempt {job.attempt} of {job.max_attempts} failed: {failure.message}"
-        return _ended(job, Event.EXHAUST, DEAD, failure, now=now, reason=reason)
+    failure = _noted(job, failure, now)
+    answered = replace(job, lease=_answered(job))
+    ended = _end_of_attempt(answered, failure, now=now)
+    if ended is not None:
+        return ended
     delay = failure.retry_after
     if delay is None:
         delay = job.backoff.delay(job.attempt, jitter=jitter, custom=custom)
-    return _retrying(job, Event.RETRY, failure, now=now, delay=delay, reason=failure.message)
-
-
-def retryable(job: Job, failure: Failure) -> bool:
-    """Whether another attempt may help after this kind of failure."""
-    match failure.category:
-        case FailureCategory.TEMPORARY | FailureCategory.SYSTEM:
-            return True
-        case FailureCategory.TIMEOUT:
-            return job.retry_timeouts
-        case FailureCategory.PERMANENT | FailureCategory.CANCELLED:
-            return False
+    return _retrying(answered, Event.RETRY, failure, now=now, delay=delay)
 
 
 def lease_lost(job: Job, *, now: datetime, jitter: float = 0.0, why: str = "lease expired") -> Job:
     """RUNNING whose holder fell silent -> RETRYING, or its end when it has no attempt left."""
-    failure = _completed_failure(
-        job,
-        Failure(category=FailureCategory.SYSTEM, code="LEASE_EXPIRED", message=why),
-        now,
+    silence = Failure(category=FailureCategory.SYSTEM, code="LEASE_EXPIRED", message=why)
+    failure = _noted(job, silence, now)
+    delay = LAPSE_SPREAD * ((1 + jitter) / 2)
+    return _end_of_attempt(job, failure, now=now) or _retrying(
+        job, Event.LAPSE, failure, now=now, delay=delay
     )
-    if job.cancel is not None:
+
+
+def _end_of_attempt(job: Job, failure: Failure, *, now: datetime) -> Job | None:
+    """The job after a failure that was its last; None when it may try again."""
+    if job.state is not R:
+        raise IllegalTransitionError(job.id, job.state, Event.FAIL, FAILED)
+    if job.cancel is not None or failure.category is FailureCategory.CANCELLED:
         return cancelled(job, now=now, failure=failure)
     if now >= job.expires_at:
-        return lifetime_over(job, now=now)
+        return lifetime_over(replace(job, failure=failure), now=now)
+    if not retryable(job, failure):
+        return _ended(job, Event.FAIL, FAILED, failure, now=now)
     if job.attempt >= job.max_attempts:
-        reason = f"{why} in attempt {job.attempt} of {job.max_attempts}"
+        reason = f"attempt {job.attempt} of {job.max_attempts} failed: {failure.message}"
         return _ended(job, Event.EXHAUST, DEAD, failure, now=now, reason=reason)
-    delay = LAPSE_SPREAD * ((1 + jitter) / 2)
-    lapsed = _retrying(job, Event.LAPSE, failure, now=now, delay=delay, reason=why)
-    return replace(lapsed, lease=job.lease)
+    return None
+
+
+def retryable(job: Job, failure: Failure) -> bool:
+    """Whether another attempt may help after this kind of failure."""
+    if failure.category is FailureCategory.TIMEOUT:
+        return job.retry_timeouts
+    return failure.category in (FailureCategory.TEMPORARY, FailureCategory.SYSTEM)
 
 
 def given_back(job: Job, *, now: datetime, reason: str = "worker is stopping") -> Job:
     """RUNNING -> RETRYING -> SCHEDULED at once, without using up an attempt."""
-    if job.cancel is not None:
-        return cancelled(job, now=now)
+    if job.state is R and job.cancel is not None:
+        return cancelled(replace(job, lease=_answered(job)), now=now)
     back = step(
         job,
         Event.GIVE_BACK,
@@ -211,83 +256,35 @@ def given_back(job: Job, *, now: datetime, reason: str = "worker is stopping") -
     return due(back, now=now)
 
 
-def resumed(job: Job, *, now: datetime) -> Job:
-    """Give a lapsed job nobody else took back to its last holder, who has the answer after all."""
-    waiting = due(job, now=now) if job.state is W else job
-    return step(waiting, Event.RESUME, R, now=now, reason="late answer under the newest lease")
-
-
-def may_answer(job: Job, token: str) -> bool:
-    """Whether the holder of ``token`` may still say how the job went (newest, not unexpired)."""
-    return (
-        job.state in (R, W, S)
-        and job.lease is not None
-        and job.lease.token == token
-        and job.lease.until is not None
-    )
-
-
-def has_answered(job: Job, token: str) -> bool:
-    """Whether the holder of ``token`` already said how the job went, so a repeat is no news."""
-    return job.lease is not None and job.lease.token == token and job.lease.until is None
+def cancel_requested(job: Job, *, reason: str, force: bool, now: datetime) -> Job:
+    """Cancel at once, or, while it runs, note the wish; an ended job stays as it is."""
+    if job.state in TERMINAL:
+        return job
+    reason = clean(reason, MAX_REASON) or "cancelled"
+    if job.state is not R:
+        return cancelled(job, now=now, reason=reason)
+    force = force or (job.cancel is not None and job.cancel.force)
+    return replace(job, cancel=CancelRequest(reason, force, now), revision=job.revision + 1)
 
 
 def cancelled(job: Job, *, now: datetime, reason: str = "", failure: Failure | None = None) -> Job:
     """Any live state -> CANCELLED."""
     if not reason:
-        reason = job.cancel.reason if job.cancel else "cancelled"
-    noted = failure or Failure(
-        category=FailureCategory.CANCELLED,
-        code="CANCELLED",
-        message=reason,
-        attempt=job.attempt,
-        at=now,
-    )
-    return _ended(job, Event.CANCEL, CANCELLED, noted, now=now, reason=reason)
-
-
-def cancel_requested(job: Job, *, reason: str, force: bool, now: datetime) -> Job:
-    """Cancel at once, or, while it runs, note the wish; an ended job stays as it is."""
-    if job.state in TERMINAL:
-        return job
-    if job.state is not R:
-        return cancelled(job, now=now, reason=reason or "cancelled")
-    force = force or (job.cancel is not None and job.cancel.force)
-    request = CancelRequest(reason or "cancelled", force, now)
-    return replace(job, cancel=request, revision=job.revision + 1)
+        reason = job.cancel.reason if job.cancel else failure.message if failure else "cancelled"
+    if failure is None:
+        category = FailureCategory.CANCELLED
+        failure = _noted(job, Failure(category=category, code="CANCELLED", message=reason), now)
+    return _ended(job, Event.CANCEL, CANCELLED, failure, now=now, reason=reason)
 
 
 def lifetime_over(job: Job, *, now: datetime) -> Job:
     """Any live state -> DEAD_LETTER, once the total lifetime is used up."""
-    reason = f"not finished within its lifetime of {job.lifetime.total_seconds():g} s"
-    failure = Failure(
-        category=FailureCategory.TIMEOUT,
-        code="LIFETIME_EXCEEDED",
-        message=reason,
-        attempt=job.attempt,
-        at=now,
-        worker=job.lease.worker if job.lease and job.state is R else "",
-    )
-    return _ended(job, Event.EXPIRE, DEAD, failure, now=now, reason=reason)
-
-
-def dependency_ended(job: Job, verdict: Verdict, *, now: datetime) -> Job:
-    """PENDING -> wherever its dependencies send it; unchanged while they leave it waiting."""
-    if verdict.outcome is None:
-        return job
-    if verdict.outcome is S:
-        return enqueued(job, now=now, reason=verdict.reason)
-    category = FailureCategory.CANCELLED if verdict.outcome is CANCELLED else FailureCategory.SYSTEM
-    failure = Failure(category=category, code="DEPENDENCY_ENDED", message=verdict.reason, at=now)
-    return _ended(job, Event.INHERIT, verdict.outcome, failure, now=now, reason=verdict.reason)
-
-
-def released(job: Job, *, now: datetime) -> Job:
-    """Let a held job go: into the queue, or on to waiting for its dependencies."""
-    if not job.held:
-        return job
-    free = replace(job, held=False, revision=job.revision + 1)
-    return free if job.depends_on else enqueued(free, now=now, reason="released")
+    message = f"not finished within its lifetime of {job.lifetime.total_seconds():g} s"
+    if job.failure is not None:
+        message = f"{message}, last failure: {job.failure.message}"
+    category = FailureCategory.TIMEOUT
+    failure = Failure(category=category, code="LIFETIME_EXCEEDED", message=message)
+    return _ended(job, Event.EXPIRE, DEAD, _noted(job, failure, now), now=now)
 
 
 def reopened(
@@ -296,14 +293,16 @@ def reopened(
     now: datetime,
     reset_attempts: bool = False,
     priority: int | None = None,
-    delay: timedelta = timedelta(0),
+    delay: timedelta = NOTHING,
 ) -> Job:
     """FAILED or DEAD_LETTER -> SCHEDULED or DELAYED by an operator's word: a new generation.
 
-    Without ``reset_attempts`` one further attempt is granted. The lifetime starts anew.
+    Without ``reset_attempts`` one further attempt is granted if none is left. The lifetime
+    starts anew, and nobody holds the job: whoever did in the old generation is not heard.
     """
     attempt = 0 if reset_attempts else job.attempt
-    later = delay > timedelta(0)
+    later = delay > NOTHING
+    start = now + delay if later else now
     return step(
         job,
         Event.REOPEN,
@@ -314,58 +313,46 @@ def reopened(
         max_attempts=max(job.max_attempts, attempt + 1),
         generation=job.generation + 1,
         priority=job.priority if priority is None else priority,
-        due_at=now + delay if later else None,
+        held=False,
+        due_at=start if later else None,
         scheduled_at=None if later else now,
         finished_at=None,
-        expires_at=now + delay + job.lifetime,
+        expires_at=start + job.lifetime,
         cancel=None,
-        lease=_answered(job),
+        lease=replace(job.lease, token="", until=None) if job.lease else None,
     )
 
 
 def _ended(
-    job: Job, event: Event, to: State, failure: Failure, *, now: datetime, reason: str
+    job: Job, event: Event, to: State, failure: Failure, *, now: datetime, reason: str = ""
 ) -> Job:
-    return step(
-        job,
-        event,
-        to,
-        now=now,
-        reason=reason,
-        failure=failure,
-        finished_at=now,
-        lease=_answered(job),
-    )
+    reason = clean(reason or failure.message, MAX_REASON)
+    return step(job, event, to, now=now, reason=reason, failure=failure, finished_at=now)
 
 
-def _retrying(
-    job: Job, event: Event, failure: Failure, *, now: datetime, delay: timedelta, reason: str
-) -> Job:
-    return step(
-        job,
-        event,
-        W,
-        now=now,
-        reason=reason,
-        failure=failure,
-        due_at=now + delay,
-        lease=_answered(job),
-    )
+def _retrying(job: Job, event: Event, failure: Failure, *, now: datetime, delay: timedelta) -> Job:
+    due_at = now + max(NOTHING, min(delay, job.lifetime))
+    reason = clean(failure.message, MAX_REASON)
+    return step(job, event, W, now=now, reason=reason, failure=failure, due_at=due_at)
 
 
 def _answered(job: Job) -> Lease | None:
     return replace(job.lease, until=None) if job.lease else None
 
 
-def _completed_failure(job: Job, failure: Failure, now: datetime) -> Failure:
+def _noted(job: Job, failure: Failure, now: datetime) -> Failure:
+    """The failure as it is kept: when and where it happened, in text that any store takes."""
+    running = job.state is R
+    began, lease = job.started_at, job.lease
     return replace(
         failure,
+        message=clean(failure.message),
+        code=clean(failure.code),
+        stack_trace=clean(failure.stack_trace),
+        context={clean(name): clean(value) for name, value in failure.context.items()},
         attempt=job.attempt,
         at=now,
-        duration=failure.duration or (now - job.started_at if job.started_at else None),
-        worker=failure.worker or (job.lease.worker if job.lease else ""),
+        duration=failure.duration or (now - began if running and began else None),
+        worker=failure.worker or (lease.worker if running and lease else ""),
+        host=clean(failure.host),
     )
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import NoReturn
 
 import msgspec
@@ -22,23 +23,13 @@ from holdfast.policy import MEBIBYTE
 MAX_DEPTH = 64
 MAX_DIGITS = 4300
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_DIGITS = re.compile(rb"\d{%d}" % (MAX_DIGITS + 1))
-_ESCAPES = re.compile(rb"\\u0000|\\u[dD][89abAB]|\\u[dD][c-fC-F]")
-
-
-def is_model(kind: object) -> bool:
-    """Whether a type is a pydantic model, without importing pydantic."""
-    return hasattr(kind, "model_validate") and hasattr(kind, "model_dump")
-
-
-def _dump_model(value: object) -> object:
-    if is_model(type(value)):
-        return value.model_dump(mode="json")  # type: ignore[attr-defined]  # pydantic, by duck
-    raise TypeError(f"objects of type {type(value).__name__} are not supported")
-
-
-_encoder = msgspec.json.Encoder(enc_hook=_dump_model)
+_STRING = re.compile(rb'"(?:[^"\\]+|\\.)*+"?', re.DOTALL)
+"""A string or, in broken text, the rest of it. Possessive: no input makes it backtrack."""
+_NESTING = bytes(1 if byte in b"[{" else 255 for byte in range(256))
+_FLAT = bytes(set(range(256)) - set(b"[]{}"))
+_BYTES = (bytes, bytearray, memoryview)
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_LISTS = (list, tuple, set, frozenset)
 
 
 class PayloadError(ValueError):
@@ -55,7 +46,7 @@ class PayloadError(ValueError):
 
 def encode(value: object) -> tuple[bytes, Encoding]:
     """Return the bytes to store. ``bytes`` stay as they are; ``msgspec.Raw`` is checked JSON."""
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, _BYTES):
         return bytes(value), Encoding.BYTES
     if isinstance(value, msgspec.Raw):
         data = bytes(value)
@@ -68,18 +59,17 @@ def encode_json(value: object) -> bytes:
     """Encode a value as strict JSON, or say why it cannot be."""
     try:
         data = _encoder.encode(value)
-    except OverflowError:
-        data = _encode_wide_integers(value)
+        _syntax.decode(data)
     except RecursionError:
         raise _too_deep() from None
     except UnicodeEncodeError:
         raise PayloadError("INVALID_TEXT", "must not hold unpaired surrogates") from None
     except (TypeError, ValueError) as error:
-        raise PayloadError("NOT_JSON", f"must be JSON-serialisable: {error}") from None
+        raise _refused(error) from None
+    _check_depth(data)
     if b"null" in data and _has_non_finite(value):
         raise PayloadError("NOT_FINITE", "must not hold NaN or Infinity")
-    _check_depth(data)
-    if b"\\u0000" in data:
+    if b"\\u" in data:
         check_json(data)
     return data
 
@@ -87,24 +77,32 @@ def encode_json(value: object) -> bytes:
 def check_json(data: bytes) -> None:
     """Check JSON text that came from outside; raise what is wrong with it."""
     _check_depth(data)
-    if _DIGITS.search(_STRING.sub(b"", data)):
-        raise PayloadError("NUMBER_TOO_LONG", f"must not hold integers over {MAX_DIGITS} digits")
     try:
         value = json.loads(
-            data.decode(), parse_constant=_refuse_constant, parse_float=_finite_float
+            data.decode(),
+            parse_constant=_refuse_constant,
+            parse_float=_finite_float,
+            parse_int=_bounded_int,
         )
     except UnicodeDecodeError:
         raise PayloadError("INVALID_TEXT", "must be valid UTF-8") from None
     except json.JSONDecodeError as error:
         raise PayloadError("NOT_JSON", f"must be valid JSON: {error}") from None
-    if _ESCAPES.search(data):
+    if b"\\u" in data:
         _check_text(value)
+
+
+def is_model(kind: object) -> bool:
+    """Whether a type is a pydantic model, without importing pydantic."""
+    return hasattr(kind, "model_validate") and hasattr(kind, "model_dump")
 
 
 def clean(text: str, limit: int = 65_536) -> str:
     """Make any text storable everywhere: no NUL, no unpaired surrogates, bounded length."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
+    if text.isascii() and "\x00" not in text:
+        return text
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -112,61 +110,68 @@ def size_fault(size: int, limit: int) -> Fault | None:
     """Return the fault of a payload above the limit."""
     if size <= limit:
         return None
-    shown, most = f"{size / MEBIBYTE:.1f}", f"{limit / MEBIBYTE:.1f}"
+    shown, most = f"{size / MEBIBYTE:.1f} MB", f"{limit / MEBIBYTE:.1f} MB"
     if shown == most:
-        return Fault(
-            "payload", "TOO_LARGE", f"Job payload size {size} bytes exceeds limit of {limit} bytes"
-        )
-    return Fault("payload", "TOO_LARGE", f"Job payload size {shown} MB exceeds limit of {most} MB")
+        shown, most = f"{size} bytes", f"{limit} bytes"
+    return Fault("payload", "TOO_LARGE", f"Job payload size {shown} exceeds limit of {most}")
 
 
-def _encode_wide_integers(value: object) -> bytes:
-    """Integers beyond 64 bits are legal JSON, but only the standard encoder writes them."""
-    try:
-        return json.dumps(
-            msgspec.to_builtins(value, enc_hook=_dump_model),
-            ensure_ascii=False,
-            separators=(",", ":"),
-        ).encode()
-    except (TypeError, ValueError, OverflowError) as error:
-        raise PayloadError(
-            "NUMBER_TOO_LONG", f"must not hold integers over {MAX_DIGITS} digits: {error}"
-        ) from None
+def _plain(value: object) -> object:
+    """Turn what msgspec does not know into what it does: models, and subclasses of scalars."""
+    if isinstance(value, msgspec.Raw):  # encoded as it is, so there is nothing left but to check it
+        check_json(bytes(value))
+        return None
+    if is_model(type(value)):
+        return value.model_dump(mode="json")  # type: ignore[attr-defined]  # pydantic, by duck
+    for scalar in (str, int, float):
+        if isinstance(value, scalar):
+            return scalar(value)
+    raise TypeError(f"a {type(value).__name__} is not supported")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_syntax = msgspec.json.Decoder(msgspec.Raw)
+"""Reads over JSON in 0.1 us, for the parts of a value that were encoded by someone else."""
+
+
+def _refused(error: Exception) -> PayloadError:
+    if "integer string conversion" in str(error):
+        return _too_long()
+    return PayloadError("NOT_JSON", f"must be JSON-serialisable: {error}")
 
 
 def _check_depth(data: bytes) -> None:
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return
-    depth = 0
-    for byte in _STRING.sub(b"", data):
-        if byte in b"[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise _too_deep()
-        elif byte in b"]}":
-            depth -= 1
+    steps = _STRING.sub(b"", data).translate(_NESTING, _FLAT)
+    if max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH:
+        raise _too_deep()
 
 
 def _too_deep() -> PayloadError:
     return PayloadError("TOO_DEEP", f"must not nest deeper than {MAX_DEPTH} levels")
 
 
+def _too_long() -> PayloadError:
+    return PayloadError("NUMBER_TOO_LONG", f"must not hold integers over {MAX_DIGITS} digits")
+
+
 def _refuse_constant(name: str) -> NoReturn:
-    raise PayloadError("NOT_FINITE", f"must not hold NaN or Infinity, got {name}")
+    raise PayloadError("NOT_FINITE", f"must not hold NaN or Infinity, got {name:.60}")
 
 
-def _finite_float(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
+def _finite_float(text: str) -> None:
+    if not math.isfinite(float(text)):
         _refuse_constant(text)
-    return number
+
+
+def _bounded_int(text: str) -> None:
+    if len(text.removeprefix("-")) > MAX_DIGITS:
+        raise _too_long()
 
 
 def _has_non_finite(value: object) -> bool:
-    return any(
-        isinstance(leaf, float) and not math.isfinite(leaf)
-        for leaf in _leaves(msgspec.to_builtins(value, enc_hook=_dump_model))
-    )
+    return any(type(leaf) is float and not math.isfinite(leaf) for leaf in _leaves(value))
 
 
 def _check_text(value: object) -> None:
@@ -179,12 +184,17 @@ def _check_text(value: object) -> None:
 
 
 def _leaves(value: object) -> Iterator[object]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield key
-            yield from _leaves(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _leaves(inner)
-    else:
-        yield value
+    """Every scalar and key, without recursion; objects as the encoder sees them."""
+    waiting = [value]
+    while waiting:
+        node = waiting.pop()
+        kind = type(node)
+        if kind in _SCALARS:
+            yield node
+        elif isinstance(node, dict):
+            yield from node
+            waiting.extend(node.values())
+        elif isinstance(node, _LISTS):
+            waiting.extend(node)
+        else:
+            waiting.append(msgspec.to_builtins(node, enc_hook=_plain))

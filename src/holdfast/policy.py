@@ -6,6 +6,7 @@ Values and arithmetic only. Chance comes in as an argument: ``jitter`` is a numb
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
@@ -52,40 +53,42 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     ) -> timedelta:
         """Return the delay after failed ``attempt`` (from 1), always within [0, max_delay].
 
-        ``custom`` is the handler's function for CUSTOM; without one the job backs off
-        exponentially rather than not at all.
+        ``custom`` is the handler's function for CUSTOM; without one, or when it fails, the
+        job backs off exponentially rather than not at all.
         """
         if self.strategy is BackoffKind.CUSTOM and custom is not None:
-            return self._capped(custom(attempt, self.initial_delay, self.max_delay))
+            try:
+                return self._capped(custom(attempt, self.initial_delay, self.max_delay))
+            except Exception:  # noqa: BLE001  a broken function must not keep a job from ending
+                custom = None
         delay = self._growth(attempt)
         if self.strategy is BackoffKind.FULL_JITTER:
             return delay * ((1 + jitter) / 2)
         if self.jitter:
-            return self._capped(delay * (1 + JITTER_SHARE * jitter))
+            return delay + min(delay * (JITTER_SHARE * jitter), self.max_delay - delay)
         return delay
 
     def _growth(self, attempt: int) -> timedelta:
-        match self.strategy:
-            case BackoffKind.CONSTANT:
-                return self._capped(self.initial_delay)
-            case BackoffKind.LINEAR:
-                return self._scaled(attempt)
-            case BackoffKind.FULL_JITTER:
-                return self._power(attempt)
-            case BackoffKind.EXPONENTIAL | BackoffKind.CUSTOM:
-                return self._power(attempt - 1)
+        if self.strategy is BackoffKind.CONSTANT:
+            return self._scaled(1)
+        if self.strategy is BackoffKind.LINEAR:
+            return self._scaled(attempt)
+        if self.strategy is BackoffKind.FULL_JITTER:
+            return self._scaled(self._power(attempt))
+        return self._scaled(self._power(attempt - 1))
 
-    def _power(self, exponent: int) -> timedelta:
+    def _power(self, exponent: int) -> float:
         try:
-            return self._scaled(self.multiplier**exponent)
+            return float(self.multiplier) ** exponent
         except OverflowError:
-            return self.max_delay
+            return math.inf
 
     def _scaled(self, factor: float) -> timedelta:
-        try:
-            return self._capped(self.initial_delay * factor)
-        except OverflowError:
+        if not self.initial_delay:
+            return timedelta(0)
+        if factor >= self.max_delay / self.initial_delay:
             return self.max_delay
+        return self.initial_delay * factor
 
     def _capped(self, delay: timedelta) -> timedelta:
         return max(timedelta(0), min(delay, self.max_delay))
@@ -120,6 +123,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 1000
     dependencies: int = 1000
     depth: int = 100
+    queue_depth: int | None = None
+    """How many jobs may wait in one queue; further submissions get QuotaError."""
+    submission_rate: int | None = None
+    """How many jobs one app may submit per second."""
 
     MAX_PAYLOAD_BYTES: ClassVar[int] = 16 * MEBIBYTE
 
@@ -129,6 +136,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 f"payload_bytes must be between 1 and {self.MAX_PAYLOAD_BYTES},"
                 f" got {self.payload_bytes}"
             )
+        for name in ("queue_depth", "submission_rate"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.job import Failure, FailureCategory, Job, Priority, State
+from holdfast.job import TERMINAL, Failure, FailureCategory, Job, Priority, State
 from holdfast.policy import DAY, HOUR, MINUTE, SECOND, Backoff, BackoffKind
 
 RENEWALS_PER_LEASE = 3
@@ -104,9 +104,13 @@ class DocumentMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 def document_metadata(job: Job) -> DocumentMetadata:
-    """Report retries and the last error in the document vocabulary."""
+    """Report retries and the last error in the document vocabulary.
+
+    A retry counts from the moment it is decided on, so while the job waits for it already.
+    """
+    begun = job.state is State.RUNNING or job.state in TERMINAL
     return DocumentMetadata(
-        retry_count=max(0, job.attempt - 1),
+        retry_count=max(0, job.attempt - 1) if begun else job.attempt,
         max_retries=job.max_attempts - 1,
         last_error=job.failure.message if job.failure else None,
         error_type=_error_type(job, job.failure) if job.failure else None,
@@ -147,3 +151,12 @@ BULLMQ = Profile(
 )
 
 PROFILES = {profile.name: profile for profile in (STANDARD, LEASE, DOCUMENT, BULLMQ)}
+
+
+def profile_named(given: Profile | str) -> Profile:
+    """Return the profile a name stands for; ValueError lists the names there are."""
+    if isinstance(given, Profile):
+        return given
+    if given not in PROFILES:
+        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, got {given!r}")
+    return PROFILES[given]

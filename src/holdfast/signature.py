@@ -1,9 +1,7 @@
 """From stored bytes to a function's arguments, and from a caller's arguments to bytes.
 
-A parameter annotated with a job context receives it. A parameter named ``payload`` takes the
-payload whole; otherwise the payload is an object and its keys are the parameters. Values
-decode into their annotations: plain types, dataclasses, msgspec structs, TypedDicts,
-pydantic models. Nothing is imported or executed because a payload says so.
+A parameter annotated as a job context receives it; one named ``payload`` takes the payload
+whole, otherwise its keys are the parameters. Values decode into their annotations.
 """
 
 from __future__ import annotations
@@ -50,8 +48,15 @@ class Signature:
                 parameter.kind is parameter.POSITIONAL_ONLY
             ):
                 raise SignatureError(f"parameter {name!r} cannot be given by name")
+        self._takes_any = any(p.kind is p.VAR_KEYWORD for p in self._parameters.values())
         self._whole = list(self._parameters) == [WHOLE]
         self._target = hints.get(WHOLE, Any) if self._whole else self._struct(function, hints)
+
+    def name(self, args: tuple[object, ...]) -> dict[str, object]:
+        """Name positional arguments, the context left out."""
+        if len(args) > len(self._parameters):
+            raise TypeError(f"takes {len(self._parameters)} arguments, got {len(args)}")
+        return dict(zip(self._parameters, args, strict=False))
 
     def pack(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         """Return the payload for a call with these arguments; TypeError as the call would."""
@@ -67,18 +72,21 @@ class Signature:
         """Return the arguments a payload holds, or raise PermanentError naming what is wrong."""
         if job.encoding is Encoding.BYTES:
             return self._unpack_bytes(job)
+        nothing = not self._whole and job.payload == b"null"
+        data = b"{}" if nothing else job.payload
         try:
-            value = msgspec.json.decode(job.payload, type=self._target, dec_hook=_decode_model)
+            value = msgspec.json.decode(data, type=self._target, dec_hook=_decode_model)
         except msgspec.DecodeError as error:
             raise PermanentError(
                 f"payload does not fit the task: {error}", code="PAYLOAD_INVALID"
             ) from None
         if self._whole:
             return {WHOLE: value}
-        if isinstance(value, dict):
-            return value
         fields: Mapping[str, object] = msgspec.structs.asdict(value)
-        return {name: v for name, v in fields.items() if v is not msgspec.UNSET}
+        given = {name: v for name, v in fields.items() if v is not msgspec.UNSET}
+        if self._takes_any:
+            given = msgspec.json.decode(job.payload, type=dict[str, object]) | given
+        return given
 
     def _unpack_bytes(self, job: Job) -> dict[str, object]:
         if self._whole and self._target in (bytes, Any, bytes | None):
@@ -88,19 +96,22 @@ class Signature:
         )
 
     def _struct(self, function: Callable[..., object], hints: Mapping[str, object]) -> Any:
-        """One msgspec struct with a field per parameter; a dict where ``**kwargs`` takes any."""
-        if any(p.kind is p.VAR_KEYWORD for p in self._parameters.values()):
-            return dict[str, Any]
+        """One msgspec struct with a field per parameter; more are let through for ``**kwargs``."""
         fields: list[Any] = []
         for name, parameter in self._parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                continue
             kind = hints.get(name, Any)
+            kind = Any if kind is object else kind
             if parameter.default is parameter.empty:
                 fields.append((name, kind))
             else:
                 fields.append((name, kind | msgspec.UnsetType, msgspec.UNSET))
         name = getattr(function, "__name__", "task")
         try:
-            return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+            return msgspec.defstruct(
+                name, fields, kw_only=True, forbid_unknown_fields=not self._takes_any
+            )
         except TypeError as error:
             raise SignatureError(f"cannot decode into its annotations: {error}") from None
 

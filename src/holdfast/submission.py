@@ -10,35 +10,36 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from holdfast import lifecycle
-from holdfast.dependencies import inherited_priority
 from holdfast.errors import Fault, ValidationError
-from holdfast.form import (
-    MAX_KEY,
-    QUEUE_RULE,
-    TYPE_RULE,
-    Defaults,
-    Form,
-    Parent,
-    Spawner,
-    Submission,
-)
-from holdfast.job import DependencyKind, Job
+from holdfast.form import Defaults, Parent, Spawner, Submission
+from holdfast.intake import Intake
+from holdfast.job import Job
+from holdfast.payload import clean
+from holdfast.timing import shown
 
 NO_DEFAULTS = Defaults()
+NO_PARENTS: Mapping[str, Parent] = {}
+FIELDS = frozenset(Submission.__struct_fields__) - {"faults"}
 
 
 def read(fields: Mapping[str, object]) -> Submission:
-    """Make a submission from loose fields; unknown ones are refused by name."""
-    faults = [
-        Fault(name, "UNKNOWN_FIELD", _unknown(name))
-        for name in fields
-        if name not in Submission.__struct_fields__
-    ]
-    if "type" not in fields:
+    """Make a submission from loose fields.
+
+    Nothing is refused here: what is wrong with the names travels in ``faults`` and is
+    raised by ``accept`` together with what is wrong with the values.
+    """
+    if not isinstance(fields, Mapping):
+        raise ValidationError([Fault("job", "INVALID", f"must be an object, got {shown(fields)}")])
+    known = {name: value for name, value in fields.items() if name in FIELDS}
+    faults = [_unknown(name) for name in fields if name not in FIELDS]
+    if "type" not in known:
         faults.append(Fault("type", "REQUIRED", "is required"))
-    if faults:
-        raise ValidationError(faults)
-    return Submission(**fields)  # type: ignore[arg-type]  # accept() checks every value
+    elif not isinstance(known["type"], str):
+        given = shown(known["type"])
+        faults.append(Fault("type", "INVALID", f"must be a string, got {given}"))
+    if any(fault.field == "type" for fault in faults):
+        known["type"] = ""
+    return Submission(**known, faults=tuple(faults))  # type: ignore[arg-type]  # accept() checks
 
 
 def accept(
@@ -51,51 +52,13 @@ def accept(
     spawner: Spawner | None = None,
 ) -> Job:
     """Make a job of a submission, or raise ValidationError with everything that is wrong."""
-    form = Form(submission, defaults, now)
-    payload, encoding = form.payload()
-    depends_on, depth, inherited = form.dependencies(parents or {})
-    kind = DependencyKind.FAN_OUT if spawner else form.dependency_kind()
-    lifetime = form.span("lifetime") or defaults.lifetime or defaults.profile.lifetime
-    due_at = form.due_at(lifetime)
-    fields = {
-        "type": form.name("type", submission.type, TYPE_RULE),
-        "queue": form.name("queue", submission.queue or defaults.queue, QUEUE_RULE),
-        "timeout": form.timeout(),
-        "lease_ttl": form.span("lease", low=0.1) or defaults.lease or defaults.profile.lease,
-        "backoff": form.backoff(),
-        "retry_timeouts": form.flag("retry_timeouts", defaults.retry_timeouts),
-        "tags": form.tags(),
-        "correlation_id": form.text("correlation_id", MAX_KEY),
-        "callback_url": form.url(),
-        "limit_key": form.text("limit_key", MAX_KEY),
-        "dedupe": form.dedupe(payload, spawner),
-        "priority": inherited_priority(form.priority(), inherited),
-        "max_attempts": form.max_attempts(),
-        "held": form.flag("hold", default=False),
-    }
-    form.finish()
-    job = lifecycle.submitted(
-        Job(
-            id=job_id,
-            payload=payload,
-            encoding=encoding,
-            profile=defaults.profile.name,
-            created_at=now,
-            updated_at=now,
-            lifetime=lifetime,
-            expires_at=now + lifetime,
-            depends_on=depends_on,
-            dependency_kind=kind,
-            depth=depth,
-            spawned_by=spawner.job_id if spawner else "",
-            due_at=due_at,
-            **fields,  # type: ignore[arg-type]  # each value was checked by its form method
-        )
-    )
+    intake = Intake(submission, defaults, now, parents or NO_PARENTS)
+    job = lifecycle.submitted(intake.job(job_id, spawner))
     return job if job.held or job.depends_on else lifecycle.enqueued(job, now=now)
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: object) -> Fault:
+    field = clean(name, 60) if isinstance(name, str) else shown(name)
     if name in ("id", "job_id"):
-        return "must not be given: the system assigns it"
-    return "is not a field of a submission"
+        return Fault(field, "UNKNOWN_FIELD", "must not be given: the system assigns it")
+    return Fault(field, "UNKNOWN_FIELD", "is not a field of a submission")

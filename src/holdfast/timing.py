@@ -1,11 +1,11 @@
 """Durations and timestamps at the edges: seconds, ``timedelta`` or ISO 8601 in, values out.
 
-Inside, spans are ``timedelta`` and times are aware UTC ``datetime``.
+Inside, spans are ``timedelta`` and times are aware UTC ``datetime``. No span is longer than a
+century, so that adding one to a time of today never overflows, in any store.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -14,6 +14,8 @@ Span = int | float | str | timedelta
 
 Moment = str | datetime
 """What a caller may give for a point in time."""
+
+CENTURY = timedelta(days=36_525)
 
 _DURATION = re.compile(
     r"P(?:(?P<weeks>\d{1,9}(?:\.\d{1,9})?)W)?(?:(?P<days>\d{1,9}(?:\.\d{1,9})?)D)?"
@@ -25,39 +27,44 @@ _CALENDAR = re.compile(r"P[^T]*[YM]", re.ASCII)
 
 
 def parse_duration(value: Span) -> timedelta:
-    """Read a non-negative duration; ValueError says what is wrong with it."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | timedelta):
-        raise ValueError(f"must be seconds, a timedelta or an ISO 8601 duration, got {value!r:.60}")
-    if isinstance(value, str):
-        span = _parse_iso(value)
-    elif isinstance(value, timedelta):
+    """Read a duration from 0 to a century; ValueError says what is wrong with it."""
+    if isinstance(value, timedelta):
         span = value
-    elif not math.isfinite(value):
-        raise ValueError(f"must be finite, got {value}")
-    else:
+    elif isinstance(value, str):
+        span = _parse_iso(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
         span = _from_seconds(value)
+    else:
+        raise ValueError(
+            f"must be seconds, a timedelta or an ISO 8601 duration, got {shown(value)}"
+        )
     if span < timedelta(0):
-        raise ValueError(f"must not be negative, got {value}")
+        raise ValueError(f"must not be negative, got {shown(value)}")
+    if span > CENTURY:
+        raise ValueError(f"must not be longer than a century, got {shown(value)}")
     return span
 
 
 def _parse_iso(text: str) -> timedelta:
     if _CALENDAR.match(text):
-        raise ValueError(f"must not use years or months, got {text!r:.60}")
+        raise ValueError(f"must not use years or months, got {shown(text)}")
     match = _DURATION.fullmatch(text)
     if match is None or text.endswith(("P", "T")):
-        raise ValueError(f"must be an ISO 8601 duration such as PT5M, got {text!r:.60}")
+        raise ValueError(f"must be an ISO 8601 duration such as PT5M, got {shown(text)}")
+    units = {unit: float(number) for unit, number in match.groupdict().items() if number}
     try:
-        return timedelta(**{unit: float(n) for unit, n in match.groupdict().items() if n})
+        return timedelta(**units)
     except OverflowError:
-        raise ValueError(f"is too long, got {text!r:.60}") from None
+        return timedelta.max
 
 
 def _from_seconds(value: float) -> timedelta:
+    if value != value:  # noqa: PLR0124  only NaN differs from itself; isnan() refuses long integers
+        raise ValueError("must be a number, got nan")
     try:
         return timedelta(seconds=value)
     except OverflowError:
-        raise ValueError(f"is too long, got {value!r:.60}") from None
+        return timedelta.max if value > 0 else timedelta.min
 
 
 def format_duration(span: timedelta) -> str:
@@ -76,20 +83,37 @@ def parse_timestamp(value: Moment) -> datetime:
             moment = datetime.fromisoformat(value)
         except ValueError:
             raise ValueError(
-                f"must be an ISO 8601 timestamp such as 2026-01-15T10:30:00Z, got {value!r:.60}"
+                f"must be an ISO 8601 timestamp such as 2026-01-15T10:30:00Z, got {shown(value)}"
             ) from None
     elif isinstance(value, datetime):
         moment = value
     else:
-        raise ValueError(f"must be a datetime or an ISO 8601 timestamp, got {value!r:.60}")
-    if moment.tzinfo is None:
-        raise ValueError(f"must carry a time zone, got {value}")
+        raise ValueError(f"must be a datetime or an ISO 8601 timestamp, got {shown(value)}")
+    if moment.utcoffset() is None:
+        raise ValueError(f"must carry a time zone, got {shown(value)}")
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise ValueError(f"is out of range, got {value}") from None
+        raise ValueError(f"must lie between the years 1 and 9999, got {shown(value)}") from None
 
 
 def format_timestamp(moment: datetime) -> str:
     """Write a point in time as ISO 8601 UTC."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def shown(value: object) -> str:
+    """Describe any value in a message: short, and whatever it is, without an exception."""
+    match value:
+        case str():
+            return repr(value if len(value) <= 60 else value[:59] + "…")
+        case int() if abs(value) >= 10**60:
+            return "a very long integer"
+        case bool() | int() | float() | None:
+            return repr(value)
+        case timedelta():
+            return f"{value.total_seconds():g} s"
+        case datetime():
+            return value.isoformat()
+        case _:
+            return f"a {type(value).__name__}"

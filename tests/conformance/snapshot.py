@@ -26,10 +26,15 @@ async def snapshot(store: Store, labels: Mapping[str, str]) -> dict[str, object]
     """Read everything about the labelled jobs and the store; changes nothing."""
     ids = list(labels)
     names = list(labels.values())
+    jobs = await store.get(ids)
+    noted = [job.id for job in jobs if job and (job.state is State.RUNNING or job.progress)]
+    waited = [job.id for job in jobs if job and job.depends_on]
     return {
-        "get": dict(zip(names, await store.get(ids), strict=True)),
+        "get": dict(zip(names, jobs, strict=True)),
         "history": dict(zip(names, await store.history(ids), strict=True)),
-        "logs": {name: await store.logs(id_) for id_, name in labels.items()},
+        "logs": {labels[id_]: await store.logs(id_) for id_ in noted},
+        "cancels": dict(zip(names, await store.cancels(ids), strict=True)),
+        "parents": {labels[id_]: await store.parents(id_) for id_ in waited},
         "find": {order.value: await _walk(store, order, labels) for order in Order},
         "failures": await _failures(store, labels),
         "stats": {str(window): await store.stats(window) for window in WINDOWS},

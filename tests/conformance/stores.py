@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+import uuid
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,8 @@ class Place:
     """Where jobs are kept, empty at first; any number of stores may be opened on it at once."""
 
     url: str
+    file: Path | None = None
+    """The one file that holds everything while no store is open, if there is such a file."""
     kept: dict[str, MemoryStore] = field(default_factory=dict)
 
     @property
@@ -56,7 +59,7 @@ def sqlite(_: pytest.FixtureRequest) -> Iterator[Place]:
     # What a sync to the disk costs is not the subject here: memory files, where there are any.
     fast = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=fast if fast.is_dir() else None) as folder:
-        yield Place(f"sqlite:///{folder}/jobs.db")
+        yield Place(f"sqlite:///{folder}/jobs.db", Path(folder, "jobs.db"))
 
 
 @contextmanager
@@ -80,10 +83,18 @@ def empty_schema(dsn: str, schema: str = "conformance") -> None:
             connection.execute(";".join(statement for (statement,) in tables))
 
 
+@contextmanager
+def redis(request: pytest.FixtureRequest) -> Iterator[Place]:
+    # A prefix of its own is an empty place; nothing needs to be deleted in between.
+    server = request.getfixturevalue("valkey_server")
+    yield Place(f"{server.url}?prefix=t{uuid.uuid4().hex[:12]}")
+
+
 PLACES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Place]]] = {
     "memory": memory,
     "sqlite": sqlite,
     "postgres": postgres,
+    "redis": redis,
 }
 
 NAMES = [

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import lifecycle
-from holdfast.errors import StaleLeaseError
 from holdfast.job import Priority, State
-from holdfast.policy import Retention
-from holdfast.store import Fence
 from tests.conformance.decisions import ENDINGS
-from tests.conformance.hand import MANY, fence
+from tests.conformance.hand import MANY
 
 if TYPE_CHECKING:
     from tests.conformance.hand import Hand
@@ -63,6 +60,28 @@ async def test_dependency_that_ended_before_the_submission_is_seen_by_it(
 
     assert answer.ripe
     assert [("child", [end])] == await _due(hand)
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize(
+    ("kind", "end", "is_due"),
+    [
+        ("AFTER", State.COMPLETED, False),
+        ("AFTER", State.FAILED, True),
+        ("CHAIN", State.DEAD_LETTER, True),
+        ("FAN_IN", State.CANCELLED, True),
+        ("AFTER_ANY", State.COMPLETED, True),
+    ],
+)
+async def test_one_of_two_that_ended_before_the_submission_is_due_only_if_it_decides(
+    hand: Hand, kind: str, end: State, *, is_due: bool
+) -> None:
+    ended = await hand.finish(await hand.add("p"), end)
+    is_open = await hand.add("q")
+
+    await hand.add("child", after=[is_open, ended], dependency_type=kind)
+
+    assert ([("child", [State.SCHEDULED, end])] if is_due else []) == await _due(hand)
 
 
 @pytest.mark.req("M-9")
@@ -208,6 +227,33 @@ async def test_dependency_that_is_reopened_and_completes_is_judged_by_its_newest
     assert [("child", [State.COMPLETED])] == await _due(hand)
 
 
+@pytest.mark.req("M-9", "A-16")
+async def test_dependency_that_is_reopened_and_completes_leaves_the_others_to_be_waited_for(
+    hand: Hand,
+) -> None:
+    failed = await hand.finish(await hand.add("p"), State.FAILED)
+    other = await hand.add("q")
+    await hand.add("child", after=[failed, other])
+
+    await hand.complete(await hand.take(await hand.reopen(failed)))
+
+    assert [] == await _due(hand)
+    await hand.finish(other, State.COMPLETED)
+    assert ["child"] == await hand.settle_dependents()
+
+
+@pytest.mark.req("M-9")
+async def test_end_is_told_to_every_dependent_and_each_learns_it_once(hand: Hand) -> None:
+    parent = await hand.run("p")
+    children = [hand.job(f"c{n}", after=[parent]) for n in range(5)]
+    await hand.add_all(*children)
+
+    await hand.complete(parent)
+
+    assert [f"c{n}" for n in range(5)] == await hand.settle_dependents()
+    assert [f"c{n}" for n in range(5)] == await hand.drain()
+
+
 @pytest.mark.req("M-5")
 async def test_dependent_keeps_the_priority_it_inherited(hand: Hand) -> None:
     parent = await hand.add("p", priority=Priority.HIGH)
@@ -219,168 +265,3 @@ async def test_dependent_keeps_the_priority_it_inherited(hand: Hand) -> None:
 
     assert Priority.HIGH == (await hand.get(child)).priority
     assert ["child", "normal"] == await hand.drain()
-
-
-# --- spawning -------------------------------------------------------------------------------
-
-
-@pytest.mark.req("M-9")
-async def test_fan_in_waits_for_what_is_spawned_after_it_was_added(hand: Hand) -> None:
-    spawner = await hand.run("spawner")
-    fan_in = await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
-    child = await hand.spawn("child", spawner)
-
-    await hand.complete(spawner)
-    assert [] == await _due(hand)
-    await hand.finish(child, State.COMPLETED)
-
-    (found,) = await hand.store.dependents(MANY)
-    assert fan_in.id == found.job.id
-    assert {(spawner.id, State.COMPLETED), (child.id, State.COMPLETED)} == set(found.parents)
-
-
-@pytest.mark.req("M-9")
-async def test_fan_in_waits_for_what_was_spawned_before_it_was_added(hand: Hand) -> None:
-    spawner = await hand.run("spawner")
-    child = await hand.spawn("child", spawner)
-    await hand.complete(spawner)
-
-    (answer,) = await hand.store.add(
-        [hand.job("fan_in", after=[spawner], dependency_type="FAN_IN")]
-    )
-
-    assert answer.ripe
-    assert [] == await _due(hand)
-    await hand.finish(child, State.COMPLETED)
-    assert ["fan_in"] == await hand.settle_dependents()
-
-
-@pytest.mark.req("M-9")
-@pytest.mark.parametrize("fan_in_first", [True, False], ids=["before", "after"])
-async def test_fan_in_waits_for_nested_spawns(hand: Hand, *, fan_in_first: bool) -> None:
-    spawner = await hand.run("spawner")
-    if fan_in_first:
-        await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
-    child = await hand.take(await hand.spawn("child", spawner))
-    grandchild = await hand.spawn("grandchild", child)
-    if not fan_in_first:
-        await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
-
-    await hand.complete(spawner)
-    await hand.complete(child)
-    assert [] == await _due(hand)
-    await hand.finish(grandchild, State.COMPLETED)
-
-    assert ["fan_in"] == await hand.settle_dependents()
-
-
-@pytest.mark.req("M-9")
-@pytest.mark.parametrize("kind", ["AFTER", "AFTER_ANY", "CHAIN"])
-async def test_other_kinds_do_not_wait_for_what_is_spawned(hand: Hand, kind: str) -> None:
-    spawner = await hand.run("spawner")
-    await hand.add("child.after", after=[spawner], dependency_type=kind)
-    await hand.spawn("child", spawner)
-
-    await hand.complete(spawner)
-
-    assert ["child.after"] == await hand.settle_dependents()
-
-
-@pytest.mark.req("M-9")
-async def test_fan_in_shares_the_fate_of_a_spawned_job(hand: Hand) -> None:
-    spawner = await hand.run("spawner")
-    fan_in = await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
-    child = await hand.spawn("child", spawner)
-    await hand.complete(spawner)
-
-    await hand.finish(child, State.FAILED)
-
-    assert ["fan_in"] == await hand.settle_dependents()
-    assert State.FAILED is (await hand.get(fan_in)).state
-
-
-@pytest.mark.req("M-9", "S-5")
-async def test_stale_spawner_spawns_nothing(hand: Hand) -> None:
-    stale = await hand.run("spawner")
-    await hand.give_back(stale)
-    newer = await hand.take(stale)
-    child = hand.spawned("child", stale)
-
-    with pytest.raises(StaleLeaseError) as refused:
-        await hand.store.add([child], fence=fence(stale))
-
-    assert stale.id == refused.value.job_id
-    assert [None] == await hand.store.get([child.id])
-    assert newer == await hand.get(stale)
-
-
-@pytest.mark.req("M-9", "S-5")
-@pytest.mark.parametrize("how", ["ended", "lapsed", "unknown job", "empty token"])
-async def test_only_a_running_job_under_its_newest_lease_spawns(hand: Hand, how: str) -> None:
-    spawner = await hand.run("spawner")
-    proof = fence(spawner)
-    match how:
-        case "ended":
-            await hand.complete(spawner)
-        case "lapsed":
-            await hand.lapse(spawner)
-        case "unknown job":
-            proof = Fence(hand.job("nobody").id, proof.token)
-        case _:
-            proof = Fence(spawner.id, "")
-
-    with pytest.raises(StaleLeaseError):
-        await hand.store.add([hand.spawned("child", spawner)], fence=proof)
-
-    assert [] == await hand.claim(types=("child",))
-
-
-@pytest.mark.req("M-9", "S-5")
-async def test_spawner_whose_lease_ran_out_but_was_not_taken_still_spawns(hand: Hand) -> None:
-    spawner = await hand.run("spawner")
-    hand.clock.advance(10**4)
-
-    child = await hand.spawn("child", spawner)
-
-    assert spawner.id == child.spawned_by
-
-
-# --- what is needed stays -------------------------------------------------------------------
-
-
-@pytest.mark.req("M-9")
-async def test_ended_job_that_a_live_one_depends_on_is_neither_deleted_nor_pruned(
-    hand: Hand,
-) -> None:
-    parent = await hand.finish(await hand.add("p"), State.COMPLETED)
-    child = await hand.add("child", after=[parent])
-    hand.clock.advance(Retention().completed or 0)
-
-    assert [False] == await hand.store.delete([parent.id])
-    assert 0 == await hand.store.prune(Retention(), MANY)
-    await hand.cancel(child)
-    assert 1 == await hand.store.prune(Retention(), MANY)
-
-    assert [None] == await hand.store.get([parent.id])
-
-
-@pytest.mark.req("M-9")
-async def test_ended_job_is_deleted_once_its_dependents_have_ended(hand: Hand) -> None:
-    parent = await hand.finish(await hand.add("p"), State.COMPLETED)
-    child = await hand.add("child", after=[parent])
-    await hand.settle_dependents()
-    assert [False] == await hand.store.delete([parent.id])
-
-    await hand.finish(await hand.get(child), State.COMPLETED)
-
-    assert [True, True] == await hand.store.delete([parent.id, child.id])
-    assert [] == await _due(hand)
-
-
-@pytest.mark.req("M-9")
-async def test_spawned_job_is_kept_for_the_fan_in_that_waits_for_it(hand: Hand) -> None:
-    spawner = await hand.run("spawner")
-    await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
-    child = await hand.finish(await hand.spawn("child", spawner), State.COMPLETED)
-
-    assert [False] == await hand.store.delete([child.id])

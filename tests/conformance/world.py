@@ -6,13 +6,14 @@ Doing so on two stores gives the same jobs; what the stores answered on the way 
 from __future__ import annotations
 
 import functools
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from holdfast.clock import ManualClock
 from holdfast.form import Spawner
 from holdfast.job import Job, LogLine, Progress
-from holdfast.store import Change, Claim, Fence, LimitRule, Note
+from holdfast.store import Change, Claim, Fence, LimitRule, MemoryStore, Note
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, job_id, make
 from tests.conformance.situations import BORN, QUEUES, SITUATIONS, Situation
@@ -46,7 +47,7 @@ class World:
     def __init__(self, open_store: Callable[[ManualClock], Store]) -> None:
         self.clock = ManualClock()
         self.store = open_store(self.clock)
-        self.submitted: dict[str, Job] = {}
+        self.submitted = {situation.label: made(situation.label) for situation in SITUATIONS}
         self.answers: list[object] = []
 
     @property
@@ -81,7 +82,6 @@ class World:
 
     async def _submit(self, born: Sequence[Situation]) -> None:
         jobs = [made(situation.label) for situation in born]
-        self.submitted |= {situation.label: made(situation.label) for situation in born}
         self.answers.append(await self.store.add([job for job in jobs if not job.spawned_by]))
         for job in jobs:
             if job.spawned_by:
@@ -143,3 +143,21 @@ def made(label: str) -> Job:
         spawner=Spawner(job_id(by), label) if by else None,
         **situation.fields,
     )
+
+
+def copied(built: MemoryStore, clock: ManualClock) -> MemoryStore:
+    """Another memory store with the same jobs, without building them again."""
+    store = MemoryStore(clock)
+    for name, value in vars(built._state).items():
+        setattr(store._state, name, _copied(value))
+    return store
+
+
+def _copied(value: object) -> object:
+    """Copy containers, not what is in them: jobs never change."""
+    if isinstance(value, dict):
+        fresh = copy(value)
+        for key, inner in value.items():
+            fresh[key] = _copied(inner)
+        return fresh
+    return copy(value) if isinstance(value, list | set) else value

@@ -62,6 +62,10 @@ def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
             from holdfast.store.postgres import PostgresStore
 
             return PostgresStore.from_url(url, clock=clock)
+        case "redis" | "rediss" | "valkey" | "valkeys":
+            from holdfast.store.redis import RedisStore
+
+            return RedisStore.from_url(url, clock=clock)
         case _:
             raise UnknownStoreError(
                 f"no store for {scheme or url!r}: use memory://, sqlite:///path,"

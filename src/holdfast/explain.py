@@ -1,0 +1,167 @@
+"""Why is this job not running? One sentence, and the facts behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.job import TERMINAL, Job, State
+from holdfast.presence import WorkerInfo, workers
+from holdfast.store import LimitState, Store
+from holdfast.timing import format_timestamp
+
+
+class Cause(StrEnum):
+    """What keeps a job from running now."""
+
+    ENDED = "ENDED"
+    RUNNING = "RUNNING"
+    LEASE_EXPIRED = "LEASE_EXPIRED"
+    HELD = "HELD"
+    DEPENDENCY = "DEPENDENCY"
+    DELAYED = "DELAYED"
+    BACKING_OFF = "BACKING_OFF"
+    QUEUE_PAUSED = "QUEUE_PAUSED"
+    LIMIT_REACHED = "LIMIT_REACHED"
+    NO_WORKER = "NO_WORKER"
+    READY = "READY"
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer: a cause for machines, a sentence for people, the facts for both."""
+
+    job_id: str
+    state: State
+    cause: Cause
+    message: str
+    details: Mapping[str, object] = {}
+
+
+async def explain(store: Store, job: Job) -> Explanation:
+    """Say why a job is not running now."""
+    cause, message, details = await _reason(store, job)
+    return Explanation(
+        job_id=job.id, state=job.state, cause=cause, message=message, details=details
+    )
+
+
+Reason = tuple[Cause, str, dict[str, object]]
+
+
+async def _reason(store: Store, job: Job) -> Reason:
+    if job.state in TERMINAL:
+        return _ended(job)
+    match job.state:
+        case State.RUNNING:
+            return _running(store, job)
+        case State.PENDING:
+            return await _pending(store, job)
+        case State.DELAYED:
+            return _later(Cause.DELAYED, job, "it is delayed until")
+        case State.RETRYING:
+            why = job.failure.message if job.failure else "a failure"
+            return _later(Cause.BACKING_OFF, job, f"it backs off after {why!r} until")
+        case _:
+            return await _ready(store, job)
+
+
+def _ended(job: Job) -> Reason:
+    when = format_timestamp(job.finished_at) if job.finished_at else "an unknown time"
+    why = f": {job.failure.message}" if job.failure else ""
+    return Cause.ENDED, f"it ended {job.state} at {when}{why}", {"finished_at": when}
+
+
+def _running(store: Store, job: Job) -> Reason:
+    assert job.lease is not None
+    worker = job.lease.worker
+    until = format_timestamp(job.lease.until) if job.lease.until else ""
+    details: dict[str, object] = {
+        "worker": worker,
+        "lease_until": until,
+        "attempt": job.attempt,
+        "cancel_requested": job.cancel is not None,
+    }
+    if job.lease.until is not None and job.lease.until <= store.now():
+        told = f"its worker {worker} fell silent at {until}; it will be taken back shortly"
+        return Cause.LEASE_EXPIRED, told, details
+    told = f"it is running: worker {worker} holds the lease until {until}"
+    return Cause.RUNNING, told, details
+
+
+async def _pending(store: Store, job: Job) -> Reason:
+    if job.held:
+        return Cause.HELD, "it is held until someone releases it", {}
+    parents = await store.get(await store.parents(job.id))
+    waiting = [p for p in parents if p is not None and p.state not in TERMINAL]
+    details: dict[str, object] = {
+        "kind": job.dependency_kind,
+        "waiting_for": {p.id: p.state for p in waiting[:100]},
+        "open": len(waiting),
+    }
+    if not waiting:
+        return Cause.DEPENDENCY, "all it waited for has ended; it will move shortly", details
+    first = waiting[0]
+    more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+    told = f"it waits for {first.type} job {first.id}, which is {first.state}{more}"
+    return Cause.DEPENDENCY, told, details
+
+
+def _later(cause: Cause, job: Job, told: str) -> Reason:
+    when = format_timestamp(job.due_at) if job.due_at else "now"
+    details: dict[str, object] = {"due_at": when, "attempt": job.attempt}
+    return cause, f"{told} {when}", details
+
+
+async def _ready(store: Store, job: Job) -> Reason:
+    for queue in await store.queues():
+        if queue.name == job.queue and queue.paused:
+            return Cause.QUEUE_PAUSED, f"queue {job.queue!r} is paused", {"queue": job.queue}
+    present = await workers(store)
+    able = [w for w in present if job.queue in w.queues and job.type in w.types]
+    if not able:
+        return _no_worker(job, present)
+    for limit in await store.limits():
+        if _covers(limit, job) and (told := _exhausted(limit)):
+            return Cause.LIMIT_REACHED, told, {"scope": limit.scope}
+    free = sum(max(0, w.slots - w.running) for w in able)
+    told = f"it is ready: {len(able)} worker(s) can take it, {free} slot(s) were free lately"
+    return Cause.READY, told, {"workers": [w.id for w in able], "free_slots": free}
+
+
+def _no_worker(job: Job, present: list[WorkerInfo]) -> Reason:
+    details: dict[str, object] = {
+        "workers": {w.id: {"queues": w.queues, "types": w.types} for w in present}
+    }
+    if not present:
+        return Cause.NO_WORKER, "no worker is running", details
+    if not any(job.queue in w.queues for w in present):
+        served = sorted({queue for w in present for queue in w.queues})
+        told = f"no live worker serves queue {job.queue!r} (served: {', '.join(served)})"
+        return Cause.NO_WORKER, told, details
+    known = sorted({type_ for w in present if job.queue in w.queues for type_ in w.types})
+    told = (
+        f"no live worker of queue {job.queue!r} has a handler for {job.type!r}"
+        f" (known: {', '.join(known) or 'none'})"
+    )
+    return Cause.NO_WORKER, told, details
+
+
+def _covers(limit: LimitState, job: Job) -> bool:
+    scopes = {f"queue:{job.queue}", f"task:{job.type}"}
+    if job.limit_key:
+        scopes.add(f"key:{job.type}:{job.limit_key}")
+    return limit.scope in scopes
+
+
+def _exhausted(limit: LimitState) -> str:
+    rule = limit.rule
+    if rule.concurrency is not None and limit.running >= rule.concurrency:
+        return f"{limit.scope} already runs {limit.running} of {rule.concurrency} allowed at once"
+    if rule.rate is not None and limit.started >= rule.rate and limit.until is not None:
+        return (
+            f"{limit.scope} started {limit.started} of {rule.rate} allowed"
+            f" per {rule.per.total_seconds():g} s; more from {format_timestamp(limit.until)}"
+        )
+    return ""

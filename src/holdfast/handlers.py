@@ -1,0 +1,196 @@
+"""Registered functions: what a worker calls for a job type, and the defaults of its jobs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.errors import Fault
+from holdfast.form import Defaults
+from holdfast.intake import QUEUE_RULE, TYPE_RULE
+from holdfast.job import FailureCategory, Priority
+from holdfast.policy import MAX_ATTEMPTS, Backoff, CustomDelay, Limits
+from holdfast.profiles import STANDARD, Profile
+from holdfast.results import RegistrationResult, RegistrationStatus
+from holdfast.signature import Signature, SignatureError
+from holdfast.store import LimitRule
+from holdfast.timing import Span, parse_duration
+
+Function = Callable[..., object]
+
+
+class RunnerKind(StrEnum):
+    """Where a handler runs."""
+
+    ASYNC = "async"
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+class HandlerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a registration may say; the defaults of the jobs it handles."""
+
+    queue: str | None = None
+    priority: Priority | None = None
+    timeout: timedelta | None = None
+    lifetime: timedelta | None = None
+    lease: timedelta | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    custom_backoff: CustomDelay | None = None
+    retry_timeouts: bool = True
+    runner: RunnerKind | None = None
+    concurrency: int | None = None
+    """How many of this task one worker process runs at once."""
+    limit: LimitRule | None = None
+    """How many of this task run at once, or start per time, across all workers."""
+    key_limit: LimitRule | None = None
+    """The same for each ``limit_key`` by itself."""
+    permanent: tuple[type[BaseException], ...] = ()
+    """Exceptions after which trying again is pointless."""
+    temporary: tuple[type[BaseException], ...] = ()
+    """Exceptions to retry although a broader ``permanent`` names them."""
+    memory_limit: int | None = None
+    """Bytes of address space a process runner's child may use."""
+
+
+class Handler(msgspec.Struct, frozen=True, kw_only=True):
+    """A registered function, ready to be called."""
+
+    type: str
+    function: Function
+    runner: RunnerKind
+    signature: Signature
+    options: HandlerOptions
+
+    def category(self, error: BaseException) -> FailureCategory:
+        """Say what kind of failure an exception is that is not one of ours."""
+        if isinstance(error, self.options.temporary):
+            return FailureCategory.TEMPORARY
+        if isinstance(error, self.options.permanent):
+            return FailureCategory.PERMANENT
+        if isinstance(error, MemoryError):
+            return FailureCategory.SYSTEM
+        return FailureCategory.TEMPORARY
+
+
+class Registry:
+    """The handlers of an app, by job type."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self._handlers.values())
+
+    def __contains__(self, type_: str) -> bool:
+        return type_ in self._handlers
+
+    def __getitem__(self, type_: str) -> Handler:
+        return self._handlers[type_]
+
+    def get(self, type_: str) -> Handler | None:
+        """Return the handler of a type, if one is registered."""
+        return self._handlers.get(type_)
+
+    def register(
+        self, type_: str, function: Function, options: HandlerOptions
+    ) -> RegistrationResult:
+        """Register a function for a type; the answer says whether it replaced another."""
+        previous = type_ in self._handlers
+        message = _problem(type_, function, options)
+        if not message:
+            try:
+                signature = Signature(function)
+            except SignatureError as error:
+                message = str(error)
+        if message:
+            return RegistrationResult(
+                type=str(type_),
+                status=RegistrationStatus.INVALID,
+                previous=previous,
+                message=message,
+            )
+        self._handlers[type_] = Handler(
+            type=type_,
+            function=function,
+            runner=options.runner or _natural_runner(function),
+            signature=signature,
+            options=options,
+        )
+        status = RegistrationStatus.REPLACED if previous else RegistrationStatus.REGISTERED
+        return RegistrationResult(type=type_, status=status, previous=previous)
+
+    def defaults(
+        self, type_: str, queue: str | None, profiles: Mapping[str, Profile], limits: Limits
+    ) -> Defaults:
+        """Return what applies to a new job of a type when its submission is silent."""
+        handler = self._handlers.get(type_)
+        options = handler.options if handler else HandlerOptions()
+        name = queue or options.queue or Defaults().queue
+        return Defaults(
+            profile=profiles.get(name, STANDARD),
+            queue=name,
+            priority=options.priority,
+            timeout=options.timeout,
+            lifetime=options.lifetime,
+            lease=options.lease,
+            max_attempts=options.max_attempts,
+            backoff=options.backoff,
+            retry_timeouts=options.retry_timeouts,
+            limits=limits,
+        )
+
+
+def optional_span(field: str, value: Span | None) -> timedelta | None:
+    """Read a duration given in code; ValueError names the field."""
+    if value is None:
+        return None
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise ValueError(f"{field} {error}") from None
+
+
+def is_coroutine(function: Function) -> bool:
+    """Whether calling a function gives something to await."""
+    call = getattr(function, "__call__", None)  # noqa: B004  # an object may have an async call
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _natural_runner(function: Function) -> RunnerKind:
+    return RunnerKind.ASYNC if is_coroutine(function) else RunnerKind.THREAD
+
+
+def _problem(type_: object, function: object, options: HandlerOptions) -> str:
+    if not isinstance(type_, str) or not TYPE_RULE.fullmatch(type_):
+        return f"type must match {TYPE_RULE.pattern}, got {type_!r:.60}"
+    if not callable(function):
+        return f"handler must be callable, got {function!r:.60}"
+    faults = [fault for fault in _option_faults(options) if fault is not None]
+    if options.runner is RunnerKind.ASYNC and not is_coroutine(function):
+        faults.append(Fault("runner", "INVALID", "async needs a coroutine function"))
+    if options.runner is RunnerKind.THREAD and is_coroutine(function):
+        faults.append(Fault("runner", "INVALID", "thread needs a plain function"))
+    return "; ".join(map(str, faults))
+
+
+def _option_faults(options: HandlerOptions) -> Iterator[Fault | None]:
+    if options.max_attempts is not None and not 1 <= options.max_attempts <= MAX_ATTEMPTS:
+        yield Fault(
+            "max_attempts",
+            "OUT_OF_RANGE",
+            f"must be between 1 and {MAX_ATTEMPTS}, got {options.max_attempts}",
+        )
+    if options.concurrency is not None and options.concurrency < 1:
+        yield Fault("concurrency", "OUT_OF_RANGE", f"must be at least 1, got {options.concurrency}")
+    if options.queue is not None and not QUEUE_RULE.fullmatch(options.queue):
+        yield Fault("queue", "INVALID", f"must match {QUEUE_RULE.pattern}, got {options.queue!r}")
+    if options.timeout is not None and options.timeout <= timedelta(0):
+        yield Fault("timeout", "OUT_OF_RANGE", "must be above 0")
+    if options.backoff is not None:
+        yield from options.backoff.faults()

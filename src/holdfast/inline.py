@@ -1,0 +1,125 @@
+"""Running a task without a queue: a context whose writes go nowhere but can be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from holdfast.chance import Chance
+from holdfast.clock import Clock
+from holdfast.context import JobContext, Signals, SyncJobContext
+from holdfast.errors import Fault, StaleLeaseError, ValidationError
+from holdfast.form import Submission
+from holdfast.handlers import Function, is_coroutine
+from holdfast.job import Job, LogLine, Progress
+from holdfast.lifecycle import claimed
+from holdfast.options import SubmitOptions
+from holdfast.submission import accept
+
+T = TypeVar("T")
+
+INLINE = "inline"
+
+
+class Spawned(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a handler spawned while it ran inline."""
+
+    id: str
+    type: str
+    payload: object
+    key: str | None
+    options: SubmitOptions
+
+
+class InlineChannel:
+    """Keeps in memory what a handler reports; spawned jobs are only recorded."""
+
+    def __init__(self, clock: Clock, chance: Chance) -> None:
+        self._clock = clock
+        self._chance = chance
+        self.progressed: list[Progress] = []
+        self.checkpoints: list[bytes] = []
+        self.lines: list[LogLine] = []
+        self.spawned: list[Spawned] = []
+        self.given_results: dict[str, bytes | None] = {}
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def holds(self) -> bool:
+        """Whether the lease still holds; asked before each write."""
+        return True
+
+    async def progress(self, progress: Progress) -> None:
+        if self.holds():
+            self.progressed.append(progress)
+
+    async def checkpoint(self, data: bytes) -> bool:
+        held = self.holds()
+        if held:
+            self.checkpoints.append(data)
+        return held
+
+    async def log(self, line: LogLine) -> None:
+        if self.holds():
+            self.lines.append(line)
+
+    async def spawn(
+        self, type_: str, payload: object, key: str | None, options: SubmitOptions
+    ) -> str:
+        if not self.holds():
+            raise StaleLeaseError(INLINE)
+        for child in self.spawned:
+            if key is not None and child.key == key:
+                return child.id
+        child = Spawned(
+            id=self._chance.uuid(), type=type_, payload=payload, key=key, options=options
+        )
+        self.spawned.append(child)
+        return child.id
+
+    async def results(self) -> dict[str, bytes | None]:
+        return self.given_results
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        told = "needs a job that runs in a worker on postgresql://"
+        raise ValidationError([Fault("transaction", "UNSUPPORTED", told)])
+
+
+def inline_context(
+    type_: str, function: Function, clock: Clock, chance: Chance
+) -> JobContext | SyncJobContext:
+    """Return a context for one call: of the blocking kind for a plain function."""
+    job = inline_job(type_, clock, chance)
+    assert job.started_at is not None
+    channel = InlineChannel(clock, chance)
+    context = JobContext(job, job.started_at + job.timeout, Signals(), channel)
+    if is_coroutine(function):
+        return context
+
+    def call(method: str, *args: object, **kwargs: object) -> object:
+        return run_now(getattr(context, method)(*args, **kwargs))
+
+    return SyncJobContext(job, context.deadline, Signals(), call)
+
+
+def inline_job(type_: str, clock: Clock, chance: Chance) -> Job:
+    """Return a running job that no store knows."""
+    now = clock.now()
+    job = accept(Submission(type=type_), job_id=chance.uuid(), now=now)
+    return claimed(job, token=chance.token(), worker=INLINE, now=now)
+
+
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits, whether or not an event loop runs here."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    coroutine.close()
+    raise RuntimeError("this would have to wait")

@@ -1,0 +1,332 @@
+"""Reads a submission, field by field, into the job it asks for."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import asdict, astuple, replace
+
+from holdfast.dependencies import breadth_fault, depth_fault, inherited_priority, missing_fault
+from holdfast.errors import Fault, ValidationError
+from holdfast.form import Defaults, Parent, Spawner, Submission, is_list, named_jobs, silent_job
+from holdfast.job import DedupeKey, DependencyKind, Job, Priority
+from holdfast.payload import PayloadError, clean, encode, size_fault
+from holdfast.policy import MAX_ATTEMPTS, Backoff, effective_timeout
+from holdfast.timing import Moment, Span, format_timestamp, parse_duration, parse_timestamp, shown
+
+MAX_KEY = 256
+MAX_TAGS = 64
+MAX_TAG_NAME = 128
+MAX_TAG_VALUE = 1024
+MAX_URL = 2048
+TYPE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}", re.ASCII)
+QUEUE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+SHORTEST_LEASE = timedelta(milliseconds=100)
+
+
+class Intake:
+    """Reads what one submission says, field by field, and collects what is wrong with it.
+
+    The method for a field is named like it and is called only when the field was given.
+    """
+
+    def __init__(
+        self,
+        submission: Submission,
+        defaults: Defaults,
+        now: datetime,
+        parents: Mapping[str, Parent],
+    ) -> None:
+        self._asked = submission
+        self._defaults = defaults
+        self._now = now
+        self._parents = parents
+        self._silent = silent_job(defaults)
+        self._faults = list(submission.faults)
+        self._payload = self._silent.payload
+        self._answers: dict[str, object] = {}
+        self._lifetime = self._silent.lifetime
+        self._priority = self._silent.priority
+        self._due_at: datetime | None = None
+        self._dedupe: DedupeKey | None = None
+
+    def job(self, job_id: str, spawner: Spawner | None) -> Job:
+        """Return the new job, or raise everything that was found."""
+        for field, value, silence in zip(_FIELDS, astuple(self._asked), _SILENCE, strict=False):
+            if value is not silence:
+                _READERS[field](self, field, value)
+        if self._due_at is not None:
+            self._check_due(self._due_at)
+        if spawner is not None:
+            self._spawned(spawner)
+        if self._faults:
+            raise ValidationError(self._faults)
+        return replace(
+            self._silent,
+            id=job_id,
+            created_at=self._now,
+            updated_at=self._now,
+            expires_at=self._now + self._lifetime,
+            due_at=self._due_at,
+            priority=self._priority,
+            dedupe=self._dedupe,
+            **self._answers,
+        )
+
+    def _spawned(self, spawner: Spawner) -> None:
+        self._dedupe = DedupeKey(f"spawn:{spawner.job_id}", spawner.key, "", None)
+        self._answers["spawned_by"] = spawner.job_id
+        if "depends_on" not in self._answers:
+            self._answers["dependency_kind"] = DependencyKind.FAN_OUT
+
+    def payload(self, field: str, value: object) -> None:
+        try:
+            self._payload, self._answers["encoding"] = encode(value)
+        except PayloadError as error:
+            self._faults.append(error.fault(field))
+        else:
+            self._note(size_fault(len(self._payload), self._defaults.limits.payload_bytes))
+            self._answers[field] = self._payload
+
+    def type(self, field: str, value: object) -> None:
+        if not any(fault.field == field for fault in self._faults):
+            self._name(field, value, TYPE_RULE)
+
+    def queue(self, field: str, value: object) -> None:
+        self._name(field, value, QUEUE_RULE)
+
+    def _name(self, field: str, value: object, rule: re.Pattern[str]) -> None:
+        if isinstance(value, str) and rule.fullmatch(value):
+            self._answers[field] = value
+        else:
+            self._fault(
+                field,
+                "INVALID",
+                f"must be 1 to 128 characters matching {rule.pattern}, got {shown(value)}",
+            )
+
+    def priority(self, field: str, value: object) -> None:
+        if isinstance(value, str) and value in Priority.__members__:
+            self._priority = int(Priority[value])
+        elif isinstance(value, int) and not isinstance(value, bool) and value in _PRIORITIES:
+            self._priority = int(value)
+        else:
+            levels = ", ".join(f"{level.name} ({level.value})" for level in Priority)
+            self._fault(field, "INVALID", f"must be one of {levels}, got {shown(value)}")
+
+    def delay(self, field: str, value: Span) -> None:
+        span = self._span(field, value)
+        if span:
+            self._due_at = self._now + span
+
+    def scheduled_at(self, field: str, value: Moment) -> None:
+        if self._asked.delay is not None:
+            self._fault(field, "CONFLICT", "must not be given together with delay")
+            return
+        try:
+            self._due_at = parse_timestamp(value)
+        except ValueError as error:
+            self._fault(field, "INVALID_TIMESTAMP", str(error))
+
+    def _check_due(self, due_at: datetime) -> None:
+        if due_at - self._now > self._lifetime:
+            self._fault(
+                "scheduled_at" if self._asked.delay is None else "delay",
+                "BEYOND_LIFETIME",
+                f"must fall within the job's lifetime of {self._lifetime.total_seconds():g} s,"
+                f" got {format_timestamp(due_at)}",
+            )
+
+    def hold(self, field: str, value: object) -> None:
+        self._flag(field, value, "held")
+
+    def retry_timeouts(self, field: str, value: object) -> None:
+        self._flag(field, value, field)
+
+    def _flag(self, field: str, value: object, answer: str) -> None:
+        if isinstance(value, bool):
+            self._answers[answer] = value
+        elif value is not None:
+            self._fault(field, "INVALID", f"must be true or false, got {shown(value)}")
+
+    def timeout(self, field: str, value: Span) -> None:
+        span = self._positive(field, value)
+        most = self._defaults.limits.timeout
+        if span is not None and span > most:
+            self._fault(
+                field,
+                "OUT_OF_RANGE",
+                f"must not exceed the system's {most.total_seconds():g} s, got {shown(span)}",
+            )
+        self._answers[field] = effective_timeout(span, self._defaults.timeout, most)
+
+    def lifetime(self, field: str, value: Span) -> None:
+        self._lifetime = self._positive(field, value) or self._lifetime
+        self._answers[field] = self._lifetime
+
+    def lease(self, field: str, value: Span) -> None:
+        span = self._span(field, value)
+        if span is not None and span < SHORTEST_LEASE:
+            self._fault(field, "OUT_OF_RANGE", f"must be at least 0.1 s, got {shown(span)}")
+        self._answers["lease_ttl"] = span
+
+    def _span(self, field: str, value: Span) -> timedelta | None:
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self._fault(field, "INVALID_DURATION", str(error))
+            return None
+
+    def _positive(self, field: str, value: Span) -> timedelta | None:
+        span = self._span(field, value)
+        if span == timedelta(0):
+            self._fault(field, "OUT_OF_RANGE", "must be longer than 0 s")
+        return span
+
+    def max_attempts(self, field: str, value: object) -> None:
+        if type(value) is int and 1 <= value <= MAX_ATTEMPTS:
+            self._answers[field] = value
+        else:
+            self._fault(
+                field, "OUT_OF_RANGE", f"must be between 1 and {MAX_ATTEMPTS}, got {shown(value)}"
+            )
+
+    def backoff(self, field: str, value: object) -> None:
+        if isinstance(value, Backoff):
+            value = asdict(value)
+        if not isinstance(value, Mapping):
+            self._fault(field, "INVALID", f"must be an object, got {shown(value)}")
+            return
+        before = len(self._faults)
+        answers = {name: self._backoff_answer(name, value[name]) for name in value}
+        if len(self._faults) > before:
+            return
+        try:
+            backoff = msgspec.convert(answers, Backoff)
+        except msgspec.ValidationError as error:
+            self._fault(field, "INVALID", f"must be a backoff: {error}")
+        else:
+            self._faults.extend(backoff.faults())
+            self._answers[field] = backoff
+
+    def _backoff_answer(self, name: object, value: object) -> object:
+        if name not in Backoff.__struct_fields__:
+            self._fault(_part("backoff", name), "UNKNOWN_FIELD", "is not a field of a backoff")
+        elif name in ("initial_delay", "max_delay"):
+            return self._span(f"backoff.{name}", value)  # type: ignore[arg-type]  # it checks
+        return value
+
+    def text(self, field: str, value: object, limit: int = MAX_KEY) -> None:
+        if not isinstance(value, str) or not value:
+            self._fault(field, "INVALID", f"must be a non-empty string, got {shown(value)}")
+        elif len(value) > limit:
+            self._fault(field, "TOO_LONG", f"must be at most {limit} characters, got {len(value)}")
+        elif clean(value) != value:
+            self._fault(field, "INVALID_TEXT", "must not hold NUL or unpaired surrogates")
+        else:
+            self._answers[field] = value
+
+    def ref(self, field: str, value: object) -> None:
+        self.text(field, value)
+        self._answers.pop(field, None)
+
+    def callback_url(self, field: str, value: str) -> None:
+        self.text(field, value, MAX_URL)
+        if field in self._answers and not _is_web_address(value):
+            self._fault(
+                field,
+                "INVALID",
+                f"must be an http or https address without credentials, got {shown(value)}",
+            )
+
+    def idempotency_key(self, field: str, value: str) -> None:
+        self.text(field, value)
+        if self._answers.pop(field, None):
+            digest = hashlib.blake2b(self._payload, digest_size=16).hexdigest()
+            expires_at = self._now + self._defaults.limits.idempotency_window
+            self._dedupe = DedupeKey(str(self._asked.type), value, digest, expires_at)
+
+    def idempotency_window(self, field: str, value: Span) -> None:
+        span = self._positive(field, value)
+        if span and self._dedupe:
+            self._dedupe = replace(self._dedupe, expires_at=self._now + span)
+
+    def tags(self, field: str, value: object) -> None:
+        if not isinstance(value, Mapping) or len(value) > MAX_TAGS:
+            self._fault(field, "INVALID", f"must be a map of at most {MAX_TAGS} strings")
+            return
+        for name in value:
+            self._check_tag(name, value[name])
+        self._answers[field] = dict(value)
+
+    def _check_tag(self, name: object, value: object) -> None:
+        field = _part("tags", name)
+        if not isinstance(name, str) or not 1 <= len(name) <= MAX_TAG_NAME:
+            self._fault(field, "INVALID", f"must have a name of 1 to {MAX_TAG_NAME} characters")
+        elif not isinstance(value, str) or len(value) > MAX_TAG_VALUE:
+            self._fault(field, "INVALID", f"must be a string of at most {MAX_TAG_VALUE} characters")
+        elif clean(name) != name or clean(value) != value:
+            self._fault(field, "INVALID_TEXT", "must not hold NUL or unpaired surrogates")
+
+    def depends_on(self, field: str, value: object) -> None:
+        if value is None:
+            return
+        names = tuple(dict.fromkeys(named_jobs(value)))
+        if not is_list(value) or not all(isinstance(name, str) for name in value):
+            self._fault(field, "INVALID", f"must be a list of job ids, got {shown(value)}")
+        self._note(breadth_fault(field, len(names), self._defaults.limits.dependencies))
+        missing = [name for name in names if name not in self._parents]
+        if missing:
+            self._faults.append(missing_fault(field, missing))
+        found = [self._parents[name] for name in names if name in self._parents]
+        depth = 1 + max((parent.depth for parent in found), default=-1)
+        self._note(depth_fault(field, depth, self._defaults.limits.depth))
+        self._priority = inherited_priority(self._priority, (p.priority for p in found))
+        if names:
+            self._answers |= {"depends_on": names, "depth": depth}
+
+    def dependency_type(self, field: str, value: object) -> None:
+        allowed = [kind for kind in DependencyKind if kind is not DependencyKind.FAN_OUT]
+        if isinstance(value, str) and value in allowed:
+            self._answers["dependency_kind"] = DependencyKind(value)
+        else:
+            self._fault(
+                field, "INVALID", f"must be one of {', '.join(allowed)}, got {shown(value)}"
+            )
+
+    def _fault(self, field: str, code: str, message: str) -> None:
+        self._faults.append(Fault(field, code, message))
+
+    def _note(self, fault: Fault | None) -> None:
+        if fault is not None:
+            self._faults.append(fault)
+
+
+_FIELDS = Submission.__struct_fields__[:-1]
+_SILENCE = (msgspec.NODEFAULT, *Submission.__struct_defaults__)
+_READERS = {field: getattr(Intake, field, Intake.text) for field in _FIELDS}
+_PRIORITIES = frozenset(int(level) for level in Priority)
+
+
+def _is_web_address(value: str) -> bool:
+    if any(character <= " " for character in value):
+        return False
+    try:
+        parts = urlsplit(value)
+        return bool(
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and parts.username is None
+            and parts.port != 0
+        )
+    except ValueError:
+        return False
+
+
+def _part(field: str, name: object) -> str:
+    return f"{field}.{clean(name, 60) if isinstance(name, str) else shown(name)}"

@@ -1,0 +1,8 @@
+"""What must happen to jobs that nobody holds: one service per file, all of one shape."""
+
+from __future__ import annotations
+
+from holdfast.maintenance.crew import Maintenance
+from holdfast.maintenance.service import Service
+
+__all__ = ["Maintenance", "Service"]

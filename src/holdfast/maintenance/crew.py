@@ -1,0 +1,97 @@
+"""Maintenance inside workers: one of them leads at a time, any can take over in seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.app import Holdfast
+from holdfast.errors import HoldfastError, StoreError
+from holdfast.maintenance.cron import CronService
+from holdfast.maintenance.promoter import Promoter
+from holdfast.maintenance.pruner import Pruner
+from holdfast.maintenance.reaper import Reaper
+from holdfast.maintenance.releaser import Releaser
+from holdfast.maintenance.service import Service
+from holdfast.observe import Observer
+
+LEADERSHIP = "maintenance"
+TERM = timedelta(seconds=3)
+CANVASS = 1.0
+"""How often leadership is renewed or sought, in seconds."""
+
+BREATH = 0.02
+"""A busy queue rings all the time; due jobs are looked for no more often than this."""
+
+
+class Maintenance:
+    """Runs the services in the worker that leads; safe even if two believe they do."""
+
+    def __init__(
+        self, app: Holdfast, worker: str, queues: Sequence[str], observer: Observer
+    ) -> None:
+        store = app.store
+        self._store = store
+        self._worker = worker
+        self._queues = tuple(queues)
+        self._observer = observer
+        self._leading = asyncio.Event()
+        self._services: list[Service] = [
+            Promoter(store),
+            Reaper(store, app.chance, observer),
+            Releaser(store),
+            Pruner(store, app.retention),
+            CronService(app, store),
+        ]
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._campaign())
+                for service in self._services:
+                    group.create_task(self._serve(service))
+        finally:
+            await self._resign()
+
+    async def _campaign(self) -> None:
+        while True:
+            try:
+                won = await self._store.hold(LEADERSHIP, self._worker, TERM)
+            except StoreError:
+                won = False
+            if won and not self._leading.is_set():
+                self._observer.tell("maintenance.leading", worker=self._worker)
+            self._leading.set() if won else self._leading.clear()
+            await asyncio.sleep(CANVASS)
+
+    async def _serve(self, service: Service) -> None:
+        seen = 0
+        while True:
+            await self._leading.wait()
+            try:
+                delay = await service.once()
+            except HoldfastError as error:
+                self._observer.tell("maintenance.failed", service=service.name, error=str(error))
+                delay = CANVASS
+            if isinstance(service, Promoter) and delay > 0:
+                seen = await self._until_due(seen, delay)
+            else:
+                await asyncio.sleep(delay)
+
+    async def _until_due(self, seen: int, delay: float) -> int:
+        """Sleep until the next job is due, or until one that may be due earlier arrives."""
+        await asyncio.sleep(BREATH)
+        try:
+            return await self._store.arrivals(self._queues, seen, timedelta(seconds=delay))
+        except StoreError:
+            await asyncio.sleep(delay)
+            return seen
+
+    async def _resign(self) -> None:
+        if self._leading.is_set():
+            try:
+                await self._store.hold(LEADERSHIP, self._worker, timedelta(0))
+            except StoreError:
+                return

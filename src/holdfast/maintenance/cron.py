@@ -1,0 +1,89 @@
+"""Submits what cron schedules name: exactly one job per schedule and instant.
+
+The job's key is the instant, so any number of workers may try. The last instant submitted is
+kept in the store, so that missed ones are known after a pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from holdfast.app import Holdfast
+from holdfast.cron import CronEntry, due_instants, instants
+from holdfast.form import Submission
+from holdfast.store import Store
+from holdfast.timing import format_timestamp, parse_timestamp
+
+PREFIX = "cron:"
+LONGEST_WAIT = 1.0
+FOR_EVER = timedelta(days=36_500)
+KEY_WINDOW = timedelta(days=7)
+
+
+class CronService:
+    """Submits due schedules."""
+
+    name = "cron"
+
+    def __init__(self, app: Holdfast, store: Store) -> None:
+        self._app = app
+        self._store = store
+        self._submitter = app.submitter(store)
+        self._id = app.chance.token()
+
+    async def once(self) -> float:
+        if not self._app.crons:
+            return LONGEST_WAIT
+        now = self._store.now()
+        kept = {hold.name: hold.data for hold in await self._store.holds(PREFIX)}
+        waits = [
+            await self._serve(entry, now, _last(entry, kept)) for entry in self._app.crons.values()
+        ]
+        return min([LONGEST_WAIT, *waits])
+
+    async def _serve(self, entry: CronEntry, now: datetime, last: datetime | None) -> float:
+        if last is None:
+            await self._begin(entry, now)
+        for instant in due_instants(entry, last=last, now=now):
+            await self._submit(entry, instant)
+        if last is not None and next(instants(entry, after=last)) <= now:
+            await self._remember(entry, now)
+        upcoming = next(instants(entry, after=now))
+        return max(0.0, (upcoming - self._store.now()).total_seconds())
+
+    async def _submit(self, entry: CronEntry, instant: datetime) -> None:
+        key = f"cron:{entry.name}:{format_timestamp(instant)}"
+        options = {
+            "idempotency_window": KEY_WINDOW,
+            **entry.options,
+            "idempotency_key": key,
+            "tags": {**entry.options.get("tags", {}), "cron": entry.name},
+        }
+        submission = Submission(type=entry.type, payload=entry.payload, **options)  # type: ignore[arg-type]
+        await self._submitter.submit(submission)
+
+    async def _begin(self, entry: CronEntry, now: datetime) -> None:
+        """Note when a schedule was first seen: the first note counts, another's cannot follow."""
+        await self._store.hold(_first_place(entry), self._id, FOR_EVER, _written(now))
+
+    async def _remember(self, entry: CronEntry, moment: datetime) -> None:
+        await self._store.hold(_last_place(entry), "cron", FOR_EVER, _written(moment))
+
+
+def _last(entry: CronEntry, kept: Mapping[str, bytes]) -> datetime | None:
+    """The instant up to which a schedule was served, or since when it is known."""
+    data = kept.get(_last_place(entry), kept.get(_first_place(entry)))
+    return None if data is None else parse_timestamp(data.decode())
+
+
+def _last_place(entry: CronEntry) -> str:
+    return f"{PREFIX}last:{entry.name}"
+
+
+def _first_place(entry: CronEntry) -> str:
+    return f"{PREFIX}first:{entry.name}"
+
+
+def _written(moment: datetime) -> bytes:
+    return format_timestamp(moment).encode()

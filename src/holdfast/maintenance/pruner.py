@@ -1,0 +1,25 @@
+"""Deletes ended jobs past their retention, in small batches."""
+
+from __future__ import annotations
+
+from holdfast.policy import Retention
+from holdfast.store import Store
+
+PAGE = 500
+EVERY = 30.0
+BREATH = 0.05
+"""Between two full batches others get their turn."""
+
+
+class Pruner:
+    """Prunes by retention."""
+
+    name = "pruner"
+
+    def __init__(self, store: Store, retention: Retention) -> None:
+        self._store = store
+        self._retention = retention
+
+    async def once(self) -> float:
+        pruned = await self._store.prune(self._retention, PAGE)
+        return BREATH if pruned == PAGE else EVERY

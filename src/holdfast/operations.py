@@ -1,0 +1,229 @@
+"""What a client can do with jobs, on any store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import timedelta
+
+from holdfast.changes import Changes, read_span
+from holdfast.errors import Fault, ValidationError
+from holdfast.explain import Explanation, explain
+from holdfast.form import Submission
+from holdfast.job import TERMINAL, Job, LogLine, attempts
+from holdfast.presence import WorkerInfo, workers
+from holdfast.results import (
+    BatchResult,
+    FailureDetails,
+    FailureSearchResult,
+    JobStatus,
+    SearchResult,
+    SubmissionResult,
+    SubmissionStatus,
+    attempt_info,
+    job_status,
+)
+from holdfast.searching import FailureFilter, JobFilter, failure_search, job_search
+from holdfast.statistics import Breakdown, QueueStats, summarise
+from holdfast.store import JobEvent, QueueInfo, Store
+from holdfast.submission import read
+from holdfast.submitting import Submitter
+from holdfast.timing import Span, parse_duration
+from holdfast.watcher import Watcher
+from holdfast.workflow import Step, chained
+
+LONGEST_LOOK = 5.0
+"""A waiter looks for itself at least so often, in seconds."""
+
+
+class Operations(Changes):
+    """The client operations over one store."""
+
+    def __init__(self, store: Store, submitter: Submitter) -> None:
+        super().__init__(store)
+        self._submitter = submitter
+        self._watcher = Watcher(store)
+
+    async def close(self) -> None:
+        """Finish what is under way."""
+        await self._submitter.close()
+        await self._watcher.close()
+
+    async def submit(
+        self, submission: Submission, *, connection: object = None
+    ) -> SubmissionResult:
+        """Submit one job."""
+        result = await self._submitter.submit(submission, connection=connection)
+        return (await self._described([result]))[0]
+
+    async def submit_batch(
+        self,
+        submissions: Sequence[Submission | Mapping[str, object]],
+        *,
+        atomic: bool = True,
+        connection: object = None,
+    ) -> BatchResult:
+        """Submit many jobs."""
+        made = [s if isinstance(s, Submission) else read(s) for s in submissions]
+        result = await self._submitter.submit_batch(made, atomic=atomic, connection=connection)
+        return BatchResult(
+            total=result.total,
+            accepted=result.accepted,
+            rejected=result.rejected,
+            results=tuple(await self._described(result.results)),
+        )
+
+    async def chain(self, steps: Sequence[Step]) -> list[SubmissionResult]:
+        """Submit jobs that run one after another, all or none."""
+        return list((await self.submit_batch(chained(steps))).results)
+
+    async def get(
+        self, job_id: str, *, include_result: bool = True, include_history: bool = False
+    ) -> JobStatus:
+        """Return a job; NotFoundError when there is none."""
+        job = await self.job(job_id)
+        history = (await self.store.history([job_id]))[0] if include_history else None
+        return job_status(job, with_result=include_result, history=history)
+
+    async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
+        """Wait until a job has ended; TimeoutError when that takes longer than ``timeout``."""
+        patience = None if timeout is None else parse_duration(timeout).total_seconds()
+        async with asyncio.timeout(patience):
+            ended = await self._watcher.watch(job_id)
+            try:
+                while True:
+                    ended.clear()
+                    job = await self.job(job_id)
+                    if job.state in TERMINAL:
+                        return job_status(job)
+                    await _any_of(ended, LONGEST_LOOK)
+            finally:
+                self._watcher.forget(job_id, ended)
+
+    async def search(self, wanted: JobFilter) -> SearchResult:
+        """Return one page of jobs."""
+        page = await self.store.find(job_search(wanted))
+        return SearchResult(
+            jobs=tuple(job_status(job) for job in page.jobs),
+            total_count=page.total,
+            total_exact=page.total_exact,
+            next_cursor=page.next_cursor,
+            has_more=page.next_cursor is not None,
+        )
+
+    async def stats(
+        self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
+    ) -> QueueStats:
+        """Return counts, rates and latencies."""
+        window = read_span("time_range", time_range)
+        try:
+            breakdown = frozenset(Breakdown(word) for word in breakdown_by)
+        except ValueError as error:
+            raise ValidationError([Fault("breakdown_by", "INVALID", str(error))]) from None
+        return summarise(
+            await self.store.stats(window),
+            window=window,
+            breakdown_by=breakdown,
+            now=self.store.now(),
+        )
+
+    async def failure(self, job_id: str, *, include_all_attempts: bool = True) -> FailureDetails:
+        """Return how a job failed, attempt by attempt."""
+        job = await self.job(job_id)
+        return await self._failure(job, all_attempts=include_all_attempts)
+
+    async def failures(self, wanted: FailureFilter) -> FailureSearchResult:
+        """Return one page of failed jobs with what they failed of."""
+        page = await self.store.failures(failure_search(wanted))
+        return FailureSearchResult(
+            failures=tuple([await self._failure(job, all_attempts=False) for job in page.jobs]),
+            total_count=page.total,
+            next_cursor=page.next_cursor,
+            by_category=page.by_category,
+            by_code=page.by_code,
+            by_type=page.by_type,
+        )
+
+    async def events(
+        self, *, after: str | None = None, follow: bool = True
+    ) -> AsyncIterator[JobEvent]:
+        """Yield what happens to jobs, from now or after a cursor; ends only without ``follow``."""
+        cursor = after
+        if cursor is None and follow:
+            cursor = (await self.store.events(None, 0, timedelta(0))).cursor
+        wait = timedelta(seconds=LONGEST_LOOK) if follow else timedelta(0)
+        while True:
+            page = await self.store.events(cursor, 500, wait)
+            for event in page.events:
+                yield event
+            cursor = page.cursor
+            if not page.events and not follow:
+                return
+
+    async def logs(self, job_id: str) -> list[LogLine]:
+        """Return the lines a job's handler logged."""
+        await self.job(job_id)
+        return await self.store.logs(job_id)
+
+    async def queues(self) -> list[QueueInfo]:
+        """Return every queue with its settings and counts."""
+        return await self.store.queues()
+
+    async def pause(self, queue: str) -> None:
+        """Let no more jobs of a queue start."""
+        await self.store.configure(queue, {"paused": True})
+
+    async def resume(self, queue: str) -> None:
+        """Let jobs of a queue start again."""
+        await self.store.configure(queue, {"paused": False})
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Return the workers that are there now."""
+        return await workers(self.store)
+
+    async def explain(self, job_id: str) -> Explanation:
+        """Say why a job is not running now."""
+        return await explain(self.store, await self.job(job_id))
+
+    async def _failure(self, job: Job, *, all_attempts: bool) -> FailureDetails:
+        history = (await self.store.history([job.id]))[0] if all_attempts else []
+        return FailureDetails(
+            job_id=job.id,
+            type=job.type,
+            queue=job.queue,
+            final_state=job.state,
+            total_attempts=job.attempt,
+            failure=job.failure,
+            attempts=tuple(attempt_info(a) for a in attempts(job.id, history)),
+        )
+
+    async def _described(self, results: Sequence[SubmissionResult]) -> list[SubmissionResult]:
+        """Fill in what is known of the jobs that duplicates stand for."""
+        ids = [r.job_id for r in results if r.status is SubmissionStatus.DUPLICATE]
+        if not ids:
+            return list(results)
+        found = {job.id: job for job in await self.store.get(ids) if job is not None}
+        return [
+            SubmissionResult(
+                job_id=r.job_id,
+                status=r.status,
+                state=job.state,
+                created_at=job.created_at,
+                scheduled_for=job.due_at or job.scheduled_at,
+                existing_job_id=r.existing_job_id,
+            )
+            if r.status is SubmissionStatus.DUPLICATE and (job := found.get(r.job_id))
+            else r
+            for r in results
+        ]
+
+
+async def _any_of(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return
+
+
+__all__ = ["Operations"]

@@ -1,0 +1,41 @@
+"""Which workers are there: each holds its own name in the store for as long as it lives."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from holdfast.store import Store
+
+PREFIX = "worker:"
+PRESENCE = timedelta(seconds=15)
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says about itself."""
+
+    id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    types: tuple[str, ...]
+    slots: int
+    running: int
+    started_at: datetime
+    seen_until: datetime | None = None
+
+
+async def announce(store: Store, info: WorkerInfo, ttl: timedelta = PRESENCE) -> None:
+    """Say that a worker is there; a ttl of zero says good-bye."""
+    await store.hold(PREFIX + info.id, info.id, ttl, msgspec.json.encode(info))
+
+
+async def workers(store: Store) -> list[WorkerInfo]:
+    """Return the workers that are there now."""
+    return [
+        msgspec.structs.replace(
+            msgspec.json.decode(hold.data, type=WorkerInfo), seen_until=hold.until
+        )
+        for hold in await store.holds(PREFIX)
+    ]

@@ -1,0 +1,82 @@
+"""Saying no in time: limits on how much waits in a queue and how fast it is filled.
+
+Depth is read from the store at most once a second and counted on from there, so it costs
+next to nothing and may be off by what others submit within that second. The rate is this
+app's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.clock import Clock
+from holdfast.errors import QuotaError
+from holdfast.job import LIVE, Job, State
+from holdfast.policy import SECOND, Limits
+from holdfast.store import Store
+
+FRESH = 1.0
+"""How long a reading of the depths is trusted, in seconds."""
+
+WAITING = LIVE - {State.RUNNING}
+
+
+class Quota:
+    """Admits new jobs or refuses them with QuotaError."""
+
+    def __init__(self, store: Store, limits: Limits, clock: Clock) -> None:
+        self._store = store
+        self._depth = limits.queue_depth
+        self._rate = limits.submission_rate
+        self._clock = clock
+        self._waiting: Counter[str] = Counter()
+        self._read_at = float("-inf")
+        self._reading = asyncio.Lock()
+        self._allowance = float(self._rate or 0)
+        self._filled_at = clock.monotonic()
+
+    async def admit(self, jobs: Sequence[Job]) -> None:
+        """Count jobs in, all or none."""
+        if self._depth is not None:
+            await self._check_depth(jobs, self._depth)
+        if self._rate is not None:
+            self._check_rate(len(jobs), self._rate)
+        self._waiting.update(job.queue for job in jobs)
+
+    async def _check_depth(self, jobs: Sequence[Job], most: int) -> None:
+        async with self._reading:
+            if self._clock.monotonic() - self._read_at >= FRESH:
+                await self._read()
+        for queue, count in Counter(job.queue for job in jobs).items():
+            if self._waiting[queue] + count > most:
+                raise QuotaError(
+                    f"queue {queue} depth",
+                    current=self._waiting[queue],
+                    maximum=most,
+                    retry_after=SECOND,
+                )
+
+    async def _read(self) -> None:
+        queues = await self._store.queues()
+        self._read_at = self._clock.monotonic()
+        self._waiting = Counter(
+            {queue.name: sum(queue.counts.get(state, 0) for state in WAITING) for queue in queues}
+        )
+
+    def _check_rate(self, count: int, rate: int) -> None:
+        """A bucket that holds one second's worth; a batch above that empties it below zero."""
+        now = self._clock.monotonic()
+        self._allowance = min(rate, self._allowance + (now - self._filled_at) * rate)
+        self._filled_at = now
+        missing = min(count, rate) - self._allowance
+        if missing > 0:
+            raise QuotaError(
+                "submission rate",
+                current=round(rate - self._allowance),
+                maximum=rate,
+                retry_after=timedelta(seconds=missing / rate),
+            )
+        self._allowance -= count

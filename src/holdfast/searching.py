@@ -1,0 +1,182 @@
+"""Search filters as keyword arguments, checked and turned into what a store takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypedDict, TypeVar
+
+from holdfast.errors import Fault, ValidationError
+from holdfast.job import FailureCategory, Priority, State
+from holdfast.store import FailureSearch, Order, Search
+from holdfast.timing import Moment, parse_timestamp
+
+T = TypeVar("T")
+MAX_PAGE = 1000
+
+
+class JobFilter(TypedDict, total=False):
+    """Which jobs to list; all filters must match."""
+
+    types: Sequence[str]
+    queues: Sequence[str]
+    states: Sequence[State | str]
+    priorities: Sequence[Priority | str | int]
+    tags: Mapping[str, str]
+    correlation_id: str
+    created_after: Moment
+    created_before: Moment
+    updated_after: Moment
+    order: Order | str
+    cursor: str | None
+    limit: int
+
+
+class FailureFilter(TypedDict, total=False):
+    """Which failures to list."""
+
+    states: Sequence[State | str]
+    failure_category: Sequence[FailureCategory | str]
+    types: Sequence[str]
+    queues: Sequence[str]
+    error_code: str
+    after: Moment
+    before: Moment
+    cursor: str | None
+    limit: int
+
+
+def job_search(wanted: JobFilter) -> Search:
+    """Check a job filter; ValidationError lists everything that is wrong with it."""
+    form = _Form(wanted, JobFilter)
+    search = Search(
+        types=form.words("types"),
+        queues=form.words("queues"),
+        states=form.each("states", State),
+        priorities=form.each("priorities", _level),
+        tags=form.tags(),
+        correlation_id=form.word("correlation_id"),
+        created_after=form.moment("created_after"),
+        created_before=form.moment("created_before"),
+        updated_after=form.moment("updated_after"),
+        order=form.one("order", Order, Order.CREATED_DESC),
+        cursor=form.cursor(),
+        limit=form.limit(),
+    )
+    form.finish()
+    return search
+
+
+def failure_search(wanted: FailureFilter) -> FailureSearch:
+    """Check a failure filter; ValidationError lists everything that is wrong with it."""
+    form = _Form(wanted, FailureFilter)
+    search = FailureSearch(
+        states=form.each("states", _failed_state) or FailureSearch().states,
+        categories=form.each("failure_category", FailureCategory),
+        types=form.words("types"),
+        queues=form.words("queues"),
+        code=form.word("error_code"),
+        after=form.moment("after"),
+        before=form.moment("before"),
+        cursor=form.cursor(),
+        limit=form.limit(),
+    )
+    form.finish()
+    return search
+
+
+def _level(value: str | int) -> int:
+    return int(Priority[value]) if isinstance(value, str) else int(Priority(value))
+
+
+def _failed_state(value: str) -> State:
+    state = State(value)
+    if state not in (State.FAILED, State.DEAD_LETTER, State.RETRYING):
+        raise ValueError(f"{state} is no failure state")
+    return state
+
+
+class _Form:
+    """Reads a filter field by field and collects what is wrong."""
+
+    def __init__(self, wanted: Mapping[str, object], known: type) -> None:
+        self._wanted = wanted
+        self._faults = [
+            Fault(str(name), "UNKNOWN_FIELD", "is not a filter")
+            for name in wanted
+            if name not in known.__annotations__
+        ]
+
+    def finish(self) -> None:
+        if self._faults:
+            raise ValidationError(self._faults)
+
+    def words(self, field: str) -> tuple[str, ...]:
+        return self.each(field, _text)
+
+    def word(self, field: str) -> str:
+        value = self._wanted.get(field)
+        return self._read(field, _text, value, "") if value is not None else ""
+
+    def each(self, field: str, read: Callable[[Any], T]) -> tuple[T, ...]:
+        values = self._wanted.get(field)
+        if values is None:
+            return ()
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            self._fault(field, "INVALID", f"must be a list, got {values!r:.60}")
+            return ()
+        found = (self._read(field, read, value, None) for value in values)
+        return tuple(value for value in found if value is not None)
+
+    def one(self, field: str, read: Callable[[Any], T], default: T) -> T:
+        value = self._wanted.get(field)
+        return default if value is None else self._read(field, read, value, default)
+
+    def tags(self) -> dict[str, str]:
+        value = self._wanted.get("tags")
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            self._fault("tags", "INVALID", f"must be a map of strings, got {value!r:.60}")
+            return {}
+        return {
+            self._read("tags", _text, name, ""): self._read("tags", _text, tag, "")
+            for name, tag in value.items()
+        }
+
+    def moment(self, field: str) -> datetime | None:
+        value = self._wanted.get(field)
+        if value is None:
+            return None
+        try:
+            return parse_timestamp(value)  # type: ignore[arg-type]  # it checks the type itself
+        except ValueError as error:
+            self._fault(field, "INVALID_TIMESTAMP", str(error))
+            return None
+
+    def cursor(self) -> str | None:
+        value = self._wanted.get("cursor")
+        return None if value is None else self._read("cursor", _text, value, None)
+
+    def limit(self) -> int:
+        value = self._wanted.get("limit", 100)
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_PAGE:
+            return value
+        self._fault("limit", "OUT_OF_RANGE", f"must be 1 to {MAX_PAGE}, got {value!r:.60}")
+        return 1
+
+    def _read(self, field: str, read: Callable[[Any], T], value: object, default: T | None) -> T:
+        try:
+            return read(value)
+        except (ValueError, KeyError, TypeError):
+            self._fault(field, "INVALID", f"does not take {value!r:.60}")
+            return default  # type: ignore[return-value]  # never used: finish() raises
+
+    def _fault(self, field: str, code: str, message: str) -> None:
+        self._faults.append(Fault(field, code, message))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or "\x00" in value:
+        raise ValueError(value)
+    return value

@@ -1,0 +1,137 @@
+"""What a script is told: jobs and changes as lists and maps, packed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.job import TERMINAL, Job, State
+from holdfast.store._shapes import Change, Note
+from holdfast.store.redis import fields, wire
+
+pack = msgspec.msgpack.Encoder().encode
+
+
+def new_job(job: Job) -> dict[str, object]:
+    """Return a new job as ``add.lua`` takes it."""
+    call: dict[str, object] = {
+        "id": job.id,
+        "queue": job.queue,
+        "type": job.type,
+        "level": job.priority,
+        "exp": fields.micros(job.expires_at),
+        "fields": wire.new_fields(job),
+        "edges": [wire.edge_values(edge) for edge in job.trail],
+        "after": job.depends_on,
+        "index": _indexes(job),
+    }
+    if job.state is State.DELAYED and job.due_at is not None:
+        call["due"] = fields.micros(job.due_at) // 1000
+    if job.depends_on:
+        call["kind"] = job.dependency_kind.value
+    if job.limit_key:
+        call["limit"] = job.limit_key
+    if job.spawned_by:
+        call["spawner"] = job.spawned_by
+    if job.dedupe is not None:
+        call["key"] = dedupe_key(job.dedupe.scope, job.dedupe.key)
+        call["digest"] = job.dedupe.digest
+        call["expires"] = fields.maybe(job.dedupe.expires_at)
+    trace = {
+        name: call[what]
+        for name, what in (("spawner", "spawner"), ("index", "index"), ("key", "key"))
+        if call.get(what)
+    }
+    if trace:
+        call["trace"] = msgspec.json.encode(trace).decode()
+    return call
+
+
+def dedupe_key(scope: str, key: str) -> str:
+    """Return the field that stands for a deduplication key."""
+    return f"{scope}\n{key}"
+
+
+def tag_index(name: str, value: str) -> str:
+    """Return the index of the jobs with a tag."""
+    return f"g:{name}\n{value}"
+
+
+def correlation_index(correlation_id: str) -> str:
+    """Return the index of the jobs with a correlation id."""
+    return f"r:{correlation_id}"
+
+
+def _indexes(job: Job) -> list[str]:
+    found = [tag_index(name, value) for name, value in job.tags.items()]
+    if job.correlation_id:
+        found.append(correlation_index(job.correlation_id))
+    return found
+
+
+def change(wanted: Change) -> dict[str, object]:
+    """Return a decided change as ``swap.lua`` takes it."""
+    before, after = wanted.before, wanted.after
+    lease = after.lease
+    call: dict[str, object] = {
+        "id": before.id,
+        "rev": before.revision,
+        "revised": after.revision,
+        "state": after.state.value,
+        "level": after.priority,
+        "exp": fields.micros(after.expires_at),
+        "edges": [wire.edge_values(edge) for edge in after.trail],
+        "atm": after.attempt - (after.state is State.RUNNING),
+        "drop": ["hf:ff"],
+    }
+    values: list[object] = [*wire.changed_fields(after), "atm", call["atm"]]
+    if before.lease and lease:
+        call["token"] = before.lease.token
+    if wanted.until is not None:
+        call["until"] = fields.micros(wanted.until)
+    for name, moment in (
+        ("unt", lease.until if lease else None),
+        ("run", after.started_at),
+        ("sch", after.scheduled_at),
+    ):
+        if moment is not None:
+            call[name] = fields.micros(moment)
+    if after.trail:
+        _moved(after, before, call, values)
+    call["fields"] = values
+    return call
+
+
+def _moved(after: Job, before: Job, call: dict[str, object], values: list[object]) -> None:
+    if after.due_at is not None:
+        call["due"] = fields.micros(after.due_at) // 1000
+    if after.state in TERMINAL:
+        _ended(after, call, values)
+    elif before.state in TERMINAL:
+        call["drop"] = ["hf:ff", "finishedOn", "processedOn", "failedReason", "returnvalue"]
+    if after.failure is not None and any(edge.failure for edge in after.trail):
+        failure = after.failure
+        values += ["failedReason", failure.message]
+        call["stack"] = failure.stack_trace or failure.message
+
+
+def _ended(after: Job, call: dict[str, object], values: list[object]) -> None:
+    ended = after.finished_at or after.updated_at
+    call["finished"] = fields.micros(ended) // 1000
+    if after.state is State.COMPLETED:
+        call["value"], more = wire.result_values(after.result)
+        values += more
+    else:
+        call["reason"] = after.failure.message if after.failure else after.state.value
+        call["exhausted"] = after.trail[-1].event == "exhaust"
+
+
+def note(wanted: Note) -> dict[str, object]:
+    """Return a note as ``note.lua`` takes it."""
+    call: dict[str, object] = {"id": wanted.fence.job_id, "token": wanted.fence.token}
+    if wanted.progress is not None:
+        call["progress"], call["wire"] = fields.progress_values(wanted.progress)
+    if wanted.checkpoint is not None:
+        call["point"] = wire.packed(wanted.checkpoint)
+    if wanted.log is not None:
+        call["line"] = wire.log_row(wanted.log)
+    return call

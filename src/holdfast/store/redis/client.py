@@ -1,0 +1,169 @@
+"""One server: connections, script calls, and errors in the store's words.
+
+The client library's own retries are off: a script that is sent twice runs twice. Calls that
+block have a connection of their own without a read timeout, but always a bound on the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from holdfast.errors import MissingExtraError, StoreError, StoreUnavailableError
+from holdfast.store.redis.scripts import script
+from holdfast.store.redis.settings import Settings
+
+try:
+    from redis import exceptions
+    from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
+    from redis.asyncio.connection import parse_url
+    from redis.asyncio.retry import Retry
+    from redis.asyncio.sentinel import Sentinel
+    from redis.backoff import NoBackoff
+except ImportError:
+    raise MissingExtraError("redis", "redis") from None
+
+CONNECTIONS = 16
+PASSING = (
+    "OOM",
+    "LOADING",
+    "BUSY",
+    "READONLY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "NOREPLICAS",
+)
+"""Beginnings of errors that go away by themselves."""
+
+Value = str | bytes | int | float
+
+
+class Client:
+    """Talks to one server, one cluster, or the master that sentinels name."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._redis: Redis | RedisCluster | None = None
+        self._waiting: dict[str, Redis] = {}
+        self._place: dict[str, Any] = {}
+        self._sentinel: Sentinel | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._redis is not None
+
+    async def open(self, route: str) -> None:
+        """Connect; ``route`` is a key of the slot in which everything lives."""
+        with translated():
+            if self._settings.cluster:
+                await self._open_cluster(route)
+            elif self._settings.sentinel:
+                self._open_sentinel()
+            else:
+                self._redis = self._connected(self._settings.timeout.total_seconds())
+            await self.command("PING")
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        held = [*self._waiting.values(), *([self._redis] if self._redis else [])]
+        self._redis, self._waiting = None, {}
+        for each in held:
+            with contextlib.suppress(exceptions.RedisError, OSError):
+                await each.aclose()
+
+    async def command(self, *words: Value) -> Any:
+        """Send one command."""
+        if self._redis is None:
+            raise StoreUnavailableError("the store is not started")
+        with translated():
+            return await self._redis.execute_command(*words)
+
+    async def run(self, name: str, key: str, args: Sequence[Value]) -> Any:
+        """Run the script of a verb; a server that does not know it yet is taught."""
+        program = script(name)
+        try:
+            return await self.command("EVALSHA", program.sha, 1, key, *args)
+        except UnknownScript:
+            return await self.command("EVAL", program.text, 1, key, *args)
+
+    async def blocking(self, wait: timedelta, *words: Value, name: str = "") -> Any:
+        """Send a command that blocks on the server for up to ``wait``, under a client name."""
+        if self._redis is None:
+            raise StoreUnavailableError("the store is not started")
+        if name not in self._waiting:
+            self._waiting[name] = self._patient(name)
+        grace = wait + self._settings.timeout
+        with translated():
+            async with asyncio.timeout(grace.total_seconds()):
+                return await self._waiting[name].execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py is half typed
+
+    def _connected(self, timeout: float | None, **more: Any) -> Redis:
+        options = {**self._options(timeout), **more}
+        return Redis.from_pool(BlockingConnectionPool.from_url(self._settings.url, **options))
+
+    def _patient(self, name: str) -> Redis:
+        """Return a client without a read timeout, for calls that the server ends."""
+        more = {"client_name": name} if name else {}
+        if self._sentinel is not None:
+            options = {**self._place, **self._options(None), **more}
+            master: Redis = self._sentinel.master_for(self._settings.sentinel, **options)
+            return master
+        if self._settings.cluster:
+            options = {**self._place, **self._options(None), **more}
+            return Redis.from_pool(BlockingConnectionPool(**options))
+        return self._connected(None, **more)
+
+    def _options(self, timeout: float | None) -> dict[str, Any]:
+        return {
+            "socket_timeout": timeout,
+            "socket_connect_timeout": self._settings.timeout.total_seconds(),
+            "socket_keepalive": True,
+            "retry": Retry(NoBackoff(), 0),
+            "protocol": 2,
+            "max_connections": CONNECTIONS,
+        }
+
+    async def _open_cluster(self, route: str) -> None:
+        options = self._options(self._settings.timeout.total_seconds())
+        del options["retry"]
+        cluster = RedisCluster.from_url(self._settings.url, **options)
+        self._redis = cluster
+        await cluster.initialize()
+        node = cluster.get_node_from_key(route)
+        if node is None:
+            raise StoreUnavailableError("no node of the cluster serves the prefix")
+        self._place = {"host": node.host, "port": node.port}
+
+    def _open_sentinel(self) -> None:
+        where = parse_url(self._settings.url)
+        address = (where.pop("host", "localhost"), where.pop("port", 26379))
+        timeout = self._settings.timeout.total_seconds()
+        self._place = dict(where)
+        self._sentinel = Sentinel([address], socket_timeout=timeout)  # type: ignore[no-untyped-call]  # redis-py
+        options = {**where, **self._options(timeout)}
+        self._redis = self._sentinel.master_for(self._settings.sentinel, **options)
+
+
+class UnknownScript(StoreError):
+    """The server has not seen a script yet."""
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Say in the store's words what went wrong."""
+    try:
+        yield
+    except exceptions.NoScriptError as error:
+        raise UnknownScript(str(error)) from None
+    except (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError) as error:
+        raise StoreUnavailableError(f"redis: {type(error).__name__} {error}".strip()) from error
+    except exceptions.RedisClusterException as error:
+        raise StoreUnavailableError(f"redis: {error}") from error
+    except exceptions.ResponseError as error:
+        if str(error).startswith(PASSING) or isinstance(error, exceptions.ReadOnlyError):
+            raise StoreUnavailableError(f"redis: {error}") from error
+        raise StoreError(f"redis: {error}") from error

@@ -1,0 +1,361 @@
+"""The reads of the Redis store: searches walk an index, counters are a hash each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from holdfast.errors import Fault, ValidationError
+from holdfast.job import Job, State
+from holdfast.store._cursor import read_cursor, write_cursor
+from holdfast.store._shapes import (
+    COUNT_CAP,
+    EventKind,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Hold,
+    JobEvent,
+    Measure,
+    Order,
+    Page,
+    QueueInfo,
+    Reading,
+    Search,
+    Stats,
+    Tally,
+)
+from holdfast.store.redis import calls, fields, wire
+
+if TYPE_CHECKING:
+    from holdfast.store.redis.store import RedisStore
+
+LOOK = 1000
+"""Index entries one script call looks at."""
+FAILURE_ORDER = "FAILURE"
+POLL = timedelta(seconds=1)
+"""How soon changes made by BullMQ clients become events while somebody waits for events."""
+
+
+async def pairs(store: RedisStore, name: str) -> dict[bytes, bytes]:
+    """Return a shared hash."""
+    return _paired(await store.client.command("HGETALL", store.keys.shared(name)))
+
+
+def _paired(answer: object) -> dict[bytes, bytes]:
+    if isinstance(answer, dict):
+        return answer
+    assert isinstance(answer, list)
+    return dict(zip(answer[::2], answer[1::2], strict=True))
+
+
+async def queue_names(store: RedisStore) -> list[str]:
+    """Return the queues this prefix has, whoever made them."""
+    known = await store.client.command("SMEMBERS", store.keys.shared("queues"))
+    names = {name.decode() for name in known}
+    start, end = f"{store.settings.prefix}:", ":meta"
+    cursor = b"0"
+    pattern = "".join(f"\\{c}" if c in "*?[]\\^" else c for c in start) + "*" + end
+    while True:
+        cursor, keys = await store.client.command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+        found = (key.decode("utf-8", "replace") for key in keys)
+        names |= {key[len(start) : -len(end)] for key in found}
+        if int(cursor) == 0:
+            return sorted(name for name in names if name and ":" not in name)
+
+
+async def find(store: RedisStore, search: Search) -> Page:
+    """Return one page of matching jobs."""
+    start = None
+    if search.cursor is not None:
+        (start,) = read_cursor(search.cursor, search.order)
+    await store.call("meet", calls.pack(list(search.queues)))
+    index, ascending, filters = _plan(search)
+    page = _Walk(store, index, ascending, filters)
+    await page.collect(start, search.limit + 1)
+    jobs, places = page.jobs, page.places
+    more = len(jobs) > search.limit
+    cursor = write_cursor(search.order, places[search.limit - 1]) if more else None
+    total, exact = await _total(store, search, index, ascending, filters)
+    return Page(tuple(jobs[: search.limit]), cursor, total, exact)
+
+
+def _plan(search: Search) -> tuple[str, bool, dict[str, object]]:
+    within = [calls.tag_index(name, value) for name, value in search.tags.items()]
+    if search.correlation_id:
+        within.append(calls.correlation_index(search.correlation_id))
+    filters: dict[str, object] = {
+        "states": [state.value for state in search.states],
+        "types": list(search.types),
+        "queues": list(search.queues),
+        "levels": list(search.priorities),
+        "within": within,
+    }
+    for name in ("created_after", "created_before", "updated_after"):
+        moment = getattr(search, name)
+        if moment is not None:
+            filters[name] = fields.micros(moment)
+    if search.order is Order.UPDATED_DESC:
+        return "moved", False, filters
+    ascending = search.order is Order.CREATED_ASC
+    if within:
+        return within[0], ascending, filters
+    if len(search.states) == 1:
+        return f"s:{search.states[0]}", ascending, filters
+    if len(search.types) == 1:
+        return f"t:{search.types[0]}", ascending, filters
+    return "created", ascending, filters
+
+
+async def _total(
+    store: RedisStore, search: Search, index: str, ascending: bool, filters: dict[str, object]
+) -> tuple[int, bool]:
+    if not filters["within"] and not {"created_after", "created_before", "updated_after"} & set(
+        filters
+    ):
+        return sum(t.count for t in await tallies(store) if _counts(t, search)), True
+    walk = _Walk(store, index, ascending, filters)
+    await walk.collect(None, 0, count=COUNT_CAP + 1)
+    return min(walk.count, COUNT_CAP), walk.count <= COUNT_CAP
+
+
+def _counts(tally: Tally, search: Search) -> bool:
+    return (
+        (not search.types or tally.type in search.types)
+        and (not search.queues or tally.queue in search.queues)
+        and (not search.states or tally.state in search.states)
+        and (not search.priorities or tally.priority in search.priorities)
+    )
+
+
+class _Walk:
+    """Goes through an index, a bounded number of entries per call."""
+
+    def __init__(
+        self, store: RedisStore, index: str, ascending: bool, filters: dict[str, object]
+    ) -> None:
+        self._store = store
+        self._want = {"index": index, "ascending": ascending, "look": LOOK, **filters}
+        self.jobs: list[Job] = []
+        self.places: list[int] = []
+        self.count = 0
+
+    async def collect(self, start: int | None, images: int, *, count: int = 0) -> None:
+        """Read on until so many jobs were found, or so many were counted."""
+        reached: int | None = start
+        while True:
+            want = {**self._want, "images": images - len(self.jobs)}
+            if reached is not None:
+                want["from"] = reached
+            found, places, fit, last = await self._store.call("scan", calls.pack(want))
+            self.jobs += [wire.read_job(image) for image in found]
+            self.places += [int(float(place)) for place in places]
+            self.count += fit
+            done = len(self.jobs) >= images and self.count >= count
+            if not last or done:
+                return
+            reached = int(float(last))
+
+
+async def failures(store: RedisStore, search: FailureSearch) -> FailurePage:
+    """Return one page of the jobs that failed, and what they failed of."""
+    filters: dict[str, object] = {
+        "states": [state.value for state in search.states],
+        "types": list(search.types),
+        "queues": list(search.queues),
+        "levels": [],
+        "within": [],
+    }
+    matching: list[tuple[tuple[int, int], Job]] = []
+    for state in dict.fromkeys(search.states):
+        walk = _Walk(store, f"s:{state}", True, filters)
+        await walk.collect(None, 1_000_000_000)
+        matching += [
+            ((fields.micros(job.failure.at), number), job)
+            for number, job in zip(walk.places, walk.jobs, strict=True)
+            if job.failure is not None and job.failure.at is not None and _failed(job, search)
+        ]
+    matching.sort(key=lambda entry: entry[0], reverse=True)
+    rest = matching
+    if search.cursor is not None:
+        last = read_cursor(search.cursor, FAILURE_ORDER, parts=2)
+        rest = [entry for entry in matching if entry[0] < last]
+    page, more = rest[: search.limit], len(rest) > search.limit
+    reasons = [job.failure for _, job in matching if job.failure]
+    return FailurePage(
+        jobs=tuple(job for _, job in page),
+        next_cursor=write_cursor(FAILURE_ORDER, *page[-1][0]) if more else None,
+        total=len(matching),
+        by_category=_tallied([reason.category for reason in reasons]),
+        by_code=_tallied([reason.code for reason in reasons]),
+        by_type=_tallied([job.type for _, job in matching]),
+    )
+
+
+def _failed(job: Job, search: FailureSearch) -> bool:
+    failure = job.failure
+    assert failure is not None
+    assert failure.at is not None
+    return (
+        (not search.categories or failure.category in search.categories)
+        and (not search.code or failure.code == search.code)
+        and (search.after is None or failure.at >= search.after)
+        and (search.before is None or failure.at < search.before)
+    )
+
+
+def _tallied(words: Sequence[str]) -> dict[str, int]:
+    return {str(word): count for word, count in sorted(Counter(words).items())}
+
+
+async def tallies(store: RedisStore) -> list[Tally]:
+    """Return the counters of jobs by kind and state."""
+    await store.call("meet", calls.pack([]))
+    found = []
+    for field, count in (await pairs(store, "tally")).items():
+        queue, level, state, type_ = field.decode().split(":", 3)
+        if int(count):
+            found.append(Tally(queue, type_, int(level), State(state), int(count)))
+    return sorted(found, key=lambda t: (t.queue, t.type, t.priority, t.state))
+
+
+async def stats(store: RedisStore, first_minute: int) -> Stats:
+    """Return the counters, and the measures from a minute on, summed."""
+    counted = await tallies(store)
+    minutes = await store.client.command(
+        "ZRANGEBYSCORE", store.keys.shared("minutes"), first_minute, "+inf"
+    )
+    summed: defaultdict[tuple[str, str, int, str, int], list[int]] = defaultdict(lambda: [0, 0])
+    for minute in minutes:
+        for field, value in (await pairs(store, f"minute:{minute.decode()}")).items():
+            kind, queue, level, measure, bucket, type_ = field.decode().split(":", 5)
+            entry = summed[queue, type_, int(level), measure, int(bucket)]
+            if kind == "n":
+                entry[0] += int(value)
+            else:
+                entry[1] = max(entry[1], int(value))
+    readings = [
+        Reading(queue, type_, level, Measure(measure), bucket, count, top / 1_000_000)
+        for (queue, type_, level, measure, bucket), (count, top) in sorted(summed.items())
+    ]
+    return Stats(tuple(counted), tuple(readings))
+
+
+async def queues(store: RedisStore) -> list[QueueInfo]:
+    """Return every queue that has settings or jobs."""
+    counts: defaultdict[str, Counter[State]] = defaultdict(Counter)
+    for tally in await tallies(store):
+        counts[tally.queue][tally.state] += tally.count
+    ageing = await pairs(store, "ageing")
+    settled = {name.decode() for name in await pairs(store, "settings")}
+    found = []
+    for name in sorted(set(counts) | settled | set(await _paused_names(store))):
+        span = ageing.get(name.encode())
+        flag = await store.client.command("HGET", store.keys.queue(name, "meta"), "paused")
+        found.append(
+            QueueInfo(
+                name=name,
+                paused=flag is not None,
+                ageing=timedelta(microseconds=int(span)) if span else None,
+                counts={state: n for state, n in sorted(counts[name].items()) if n},
+            )
+        )
+    return found
+
+
+async def _paused_names(store: RedisStore) -> list[str]:
+    known = await store.client.command("SMEMBERS", store.keys.shared("queues"))
+    names = [name.decode() for name in known]
+    return [
+        name
+        for name in names
+        if await store.client.command("HEXISTS", store.keys.queue(name, "meta"), "paused")
+    ]
+
+
+async def holds(store: RedisStore, prefix: str) -> list[Hold]:
+    """Return the unexpired holds whose name begins so."""
+    now = store.now()
+    found = []
+    for name, packed in (await pairs(store, "holds")).items():
+        ends, size, rest = packed.split(b"|", 2)
+        until = fields.instant(int(ends))
+        if name.decode().startswith(prefix) and until > now:
+            holder, data = rest[: int(size)], rest[int(size) :]
+            found.append(Hold(name.decode(), holder.decode(), until, data))
+    return sorted(found, key=lambda hold: hold.name)
+
+
+async def parents(store: RedisStore, job_id: str) -> list[str]:
+    """Return every job this one waits or waited for."""
+    (edges,) = await store.call("peek", "parents", calls.pack([job_id]))
+    places = {
+        parent.decode(): int(value.split(b":")[0]) for parent, value in _paired(edges).items()
+    }
+    return sorted(places, key=lambda parent: places[parent])
+
+
+async def events(store: RedisStore, after: str | None, limit: int, wait: timedelta) -> EventPage:
+    """Return events after a cursor; wait for some when there are none."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait.total_seconds()
+    while True:
+        page = await _event_page(store, after, limit)
+        left = deadline - loop.time()
+        if page.events or not limit or left <= 0:
+            return page
+        pause = min(POLL, timedelta(seconds=left))
+        millis = max(1, pause // timedelta(milliseconds=1))
+        stream = store.keys.shared("events")
+        await store.client.blocking(
+            pause, "XREAD", "COUNT", 1, "BLOCK", millis, "STREAMS", stream, f"{page.cursor}-0"
+        )
+
+
+async def _event_page(store: RedisStore, after: str | None, limit: int) -> EventPage:
+    start = 0 if after is None else _event_number(after)
+    names = await store.client.command("SMEMBERS", store.keys.shared("queues"))
+    await store.call("meet", calls.pack([name.decode() for name in names]))
+    told = int(await store.client.command("GET", store.keys.shared("told")) or 0)
+    if limit == 0:
+        return EventPage((), str(told))
+    stream = store.keys.shared("events")
+    first = await store.client.command("XRANGE", stream, "-", "+", "COUNT", 1)
+    kept = _number(first[0][0]) - 1 if first else told
+    oldest = max(kept, told - store.settings.events_kept)
+    gap = after is not None and start < oldest
+    start = max(start, oldest)
+    rows = await store.client.command("XRANGE", stream, f"({start}-0", "+", "COUNT", limit)
+    found = tuple(_event(row_id, _paired(values)) for row_id, values in rows)
+    return EventPage(found, found[-1].cursor if found else str(start), gap)
+
+
+def _event(row_id: bytes, values: dict[bytes, bytes]) -> JobEvent:
+    body = values[b"e"]
+    moved = body.startswith(b"[")
+    transition = wire.read_edge(body) if moved else None
+    progress = None if moved else fields.read_progress(body)
+    at: datetime = transition.at if transition else progress.at if progress else fields.EPOCH
+    return JobEvent(
+        cursor=str(_number(row_id)),
+        job_id=values[b"i"].decode(),
+        type=values[b"t"].decode(),
+        queue=values[b"q"].decode(),
+        kind=EventKind.TRANSITION if moved else EventKind.PROGRESS,
+        at=at,
+        transition=transition,
+        progress=progress,
+    )
+
+
+def _number(row_id: bytes) -> int:
+    return int(row_id.split(b"-")[0])
+
+
+def _event_number(cursor: str) -> int:
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise ValidationError([Fault("cursor", "INVALID", "must come from an event")])
+    return int(cursor)

@@ -1,0 +1,87 @@
+"""BullMQ's job schedulers: whoever fetches a scheduler's job makes the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import msgspec
+from cronsim import CronSim, CronSimError
+
+from holdfast.store.redis.fields import EPOCH, MICROSECOND, parsed
+
+if TYPE_CHECKING:
+    from holdfast.store.redis.store import RedisStore
+
+MILLISECOND = 1000 * MICROSECOND
+
+
+async def advance(store: RedisStore, queue: str, scheduler: str, job: str, options: bytes) -> bool:
+    """Make the next job of a scheduler; False when the schedule ends or cannot be read."""
+    key = store.keys.queue(queue, f"repeat:{scheduler}")
+    answer = await store.client.command("HGETALL", key)
+    if isinstance(answer, list):
+        answer = dict(zip(answer[::2], answer[1::2], strict=True))
+    plan = {name.decode(): value.decode("utf-8", "replace") for name, value in answer.items()}
+    if "ic" not in plan:
+        return False
+    given = parsed(options)
+    repeat = given.get("repeat") if isinstance(given, dict) else None
+    count = repeat.get("count", 1) if isinstance(repeat, dict) else 1
+    now = (store.now() - EPOCH) // MILLISECOND
+    previous = int(job.rpartition(":")[2])
+    following = next_time(plan, previous=previous, count=int(count), now=now)
+    if following is None:
+        return False
+    next_options = _options(plan, scheduler, following, count=int(count) + 1, now=now)
+    made = await store.call("advance", queue, scheduler, job, following, next_options)
+    return bool(made)
+
+
+def next_time(plan: Mapping[str, str], *, previous: int, count: int, now: int) -> int | None:
+    """Return when a schedule comes round next, in milliseconds; None when it is over."""
+    limit, end = plan.get("limit"), plan.get("endDate")
+    if (limit and count + 1 > int(limit)) or (end and now > int(float(end))):
+        return None
+    if every := int(plan.get("every") or 0):
+        following = previous + every
+        if following >= now:
+            return following
+        offset = int(plan.get("offset") or previous % every)
+        return (now - offset) // every * every + every + offset
+    return _next_match(plan, max(previous, now))
+
+
+def _next_match(plan: Mapping[str, str], after: int) -> int | None:
+    try:
+        zone = ZoneInfo(plan.get("tz") or "UTC")
+        start = datetime.fromtimestamp(after / 1000, zone)
+        match = next(CronSim(plan.get("pattern", ""), start))
+    except (CronSimError, StopIteration, OSError, ValueError, KeyError):
+        return None
+    return int((match.astimezone(UTC) - EPOCH) // MILLISECOND)
+
+
+def _options(plan: Mapping[str, str], scheduler: str, at: int, *, count: int, now: int) -> bytes:
+    template = parsed(plan.get("opts", "{}").encode())
+    repeat: dict[str, object] = {"count": count}
+    for name in ("every", "limit", "endDate", "startDate"):
+        if plan.get(name):
+            repeat[name] = int(float(plan[name]))
+    for name in ("pattern", "tz"):
+        if plan.get(name):
+            repeat[name] = plan[name]
+    return msgspec.json.encode(
+        {
+            "attempts": 0,
+            **(template if isinstance(template, dict) else {}),
+            "repeatJobKey": scheduler,
+            "jobId": f"repeat:{scheduler}:{at}",
+            "repeat": repeat,
+            "timestamp": now,
+            "delay": max(0, at - now),
+            "prevMillis": at,
+        }
+    )

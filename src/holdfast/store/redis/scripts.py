@@ -1,0 +1,34 @@
+"""The Lua scripts: each verb's file with the shared parts its header names."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from importlib import resources
+
+_NEEDS = re.compile(r"^-- needs: (.*)$", re.MULTILINE)
+
+
+class Script:
+    """One script: its text, and the digest by which a server that knows it is told to run it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.text = _assembled(name)
+        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+
+@functools.cache
+def script(name: str) -> Script:
+    """Return the script of a verb."""
+    return Script(name)
+
+
+def _assembled(name: str) -> str:
+    folder = resources.files("holdfast.store.redis") / "scripts"
+    body = (folder / f"{name}.lua").read_text("utf-8")
+    needs = _NEEDS.search(body)
+    parts = needs[1].split() if needs else []
+    library = [(folder / "lib" / f"{part}.lua").read_text("utf-8") for part in parts]
+    return "\n".join([*library, body])

@@ -1,0 +1,148 @@
+-- add: write new jobs, or nothing where a key is taken or a dependency is missing.
+-- edges: (new) -> PENDING -> SCHEDULED | DELAYED, as decided by the caller
+-- ARGV[6] '1' for all or nothing; ARGV[7], ARGV[8] id and token of the fence, or ''
+-- ARGV[9] msgpack: a list of jobs, see _new_job in calls.py
+-- returns: 'STALE', or per job {status, id, missing, ripe}
+-- needs: base queue job links forget flow sync
+local atomic = ARGV[6] == '1'
+if ARGV[7] ~= '' then
+  local by = find(ARGV[7])
+  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[8] then
+    flush()
+    return 'STALE'
+  end
+end
+
+local jobs = cmsgpack.unpack(ARGV[9])
+local aliases, keys, fresh, answers, refused = {}, {}, {}, {}, false
+
+local function exists(hid)
+  if fresh[hid] then return true end
+  if record_of(hid) then return true end
+  return string.find(hid, ':', 1, true) ~= nil and find(hid) ~= nil
+end
+
+local function holder_of(key)
+  local held = keys[key] or call('HGET', shared .. 'keys', key)
+  if not held then return nil end
+  local digest, expires, owner = string.match(held, '^([^|]*)|([^|]*)|(.*)$')
+  if not fresh[owner] and not record_of(owner) then return nil end
+  if expires ~= '' and tonumber(expires) <= now then return nil end
+  return digest, owner
+end
+
+local function dependencies(job)
+  local found, met = {}, {}
+  for _, parent in ipairs(job.after) do
+    parent = aliases[parent] or parent
+    if not met[parent] then
+      met[parent] = true
+      found[#found + 1] = parent
+    end
+  end
+  return found
+end
+
+local function judge(job)
+  if exists(job.id) then return {'ACCEPTED', job.id} end
+  if job.key then
+    local digest, owner = holder_of(job.key)
+    if owner and digest ~= job.digest then return {'CONFLICT', owner} end
+    if owner then
+      aliases[job.id] = owner
+      return {'DUPLICATE', owner}
+    end
+  end
+  local missing = {}
+  for _, parent in ipairs(dependencies(job)) do
+    if not exists(parent) then missing[#missing + 1] = parent end
+  end
+  if #missing > 0 then return {'MISSING', job.id, missing} end
+  fresh[job.id] = true
+  if job.key then keys[job.key] = job.digest .. '|' .. job.expires .. '|' .. job.id end
+  return {'ACCEPTED', job.id}
+end
+
+for i, job in ipairs(jobs) do
+  answers[i] = judge(job)
+  if answers[i][1] == 'CONFLICT' or answers[i][1] == 'MISSING' then refused = true end
+end
+if atomic and refused then
+  for _, answer in ipairs(answers) do
+    if answer[1] == 'ACCEPTED' then answer[1] = 'ABORTED' end
+  end
+  flush()
+  return answers
+end
+
+local function enter(j, job)
+  local q, id = j.q, j.id
+  tell(q, 'added', 'jobId', id, 'name', j.type)
+  if j.state == 'SCHEDULED' then
+    push(q, id, j.priority)
+    tell(q, 'waiting', 'jobId', id)
+  elseif j.state == 'DELAYED' then
+    postpone(q, id, job.due)
+    tell(q, 'delayed', 'jobId', id, 'delay', int(job.due))
+  else
+    call('ZADD', q.base .. 'waiting-children', now_ms, id)
+    tell(q, 'waiting-children', 'jobId', id)
+  end
+end
+
+local function tie(j, job, parents)
+  local any, fan_in = false, job.kind == 'FAN_IN'
+  call('HSET', shared .. 'kinds', j.hid, job.kind)
+  for _, parent in ipairs(parents) do
+    any = link(j.hid, parent, fan_in) or any
+    if fan_in then
+      for _, each in ipairs(spawned(parent, {})) do any = link(j.hid, each, true) or any end
+    end
+  end
+  if ripe(j.hid) then rank('ripe', j.hid, j.n) end
+  return any
+end
+
+local function write(job)
+  local q = queue(job.queue)
+  touch(q)
+  call('INCR', q.base .. 'id')
+  local j = {
+    q = q, id = job.id, hid = job.id, key = q.base .. job.id, own = true, out = job.fields,
+    type = job.type, level = job.level, from_level = job.level, priority = job.level, hn = 0,
+    ats = 0, exp = job.exp, limit = job.limit, n = next_of('number'),
+  }
+  put(j, 'hf:n', int(j.n))
+  for _, edge in ipairs(job.edges) do go(j, edge[1], edge[2], edge[3], edge[4], edge[5]) end
+  local parents = dependencies(job)
+  if #parents > 0 then put(j, 'hf:deps', cjson.encode(parents)) end
+  save(j)
+  enter(j, job)
+  rank('created', j.hid, j.n)
+  rank('t:' .. j.type, j.hid, j.n)
+  for _, name in ipairs(job.index) do rank(name, j.hid, j.n) end
+  if job.trace then call('HSET', shared .. 'traces', j.hid, job.trace) end
+  if job.key then
+    call('HSET', shared .. 'keys', job.key, job.digest .. '|' .. job.expires .. '|' .. job.id)
+    if job.expires ~= '' then call('ZADD', shared .. 'expiring', job.expires, job.key) end
+  end
+  local any = #parents > 0 and tie(j, job, parents)
+  if job.spawner then
+    call('ZADD', shared .. 'spawn:' .. job.spawner, j.n, j.hid)
+    for _, waiting in ipairs(call('SMEMBERS', shared .. 'f:' .. job.spawner)) do
+      if state_of(waiting) == 'PENDING' then link(waiting, j.hid, true) end
+    end
+  end
+  return any
+end
+
+for i, job in ipairs(jobs) do
+  if fresh[job.id] then
+    fresh[job.id] = nil
+    if write(job) then answers[i][4] = 1 end
+  end
+  answers[i][3] = answers[i][3] or {}
+  answers[i][4] = answers[i][4] or 0
+end
+flush()
+return answers

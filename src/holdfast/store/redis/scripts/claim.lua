@@ -1,0 +1,135 @@
+-- claim: take ready jobs under a new lease.
+-- edges: SCHEDULED -> RUNNING; a job that BullMQ has doomed goes on to FAILED or DEAD_LETTER
+-- ARGV[6] how many; ARGV[7] worker; ARGV[8] token; ARGV[9] msgpack {queues, types or false}
+-- returns: images of the jobs taken
+-- needs: base queue job links forget flow sync gate
+local room, worker, token = tonumber(ARGV[6]), ARGV[7], ARGV[8]
+local want = cmsgpack.unpack(ARGV[9])
+local types
+if want[2] then
+  types = {}
+  for _, type in ipairs(want[2]) do types[type] = true end
+end
+local SCAN = 1000 -- ready jobs looked at in one queue before the call gives up on finding a fit
+local taken = {}
+
+local function start(q, j)
+  local ttl = j.ttl or tonumber(ARGV[5])
+  j.ats = j.ats + 1
+  j.tok, j.wrk, j.unt = token, worker, now + ttl
+  put(j, 'ats', j.ats)
+  put(j, 'processedOn', int(now_ms))
+  put(j, 'pb', worker)
+  put(j, 'hf:tok', token)
+  put(j, 'hf:wrk', worker)
+  put(j, 'hf:unt', int(j.unt))
+  j.run = math.max(now, j.upd)
+  put(j, 'hf:run', int(j.run))
+  step(j, 'claim', 'RUNNING', now, 'claimed')
+  call('SET', j.key .. ':lock', token, 'PX', int(math.max(1, math.ceil(ttl / 1000))))
+  call('LPUSH', q.base .. 'active', j.id)
+  tell(q, 'active', 'jobId', j.id, 'prev', 'waiting')
+end
+
+-- BullMQ's word on a job that stalled too often or whose child failed: fail it, do not run it.
+local function fail_doomed(q, j)
+  start(q, j)
+  local dead = string.find(j.defa, 'stalled', 1, true) and 'DEAD_LETTER' or 'FAILED'
+  j.atm = j.atm + 1
+  put(j, 'atm', j.atm)
+  put(j, 'failedReason', j.defa)
+  put(j, 'finishedOn', int(now_ms))
+  put(j, 'hf:fin', int(now))
+  put(j, 'hf:unt', '')
+  put(j, 'hf:ff', '1')
+  step(j, dead == 'FAILED' and 'fail' or 'exhaust', dead, now, j.defa)
+  leave(q, j.id, 'RUNNING', j.priority)
+  call('HDEL', j.key, 'defa')
+  call('ZADD', q.base .. 'failed', int(now_ms), j.id)
+  tell(q, 'failed', 'jobId', j.id, 'failedReason', j.defa, 'prev', 'active')
+  save(j)
+  if j.kids then spread(j.hid, j.state) end
+  if j.parent_key then tell_parent(j, false, j.defa) end
+  if j.deid then free_key(j) end
+end
+
+-- Whether the job at hand was taken (true), is to be passed over (false) or does not exist (nil).
+local function try(q, id)
+  local j = load(q, id)
+  if not j then return nil end
+  if types and not types[j.type] then return false end
+  if not j.n or j.state ~= 'SCHEDULED' then
+    reconcile(q, id)
+    j = load(q, id)
+  end
+  if j.defa then
+    fail_doomed(q, j)
+    return true
+  end
+  if not admits(q, j) then return false end
+  start(q, j)
+  save(j)
+  taken[#taken + 1] = image(j)
+  room = room - 1
+  return true
+end
+
+-- Node takes from the tail of the list; what is passed over keeps its place there.
+local function from_list(q)
+  local key, passed, looked = q.base .. 'wait', 0, 0
+  while room > 0 and looked < SCAN do
+    local size = math.min(math.max(room, 16), 256)
+    local ids = call('LRANGE', key, -(passed + size), -(passed + 1))
+    if #ids == 0 then return end
+    looked = looked + #ids
+    local cut, scattered, kept = 0, {}, 0
+    for i = #ids, 1, -1 do
+      if room == 0 then break end
+      if try(q, ids[i]) == false then
+        kept = kept + 1
+      elseif passed + kept == 0 then
+        cut = cut + 1
+      else
+        scattered[#scattered + 1] = ids[i]
+      end
+    end
+    if cut > 0 then call('LTRIM', key, 0, -(cut + 1)) end
+    for _, id in ipairs(scattered) do call('LREM', key, -1, id) end
+    passed = passed + kept
+  end
+end
+
+local function from_levels(q)
+  local key, passed, looked = q.base .. 'prioritized', 0, 0
+  while room > 0 and looked < SCAN do
+    local ids = call('ZRANGE', key, passed, passed + math.min(math.max(room, 16), 256) - 1)
+    if #ids == 0 then
+      if passed == 0 then call('DEL', q.base .. 'pc') end
+      return
+    end
+    looked = looked + #ids
+    local gone, kept = {}, 0
+    for _, id in ipairs(ids) do
+      if room == 0 then break end
+      if try(q, id) == false then kept = kept + 1 else gone[#gone + 1] = id end
+    end
+    sliced('ZREM', key, gone)
+    passed = passed + kept
+  end
+end
+
+for _, name in ipairs(want[1]) do
+  if room > 0 then
+    local q = queue(name)
+    if not q.paused then
+      local before = #taken
+      from_list(q)
+      from_levels(q)
+      if #taken > before and (call('LLEN', q.base .. 'wait') > 0 or
+        call('ZCARD', q.base .. 'prioritized') > 0) then q.rung = true end
+    end
+  end
+end
+settle()
+flush()
+return taken

@@ -1,0 +1,143 @@
+-- base: time, numbers, and index writes that are collected and done once per call.
+-- Every script has KEYS[1] = <prefix>:hf:jobs, ARGV[1] = prefix, ARGV[2] = microseconds or ''.
+local call = redis.call
+local prefix = ARGV[1]
+local shared = prefix .. ':hf:'
+local now = tonumber(ARGV[2])
+if not now then
+  local t = call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+local now_ms = math.floor(now / 1000)
+
+local TERMINAL = {COMPLETED = true, FAILED = true, DEAD_LETTER = true, CANCELLED = true}
+
+local function int(n) return string.format('%.0f', n) end
+
+-- name of a sorted set -> member -> score, or false to remove; the last word counts
+local ranked = {}
+local function rank(name, member, score)
+  local set = ranked[name]
+  if not set then
+    set = {}
+    ranked[name] = set
+  end
+  set[member] = score or false
+end
+
+-- id -> 'STATE:level:queue:type', or false to forget
+local records = {}
+local function record_of(hid)
+  local known = records[hid]
+  if known == nil then known = call('HGET', shared .. 'jobs', hid) end
+  return known
+end
+local function read_record(value)
+  return string.match(value, '^([^:]*):([^:]*):([^:]*):(.*)$')
+end
+
+-- counters of the whole store: fetched when first needed, written back once
+local counters = {}
+local function next_of(name)
+  local n = counters[name] or tonumber(call('GET', shared .. name) or 0)
+  counters[name] = n + 1
+  return n + 1
+end
+
+-- hash -> field -> change
+local sums = {}
+local function add_to(hash, field, change)
+  local fields = sums[hash]
+  if not fields then
+    fields = {}
+    sums[hash] = fields
+  end
+  fields[field] = (fields[field] or 0) + change
+end
+
+-- minute -> field -> {count, largest microseconds}
+local readings = {}
+local function bucket(micros)
+  if micros <= 1 then return 0 end
+  local mantissa, exponent = math.frexp(micros)
+  return math.ceil((exponent + math.log(mantissa) / math.log(2)) * 4)
+end
+local function measure(where, type, name, at, micros)
+  local minute = math.floor(at / 60000000)
+  local fields = readings[minute]
+  if not fields then
+    fields = {}
+    readings[minute] = fields
+  end
+  local field = where .. name .. ':' .. (micros and bucket(micros) or 0) .. ':' .. type
+  local held = fields[field]
+  if held then
+    held[1] = held[1] + 1
+    held[2] = math.max(held[2], micros or 0)
+  else
+    fields[field] = {1, micros or 0}
+  end
+end
+
+local function sliced(command, key, list)
+  for i = 1, #list, 1000 do
+    call(command, key, unpack(list, i, math.min(i + 999, #list)))
+  end
+end
+
+local function flush_ranked()
+  for name, set in pairs(ranked) do
+    local adds, removals = {}, {}
+    for member, score in pairs(set) do
+      if score then
+        adds[#adds + 1] = score
+        adds[#adds + 1] = member
+      else
+        removals[#removals + 1] = member
+      end
+    end
+    sliced('ZADD', shared .. name, adds)
+    sliced('ZREM', shared .. name, removals)
+  end
+  ranked = {}
+end
+
+local function flush_records()
+  local sets, gone = {}, {}
+  for hid, value in pairs(records) do
+    if value then
+      sets[#sets + 1] = hid
+      sets[#sets + 1] = value
+    else
+      gone[#gone + 1] = hid
+    end
+  end
+  sliced('HSET', shared .. 'jobs', sets)
+  sliced('HDEL', shared .. 'jobs', gone)
+  records = {}
+end
+
+local function flush_sums()
+  for hash, fields in pairs(sums) do
+    for field, change in pairs(fields) do
+      if change ~= 0 and call('HINCRBY', shared .. hash, field, change) == 0 then
+        call('HDEL', shared .. hash, field)
+      end
+    end
+  end
+  sums = {}
+end
+
+local function flush_readings()
+  for minute, fields in pairs(readings) do
+    local key = shared .. 'minute:' .. int(minute)
+    call('ZADD', shared .. 'minutes', minute, int(minute))
+    for field, held in pairs(fields) do
+      call('HINCRBY', key, 'n:' .. field, held[1])
+      if held[2] > tonumber(call('HGET', key, 't:' .. field) or 0) then
+        call('HSET', key, 't:' .. field, int(held[2]))
+      end
+    end
+  end
+  readings = {}
+end

@@ -1,0 +1,77 @@
+-- gate: which ready jobs the limits leave room for.
+local rules
+local function rule_of(scope)
+  if not rules then
+    rules = {}
+    local held = call('HGETALL', shared .. 'limits')
+    for i = 1, #held, 2 do rules[held[i]] = cmsgpack.unpack(held[i + 1]) end
+  end
+  return rules[scope]
+end
+
+local running = {}
+local function tallied(type)
+  local sum, held = 0, call('HGETALL', shared .. 'tally')
+  for i = 1, #held, 2 do
+    local state, name = string.match(held[i], '^[^:]*:[^:]*:([^:]*):(.*)$')
+    if state == 'RUNNING' and name == type then sum = sum + held[i + 1] end
+  end
+  return sum
+end
+local function running_in(kind, scope, q, j)
+  if not running[scope] then
+    if kind == 'queue' then running[scope] = call('LLEN', q.base .. 'active')
+    elseif kind == 'task' then running[scope] = tallied(j.type)
+    else running[scope] = tonumber(call('HGET', shared .. 'running', j.type .. ':' .. j.limit) or 0)
+    end
+  end
+  return running[scope]
+end
+
+local function window(scope)
+  local held = call('HGET', shared .. 'windows', scope)
+  if not held then return 0, nil end
+  local started, ends = string.match(held, '^(%d+):(%d+)$')
+  if tonumber(ends) <= now then return 0, nil end
+  return tonumber(started), tonumber(ends)
+end
+
+-- The limits that BullMQ clients set for a whole queue.
+local function bullmq_admits(q, j)
+  if q.concurrency and call('LLEN', q.base .. 'active') >= q.concurrency then return false end
+  if not q.max or j.defa then return true end
+  local key = q.base .. 'limiter'
+  if tonumber(call('GET', key) or 0) >= q.max and call('PTTL', key) > 0 then return false end
+  if call('INCR', key) == 1 and q.duration then call('PEXPIRE', key, q.duration) end
+  return true
+end
+
+local function admits(q, j)
+  local scopes = {{'queue', 'queue:' .. q.name, 'queue:' .. q.name},
+    {'task', 'task:' .. j.type, 'task:' .. j.type}}
+  if j.limit then
+    scopes[3] = {'key', 'key:' .. j.type .. ':' .. j.limit, 'key:' .. j.type}
+  end
+  local found = {}
+  for _, scope in ipairs(scopes) do
+    local rule = rule_of(scope[3])
+    if rule then
+      found[#found + 1] = {scope[1], scope[2], rule}
+      if rule.concurrency and running_in(scope[1], scope[2], q, j) >= rule.concurrency then
+        return false
+      end
+      if rule.rate and window(scope[2]) >= rule.rate then return false end
+    end
+  end
+  if not bullmq_admits(q, j) then return false end
+  for _, scope in ipairs(found) do
+    running_in(scope[1], scope[2], q, j)
+    running[scope[2]] = running[scope[2]] + 1
+    if scope[3].rate then
+      local started, ends = window(scope[2])
+      call('HSET', shared .. 'windows', scope[2], (started + 1) .. ':' ..
+        int(ends or now + scope[3].per))
+    end
+  end
+  return true
+end

@@ -1,0 +1,102 @@
+-- queue: one queue as this call finds it; its lists, markers and event stream.
+local catch_up
+local open_queues = {}
+
+local function queue(name)
+  local q = open_queues[name]
+  if q then return q end
+  local base = prefix .. ':' .. name .. ':'
+  local meta = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'version',
+    'opts.maxLenEvents', 'max', 'duration')
+  q = {
+    name = name, base = base, paused = meta[1] and true or false,
+    concurrency = tonumber(meta[2]), kept = tonumber(meta[4]) or 10000,
+    max = tonumber(meta[5]), duration = tonumber(meta[6]),
+  }
+  local major = meta[3] and tonumber(string.match(meta[3], '^bullmq:(%d+)'))
+  -- Nobody said: the older layout, because clients of both generations empty both lists.
+  q.old = not major or major <= 5
+  q.known = call('SISMEMBER', shared .. 'queues', name) == 1
+  q.bare = not meta[4]
+  open_queues[name] = q
+  catch_up(q)
+  return q
+end
+
+-- The first write to a queue makes it one: Node looks for the length of its event stream.
+local function touch(q)
+  if not q.known then
+    call('SADD', shared .. 'queues', q.name)
+    q.known = true
+  end
+  if q.bare then
+    call('HSETNX', q.base .. 'meta', 'opts.maxLenEvents', 10000)
+    q.bare = false
+  end
+end
+
+local function tell(q, event, ...)
+  q.last = call('XADD', q.base .. 'events', 'MAXLEN', '~', q.kept, '*', 'event', event, ...)
+end
+
+local function ring(q)
+  if not q.paused then call('ZADD', q.base .. 'marker', 0, '0') end
+end
+
+-- Clients up to version 5 keep ready jobs of a paused queue in a list of its own.
+local function line(q)
+  if q.paused and (q.old or call('EXISTS', q.base .. 'paused') == 1) then
+    return q.base .. 'paused'
+  end
+  return q.base .. 'wait'
+end
+
+local function push(q, id, priority, front)
+  if priority == 0 then
+    call(front and 'RPUSH' or 'LPUSH', line(q), id)
+  else
+    local pc = front and 0 or call('INCR', q.base .. 'pc') % 4294967296
+    call('ZADD', q.base .. 'prioritized', int(priority * 4294967296 + pc), id)
+  end
+  q.rung = true
+end
+
+local function postpone(q, id, due_ms)
+  local low = due_ms * 4096
+  local last = call('ZREVRANGEBYSCORE', q.base .. 'delayed', int(low + 4095), int(low),
+    'WITHSCORES', 'LIMIT', 0, 1)
+  local score = last[2] and math.min(tonumber(last[2]) + 1, low + 4095) or low
+  call('ZADD', q.base .. 'delayed', int(score), id)
+  q.later = true
+end
+
+local function mark_due(q)
+  local first = call('ZRANGE', q.base .. 'delayed', 0, 0, 'WITHSCORES')
+  if first[2] then call('ZADD', q.base .. 'marker', int(tonumber(first[2]) / 4096), '1') end
+end
+
+-- Take an id out of the ready jobs, wherever they are kept.
+local function unqueue(q, id, priority)
+  if priority ~= 0 and call('ZREM', q.base .. 'prioritized', id) == 1 then return true end
+  if call('LREM', q.base .. 'wait', -1, id) == 1 then return true end
+  if call('LREM', q.base .. 'paused', -1, id) == 1 then return true end
+  return call('ZREM', q.base .. 'prioritized', id) == 1
+end
+
+-- Take a job out of the place that its state means; whether it was there.
+local function leave(q, id, state, priority)
+  if state == 'RUNNING' then
+    call('DEL', q.base .. id .. ':lock')
+    call('SREM', q.base .. 'stalled', id)
+    return call('LREM', q.base .. 'active', -1, id) == 1
+  elseif state == 'SCHEDULED' then
+    return unqueue(q, id, priority)
+  elseif state == 'DELAYED' or state == 'RETRYING' then
+    return call('ZREM', q.base .. 'delayed', id) == 1
+  elseif state == 'PENDING' then
+    return call('ZREM', q.base .. 'waiting-children', id) == 1
+  elseif state == 'COMPLETED' then
+    return call('ZREM', q.base .. 'completed', id) == 1
+  end
+  return call('ZREM', q.base .. 'failed', id) == 1
+end

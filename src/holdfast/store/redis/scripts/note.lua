@@ -1,0 +1,25 @@
+-- note: keep progress, checkpoints and log lines of RUNNING jobs under their token.
+-- edges: none
+-- ARGV[6] log lines kept; ARGV[7] msgpack: a list of {id, token, progress, wire, point, line}
+-- returns: per note 1 or 0
+-- needs: base queue job links forget flow sync
+local answers = {}
+for i, n in ipairs(cmsgpack.unpack(ARGV[7])) do
+  local j = find(n.id)
+  answers[i] = 0
+  if j and j.state == 'RUNNING' and j.tok == n.token then
+    answers[i] = 1
+    if n.progress then
+      call('HSET', j.key, 'progress', n.wire, 'hf:pg', n.progress)
+      journal(j, n.progress)
+      tell(j.q, 'progress', 'jobId', j.id, 'data', n.wire)
+    end
+    if n.point then call('HSET', j.key, 'hf:cp', n.point) end
+    if n.line then
+      call('RPUSH', j.key .. ':logs', n.line)
+      call('LTRIM', j.key .. ':logs', -tonumber(ARGV[6]), -1)
+    end
+  end
+end
+flush()
+return answers

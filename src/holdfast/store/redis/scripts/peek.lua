@@ -1,0 +1,29 @@
+-- peek: what is kept beside a job: its history, its wish to cancel, its log, its parents.
+-- edges: none
+-- ARGV[6] 'history', 'rest', 'logs' or 'parents'; ARGV[7] msgpack: a list of ids
+-- returns: per id a list of strings
+-- needs: base queue job links forget flow sync
+local what = ARGV[6]
+local function told(j)
+  if what == 'rest' then return {call('HGET', j.key, 'hf:rest')} end
+  if what == 'logs' then return call('LRANGE', j.key .. ':logs', 0, -1) end
+  local found = {}
+  for first = 1, j.hn, 100 do
+    local names = {}
+    for i = first, math.min(j.hn, first + 99) do names[#names + 1] = 'hf:h' .. i end
+    for _, edge in ipairs(call('HMGET', j.key, unpack(names))) do found[#found + 1] = edge end
+  end
+  return found
+end
+
+local answers = {}
+for i, hid in ipairs(cmsgpack.unpack(ARGV[7])) do
+  if what == 'parents' then
+    answers[i] = call('HGETALL', shared .. 'p:' .. hid)
+  else
+    local j = find(hid)
+    answers[i] = j and told(j) or {}
+  end
+end
+flush()
+return answers

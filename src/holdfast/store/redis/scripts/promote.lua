@@ -1,0 +1,97 @@
+-- promote: make due jobs ready, lift aged ones, and look after queues that others use.
+-- edges: DELAYED -> SCHEDULED, RETRYING -> SCHEDULED
+-- ARGV[6] how many
+-- returns: {count, next due in microseconds or '', now}
+-- needs: base queue job links forget flow sync sweep
+local limit = tonumber(ARGV[6])
+local due, next_due = {}, nil
+local names = call('SMEMBERS', shared .. 'queues')
+
+local function due_of(j, score)
+  local wire = math.floor(score / 4096)
+  if j.due and math.floor(j.due / 1000) == wire then return j.due end
+  return wire * 1000
+end
+
+for _, name in ipairs(names) do
+  local q = queue(name)
+  local found = call('ZRANGEBYSCORE', q.base .. 'delayed', '-inf', '(' .. int((now_ms + 1) * 4096),
+    'WITHSCORES', 'LIMIT', 0, limit + 1)
+  for i = 1, #found, 2 do
+    local j = adopt(q, found[i])
+    if j then
+      due[#due + 1] = {due_of(j, tonumber(found[i + 1])), j.n, j}
+    else
+      call('ZREM', q.base .. 'delayed', found[i])
+    end
+  end
+  local later = call('ZRANGEBYSCORE', q.base .. 'delayed', int((now_ms + 1) * 4096), '+inf',
+    'WITHSCORES', 'LIMIT', 0, 1)
+  if later[1] then
+    local at = due_of(adopt(q, later[1]) or {}, tonumber(later[2]))
+    if not next_due or at < next_due then next_due = at end
+  end
+end
+table.sort(due, function(a, b)
+  if a[1] ~= b[1] then return a[1] < b[1] end
+  return a[2] < b[2]
+end)
+
+local count = 0
+for _, entry in ipairs(due) do
+  local at, j = entry[1], entry[3]
+  if at <= now and count < limit then
+    count = count + 1
+    local q = j.q
+    call('ZREM', q.base .. 'delayed', j.id)
+    if j.state ~= 'DELAYED' and j.state ~= 'RETRYING' then follow(j, 'DELAYED') end
+    j.sch = now
+    put(j, 'delay', 0)
+    put(j, 'hf:sch', int(now))
+    step(j, 'due', 'SCHEDULED', now, 'time reached')
+    push(q, j.id, j.priority)
+    tell(q, 'waiting', 'jobId', j.id, 'prev', 'delayed')
+    save(j)
+  elseif not next_due or at < next_due then
+    next_due = at
+  end
+end
+
+-- Insert into the list of level 0 by place: behind what became ready earlier.
+local function insert(q, j)
+  local ids = call('LRANGE', q.base .. 'wait', 0, -1)
+  for i = #ids, 1, -1 do
+    local other = call('HMGET', q.base .. ids[i], 'hf:sch', 'hf:n')
+    local sch = tonumber(other[1]) or 0
+    if sch > j.sch or (sch == j.sch and (tonumber(other[2]) or 0) > j.n) then
+      call('LINSERT', q.base .. 'wait', 'AFTER', ids[i], j.id)
+      return
+    end
+  end
+  call('LPUSH', q.base .. 'wait', j.id)
+end
+
+local function lift(q, interval)
+  local ready = call('ZRANGE', q.base .. 'prioritized', 0, 999, 'WITHSCORES')
+  for i = 1, #ready, 2 do
+    local j = adopt(q, ready[i])
+    if j and j.sch then
+      local level = math.max(0, j.priority - math.floor((now - j.sch) / interval))
+      if level == 0 and not q.paused then
+        call('ZREM', q.base .. 'prioritized', j.id)
+        insert(q, j)
+      elseif level < math.floor(ready[i + 1] / 4294967296) then
+        local score = level * 4294967296 + ready[i + 1] % 4294967296
+        call('ZADD', q.base .. 'prioritized', int(score), j.id)
+      end
+    end
+  end
+end
+
+for _, name in ipairs(names) do
+  local interval = tonumber(call('HGET', shared .. 'ageing', name) or nil)
+  if interval then lift(queue(name), interval) end
+end
+sweep()
+flush()
+return {count, next_due and int(next_due) or '', int(now)}

@@ -1,0 +1,56 @@
+-- prune: delete ended jobs older than allowed, expired keys, old measures.
+-- edges: none
+-- ARGV[6] how many; ARGV[7] first minute kept; ARGV[8..11] span in microseconds or '' for
+-- COMPLETED, FAILED, DEAD_LETTER, CANCELLED
+-- returns: how many jobs went
+-- needs: base queue job links forget flow sync
+local limit = tonumber(ARGV[6])
+local span = {
+  COMPLETED = tonumber(ARGV[8]), FAILED = tonumber(ARGV[9]), DEAD_LETTER = tonumber(ARGV[10]),
+  CANCELLED = tonumber(ARGV[11]),
+}
+
+local old = {}
+local function look(q, set, longest)
+  if not longest then return end
+  local found = call('ZRANGEBYSCORE', q.base .. set, '-inf', int(math.floor((now - longest) / 1000)),
+    'LIMIT', 0, limit * 2 + 100)
+  for _, id in ipairs(found) do
+    local j = adopt(q, id)
+    local keep = j and span[j.state]
+    local fin = j and tonumber(call('HGET', j.key, 'hf:fin')) or 0
+    if keep and fin + keep <= now and not needed(j.hid) then old[#old + 1] = {fin, j.n, j} end
+  end
+end
+
+local shortest
+for _, state in ipairs({'FAILED', 'DEAD_LETTER', 'CANCELLED'}) do
+  if span[state] and (not shortest or span[state] < shortest) then shortest = span[state] end
+end
+for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do
+  local q = queue(name)
+  look(q, 'completed', span.COMPLETED)
+  look(q, 'failed', shortest)
+end
+table.sort(old, function(a, b)
+  if a[1] ~= b[1] then return a[1] < b[1] end
+  return a[2] < b[2]
+end)
+local gone = math.min(limit, #old)
+for i = 1, gone do
+  local j = old[i][3]
+  leave(j.q, j.id, j.state, j.priority)
+  erase(j.q, j.id)
+  forget(j.hid, j.q.name, j.id)
+end
+
+local expired = call('ZRANGEBYSCORE', shared .. 'expiring', '-inf', int(now), 'LIMIT', 0, 1000)
+sliced('HDEL', shared .. 'keys', expired)
+sliced('ZREM', shared .. 'expiring', expired)
+for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', '-inf', '(' .. ARGV[7])) do
+  call('DEL', shared .. 'minute:' .. minute)
+  call('ZREM', shared .. 'minutes', minute)
+end
+call('XTRIM', shared .. 'events', 'MAXLEN', ARGV[3])
+flush()
+return gone

@@ -1,0 +1,62 @@
+-- scan: walk one index from a place on and return the jobs that fit.
+-- edges: none
+-- ARGV[6] msgpack {index, ascending, from or '', limit looked at, limit of images, filters}
+-- returns: {images, places, how many fit, place reached or ''}
+-- needs: base queue job links forget flow sync
+local want = cmsgpack.unpack(ARGV[6])
+local function set_of(list)
+  if #list == 0 then return nil end
+  local set = {}
+  for _, each in ipairs(list) do set[tostring(each)] = true end
+  return set
+end
+local states, types = set_of(want.states), set_of(want.types)
+local queues, levels = set_of(want.queues), set_of(want.levels)
+for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
+flush_ranked()
+flush_records()
+
+local function fits(hid)
+  local record = record_of(hid)
+  if not record then return false end
+  local state, level, name, type = read_record(record)
+  if states and not states[state] or types and not types[type] then return false end
+  if queues and not queues[name] or levels and not levels[level] then return false end
+  for _, index in ipairs(want.within) do
+    if not call('ZSCORE', shared .. index, hid) then return false end
+  end
+  if want.created_after or want.created_before or want.updated_after then
+    local at = call('HMGET', key_of(hid), 'hf:crt', 'hf:upd')
+    local created, updated = tonumber(at[1]) or 0, tonumber(at[2]) or 0
+    if want.created_after and created < want.created_after then return false end
+    if want.created_before and created >= want.created_before then return false end
+    if want.updated_after and updated < want.updated_after then return false end
+  end
+  return true
+end
+
+local bound = want.from and '(' .. int(want.from) or nil
+local ids
+if want.ascending then
+  ids = call('ZRANGEBYSCORE', shared .. want.index, bound or '-inf', '+inf', 'WITHSCORES',
+    'LIMIT', 0, want.look)
+else
+  ids = call('ZREVRANGEBYSCORE', shared .. want.index, bound or '+inf', '-inf', 'WITHSCORES',
+    'LIMIT', 0, want.look)
+end
+local images, places, count = {}, {}, 0
+for i = 1, #ids, 2 do
+  if fits(ids[i]) then
+    count = count + 1
+    if #images < want.images then
+      local j = find(ids[i])
+      if j then
+        images[#images + 1] = image(j)
+        places[#places + 1] = ids[i + 1]
+      end
+    end
+  end
+end
+local reached = #ids >= want.look * 2 and ids[#ids] or ''
+flush()
+return {images, places, count, reached}

@@ -1,0 +1,111 @@
+-- swap: write decided jobs whose stored revision, token and lease end are still as decided upon.
+-- edges: whatever the caller decided
+-- ARGV[6] msgpack: a list of changes, see _change in calls.py
+-- returns: per change {1, ripe} when written, else {0, image or false}
+-- needs: base queue job links forget flow sync
+local PREVIOUS = {
+  RUNNING = 'active', DELAYED = 'delayed', RETRYING = 'delayed', PENDING = 'waiting-children',
+  COMPLETED = 'completed', FAILED = 'failed', DEAD_LETTER = 'failed', CANCELLED = 'failed',
+  SCHEDULED = 'waiting',
+}
+local limited = call('EXISTS', shared .. 'limits') == 1
+
+local function matches(j, c)
+  if j.rev ~= c.rev then return false end
+  if c.token and j.tok and c.token ~= j.tok then return false end
+  return not c['until'] or j.unt == c['until']
+end
+
+local function stack(j, c)
+  local ok, held = pcall(cjson.decode, call('HGET', j.key, 'stacktrace') or '[]')
+  if not ok or type(held) ~= 'table' then held = {} end
+  held[#held + 1] = c.stack
+  while #held > 10 do table.remove(held, 1) end
+  put(j, 'stacktrace', cjson.encode(held))
+end
+
+local function finish(j, c, prev)
+  local q, completed = j.q, c.state == 'COMPLETED'
+  local keep
+  if not j.own then
+    local ok, opts = pcall(cjson.decode, call('HGET', j.key, 'opts') or '{}')
+    keep = ok and kept_by(opts, completed)
+  end
+  put(j, 'finishedOn', int(c.finished))
+  if completed then
+    put(j, 'returnvalue', c.value)
+    tell(q, 'completed', 'jobId', j.id, 'returnvalue', c.value, 'prev', prev)
+  else
+    call('HDEL', j.key, 'defa')
+    tell(q, 'failed', 'jobId', j.id, 'failedReason', c.reason, 'prev', prev)
+    if c.exhausted then tell(q, 'retries-exhausted', 'jobId', j.id, 'attemptsMade', c.atm) end
+  end
+  save(j)
+  local ripened = j.kids and spread(j.hid, c.state)
+  if j.parent_key then tell_parent(j, completed, completed and c.value or c.reason) end
+  if j.deid then free_key(j) end
+  if keep and keep.count == 0 then
+    erase(q, j.id)
+    forget(j.hid, q.name, j.id)
+  else
+    call('ZADD', q.base .. (completed and 'completed' or 'failed'), int(c.finished), j.id)
+    if keep then evict(j, completed, keep) end
+  end
+  return ripened
+end
+
+local function enter(j, c, prev)
+  local q = j.q
+  if c.state == 'SCHEDULED' then
+    put(j, 'delay', 0)
+    push(q, j.id, j.priority)
+    tell(q, 'waiting', 'jobId', j.id, 'prev', prev)
+  elseif c.state == 'RUNNING' then
+    call('SET', j.key .. ':lock', j.tok, 'PX', int(math.max(1, (j.ttl or tonumber(ARGV[5])) / 1000)))
+    call('LPUSH', q.base .. 'active', j.id)
+    tell(q, 'active', 'jobId', j.id, 'prev', prev)
+  elseif c.state == 'DELAYED' or c.state == 'RETRYING' then
+    put(j, 'delay', int(math.max(0, c.due - now_ms)))
+    postpone(q, j.id, c.due)
+    tell(q, 'delayed', 'jobId', j.id, 'delay', int(c.due))
+  end
+  save(j)
+end
+
+local function write(j, c)
+  local old, priority = j.state, j.priority
+  for _, name in ipairs(c.drop) do call('HDEL', j.key, name) end
+  if c.level ~= j.level then
+    j.level, j.priority = c.level, c.level
+    put(j, 'priority', c.level)
+  end
+  j.rev, j.run, j.exp, j.unt, j.sch = c.revised, c.run, c.exp, c.unt, c.sch
+  for _, edge in ipairs(c.edges) do go(j, edge[1], edge[2], edge[3], edge[4], edge[5]) end
+  for i = 1, #c.fields, 2 do put(j, c.fields[i], c.fields[i + 1]) end
+  if c.stack then stack(j, c) end
+  if #c.edges == 0 then
+    save(j)
+    return j.kids and TERMINAL[j.state] and spread(j.hid, j.state)
+  end
+  leave(j.q, j.id, old, priority)
+  if old == 'PENDING' then rank('ripe', j.hid) end
+  if old == 'RUNNING' and limited then j.q.rung = true end
+  if TERMINAL[c.state] then return finish(j, c, PREVIOUS[old]) end
+  enter(j, c, PREVIOUS[old])
+  return false
+end
+
+local answers = {}
+for i, c in ipairs(cmsgpack.unpack(ARGV[6])) do
+  local j = find(c.id)
+  if not j then
+    answers[i] = {0, false}
+  elseif not matches(j, c) then
+    answers[i] = {0, image(j)}
+  else
+    answers[i] = {1, write(j, c) and 1 or 0}
+  end
+end
+settle()
+flush()
+return answers

@@ -1,0 +1,71 @@
+"""What a URL says about a Redis store."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Self
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import msgspec
+
+from holdfast.errors import StoreError
+from holdfast.profiles import BULLMQ
+from holdfast.store._base import EVENTS_KEPT
+
+_PREFIX = re.compile(r"[^\s:\x00]{1,64}")
+_OURS = frozenset(
+    {"prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"}
+)
+ACCEPTABLE = frozenset({"eviction", "unknown-version"})
+"""Weaker promises that a user may name in ``accept=``."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a server and which promises to insist on."""
+
+    url: str
+    prefix: str = "bull"
+    events_kept: int = EVENTS_KEPT
+    timeout: timedelta = timedelta(seconds=10)
+    accept: frozenset[str] = frozenset()
+    cluster: bool = False
+    sentinel: str = ""
+    foreign_lifetime: timedelta = BULLMQ.lifetime
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        """Read a URL; what is not ours goes on to the client library."""
+        parts = urlsplit(url)
+        asked = dict(parse_qsl(parts.query, keep_blank_values=True))
+        rest = {name: value for name, value in asked.items() if name not in _OURS}
+        scheme = {"valkey": "redis", "valkeys": "rediss"}.get(parts.scheme, parts.scheme)
+        plain = urlunsplit((scheme, parts.netloc, parts.path, urlencode(rest), ""))
+        accept = frozenset(filter(None, asked.get("accept", "").split(",")))
+        if unknown := accept - ACCEPTABLE:
+            known = ", ".join(sorted(ACCEPTABLE))
+            raise StoreError(f"accept must name {known}, got {', '.join(sorted(unknown))}")
+        prefix = asked.get("prefix", "bull")
+        if not _PREFIX.fullmatch(prefix):
+            raise StoreError(f"prefix must be 1 to 64 characters without ':', got {prefix!r:.60}")
+        return cls(
+            url=plain,
+            prefix=prefix,
+            events_kept=_number(asked, "events_kept", EVENTS_KEPT),
+            timeout=timedelta(seconds=_number(asked, "timeout", 10)),
+            accept=accept,
+            cluster=asked.get("cluster", "") in ("1", "true", "yes"),
+            sentinel=asked.get("sentinel", ""),
+            foreign_lifetime=timedelta(
+                seconds=_number(asked, "foreign_lifetime", int(BULLMQ.lifetime.total_seconds()))
+            ),
+        )
+
+
+def _number(asked: dict[str, str], name: str, default: int) -> int:
+    value = asked.get(name)
+    if value is None:
+        return default
+    if not value.isascii() or not value.isdigit() or not int(value):
+        raise StoreError(f"{name} must be a whole number above 0, got {value!r:.60}")
+    return int(value)

@@ -1,0 +1,309 @@
+"""A store on Redis or Valkey that is, at the same time, a set of BullMQ queues.
+
+Every verb is one script call, so one transaction. What BullMQ clients do in between is noticed
+at the beginning of each: a queue's event stream tells which jobs to look at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.errors import Fault, StaleLeaseError, StoreError, UnsafeStoreError, ValidationError
+from holdfast.job import CancelRequest, Job, LogLine, State, Transition
+from holdfast.policy import Retention
+from holdfast.profiles import BULLMQ
+from holdfast.store._base import MAX_LOG_LINES
+from holdfast.store._ledger import minute_of
+from holdfast.store._shapes import (
+    Added,
+    AddStatus,
+    Beat,
+    Change,
+    Claim,
+    Dependent,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Fence,
+    Hold,
+    LimitRule,
+    LimitState,
+    Note,
+    Page,
+    Promoted,
+    QueueInfo,
+    Search,
+    Stats,
+    Swapped,
+)
+from holdfast.store.redis import calls, fields, limits, reads, schedule, wire
+from holdfast.store.redis.arrivals import Arrivals
+from holdfast.store.redis.calls import pack
+from holdfast.store.redis.client import Client, Value
+from holdfast.store.redis.health import Health, examined
+from holdfast.store.redis.keys import Keys, is_usable
+from holdfast.store.redis.settings import Settings
+
+MEASURES_KEPT = timedelta(days=7)
+
+
+class RedisStore:
+    """Jobs in Redis, on BullMQ's wire; see ``Store`` for what each verb promises.
+
+    ``clock`` replaces the server's time and is for tests.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.keys = Keys(settings.prefix)
+        self.client = Client(settings)
+        self.health = Health()
+        self._given = clock
+        self._local = SystemClock()
+        self._ahead = 0.0
+        self._arrivals = Arrivals(self.client, self.keys)
+        self._constants: tuple[Value, ...] = (
+            settings.events_kept,
+            settings.foreign_lifetime // fields.MICROSECOND,
+            BULLMQ.lease // fields.MICROSECOND,
+        )
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
+        """Return the store a ``redis://``, ``rediss://`` or ``valkey://`` URL names."""
+        return cls(Settings.from_url(url), clock=clock)
+
+    def now(self) -> datetime:
+        if self._given is not None:
+            return self._given.now()
+        return fields.EPOCH + timedelta(seconds=self._local.monotonic() + self._ahead)
+
+    async def start(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _start(self) -> None:
+        if not self.client.is_open:
+            await self.client.open(self.keys.jobs)
+        for _ in range(3):
+            asked = self._local.monotonic()
+            seconds, micros = await self.client.command("TIME")
+            self._heard(int(seconds) * 1_000_000 + int(micros), asked)
+        self.health = await examined(self.client, self.settings)
+        await self._meet()
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- submitting ----------------------------------------------------------------------
+
+    async def add(
+        self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+    ) -> list[Added]:
+        for job in jobs:
+            if not is_usable(job.id):
+                raise ValidationError([Fault("id", "RESERVED", f"cannot be {job.id!r:.60}")])
+        answers = await self.call(
+            "add",
+            "1" if atomic else "0",
+            fence.job_id if fence else "",
+            fence.token if fence else "",
+            pack([calls.new_job(job) for job in jobs]),
+        )
+        if answers == b"STALE":
+            assert fence is not None
+            raise StaleLeaseError(fence.job_id)
+        return [_added(*answer) for answer in answers]
+
+    # --- working -------------------------------------------------------------------------
+
+    async def claim(self, want: Claim) -> list[Job]:
+        what = pack([want.queues, want.types if want.types is not None else False])
+        taken = await self.call("claim", want.limit, want.worker, want.token, what)
+        for image in taken:
+            if tick := wire.scheduled(image):
+                await schedule.advance(self, *tick)
+        return [wire.read_job(image) for image in taken]
+
+    async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
+        answers = await self.call("swap", pack([calls.change(change) for change in changes]))
+        return [_swapped(*answer) for answer in answers]
+
+    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+        answers = await self.call("extend", pack([[f.job_id, f.token] for f in fences]))
+        return [_beat(answer) for answer in answers]
+
+    async def note(self, notes: Sequence[Note]) -> list[bool]:
+        answers = await self.call("note", MAX_LOG_LINES, pack([calls.note(n) for n in notes]))
+        return [bool(answer) for answer in answers]
+
+    # --- maintenance ---------------------------------------------------------------------
+
+    async def promote(self, limit: int) -> Promoted:
+        asked = self._local.monotonic()
+        count, next_due, now = await self.call("promote", limit)
+        self._heard(int(now), asked)
+        return Promoted(int(count), fields.instant(int(next_due)) if next_due else None)
+
+    async def overdue(self, limit: int) -> list[Job]:
+        return [wire.read_job(image) for image in await self.call("overdue", limit)]
+
+    async def dependents(self, limit: int) -> list[Dependent]:
+        found = await self.call("dependents", limit)
+        return [
+            Dependent(
+                wire.read_job(image),
+                tuple((p.decode(), State(state.decode())) for _, p, state in sorted(edges)),
+            )
+            for image, edges in found
+        ]
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        spans = [
+            "" if span is None else span // fields.MICROSECOND
+            for span in (
+                retention.completed,
+                retention.failed,
+                retention.dead_letter,
+                retention.cancelled,
+            )
+        ]
+        first = minute_of(self.now() - MEASURES_KEPT)
+        return int(await self.call("prune", limit, first, *spans))
+
+    async def delete(self, ids: Sequence[str]) -> list[bool]:
+        return [bool(answer) for answer in await self.call("delete", pack(list(ids)))]
+
+    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        return bool(await self.call("hold", name, holder, ttl // fields.MICROSECOND, data))
+
+    async def holds(self, prefix: str) -> list[Hold]:
+        return await reads.holds(self, prefix)
+
+    # --- reading -------------------------------------------------------------------------
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        images = await self.call("get", pack(list(ids)))
+        return [wire.read_job(image) if image else None for image in images]
+
+    async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
+        found = await self.call("peek", "rest", pack(list(ids)))
+        return [fields.read_cancel(rest[0] if rest else None) for rest in found]
+
+    async def parents(self, job_id: str) -> list[str]:
+        return await reads.parents(self, job_id)
+
+    async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
+        found = await self.call("peek", "history", pack(list(ids)))
+        return [[wire.read_edge(edge) for edge in edges] for edges in found]
+
+    async def logs(self, job_id: str) -> list[LogLine]:
+        (rows,) = await self.call("peek", "logs", pack([job_id]))
+        return [wire.read_log_row(row) for row in rows]
+
+    async def find(self, search: Search) -> Page:
+        return await reads.find(self, search)
+
+    async def failures(self, search: FailureSearch) -> FailurePage:
+        return await reads.failures(self, search)
+
+    async def stats(self, window: timedelta) -> Stats:
+        return await reads.stats(self, minute_of(self.now() - window))
+
+    async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
+        return await reads.events(self, after, limit, wait)
+
+    async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
+        return await self._arrivals.wait(queues, seen, wait)
+
+    async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        paused, ageing = "", ""
+        if "paused" in settings:
+            paused = "1" if settings["paused"] else "0"
+        if "ageing" in settings:
+            span = settings["ageing"]
+            ageing = str(span // fields.MICROSECOND) if isinstance(span, timedelta) else "0"
+        await self.call("configure", queue, paused, ageing)
+        self._arrivals.ring()
+
+    async def limit(self, scope: str, rule: LimitRule | None) -> None:
+        await limits.limit(self, scope, rule)
+        self._arrivals.ring()
+
+    async def limits(self) -> list[LimitState]:
+        return await limits.limits(self)
+
+    async def queues(self) -> list[QueueInfo]:
+        return await reads.queues(self)
+
+    # --- what the verbs share --------------------------------------------------------------
+
+    async def call(self, name: str, *args: Value) -> Any:
+        """Run a script with what every script needs."""
+        moment = "" if self._given is None else fields.micros(self._given.now())
+        common = (self.settings.prefix, moment, *self._constants)
+        return await self.client.run(name, self.keys.jobs, (*common, *args))
+
+    def _heard(self, server_micros: int, asked: float) -> None:
+        """Learn the server's time: the least that is certainly not behind it.
+
+        So nothing this process decides after an answer is dated before what the answer told.
+        """
+        server = server_micros / 1_000_000
+        behind = server - self._local.monotonic() > self._ahead
+        self._ahead = server - asked if behind else min(self._ahead, server - asked)
+
+    async def _meet(self) -> None:
+        """Get to know the queues there are, and refuse those this store cannot speak to."""
+        names = await reads.queue_names(self)
+        versions = await self.call("meet", pack(names))
+        for name, version in zip(names, versions, strict=True):
+            _check_version(name, version.decode(), forced="unknown-version" in self.settings.accept)
+
+
+def _check_version(name: str, version: str, *, forced: bool) -> None:
+    known = not version or version.startswith(("bullmq:5.", "bullmq:6.", "bullmq-pro:"))
+    if not known and not forced:
+        raise StoreError(
+            f"queue {name!r} was last used by {version!r:.60}: only BullMQ 5 and 6 share queues"
+            " safely; add accept=unknown-version to the URL to go on"
+        )
+
+
+def _added(status: bytes, job_id: bytes, missing: Sequence[bytes] = (), ripe: int = 0) -> Added:
+    return Added(
+        AddStatus(status.decode()),
+        job_id.decode(),
+        missing=tuple(each.decode() for each in missing),
+        ripe=bool(ripe),
+    )
+
+
+def _swapped(written: int, answer: int | wire.Image | None) -> Swapped:
+    if written:
+        return Swapped(written=True, ripe=bool(answer))
+    assert not isinstance(answer, int)
+    return Swapped(written=False, job=wire.read_job(answer) if answer else None)
+
+
+def _beat(answer: tuple[bytes, bytes | None] | None) -> Beat:
+    if answer is None:
+        return Beat(held=False)
+    until, rest = answer
+    return Beat(held=True, until=fields.instant(int(until)), cancel=fields.read_cancel(rest))
+
+
+__all__ = ["RedisStore", "UnsafeStoreError"]

@@ -1,0 +1,306 @@
+"""Jobs as BullMQ hashes: what goes where, and how it is read back.
+
+BullMQ's own fields hold what BullMQ knows; ``hf:job`` the rest that is fixed at submission,
+``hf:rest`` what changes rarely, and a few short fields what scripts must read and write.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.job import (
+    DedupeKey,
+    DependencyKind,
+    Encoding,
+    Event,
+    Failure,
+    Job,
+    LogLine,
+    State,
+    Transition,
+)
+from holdfast.policy import Backoff, BackoffKind
+from holdfast.store.redis import foreign
+from holdfast.store.redis.fields import (
+    EPOCH,
+    MICROSECOND,
+    Reader,
+    Rest,
+    instant,
+    maybe,
+    micros,
+    mutable,
+    parsed,
+    read_rest,
+)
+
+LIGHT = (
+    *("name", "timestamp", "delay", "priority", "ats", "atm", "stc", "processedOn", "finishedOn"),
+    *("parentKey", "parent", "rjk", "deid", "defa", "hf:ttl", "hf:limit", "hf:state", "hf:rev"),
+    *("hf:due", "hf:sch", "hf:run", "hf:exp", "hf:tok", "hf:wrk", "hf:unt", "hf:n", "hf:kids"),
+    *("hf:hn", "hf:ats", "hf:held", "hf:upd", "pb"),
+)
+HEAVY = (
+    *("data", "opts", "returnvalue", "failedReason", "stacktrace", "progress", "hf:job"),
+    *("hf:rest", "hf:deps", "hf:fin", "hf:pg", "hf:cp", "hf:res", "hf:ff", "hf:crt"),
+)
+FIELDS = (*LIGHT, *HEAVY)
+"""The order in which a script answers with the fields of a job."""
+
+Fields = list[str | int | msgspec.Raw]
+"""Names and values of a hash, flat, as a packed argument carries them."""
+
+Image = Sequence[bytes | Sequence[bytes | None]]
+
+
+class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What BullMQ has no place for and nothing changes after submission."""
+
+    profile: str
+    timeout: timedelta
+    lease_ttl: timedelta
+    lifetime: timedelta
+    backoff: Backoff
+    encoding: Encoding = Encoding.JSON
+    retry_timeouts: bool = True
+    tags: Mapping[str, str] = {}
+    correlation_id: str = ""
+    callback_url: str = ""
+    dedupe: DedupeKey | None = None
+    dependency_kind: DependencyKind = DependencyKind.AFTER
+    depth: int = 0
+    spawned_by: str = ""
+
+
+class Edge(msgspec.Struct, frozen=True, array_like=True):
+    """A transition as it is kept; scripts write the same list of values."""
+
+    event: Event
+    from_state: State | None
+    to_state: State
+    at: int
+    reason: str
+    attempt: int
+    lease_version: int
+    worker: str
+    failure: Failure | None
+
+
+_encode = msgspec.json.Encoder().encode
+_fixed = msgspec.json.Decoder(Fixed)
+_edge = msgspec.json.Decoder(Edge)
+_line = msgspec.json.Decoder(LogLine)
+_ids = msgspec.json.Decoder(tuple[str, ...])
+
+
+def packed(data: bytes) -> msgspec.Raw:
+    """Wrap bytes so that a packed argument carries them as a string: Lua knows no other kind."""
+    return msgspec.Raw(b"\xdb" + len(data).to_bytes(4, "big") + data)
+
+
+def _text(value: object) -> str:
+    return _encode(value).decode()
+
+
+def new_fields(job: Job) -> Fields:
+    """Return the hash of a new job, flat."""
+    created = micros(job.created_at)
+    wait = (micros(job.due_at) - created) // 1000 if job.due_at else 0
+    fixed = Fixed(**{name: getattr(job, name) for name in Fixed.__struct_fields__})
+    fields: Fields = [
+        *("name", job.type, "data", packed(_data(job)), "opts", _text(_options(job))),
+        *("timestamp", created // 1000, "delay", max(0, wait), "priority", job.priority),
+        *("hf:job", _text(fixed), "hf:ttl", job.lease_ttl // MICROSECOND, "hf:crt", created),
+        *changed_fields(job),
+    ]
+    if job.limit_key:
+        fields += ["hf:limit", job.limit_key]
+    return fields
+
+
+def changed_fields(job: Job) -> Fields:
+    """Return what a decided change writes whatever the state, flat."""
+    rest = Rest(
+        max_attempts=job.max_attempts,
+        generation=job.generation,
+        cancel=job.cancel,
+        failure=job.failure,
+    )
+    fields: Fields = [
+        *("hf:state", job.state.value, "hf:rev", job.revision, "hf:rest", _text(rest)),
+        *("hf:upd", micros(job.updated_at), "hf:due", maybe(job.due_at)),
+        *("hf:sch", maybe(job.scheduled_at), "hf:run", maybe(job.started_at)),
+        *("hf:fin", maybe(job.finished_at), "hf:exp", micros(job.expires_at)),
+        *("hf:held", "1" if job.held else ""),
+    ]
+    if job.lease is not None:
+        fields += ["hf:tok", job.lease.token, "hf:wrk", job.lease.worker]
+        fields += ["hf:unt", maybe(job.lease.until)]
+    return fields
+
+
+def edge_values(edge: Transition) -> list[object]:
+    """Return a transition as scripts take it: event, from, to, microseconds, record."""
+    at = micros(edge.at)
+    kept = Edge(
+        edge.event,
+        edge.from_state,
+        edge.to_state,
+        at,
+        edge.reason,
+        edge.attempt,
+        edge.lease_version,
+        edge.worker,
+        edge.failure,
+    )
+    source = edge.from_state.value if edge.from_state else False
+    return [edge.event.value, source, edge.to_state.value, at, _text(kept)]
+
+
+def read_edge(data: bytes) -> Transition:
+    """Read a transition back."""
+    edge = _edge.decode(data)
+    return Transition(
+        event=edge.event,
+        from_state=edge.from_state,
+        to_state=edge.to_state,
+        at=instant(edge.at),
+        reason=edge.reason,
+        attempt=edge.attempt,
+        lease_version=edge.lease_version,
+        worker=edge.worker,
+        failure=edge.failure,
+    )
+
+
+def log_row(line: LogLine) -> str:
+    """Return a log line as a row of BullMQ's log list."""
+    return _text(line)
+
+
+def read_log_row(row: bytes) -> LogLine:
+    """Read a row of a job's log; a row of a BullMQ client is a message without a time."""
+    try:
+        return _line.decode(row)
+    except msgspec.MsgspecError:
+        return LogLine(EPOCH, "info", row.decode("utf-8", "replace"))
+
+
+def result_values(result: bytes | None) -> tuple[str, Fields]:
+    """Return a result as BullMQ's returnvalue, which must be JSON, and what that cannot tell."""
+    if result is None:
+        return "null", []
+    if result != b"null" and is_json(result):
+        return result.decode(), []
+    return "null", ["hf:res", packed(result)]
+
+
+def is_json(data: bytes) -> bool:
+    """Whether Node can parse it."""
+    return data == b"null" or parsed(data) is not None
+
+
+def scheduled(image: Image) -> tuple[str, str, str, bytes] | None:
+    """Return queue, scheduler, wire id and options of a job that a BullMQ scheduler made."""
+    job_id, queue, values = image
+    scheduler, options = values[FIELDS.index("rjk")], values[FIELDS.index("opts")]
+    if not isinstance(scheduler, bytes) or not isinstance(options, bytes):
+        return None
+    assert isinstance(job_id, bytes)
+    assert isinstance(queue, bytes)
+    wire_id = job_id.decode().removeprefix(f"{queue.decode()}:")
+    return queue.decode(), scheduler.decode(), wire_id, options
+
+
+def read_job(image: Image) -> Job:
+    """Read a job from a script's answer, ours or a BullMQ client's."""
+    job_id, queue, values = image
+    assert isinstance(job_id, bytes)
+    assert isinstance(queue, bytes)
+    assert not isinstance(values, bytes)
+    fields = Reader(dict(zip(FIELDS, values, strict=True)))
+    if fields.raw("hf:job") is None:
+        return foreign.read_job(job_id.decode(), queue.decode(), fields)
+    return _own_job(job_id.decode(), queue.decode(), fields)
+
+
+def _own_job(job_id: str, queue: str, fields: Reader) -> Job:
+    fixed = _fixed.decode(fields.raw("hf:job") or b"")
+    rest = read_rest(fields.raw("hf:rest") or b"")
+    state = State(fields.text("hf:state"))
+    failure = foreign.failure(fields) if fields.raw("hf:ff") else rest.failure
+    ended = state is State.COMPLETED
+    deps = fields.raw("hf:deps")
+    return Job(
+        id=job_id,
+        type=fields.text("name"),
+        queue=queue,
+        payload=_payload(fields.raw("data") or b"", fixed.encoding),
+        encoding=fixed.encoding,
+        profile=fixed.profile,
+        created_at=instant(fields.number("hf:crt")),
+        timeout=fixed.timeout,
+        lease_ttl=fixed.lease_ttl,
+        lifetime=fixed.lifetime,
+        backoff=fixed.backoff,
+        retry_timeouts=fixed.retry_timeouts,
+        tags=fixed.tags,
+        correlation_id=fixed.correlation_id,
+        callback_url=fixed.callback_url,
+        limit_key=fields.text("hf:limit"),
+        dedupe=fixed.dedupe,
+        depends_on=_ids.decode(deps) if deps else (),
+        dependency_kind=fixed.dependency_kind,
+        depth=fixed.depth,
+        spawned_by=fixed.spawned_by,
+        max_attempts=rest.max_attempts,
+        generation=rest.generation,
+        held=fields.text("hf:held") == "1",
+        cancel=rest.cancel,
+        failure=None if ended else failure,
+        result=_result(fields) if ended else None,
+        **mutable(fields, state),  # type: ignore[arg-type]  # one value per field of Job
+    )
+
+
+def _result(fields: Reader) -> bytes | None:
+    kept, wire = fields.raw("hf:res"), fields.raw("returnvalue")
+    if kept is not None:
+        return kept
+    return None if wire == b"null" else wire
+
+
+def _data(job: Job) -> bytes:
+    """Node parses every payload: bytes travel as a JSON string."""
+    if job.encoding is Encoding.JSON:
+        return job.payload
+    return b'"%s"' % base64.b64encode(job.payload)
+
+
+def _payload(data: bytes, encoding: Encoding) -> bytes:
+    return data if encoding is Encoding.JSON else base64.b64decode(data[1:-1])
+
+
+_NODE_BACKOFF = {BackoffKind.CONSTANT: "fixed", BackoffKind.LINEAR: "fixed"}
+
+
+def _options(job: Job) -> dict[str, object]:
+    """What a BullMQ worker needs to know to run and retry the job."""
+    backoff: dict[str, object] = {
+        "type": _NODE_BACKOFF.get(job.backoff.strategy, "exponential"),
+        "delay": job.backoff.initial_delay // timedelta(milliseconds=1),
+    }
+    if job.backoff.strategy is BackoffKind.FULL_JITTER:
+        backoff["jitter"] = 1
+    return {
+        "attempts": job.max_attempts,
+        "backoff": backoff,
+        "priority": job.priority,
+        "jobId": job.id,
+        "kl": 1000,
+        "stackTraceLimit": 10,
+    }

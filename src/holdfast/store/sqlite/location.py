@@ -1,0 +1,149 @@
+"""Where the file lies, how much may be lost, and whether the place can be trusted.
+
+``sqlite:///jobs.db`` is relative, ``sqlite:////var/lib/jobs.db`` absolute.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from holdfast.errors import StoreError, UnsafeStoreError
+from holdfast.store._base import EVENTS_KEPT
+
+MOUNTS = Path("/proc/self/mountinfo")
+NETWORK_FILESYSTEMS = frozenset(
+    {
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "gfs2", "glusterfs", "lustre", "ncpfs"),
+        *("nfs", "nfs4", "ocfs2", "orangefs", "smb3", "smbfs", "vboxsf"),
+        *("fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
+    }
+)
+
+
+class Durability(StrEnum):
+    """What an acknowledged write survives."""
+
+    FULL = "full"
+    """Power loss."""
+    PROCESS = "process"
+    """The end of any process, but not power loss."""
+
+
+class Location(msgspec.Struct, frozen=True, kw_only=True):
+    """A database file and the promises asked of it."""
+
+    path: Path
+    durability: Durability = Durability.FULL
+    any_filesystem: bool = False
+    events_kept: int = EVENTS_KEPT
+
+    @classmethod
+    def from_url(cls, url: str) -> Location:
+        """Read a URL; options nobody knows are refused by name."""
+        parts = urlsplit(url)
+        if parts.netloc:
+            raise StoreError(
+                f"{url!r} names a host: write sqlite:///jobs.db (relative)"
+                " or sqlite:////var/lib/jobs.db (absolute)"
+            )
+        path = unquote(parts.path)[1:]
+        if path in ("", ":memory:"):
+            raise StoreError(
+                f"{url!r} names no file: jobs in memory do not survive the process,"
+                " use memory:// for tests or sqlite:///jobs.db"
+            )
+        return cls(path=Path(path), **_options(url, parts.query))  # type: ignore[arg-type]  # read by _OPTIONS
+
+    def check(self, filesystem_of: Callable[[Path], str]) -> None:
+        """Refuse a place that cannot hold the file, or cannot keep what is written there."""
+        folder = self.path.absolute().parent
+        if not folder.is_dir():
+            raise StoreError(f"cannot open {self.path}: the directory {folder} does not exist")
+        if self.path.is_dir():
+            raise StoreError(f"cannot open {self.path}: it is a directory")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise StoreError(f"cannot open {self.path}: the directory {folder} is not writable")
+        if self.path.exists() and not os.access(self.path, os.R_OK | os.W_OK):
+            raise StoreError(f"cannot open {self.path}: the file is not readable and writable")
+        filesystem = filesystem_of(folder)
+        if filesystem in NETWORK_FILESYSTEMS and not self.any_filesystem:
+            raise UnsafeStoreError(
+                f"{self.path} lies on a network filesystem ({filesystem}), where SQLite's locks"
+                " may not hold and jobs could be lost: use a local disk, or accept the risk"
+                " with ?filesystem=any"
+            )
+
+    def create(self) -> None:
+        """Make the file, for this user alone; SQLite gives its companions the same mode.
+
+        A file that is there is not touched: closing any descriptor of it would end the locks
+        of every connection this process has, and another process would then take itself for
+        the last one and delete the log under them.
+        """
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise StoreError(f"cannot open {self.path}: {error.strerror}") from error
+
+
+def filesystem_of(folder: Path, mounts: Path = MOUNTS) -> str:
+    """Return the type of the filesystem a folder lies on; nothing where that is not known."""
+    try:
+        lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return ""
+    found, longest = "", -1
+    real = folder.resolve()
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        place = Path(before.split()[4].replace("\\040", " "))
+        if real.is_relative_to(place) and len(place.parts) >= longest:
+            found, longest = after.split()[0], len(place.parts)
+    return found
+
+
+def _options(url: str, query: str) -> dict[str, object]:
+    options: dict[str, object] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            known = ", ".join(sorted(_OPTIONS))
+            raise StoreError(f"{url!r}: unknown option {name!r}, known are {known}")
+        field, read = _OPTIONS[name]
+        options[field] = read(value)
+    return options
+
+
+def _durability(value: str) -> Durability:
+    if value not in set(Durability):
+        raise UnsafeStoreError(
+            f"durability must be full (survives power loss) or process (survives the end of"
+            f" processes, not power loss), got {value!r}"
+        )
+    return Durability(value)
+
+
+def _filesystem(value: str) -> bool:
+    if value not in ("any", "local"):
+        raise StoreError(f"filesystem must be local or any, got {value!r}")
+    return value == "any"
+
+
+def _events_kept(value: str) -> int:
+    if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 10**9:
+        raise StoreError(f"events_kept must be a number from 1 to a billion, got {value!r}")
+    return int(value)
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
+    "durability": ("durability", _durability),
+    "filesystem": ("any_filesystem", _filesystem),
+    "events_kept": ("events_kept", _events_kept),
+}

@@ -1,0 +1,12 @@
+-- failures: one page of failed jobs, newest failure first, behind (:at, :seq).
+SELECT failed_at, seq
+FROM job INDEXED BY job_failed
+WHERE failed_at IS NOT NULL AND failed_at >= :after AND failed_at < :before
+    AND (failed_at, seq) < (:at, :seq)
+    AND state IN (SELECT value FROM json_each(:states))
+    AND (:categories IS NULL OR category IN (SELECT value FROM json_each(:categories)))
+    AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
+    AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
+    AND (:code IS NULL OR code = :code)
+ORDER BY failed_at DESC, seq DESC
+LIMIT :limit

@@ -1,0 +1,2 @@
+-- forget_logs: delete what a job logged. ?1 seq
+DELETE FROM log WHERE seq = ?1

@@ -1,0 +1,2 @@
+-- held_by: the number of a job, if this token is its newest lease. ?1 id, ?2 token
+SELECT seq FROM job WHERE id = ?1 AND state = 'RUNNING' AND token = ?2

@@ -1,0 +1,2 @@
+-- newest_event: the number of the newest event.
+SELECT coalesce(max(number), 0) FROM journal

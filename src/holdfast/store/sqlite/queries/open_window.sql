@@ -1,0 +1,2 @@
+-- open_window: the rate window of a scope, unless it is over. ?1 scope, ?2 now
+SELECT started, until FROM rate_window WHERE scope = ?1 AND until > ?2

@@ -1,0 +1,2 @@
+-- rules: every limit.
+SELECT scope, concurrency, rate, per FROM rule

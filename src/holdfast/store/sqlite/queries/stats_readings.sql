@@ -1,0 +1,6 @@
+-- stats_readings: the measures from a minute on, summed. ?1 first minute
+SELECT queue, type, priority, measure, bucket, sum(count), max(top)
+FROM minute
+WHERE minute >= ?1
+GROUP BY queue, type, priority, measure, bucket
+ORDER BY queue, type, priority, measure, bucket

@@ -1,0 +1,30 @@
+-- swap: write a decided job. It takes a new place only with a transition.
+-- ?1 seq, ?2 whether it has a transition, ?3 state, ?4 priority, ?5 moved, ?6 lift at, ...
+UPDATE job SET
+    state = ?3,
+    priority = ?4,
+    rank = CASE WHEN ?2 THEN ?4 ELSE rank END,
+    moved = ?5,
+    lift_at = ?6,
+    revision = ?7,
+    attempt = ?8,
+    max_attempts = ?9,
+    generation = ?10,
+    held = ?11,
+    updated_at = ?12,
+    expires_at = ?13,
+    due_at = ?14,
+    scheduled_at = ?15,
+    started_at = ?16,
+    finished_at = ?17,
+    lease_version = ?18,
+    lease_until = ?19,
+    token = ?20,
+    worker = ?21,
+    cancel = ?22,
+    failed_at = ?23,
+    category = ?24,
+    code = ?25,
+    failure = ?26,
+    result = ?27
+WHERE seq = ?1

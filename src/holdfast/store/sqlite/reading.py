@@ -1,0 +1,117 @@
+"""The plain reads."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.errors import Fault, ValidationError
+from holdfast.job import CancelRequest, Job, LogLine, State, Transition
+from holdfast.store._shapes import EventPage, Hold, Measure, QueueInfo, Reading, Stats, Tally
+from holdfast.store.sqlite.rows import (
+    STATES,
+    cancel_of,
+    event_of,
+    id_of,
+    key_of,
+    log_lines,
+    moment,
+    read_jobs,
+    transition_of,
+)
+from holdfast.store.sqlite.sql import statement
+
+_MEASURES = {measure.value: measure for measure in Measure}
+
+
+def get(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Job | None]:
+    """Return jobs by id; see ``Store.get``."""
+    rows = (connection.execute(statement("seq_of"), (key_of(i),)).fetchone() for i in ids)
+    seqs = [row[0] for row in rows if row]
+    found = {job.id: job for job in read_jobs(connection, seqs)}
+    return [found.get(job_id) for job_id in ids]
+
+
+def cancels(connection: sqlite3.Connection, ids: Sequence[str]) -> list[CancelRequest | None]:
+    """Return the wishes to cancel; see ``Store.cancels``."""
+    rows = (connection.execute(statement("cancels"), (key_of(i),)).fetchone() for i in ids)
+    return [cancel_of(row[0]) if row else None for row in rows]
+
+
+def parents(connection: sqlite3.Connection, job_id: str) -> list[str]:
+    """Return what a job waits or waited for; see ``Store.parents``."""
+    rows = connection.execute(statement("named_parents"), (key_of(job_id),)).fetchall()
+    return [id_of(key) for _, key in sorted(rows, key=lambda row: row[0])]
+
+
+def history(connection: sqlite3.Connection, ids: Sequence[str]) -> list[list[Transition]]:
+    """Return the transitions of each job; see ``Store.history``."""
+    found = []
+    for job_id in ids:
+        rows = connection.execute(statement("history"), (key_of(job_id),))
+        found.append([transition_of(row) for row in rows])
+    return found
+
+
+def logs(connection: sqlite3.Connection, job_id: str) -> list[LogLine]:
+    """Return what a job logged; see ``Store.logs``."""
+    return log_lines(connection.execute(statement("logs"), (key_of(job_id),)))
+
+
+def holds(connection: sqlite3.Connection, prefix: str, instant: int) -> list[Hold]:
+    """Return who holds what; see ``Store.holds``."""
+    rows = connection.execute(statement("holds"), (prefix, instant))
+    return [Hold(name, holder, moment(until), data) for name, holder, until, data in rows]
+
+
+def stats(connection: sqlite3.Connection, first_minute: int) -> Stats:
+    """Return the counters; see ``Store.stats``."""
+    tallies = tuple(
+        Tally(queue, type_, priority, STATES[state], count)
+        for queue, type_, priority, state, count in connection.execute(statement("stats_tallies"))
+    )
+    readings = tuple(
+        Reading(queue, type_, priority, _MEASURES[measure], bucket, count, top)
+        for queue, type_, priority, measure, bucket, count, top in connection.execute(
+            statement("stats_readings"), (first_minute,)
+        )
+    )
+    return Stats(tallies, readings)
+
+
+def queues(connection: sqlite3.Connection) -> list[QueueInfo]:
+    """Return every queue; see ``Store.queues``."""
+    counts: defaultdict[str, dict[State, int]] = defaultdict(dict)
+    for queue, state, count in connection.execute(statement("queue_counts")):
+        counts[queue][STATES[state]] = count
+    settings = {
+        name: (bool(paused), None if ageing is None else timedelta(microseconds=ageing))
+        for name, paused, ageing in connection.execute(statement("queues"))
+    }
+    found = []
+    for name in sorted({*counts, *settings}):
+        paused, ageing = settings.get(name, (False, None))
+        found.append(QueueInfo(name=name, paused=paused, ageing=ageing, counts=counts[name]))
+    return found
+
+
+def events(connection: sqlite3.Connection, after: str | None, limit: int, kept: int) -> EventPage:
+    """Return events after a cursor; see ``Store.events``."""
+    (newest,) = connection.execute(statement("newest_event")).fetchone()
+    if limit == 0:
+        return EventPage((), str(newest))
+    start = 0 if after is None else _event_number(after)
+    oldest = max(0, newest - kept)
+    gap = after is not None and start < oldest
+    start = max(start, oldest)
+    rows = connection.execute(statement("events"), (start, limit))
+    page = tuple(event_of(row) for row in rows)
+    return EventPage(page, page[-1].cursor if page else str(start), gap)
+
+
+def _event_number(cursor: str) -> int:
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise ValidationError([Fault("cursor", "INVALID", "must come from an event")])
+    return int(cursor)

@@ -1,0 +1,245 @@
+"""Finding jobs page by page: the narrowest index that gives the order, the rest as filters.
+
+Statements are put together from the constant parts below, so that each filter costs nothing
+where it is not asked for; values only ever travel as parameters.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from holdfast.store._cursor import read_cursor, write_cursor
+from holdfast.store._shapes import (
+    COUNT_CAP,
+    FailurePage,
+    FailureSearch,
+    Order,
+    Page,
+    Search,
+)
+from holdfast.store.sqlite.rows import micros, read_jobs
+from holdfast.store.sqlite.sql import statement
+
+FAILURE_ORDER = "FAILURE"
+_FIRST, _LAST = -1, 2**63 - 1
+
+Parameters = dict[str, object]
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A way to reach candidates: a table and a condition, and what narrows them by value."""
+
+    sql: str
+    place: str
+    """The column by which its index orders the candidates of one value."""
+    values: tuple[Parameters, ...]
+    count: int
+    """How many candidates there are, as far as it matters."""
+
+
+_BY_STATE = "job INDEXED BY job_state WHERE state = :in_state"
+_BY_MOVED = (
+    "journal CROSS JOIN job ON job.seq = journal.seq AND job.moved = journal.number"
+    " WHERE journal.number > -1"
+)
+_BY_MOVED_INTO = (
+    "journal CROSS JOIN job ON job.seq = journal.seq AND job.moved = journal.number"
+    " WHERE journal.to_state IN (SELECT value FROM json_each(:states))"
+)
+_BY_TYPE = "job INDEXED BY job_type WHERE type = :of_type"
+_BY_TAG = "tag JOIN job ON job.seq = tag.seq WHERE tag.name = :tag_name AND tag.value = :tag_value"
+_BY_CORRELATION = (
+    "body INDEXED BY body_correlation JOIN job ON job.seq = body.seq"
+    " WHERE body.correlation IS NOT NULL AND body.correlation = :correlation"
+)
+_BY_SEQ = "job WHERE job.seq > -1"
+
+
+def find(connection: sqlite3.Connection, search: Search) -> Page:
+    """Return one page of matching jobs; see ``Store.find``."""
+    return _Finder(connection, search).page()
+
+
+class _Finder:
+    def __init__(self, connection: sqlite3.Connection, search: Search) -> None:
+        self._execute = connection.execute
+        self._connection = connection
+        self._search = search
+        self._filters, self._parameters = _filters(search)
+
+    def page(self) -> Page:
+        search = self._search
+        last = None
+        if search.cursor is not None:
+            (last,) = read_cursor(search.cursor, search.order)
+        source = self._source()
+        total, exact = self._total(source)
+        rows = self._rows(source, last)
+        more = len(rows) > search.limit
+        rows = rows[: search.limit]
+        jobs = read_jobs(self._connection, [seq for _, seq in rows])
+        cursor = write_cursor(search.order, rows[-1][0]) if more else None
+        return Page(tuple(jobs), cursor, total, exact)
+
+    def _rows(self, source: Source, last: int | None) -> list[tuple[int, int]]:
+        """Return (place, number) of one job more than the page holds."""
+        place = source.place
+        if self._search.order is Order.UPDATED_DESC:
+            place = "job.moved"
+            if source.count > COUNT_CAP:
+                place = "journal.number"
+                sql = _BY_MOVED_INTO if self._search.states else _BY_MOVED
+                source = Source(sql, place, ({},), 0)
+        ascending = self._search.order is Order.CREATED_ASC
+        sql = (
+            f"SELECT {place}, job.seq FROM {source.sql}"  # noqa: S608  # constants above
+            f" AND {place} {'>' if ascending else '<'} :last{self._filters}"
+            f" ORDER BY {place} {'ASC' if ascending else 'DESC'} LIMIT :limit"
+        )
+        bound = last if last is not None else (_FIRST if ascending else _LAST)
+        common = {**self._parameters, "last": bound, "limit": self._search.limit + 1}
+        found = [row for value in source.values for row in self._execute(sql, {**common, **value})]
+        found.sort(reverse=not ascending)
+        return found[: self._search.limit + 1]
+
+    def _total(self, source: Source) -> tuple[int, bool]:
+        search = self._search
+        if _is_countable(search):
+            return self._tallied(search), True
+        sql = (
+            f"SELECT count(*) FROM (SELECT 1 FROM {source.sql}{self._filters}"  # noqa: S608
+            " LIMIT :limit)"
+        )
+        total = 0
+        for value in source.values:
+            left = {**self._parameters, **value, "limit": COUNT_CAP + 1 - total}
+            total += self._execute(sql, left).fetchone()[0]
+        return min(total, COUNT_CAP), total <= COUNT_CAP
+
+    def _source(self) -> Source:
+        """Choose the way with the fewest candidates."""
+        return min(self._sources(), key=lambda source: source.count)
+
+    def _sources(self) -> Iterator[Source]:
+        search = self._search
+        if search.correlation_id:
+            yield self._counted(_BY_CORRELATION, "body.seq", {"correlation": search.correlation_id})
+        for name, value in search.tags.items():
+            yield self._counted(_BY_TAG, "tag.seq", {"tag_name": name, "tag_value": value})
+        if search.states:
+            count = self._tallied(Search(states=search.states))
+            yield Source(_BY_STATE, "job.seq", _each("in_state", search.states), count)
+        if search.types:
+            count = self._tallied(Search(types=search.types))
+            yield Source(_BY_TYPE, "job.seq", _each("of_type", search.types), count)
+        yield Source(_BY_SEQ, "job.seq", ({},), self._tallied(Search()))
+
+    def _counted(self, sql: str, place: str, value: Parameters) -> Source:
+        capped = f"SELECT count(*) FROM (SELECT 1 FROM {sql} LIMIT :limit)"  # noqa: S608
+        (count,) = self._execute(capped, {**value, "limit": COUNT_CAP + 1}).fetchone()
+        return Source(sql, place, (value,), count)
+
+    def _tallied(self, search: Search) -> int:
+        (count,) = self._execute(
+            statement("count_tallied"),
+            {
+                "types": _array(search.types),
+                "queues": _array(search.queues),
+                "states": _array(search.states),
+                "priorities": _array(search.priorities),
+            },
+        ).fetchone()
+        return int(count)
+
+
+def _each(name: str, values: Iterable[str]) -> tuple[Parameters, ...]:
+    return tuple({name: str(value)} for value in dict.fromkeys(values))
+
+
+def _is_countable(search: Search) -> bool:
+    return not (
+        search.tags
+        or search.correlation_id
+        or search.created_after
+        or search.created_before
+        or search.updated_after
+    )
+
+
+_FILTERS = {
+    "types": " AND job.type IN (SELECT value FROM json_each(:types))",
+    "queues": " AND job.queue IN (SELECT value FROM json_each(:queues))",
+    "states": " AND job.state IN (SELECT value FROM json_each(:states))",
+    "priorities": " AND job.priority IN (SELECT value FROM json_each(:priorities))",
+    "created_after": " AND job.created_at >= :created_after",
+    "created_before": " AND job.created_at < :created_before",
+    "updated_after": " AND job.updated_at >= :updated_after",
+}
+_TAGGED = (
+    " AND EXISTS (SELECT 1 FROM tag AS t{0}"
+    " WHERE t{0}.name = :name{0} AND t{0}.value = :value{0} AND t{0}.seq = job.seq)"
+)
+_CORRELATED = " AND (SELECT correlation FROM body AS b WHERE b.seq = job.seq) = :correlation_id"
+
+
+def _filters(search: Search) -> tuple[str, Parameters]:
+    sql = ""
+    parameters: Parameters = {}
+    for name, condition in _FILTERS.items():
+        value = getattr(search, name)
+        if value:
+            sql += condition
+            parameters[name] = _array(value) if isinstance(value, tuple) else micros(value)
+    for place, (name, value) in enumerate(search.tags.items()):
+        sql += _TAGGED.format(place)
+        parameters |= {f"name{place}": name, f"value{place}": value}
+    if search.correlation_id:
+        sql += _CORRELATED
+        parameters["correlation_id"] = search.correlation_id
+    return sql, parameters
+
+
+def _array(values: Sequence[object]) -> str | None:
+    return msgspec.json.encode(values).decode() if values else None
+
+
+def failures(connection: sqlite3.Connection, search: FailureSearch) -> FailurePage:
+    """Return one page of failures with counts over all; see ``Store.failures``."""
+    parameters: Parameters = {
+        "states": _array(search.states) or "[]",
+        "categories": _array(search.categories),
+        "types": _array(search.types),
+        "queues": _array(search.queues),
+        "code": search.code or None,
+        "after": _FIRST if search.after is None else micros(search.after),
+        "before": _LAST if search.before is None else micros(search.before),
+    }
+    last: tuple[int, ...] = (_LAST, _LAST)
+    if search.cursor is not None:
+        last = read_cursor(search.cursor, FAILURE_ORDER, parts=2)
+    page = {**parameters, "at": last[0], "seq": last[1], "limit": search.limit + 1}
+    rows = connection.execute(statement("failures"), page).fetchall()
+    more = len(rows) > search.limit
+    rows = rows[: search.limit]
+    counted = Counter[tuple[str, str, str]]()
+    for category, code, type_ in connection.execute(statement("failure_counts"), parameters):
+        counted[category, code, type_] += 1
+    return FailurePage(
+        jobs=tuple(read_jobs(connection, [seq for _, seq in rows])),
+        next_cursor=write_cursor(FAILURE_ORDER, *rows[-1]) if more else None,
+        total=counted.total(),
+        by_category=_summed(counted, 0),
+        by_code=_summed(counted, 1),
+        by_type=_summed(counted, 2),
+    )
+
+
+def _summed(counted: Mapping[tuple[str, str, str], int], place: int) -> dict[str, int]:
+    summed = Counter[str]()
+    for words, count in counted.items():
+        summed[words[place]] += count
+    return dict(sorted(summed.items()))

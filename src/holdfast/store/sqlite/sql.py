@@ -1,0 +1,31 @@
+"""The statements of the store, one file each, and the numbered migrations."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+
+
+def _folder(name: str) -> dict[str, str]:
+    found = files("holdfast.store.sqlite").joinpath(name).iterdir()
+    return {
+        entry.name.removesuffix(".sql"): entry.read_text("utf-8")
+        for entry in found
+        if entry.name.endswith(".sql")
+    }
+
+
+SOURCES = _folder("queries")
+"""Every statement with its header, by name."""
+
+MIGRATIONS = dict(sorted(_folder("migrations").items()))
+"""Every migration by its numbered name, oldest first."""
+
+_STATEMENTS = {name: _COMMENT.sub("", text).strip() for name, text in SOURCES.items()}
+
+
+def statement(name: str) -> str:
+    """Return one statement without its comments."""
+    return _STATEMENTS[name]

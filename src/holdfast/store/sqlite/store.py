@@ -1,0 +1,257 @@
+"""The verbs of the store, each handed to the writer or the reader.
+
+Decisions come in as finished jobs; only ``claim`` and ``promote`` move states here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Self
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.errors import StoreError
+from holdfast.job import CancelRequest, Job, LogLine, Transition
+from holdfast.policy import Retention
+from holdfast.store._ledger import minute_of
+from holdfast.store._shapes import (
+    Added,
+    Beat,
+    Change,
+    Claim,
+    Dependent,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Fence,
+    Hold,
+    LimitRule,
+    LimitState,
+    Note,
+    Page,
+    Promoted,
+    QueueInfo,
+    Search,
+    Stats,
+    Swapped,
+)
+from holdfast.store.sqlite import (
+    adding,
+    claiming,
+    configuring,
+    noting,
+    reading,
+    searching,
+    swapping,
+    upkeep,
+)
+from holdfast.store.sqlite.bell import Interest
+from holdfast.store.sqlite.gate import Gate, read_rules
+from holdfast.store.sqlite.lane import Lane, ThreadLane
+from holdfast.store.sqlite.location import Location, filesystem_of
+from holdfast.store.sqlite.rows import micros
+from holdfast.store.sqlite.session import Session
+
+POLL = 0.1
+"""Seconds between looks for what no message told: about 0.1 % of a core for who waits."""
+
+
+class SQLiteStore:
+    """Jobs in one file, for any number of processes on one machine.
+
+    Durable over power loss unless the URL says ``?durability=process``. See ``Store`` for what
+    each verb promises.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        *,
+        clock: Clock | None = None,
+        lane: Callable[[str], Lane] = ThreadLane,
+        sockets: bool = True,
+        poll: float = POLL,
+        filesystem_of: Callable[[Path], str] = filesystem_of,
+    ) -> None:
+        self._location = location
+        self._clock = clock or SystemClock()
+        self._lane = lane
+        self._sockets = sockets
+        self._poll = poll
+        self._filesystem_of = filesystem_of
+        self._session: Session | None = None
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
+        """Return the store of ``sqlite:///path``, not yet started.
+
+        Options: ``durability=process`` survives the end of processes but not power loss,
+        ``filesystem=any`` accepts a network filesystem, ``events_kept=N``.
+        """
+        return cls(Location.from_url(url), clock=clock)
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    async def start(self) -> Self:
+        if self._session is None or self._session.pid != os.getpid():
+            await self._open()
+        return self
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- submitting ----------------------------------------------------------------------
+
+    async def add(
+        self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+    ) -> list[Added]:
+        session = await self._here()
+        return await session.write(lambda tx: adding.add(tx, jobs, atomic=atomic, fence=fence))
+
+    # --- working -------------------------------------------------------------------------
+
+    async def claim(self, want: Claim) -> list[Job]:
+        session = await self._here()
+        return await session.write(lambda tx: claiming.claim(tx, want))
+
+    async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
+        session = await self._here()
+        return await session.write(lambda tx: swapping.swap(tx, changes))
+
+    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+        session = await self._here()
+        return await session.write(lambda tx: noting.extend(tx, fences))
+
+    async def note(self, notes: Sequence[Note]) -> list[bool]:
+        session = await self._here()
+        return await session.write(lambda tx: noting.note(tx, notes))
+
+    # --- maintenance ---------------------------------------------------------------------
+
+    async def promote(self, limit: int) -> Promoted:
+        session = await self._here()
+        return await session.write(lambda tx: upkeep.promote(tx, limit))
+
+    async def overdue(self, limit: int) -> list[Job]:
+        session, instant = await self._here(), micros(self.now())
+        return await session.read(lambda db: upkeep.overdue(db, instant, limit))
+
+    async def dependents(self, limit: int) -> list[Dependent]:
+        session = await self._here()
+        return await session.read(lambda db: upkeep.dependents(db, limit))
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        session = await self._here()
+        return await session.write(lambda tx: upkeep.prune(tx, retention, limit))
+
+    async def delete(self, ids: Sequence[str]) -> list[bool]:
+        session = await self._here()
+        return await session.write(lambda tx: upkeep.delete(tx, ids))
+
+    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        session = await self._here()
+        return await session.write(lambda tx: upkeep.hold(tx, name, holder, ttl, data))
+
+    async def holds(self, prefix: str) -> list[Hold]:
+        session, instant = await self._here(), micros(self.now())
+        return await session.read(lambda db: reading.holds(db, prefix, instant))
+
+    # --- reading -------------------------------------------------------------------------
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        session = await self._here()
+        return await session.read(lambda db: reading.get(db, ids))
+
+    async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
+        session = await self._here()
+        return await session.read(lambda db: reading.cancels(db, ids))
+
+    async def parents(self, job_id: str) -> list[str]:
+        session = await self._here()
+        return await session.read(lambda db: reading.parents(db, job_id))
+
+    async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
+        session = await self._here()
+        return await session.read(lambda db: reading.history(db, ids))
+
+    async def logs(self, job_id: str) -> list[LogLine]:
+        session = await self._here()
+        return await session.read(lambda db: reading.logs(db, job_id))
+
+    async def find(self, search: Search) -> Page:
+        session = await self._here()
+        return await session.read(lambda db: searching.find(db, search))
+
+    async def failures(self, search: FailureSearch) -> FailurePage:
+        session = await self._here()
+        return await session.read(lambda db: searching.failures(db, search))
+
+    async def stats(self, window: timedelta) -> Stats:
+        session, first = await self._here(), minute_of(self.now() - window)
+        return await session.read(lambda db: reading.stats(db, first))
+
+    async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
+        session, kept = await self._here(), self._location.events_kept
+        deadline = asyncio.get_running_loop().time() + wait.total_seconds()
+        while True:
+            rung = session.rung(Interest.NEWS)
+            page = await session.read(lambda db: reading.events(db, after, limit, kept))
+            if page.events or not limit or not await session.wait(Interest.NEWS, rung, deadline):
+                return page
+
+    async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
+        session = await self._here()
+        return await session.arrivals(queues, seen, wait)
+
+    async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        session = await self._here()
+        await session.write(lambda tx: configuring.configure(tx, queue, settings))
+
+    async def limit(self, scope: str, rule: LimitRule | None) -> None:
+        session = await self._here()
+        await session.write(lambda tx: configuring.limit(tx, scope, rule))
+
+    async def limits(self) -> list[LimitState]:
+        session, instant = await self._here(), micros(self.now())
+        return await session.read(lambda db: Gate(db, read_rules(db), instant).states())
+
+    async def queues(self) -> list[QueueInfo]:
+        session = await self._here()
+        return await session.read(reading.queues)
+
+    # --- what the verbs share --------------------------------------------------------------
+
+    async def _here(self) -> Session:
+        """Return the session of this process; a forked child opens its own."""
+        if self._session is None:
+            raise StoreError(
+                f"{self._location.path} is not open: use 'async with store' or await store.start()"
+            )
+        if self._session.pid != os.getpid():
+            await self._open()
+        return self._session
+
+    async def _open(self) -> None:
+        self._location.check(self._filesystem_of)
+        self._location.create()
+        session = Session(
+            self._location, self._clock, self._lane, sockets=self._sockets, poll=self._poll
+        )
+        self._session = session
+        try:
+            await session.open()
+        except BaseException:
+            self._session = None
+            raise

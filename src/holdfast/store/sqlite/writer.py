@@ -1,0 +1,234 @@
+"""One writer per process: whatever waits is written in one transaction.
+
+A commit costs a sync of the disk; fifty callers who wait share one. Each operation runs under
+its own savepoint, so one that fails takes nobody with it, and no transaction outlives a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from holdfast.clock import Clock
+from holdfast.errors import HoldfastError, StoreUnavailableError
+from holdfast.store._ledger import Ledger
+from holdfast.store.sqlite import schema
+from holdfast.store.sqlite.connection import BUSY, connect, primary_code, translation
+from holdfast.store.sqlite.lane import Lane
+from holdfast.store.sqlite.location import Location
+from holdfast.store.sqlite.rows import Row, micros
+from holdfast.store.sqlite.sql import statement
+
+T = TypeVar("T")
+
+FROZEN_AFTER = 10
+"""Waits of half a second without anybody's commit before the lock counts as stuck."""
+
+CROWDED_AFTER = 120
+"""Waits in all, while others do commit, before giving up."""
+
+
+class Transaction:
+    """What an operation writes with."""
+
+    def __init__(self, connection: sqlite3.Connection, now: datetime, kept: int) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self.now = now
+        self.instant = micros(now)
+        self.events_kept = kept
+        self.ledger = Ledger()
+        self.woken: set[str | None] = set()
+        """Queues in which there may be work now; None for all of them."""
+        self.told = False
+        """Whether the journal grew."""
+        (self.number,) = connection.execute(statement("newest_number")).fetchone()
+        self._ageing: dict[str, int] | None = None
+        self._limited: bool | None = None
+
+    def many(self, name: str, rows: Sequence[Row]) -> None:
+        """Run one statement for many rows."""
+        if rows:
+            self.connection.executemany(statement(name), rows)
+
+    @property
+    def ageing(self) -> dict[str, int]:
+        """The interval of every queue with ageing, in microseconds."""
+        if self._ageing is None:
+            self._ageing = dict(self.execute(statement("ageing")).fetchall())
+        return self._ageing
+
+    @property
+    def limited(self) -> bool:
+        """Whether there are limits."""
+        if self._limited is None:
+            self._limited = bool(self.execute(statement("limited")).fetchone()[0])
+        return self._limited
+
+    def settings_changed(self) -> None:
+        """Make every process look at the settings again."""
+        self._ageing = self._limited = None
+        self.woken.add(None)
+        self.execute(statement("touch_settings"))
+
+    def count(self) -> None:
+        """Add what moved to the counters; at the end, or before someone reads them."""
+        ledger, self.ledger = self.ledger, Ledger()
+        self.many(
+            "tally",
+            [
+                (queue, type_, priority, state._value_, change)
+                for (queue, type_, priority, state), change in ledger.tallies.items()
+                if change
+            ],
+        )
+        self.many(
+            "measure",
+            [
+                (minute, queue, type_, priority, measure._value_, bucket, count, top)
+                for (minute, queue, type_, priority, measure, bucket), (
+                    count,
+                    top,
+                ) in ledger.readings.items()
+            ],
+        )
+
+
+Operation = Callable[[Transaction], T]
+Outcome = tuple["asyncio.Future[object]", object, BaseException | None]
+
+
+class Writer:
+    """Takes operations from any event loop and answers once they are committed."""
+
+    def __init__(
+        self,
+        location: Location,
+        clock: Clock,
+        lane: Lane,
+        committed: Callable[[Transaction], None],
+    ) -> None:
+        self._location = location
+        self._clock = clock
+        self._lane = lane
+        self._committed = committed
+        self._waiting: deque[tuple[Operation[object], asyncio.Future[object]]] = deque()
+        self.connection: sqlite3.Connection | None = None
+
+    def open(self) -> None:
+        """Open the file and bring its schema up to date; runs in the lane."""
+        self.connection = connect(self._location)
+        schema.prepare(self.connection, self._location)
+
+    def close(self) -> None:
+        """Close the file; runs in the lane."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    async def write(self, operation: Operation[T]) -> T:
+        """Run an operation in the next transaction; return its answer once that is durable."""
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._waiting.append((operation, future))
+        self._lane.post(self._drain)
+        return await future  # type: ignore[return-value]  # the answer of this very operation
+
+    def _drain(self) -> None:
+        batch = []
+        while self._waiting:
+            operation, future = self._waiting.popleft()
+            if not future.cancelled():
+                batch.append((operation, future))
+        if batch:
+            _answer(self._run(batch))
+
+    def _run(self, batch: list[tuple[Operation[object], asyncio.Future[object]]]) -> list[Outcome]:
+        assert self.connection is not None
+        connection = self.connection
+        try:
+            self._begin(connection)
+            transaction = Transaction(connection, self._clock.now(), self._location.events_kept)
+            outcomes = [
+                (future, *self._attempt(transaction, operation)) for operation, future in batch
+            ]
+            transaction.count()
+            connection.execute("COMMIT")
+        except (sqlite3.Error, HoldfastError) as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                error = translation(error, self._location.path)
+            return [(future, None, error) for _, future in batch]
+        self._committed(transaction)
+        return outcomes
+
+    def _attempt(
+        self, transaction: Transaction, operation: Operation[object]
+    ) -> tuple[object, BaseException | None]:
+        """Run one operation; if it fails it leaves no trace."""
+        connection = transaction.connection
+        ledger, number = transaction.ledger, transaction.number
+        transaction.ledger = Ledger()
+        connection.execute("SAVEPOINT operation")
+        try:
+            answer = operation(transaction)
+        except Exception as error:  # answered to its caller, not swallowed
+            if not connection.in_transaction:
+                raise  # the disk is full or broken: SQLite gave the whole transaction up
+            connection.execute("ROLLBACK TO operation")
+            connection.execute("RELEASE operation")
+            transaction.ledger, transaction.number = ledger, number
+            if isinstance(error, sqlite3.Error):
+                error = translation(error, self._location.path)
+            return None, error
+        connection.execute("RELEASE operation")
+        ledger.add(transaction.ledger)
+        transaction.ledger = ledger
+        return answer, None
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Wait for the lock as long as others make headway, but not for a frozen holder."""
+        still, seen = 0, None
+        for _ in range(CROWDED_AFTER):
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if primary_code(error) not in BUSY:
+                    raise
+            else:
+                return
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            still = still + 1 if version == seen or seen is None else 0
+            seen = version
+            if still >= FROZEN_AFTER:
+                raise StoreUnavailableError(
+                    f"{self._location.path} has been locked for 5 s without a commit: a process"
+                    " that writes to it may be frozen (stopped, suspended or in a debugger);"
+                    " resume or kill it"
+                )
+        raise StoreUnavailableError(
+            f"{self._location.path} has been too busy for a minute: too many processes write to it"
+        )
+
+
+def _answer(outcomes: list[Outcome]) -> None:
+    loops: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
+    for outcome in outcomes:
+        loops.setdefault(outcome[0].get_loop(), []).append(outcome)
+    for loop, mine in loops.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_settle, mine)
+
+
+def _settle(outcomes: list[Outcome]) -> None:
+    for future, answer, error in outcomes:
+        if future.cancelled():
+            continue
+        if error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,231 @@
+"""Getting jobs into the store: accept, write in groups, survive a store that is briefly away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import TypeVar
+
+from holdfast.batch import accept_batch, outside_references
+from holdfast.batcher import Batcher
+from holdfast.chance import Chance
+from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, ValidationError
+from holdfast.form import Defaults, Parent, Spawner, Submission
+from holdfast.job import Job
+from holdfast.policy import Limits
+from holdfast.quota import Quota
+from holdfast.releasing import release_dependents
+from holdfast.results import BatchResult, SubmissionResult, SubmissionStatus, submission_result
+from holdfast.store import Added, AddStatus, Fence, Store
+from holdfast.submission import accept
+
+T = TypeVar("T")
+Rejected = ValidationError | DuplicateError
+
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 2.0
+
+
+class Submitter:
+    """Turns submissions into stored jobs."""
+
+    def __init__(
+        self,
+        store: Store,
+        chance: Chance,
+        limits: Limits,
+        defaults_for: Callable[[str, str | None], Defaults],
+        quota: Quota | None = None,
+    ) -> None:
+        self._store = store
+        self._chance = chance
+        self._limits = limits
+        self._defaults_for = defaults_for
+        self._quota = quota
+        self._batcher: Batcher[Job, Added] = Batcher(self._add_each)
+
+    async def close(self) -> None:
+        """Wait for what is on its way."""
+        await self._batcher.close()
+
+    async def submit(
+        self, submission: Submission, *, connection: object = None
+    ) -> SubmissionResult:
+        """Accept and store one job; submits that wait together are written together."""
+        job = await self._accepted(submission)
+        await self._admit([job])
+        if connection is not None:
+            added = (await self._enlist([job], connection, atomic=True))[0]
+        elif job.depends_on:
+            added = (await self._add_all([job], atomic=True))[0]
+        else:
+            added = await self._batcher.put(job)
+        return self._result(job, added)
+
+    async def spawn(self, submission: Submission, fence: Fence, key: str | None) -> str:
+        """Store a child of a running job, under that job's lease; return its id."""
+        spawner = Spawner(fence.job_id, key or self._chance.token())
+        job = await self._accepted(submission, spawner)
+        added = await self._persist(lambda: self._store.add([job], fence=fence))
+        return self._result(job, added[0]).job_id
+
+    async def submit_batch(
+        self, submissions: Sequence[Submission], *, atomic: bool, connection: object = None
+    ) -> BatchResult:
+        """Store up to a thousand jobs that may depend on each other by ``ref``."""
+        if not 1 <= len(submissions) <= self._limits.batch:
+            told = f"must hold 1 to {self._limits.batch} submissions, got {len(submissions)}"
+            raise ValidationError([Fault("jobs", "OUT_OF_RANGE", told)])
+        jobs = await self._accepted_batch(submissions)
+        refused = {i: job for i, job in enumerate(jobs) if isinstance(job, ValidationError)}
+        if refused and atomic:
+            raise ValidationError(
+                [
+                    Fault(f"jobs[{i}].{fault.field}", fault.code, fault.message)
+                    for i, error in refused.items()
+                    for fault in error.faults
+                ]
+            )
+        # Dependencies first: a store takes a job only after those it names.
+        good = sorted((job for job in jobs if isinstance(job, Job)), key=lambda job: job.depth)
+        await self._admit(good)
+        answers = await self._write(good, connection, atomic=atomic) if good else []
+        added = {job.id: answer for job, answer in zip(good, answers, strict=True)}
+        results = [
+            _rejected("", job)
+            if isinstance(job, ValidationError)
+            else self._batch_result(job, added[job.id], i, atomic=atomic)
+            for i, job in enumerate(jobs)
+        ]
+        rejected = sum(r.status is SubmissionStatus.REJECTED for r in results)
+        return BatchResult(
+            total=len(results),
+            accepted=len(results) - rejected,
+            rejected=rejected,
+            results=tuple(results),
+        )
+
+    async def _admit(self, jobs: Sequence[Job]) -> None:
+        if self._quota is not None:
+            quota = self._quota
+            await self._persist(lambda: quota.admit(jobs))
+
+    async def _accepted(self, submission: Submission, spawner: Spawner | None = None) -> Job:
+        return accept(
+            submission,
+            job_id=self._chance.uuid(),
+            now=self._store.now(),
+            defaults=self._defaults_for(submission.type, submission.queue),
+            parents=await self._parents([submission]),
+            spawner=spawner,
+        )
+
+    async def _accepted_batch(
+        self, submissions: Sequence[Submission]
+    ) -> list[Job | ValidationError]:
+        return accept_batch(
+            submissions,
+            job_ids=[self._chance.uuid() for _ in submissions],
+            now=self._store.now(),
+            defaults_for=lambda s: self._defaults_for(s.type, s.queue),
+            parents=await self._parents(submissions),
+        )
+
+    async def _parents(self, submissions: Sequence[Submission]) -> dict[str, Parent]:
+        if not any(submission.depends_on for submission in submissions):
+            return {}
+        named = outside_references(submissions)
+        found = await self._persist(lambda: self._store.get(named))
+        return {job.id: Parent(job.priority, job.depth) for job in found if job is not None}
+
+    async def _write(
+        self, jobs: Sequence[Job], connection: object, *, atomic: bool
+    ) -> Sequence[Added]:
+        if connection is not None:
+            return await self._enlist(jobs, connection, atomic=atomic)
+        return await self._add_all(jobs, atomic=atomic)
+
+    async def _add_each(self, jobs: Sequence[Job]) -> Sequence[Added]:
+        return await self._add_all(jobs, atomic=False)
+
+    async def _add_all(self, jobs: Sequence[Job], *, atomic: bool) -> Sequence[Added]:
+        added = await self._persist(lambda: self._store.add(jobs, atomic=atomic))
+        if any(answer.ripe for answer in added):
+            await self._persist(lambda: release_dependents(self._store))
+        return added
+
+    async def _enlist(
+        self, jobs: Sequence[Job], connection: object, *, atomic: bool
+    ) -> Sequence[Added]:
+        add_within = getattr(self._store, "add_within", None)
+        if add_within is None:
+            told = "needs a store that shares your database: postgresql://"
+            raise ValidationError([Fault("connection", "UNSUPPORTED", told)])
+        answers: Sequence[Added] = await add_within(connection, jobs, atomic=atomic)
+        return answers
+
+    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call while the store is away, at most for the submission timeout."""
+        return await patiently(call, self._chance, self._limits.submission_timeout)
+
+    def _result(self, job: Job, added: Added) -> SubmissionResult:
+        match added.status:
+            case AddStatus.ACCEPTED:
+                return submission_result(job)
+            case AddStatus.DUPLICATE:
+                return SubmissionResult(
+                    job_id=added.job_id,
+                    status=SubmissionStatus.DUPLICATE,
+                    existing_job_id=added.job_id,
+                )
+            case AddStatus.CONFLICT:
+                raise DuplicateError(job.idempotency_key, added.job_id)
+            case _:
+                told = f"must exist, got unknown {', '.join(added.missing)}"
+                raise ValidationError([Fault("depends_on", "NOT_FOUND", told)])
+
+    def _batch_result(self, job: Job, added: Added, i: int, *, atomic: bool) -> SubmissionResult:
+        if added.status is AddStatus.ABORTED:
+            return _rejected(job.id, None)
+        try:
+            return self._result(job, added)
+        except ValidationError as error:
+            if atomic:
+                raise ValidationError(
+                    [Fault(f"jobs[{i}].{f.field}", f.code, f.message) for f in error.faults]
+                ) from None
+            return _rejected(job.id, error)
+        except DuplicateError as error:
+            if atomic:
+                raise
+            return _rejected(job.id, error)
+
+
+def _rejected(job_id: str, error: Rejected | None) -> SubmissionResult:
+    return SubmissionResult(
+        job_id=job_id,
+        status=SubmissionStatus.REJECTED,
+        state=None,
+        existing_job_id=error.existing_job_id if isinstance(error, DuplicateError) else None,
+        error=error,
+    )
+
+
+async def patiently(call: Callable[[], Awaitable[T]], chance: Chance, patience: timedelta) -> T:
+    """Await a call; repeat it with growing, jittered pauses while the store is unavailable."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience.total_seconds()
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return await call()
+        except StoreUnavailableError:
+            wait = pause * (0.5 + chance.fraction())
+            if loop.time() + wait > deadline:
+                raise
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
+__all__ = ["Submitter", "patiently"]

@@ -1,0 +1,243 @@
+"""The client operations for blocking code: one event loop in a background thread serves all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from holdfast.explain import Explanation
+from holdfast.form import Submission
+from holdfast.job import LogLine, Priority
+from holdfast.operations import Operations
+from holdfast.options import SubmitOptions
+from holdfast.presence import WorkerInfo
+from holdfast.results import (
+    BatchCancellationResult,
+    BatchResult,
+    CancellationResult,
+    DeletionResult,
+    FailureDetails,
+    FailureSearchResult,
+    JobStatus,
+    ReleaseResult,
+    RetryResult,
+    SearchResult,
+    SubmissionResult,
+)
+from holdfast.searching import FailureFilter, JobFilter
+from holdfast.statistics import QueueStats
+from holdfast.store import JobEvent, QueueInfo
+from holdfast.timing import Span
+from holdfast.workflow import Step
+
+if TYPE_CHECKING:
+    from holdfast.app import Holdfast
+
+T = TypeVar("T")
+Home = tuple[asyncio.AbstractEventLoop, Operations]
+"""Operations and the loop they live on."""
+
+
+class SyncOperations:
+    """What ``Holdfast`` offers, blocking; usable from any thread, safe after a fork.
+
+    Opens its own connection to the store at the first call, except when the app is started
+    over a store that lives in its process: then it works on the app's loop from other
+    threads. ``close`` is optional.
+    """
+
+    def __init__(self, app: Holdfast) -> None:
+        self._app = app
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._operations: Operations | None = None
+        self._pid = 0
+
+    def submit(
+        self,
+        type_: str,
+        payload: object = None,
+        *,
+        connection: object = None,
+        **options: Unpack[SubmitOptions],
+    ) -> SubmissionResult:
+        """Submit a job by type name."""
+        submission = Submission(type=type_, payload=payload, **options)
+        return self._run(lambda does: does.submit(submission, connection=connection))
+
+    def submit_batch(
+        self,
+        jobs: Sequence[Submission | Mapping[str, object]],
+        *,
+        atomic: bool = True,
+        connection: object = None,
+    ) -> BatchResult:
+        """Submit 1 to 1000 jobs."""
+        return self._run(lambda does: does.submit_batch(jobs, atomic=atomic, connection=connection))
+
+    def chain(self, *steps: Step) -> list[SubmissionResult]:
+        """Submit jobs that run one after another."""
+        return self._run(lambda does: does.chain(steps))
+
+    def get(
+        self, job_id: str, *, include_result: bool = True, include_history: bool = False
+    ) -> JobStatus:
+        """Return a job."""
+        return self._run(
+            lambda does: does.get(
+                job_id, include_result=include_result, include_history=include_history
+            )
+        )
+
+    def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
+        """Wait until a job has ended."""
+        return self._run(lambda does: does.wait(job_id, timeout=timeout))
+
+    def search(self, **wanted: Unpack[JobFilter]) -> SearchResult:
+        """Return one page of jobs."""
+        return self._run(lambda does: does.search(wanted))
+
+    def stats(
+        self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
+    ) -> QueueStats:
+        """Return counts, rates and latencies."""
+        return self._run(lambda does: does.stats(time_range=time_range, breakdown_by=breakdown_by))
+
+    def cancel(self, job_id: str, *, reason: str = "", force: bool = False) -> CancellationResult:
+        """Cancel a job."""
+        return self._run(lambda does: does.cancel(job_id, reason=reason, force=force))
+
+    def cancel_batch(
+        self,
+        *,
+        job_ids: Sequence[str] | None = None,
+        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
+        reason: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> BatchCancellationResult:
+        """Cancel many jobs."""
+        return self._run(
+            lambda does: does.cancel_batch(
+                job_ids=job_ids, filter=filter, reason=reason, force=force, dry_run=dry_run
+            )
+        )
+
+    def failure(self, job_id: str, *, include_all_attempts: bool = True) -> FailureDetails:
+        """Return how a job failed."""
+        return self._run(
+            lambda does: does.failure(job_id, include_all_attempts=include_all_attempts)
+        )
+
+    def failures(self, **wanted: Unpack[FailureFilter]) -> FailureSearchResult:
+        """Return one page of failed jobs."""
+        return self._run(lambda does: does.failures(wanted))
+
+    def retry(
+        self,
+        job_id: str,
+        *,
+        reset_attempts: bool = False,
+        priority: Priority | str | int | None = None,
+        delay: Span = 0,
+    ) -> RetryResult:
+        """Give a failed job another chance."""
+        return self._run(
+            lambda does: does.retry(
+                job_id, reset_attempts=reset_attempts, priority=priority, delay=delay
+            )
+        )
+
+    def release(self, job_id: str) -> ReleaseResult:
+        """Let a held job go."""
+        return self._run(lambda does: does.release(job_id))
+
+    def delete(self, job_id: str) -> DeletionResult:
+        """Delete an ended job."""
+        return self._run(lambda does: does.delete(job_id))
+
+    def events(self, *, after: str | None = None, follow: bool = True) -> Iterator[JobEvent]:
+        """Yield what happens to jobs."""
+        stream: AsyncIterator[JobEvent] | None = None
+
+        async def following(does: Operations) -> JobEvent | None:
+            nonlocal stream
+            stream = stream or does.events(after=after, follow=follow)
+            return await anext(stream, None)
+
+        while (event := self._run(following)) is not None:
+            yield event
+
+    def logs(self, job_id: str) -> list[LogLine]:
+        """Return the lines a job's handler logged."""
+        return self._run(lambda does: does.logs(job_id))
+
+    def queues(self) -> list[QueueInfo]:
+        """Return every queue."""
+        return self._run(lambda does: does.queues())
+
+    def pause(self, queue: str) -> None:
+        """Let no more jobs of a queue start."""
+        self._run(lambda does: does.pause(queue))
+
+    def resume(self, queue: str) -> None:
+        """Let jobs of a queue start again."""
+        self._run(lambda does: does.resume(queue))
+
+    def workers(self) -> list[WorkerInfo]:
+        """Return the workers that are there now."""
+        return self._run(lambda does: does.workers())
+
+    def explain(self, job_id: str) -> Explanation:
+        """Say why a job is not running now."""
+        return self._run(lambda does: does.explain(job_id))
+
+    def close(self) -> None:
+        """Let go of the store and the background thread; a later call opens them again."""
+        with self._lock:
+            loop, operations = self._loop, self._operations
+            self._loop = self._operations = None
+        if loop is not None and operations is not None and self._pid == os.getpid():
+            _call(loop, operations.close())
+            _call(loop, operations.store.close())
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
+
+    def _run(self, operate: Callable[[Operations], Coroutine[Any, Any, T]]) -> T:
+        loop, operations = self._app.home or self._open()
+        return _call(loop, operate(operations))
+
+    def _open(self) -> Home:
+        with self._lock:
+            if self._loop is None or self._operations is None or self._pid != os.getpid():
+                loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=loop.run_forever, name="holdfast-sync", daemon=True
+                )
+                self._thread.start()
+                store = self._app.open_store()
+                _call(loop, store.start())
+                self._loop, self._pid = loop, os.getpid()
+                self._operations = self._app.over(store)
+            return self._loop, self._operations
+
+
+def _call(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
+    here = None
+    with contextlib.suppress(RuntimeError):
+        here = asyncio.get_running_loop()
+    if here is loop:
+        coroutine.close()
+        raise RuntimeError("app.sync would block the event loop it needs: await the app's own")
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        future.cancel()
+        raise

@@ -1,0 +1,107 @@
+"""A task: a registered function that can be submitted as a job, typed like the function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
+
+from holdfast.context import JobContext, SyncJobContext
+from holdfast.form import Submission
+from holdfast.inline import inline_context
+from holdfast.options import SubmitOptions
+from holdfast.results import SubmissionResult
+from holdfast.signature import Signature
+
+if TYPE_CHECKING:
+    from holdfast.app import Holdfast
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Task(Generic[P, R]):
+    """A registered function. Calling it runs it here and now; ``submit`` makes a job of it."""
+
+    def __init__(
+        self,
+        app: Holdfast,
+        type_: str,
+        function: Callable[..., R],
+        options: SubmitOptions | None = None,
+        connection: object = None,
+    ) -> None:
+        self.app = app
+        self.type = type_
+        self.function = function
+        self._options: SubmitOptions = options or {}
+        self._connection = connection
+        self._signature = Signature(function)
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function inline: no queue, no retries; a context is made when it wants one."""
+        if self._signature.context is None:
+            return self.function(*args, **kwargs)
+        context = inline_context(self.type, self.function, self.app.clock, self.app.chance)
+        given: dict[str, Any] = {**kwargs, self._signature.context: context}
+        return self.function(**self._signature.name(args), **given)
+
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> SubmissionResult:
+        """Submit a job that will call the function with these arguments."""
+        return await self.app.submit(
+            self.type,
+            self._signature.pack(args, kwargs),
+            connection=self._connection,
+            **self._options,
+        )
+
+    def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> SubmissionResult:
+        """Submit from blocking code: scripts, threads, web frameworks without a loop."""
+        return self.app.sync.submit(
+            self.type,
+            self._signature.pack(args, kwargs),
+            connection=self._connection,
+            **self._options,
+        )
+
+    def using(self, *, connection: object = None, **options: Unpack[SubmitOptions]) -> Task[P, R]:
+        """Return this task with other options: ``task.using(delay=60).submit(...)``.
+
+        ``connection`` submits inside the caller's own database transaction (PostgreSQL).
+        """
+        merged: SubmitOptions = {**self._options, **options}
+        return Task(self.app, self.type, self.function, merged, connection or self._connection)
+
+    def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
+        """Return what ``submit`` would submit, for ``submit_batch`` and ``chain``."""
+        payload = self._signature.pack(args, kwargs)
+        return Submission(type=self.type, payload=payload, **self._options)
+
+    def payload(self, *args: P.args, **kwargs: P.kwargs) -> object:
+        """Return the payload a submission with these arguments would carry."""
+        return self._signature.pack(args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.type}>"
+
+
+class TaskDecorator(Protocol):
+    """What ``@app.task(...)`` returns: keeps the function's parameters, less its context."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[JobContext, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[SyncJobContext, P], R]) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R]: ...

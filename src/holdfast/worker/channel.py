@@ -1,0 +1,98 @@
+"""How the context of a running job reaches the store: grouped writes under its lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+
+from holdfast.batcher import Batcher
+from holdfast.errors import Fault, ValidationError
+from holdfast.form import Submission
+from holdfast.job import LogLine, Progress
+from holdfast.options import SubmitOptions
+from holdfast.store import Note, Store
+from holdfast.submitting import Submitter
+from holdfast.worker.run import Run
+
+
+class Notes:
+    """Progress, checkpoints and log lines of all running jobs, written in groups."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._batcher: Batcher[Note, bool] = Batcher(self._write)
+
+    async def keep(self, note: Note) -> bool:
+        """Write a note and tell whether the lease still holds."""
+        return await self._batcher.put(note)
+
+    def mention(self, note: Note) -> None:
+        """Write a note soon; nobody waits for it, and a store that is away may lose it."""
+        self._batcher.put(note).add_done_callback(_heard)
+
+    async def close(self) -> None:
+        """Write what is left."""
+        await self._batcher.close()
+
+    async def _write(self, notes: Sequence[Note]) -> Sequence[bool]:
+        return await self._store.note(_newest_progress_only(notes))
+
+
+def _heard(answer: asyncio.Future[bool]) -> None:
+    """Look at a failure nobody waits for, so that it is not reported as forgotten."""
+    if not answer.cancelled():
+        answer.exception()
+
+
+def _newest_progress_only(notes: Sequence[Note]) -> list[Note]:
+    """A job that reports faster than the store writes needs only its newest progress kept."""
+    last = {note.fence: i for i, note in enumerate(notes) if note.progress is not None}
+    return [
+        note
+        if note.progress is None or last[note.fence] == i
+        else Note(fence=note.fence, checkpoint=note.checkpoint, log=note.log)
+        for i, note in enumerate(notes)
+    ]
+
+
+class WorkerChannel:
+    """The channel of one running job."""
+
+    def __init__(self, run: Run, store: Store, notes: Notes, submitter: Submitter) -> None:
+        self._run = run
+        self._store = store
+        self._notes = notes
+        self._submitter = submitter
+
+    def now(self) -> datetime:
+        return self._store.now()
+
+    async def progress(self, progress: Progress) -> None:
+        self._notes.mention(Note(fence=self._run.fence, progress=progress))
+
+    async def checkpoint(self, data: bytes) -> bool:
+        return await self._notes.keep(Note(fence=self._run.fence, checkpoint=data))
+
+    async def log(self, line: LogLine) -> None:
+        self._notes.mention(Note(fence=self._run.fence, log=line))
+
+    async def spawn(
+        self, type_: str, payload: object, key: str | None, options: SubmitOptions
+    ) -> str:
+        submission = Submission(type=type_, payload=payload, **options)
+        return await self._submitter.spawn(submission, self._run.fence, key)
+
+    async def results(self) -> dict[str, bytes | None]:
+        parents = await self._store.parents(self._run.job.id)
+        jobs = await self._store.get(parents)
+        return {job.id: job.result for job in jobs if job is not None}
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        completing = getattr(self._store, "completing", None)
+        if completing is None:
+            told = "needs a store that shares your database: postgresql://"
+            raise ValidationError([Fault("transaction", "UNSUPPORTED", told)])
+        manager: AbstractAsyncContextManager[object] = completing(self._run.job)
+        return manager

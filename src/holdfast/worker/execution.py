@@ -1,0 +1,157 @@
+"""Running one handler and saying how it went, as a value.
+
+Exceptions are classified here and nowhere else; nothing a handler does escapes as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import traceback
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.context import JobContext, SyncJobContext
+from holdfast.errors import (
+    JobCancelledError,
+    PermanentError,
+    StaleLeaseError,
+    TaskError,
+    TemporaryError,
+)
+from holdfast.handlers import Handler
+from holdfast.job import Failure, FailureCategory, Job
+from holdfast.payload import PayloadError, clean, encode_json
+
+MAX_MESSAGE = 4096
+MAX_TRACE = 16_384
+MAX_RESULT = 16 * 1024 * 1024
+HOST = socket.gethostname()
+
+
+class Succeeded(msgspec.Struct, frozen=True, tag=True):
+    """The handler returned; ``result`` is JSON."""
+
+    result: bytes | None
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The handler raised, or could not be called, or its answer could not be kept."""
+
+    failure: Failure
+
+
+class Interruption(StrEnum):
+    """Why a handler was stopped from outside."""
+
+    TIMEOUT = "TIMEOUT"
+    CANCELLED = "CANCELLED"
+    LEASE_LOST = "LEASE_LOST"
+    STOPPING = "STOPPING"
+    CROWDED = "CROWDED"
+    """It was never started: it must not run beside another job that is under suspicion."""
+
+
+class Interrupted(msgspec.Struct, frozen=True, tag=True):
+    """The handler was stopped before it could answer."""
+
+    why: Interruption
+
+
+Outcome = Succeeded | Failed | Interrupted
+
+
+async def perform(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
+    """Call a coroutine handler and await it. CancelledError goes through."""
+    try:
+        arguments = _arguments(handler, job, context)
+        value = await handler.function(**arguments)  # type: ignore[misc]  # it is a coroutine function
+        return Succeeded(_result(value))
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome
+        return failed(handler, error)
+
+
+def perform_sync(handler: Handler, job: Job, context: SyncJobContext | None) -> Outcome:
+    """Call a plain handler, in whatever thread or process this is."""
+    try:
+        value = handler.function(**_arguments(handler, job, context))
+        return Succeeded(_result(value))
+    except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome
+        return failed(handler, error)
+
+
+def failed(handler: Handler, error: BaseException) -> Outcome:
+    """Say what kind of failure an exception is."""
+    match error:
+        case JobCancelledError():
+            return Interrupted(Interruption.CANCELLED)
+        case StaleLeaseError():
+            return Interrupted(Interruption.LEASE_LOST)
+        case PermanentError():
+            category = FailureCategory.PERMANENT
+        case TemporaryError():
+            category = FailureCategory.TEMPORARY
+        case _:
+            category = handler.category(error)
+    code = error.code if isinstance(error, TaskError) and error.code else type(error).__name__
+    message = clean(str(error) or type(error).__name__, MAX_MESSAGE)
+    return Failed(
+        Failure(
+            category=category,
+            message=message,
+            code=clean(code, 128),
+            stack_trace=clean(_trace(error), MAX_TRACE),
+            retry_after=error.retry_after if isinstance(error, TemporaryError) else None,
+            host=HOST,
+        )
+    )
+
+
+def system_failure(message: str, code: str) -> Failed:
+    """Say that the machinery around the handler broke, not the handler."""
+    failure = Failure(
+        category=FailureCategory.SYSTEM, message=clean(message, MAX_MESSAGE), code=code, host=HOST
+    )
+    return Failed(failure)
+
+
+def timeout_failure(seconds: float) -> Failure:
+    """Say that the handler took too long."""
+    return Failure(
+        category=FailureCategory.TIMEOUT,
+        message=f"execution took longer than {seconds:g} s",
+        code="EXECUTION_TIMEOUT",
+        host=HOST,
+    )
+
+
+def _arguments(
+    handler: Handler, job: Job, context: JobContext | SyncJobContext | None
+) -> dict[str, object]:
+    arguments = handler.signature.unpack(job)
+    if handler.signature.context is not None:
+        arguments[handler.signature.context] = context
+    return arguments
+
+
+def _result(value: object) -> bytes | None:
+    """Encode what a handler returned; a value that cannot be kept fails the job for good."""
+    if value is None:
+        return None
+    try:
+        data = encode_json(value)
+    except PayloadError as error:
+        raise PermanentError(f"result {error}", code="RESULT_INVALID") from None
+    if len(data) > MAX_RESULT:
+        told = f"result of {len(data)} bytes exceeds limit of {MAX_RESULT} bytes"
+        raise PermanentError(told, code="RESULT_TOO_LARGE")
+    return data
+
+
+def _trace(error: BaseException) -> str:
+    """The handler's own frames: ours around the call are left out."""
+    frames = error.__traceback__.tb_next if error.__traceback__ else None
+    return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACE:]

@@ -1,0 +1,112 @@
+"""Keeping leases alive, and hearing who lost one or was asked to stop.
+
+It stops at a job's deadline: a worker that hangs holds a job no longer than the job may run.
+A beat that fails is no news until the lease has surely ended by the local monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from holdfast.clock import Clock
+from holdfast.errors import StoreUnavailableError
+from holdfast.job import CancelRequest
+from holdfast.observe import Observer
+from holdfast.profiles import RENEWALS_PER_LEASE
+from holdfast.store import Beat, Store
+from holdfast.worker.custody import Custody, Nobody
+from holdfast.worker.run import Run
+
+LOOK_EVERY = 1.0
+"""How often a worker looks for wishes to cancel, in seconds."""
+
+DEADLINE_MARGIN = 5.0
+"""How long past its deadline a lease is still renewed, so that the timeout can be written."""
+
+Deliver = Callable[[Callable[[], None]], object]
+"""Runs something on the worker's loop."""
+
+
+class Heartbeat:
+    """Renews the leases of the jobs in hand and passes on what it hears."""
+
+    def __init__(
+        self,
+        store: Store,
+        runs: Callable[[], Collection[Run]],
+        clock: Clock,
+        observer: Observer,
+        deliver: Deliver,
+        custody: Custody | None = None,
+    ) -> None:
+        self._store = store
+        self._runs = runs
+        self._clock = clock
+        self._observer = observer
+        self._deliver = deliver
+        self._custody = custody or Nobody()
+
+    async def once(self) -> float:
+        """Renew what is due, look for cancellations, and return seconds until the next look."""
+        now = self._clock.monotonic()
+        runs = list(self._runs())
+        due = [run for run in runs if _is_due(run, now)]
+        others = [run for run in runs if not _is_due(run, now)]
+        try:
+            if due:
+                await self._renew(due, now)
+            if others:
+                await self._look(others)
+        except StoreUnavailableError as error:
+            self._observer.tell("heartbeat.missed", error=str(error), leases=len(due))
+        self._give_up(runs)
+        return min([LOOK_EVERY, *(interval(run) / 2 for run in runs)])
+
+    async def _renew(self, due: Sequence[Run], sent: float) -> None:
+        beats = await self._store.extend([run.fence for run in due])
+        for run, beat in zip(due, beats, strict=True):
+            if beat.held:
+                run.renewed = sent
+            self._pass_on(run, beat)
+        self._custody.renewed([run for run in due if run.renewed == sent])
+
+    async def _look(self, runs: Sequence[Run]) -> None:
+        wishes = await self._store.cancels([run.job.id for run in runs])
+        for run, wish in zip(runs, wishes, strict=True):
+            if wish is not None:
+                self._cancel(run, wish)
+
+    def _pass_on(self, run: Run, beat: Beat) -> None:
+        if not beat.held:
+            self._lose(run)
+        elif beat.cancel is not None:
+            self._cancel(run, beat.cancel)
+
+    def _cancel(self, run: Run, wish: CancelRequest) -> None:
+        if run.signals.cancel is None or wish.force != run.signals.cancel.force:
+            run.signals.cancel = wish
+            self._deliver(lambda: run.cancel(wish))
+
+    def _lose(self, run: Run) -> None:
+        if not run.answered and not run.signals.lease_lost:
+            run.signals.lease_lost = True
+            self._observer.tell(
+                "job.lease_lost", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt
+            )
+            self._deliver(run.lose_lease)
+
+    def _give_up(self, runs: Sequence[Run]) -> None:
+        """Leases that nobody renewed in time are lost, whatever the store would say."""
+        now = self._clock.monotonic()
+        for run in runs:
+            if run.lease_over(now):
+                self._lose(run)
+
+
+def interval(run: Run) -> float:
+    """How often a job's lease is renewed, in seconds."""
+    return run.job.lease_ttl.total_seconds() / RENEWALS_PER_LEASE
+
+
+def _is_due(run: Run, now: float) -> bool:
+    return now - run.renewed >= interval(run) and now < run.deadline + DEADLINE_MARGIN

@@ -1,0 +1,84 @@
+"""One job in hand: what the worker knows about it while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import cached_property
+
+from holdfast.context import Channel, JobContext, Signals
+from holdfast.handlers import Handler
+from holdfast.job import CancelRequest, Job
+from holdfast.store import Fence
+from holdfast.worker.execution import Interruption
+
+
+class Run:
+    """A running job, its lease, and the way to stop it."""
+
+    def __init__(
+        self, job: Job, handler: Handler, channel: Callable[[Run], Channel], started: float
+    ) -> None:
+        assert job.lease is not None
+        self.job = job
+        self.handler = handler
+        self.fence = Fence(job.id, job.lease.token)
+        self.signals = Signals()
+        self.started = started
+        """When it was claimed, by the local monotonic clock."""
+        self.timeout = job.timeout.total_seconds()
+        self.deadline = started + self.timeout
+        """When it must have ended, by the local monotonic clock."""
+        self.renewed = started
+        """When the last accepted renewal was sent, by the local monotonic clock."""
+        self.task: asyncio.Task[None] | None = None
+        self.interrupted: Callable[[Run], None] | None = None
+        """Hears that the handler was told to stop."""
+        self.signalled: Callable[[Run], None] | None = None
+        """Hears that the signals changed."""
+        self.written: Callable[[], None] | None = None
+        """Hears that the outcome was written or dropped."""
+        self.interruption: Interruption | None = None
+        self.answered = False
+        """Whether its outcome was handed over; what comes later is dropped."""
+        self._make_channel = channel
+
+    @cached_property
+    def channel(self) -> Channel:
+        """How the job's context reaches the store."""
+        return self._make_channel(self)
+
+    @cached_property
+    def context(self) -> JobContext:
+        """What the handler is given, if it asks for it."""
+        assert self.job.started_at is not None
+        deadline = self.job.started_at + self.job.timeout
+        return JobContext(self.job, deadline, self.signals, self.channel)
+
+    def lease_over(self, now: float) -> bool:
+        """Whether the lease has surely ended, counted from the last renewal that was sent."""
+        return now >= self.renewed + self.job.lease_ttl.total_seconds()
+
+    def cancel(self, request: CancelRequest) -> None:
+        """Hear that someone wants it to stop."""
+        self.signals.cancel = request
+        if self.signalled is not None:
+            self.signalled(self)
+        if request.force:
+            self.interrupt(Interruption.CANCELLED)
+
+    def lose_lease(self) -> None:
+        """Hear that the job is no longer ours."""
+        self.signals.lease_lost = True
+        if self.signalled is not None:
+            self.signalled(self)
+        self.interrupt(Interruption.LEASE_LOST)
+
+    def interrupt(self, why: Interruption) -> None:
+        """Stop the handler; the first reason counts."""
+        if self.interruption is None and not self.answered:
+            self.interruption = why
+            if self.task is not None:
+                self.task.cancel()
+            if self.interrupted is not None:
+                self.interrupted(self)

@@ -1,0 +1,28 @@
+"""Where handlers run: on the event loop, in threads, in processes of their own."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from holdfast.worker.execution import Outcome
+from holdfast.worker.run import Run
+
+
+class Runner(Protocol):
+    """Runs the handler of one job.
+
+    Cancelling the coroutine stops the code as far as the kind of runner can: a coroutine is
+    cancelled, a process is killed, a thread is fenced off and left behind. Either way the
+    call returns promptly.
+    """
+
+    async def run(self, run: Run) -> Outcome:
+        """Call the handler and say how it went."""
+        ...
+
+    async def close(self) -> None:
+        """Stop everything that is left."""
+        ...
+
+
+__all__ = ["Runner"]

@@ -1,0 +1,188 @@
+"""Writing how jobs went: decide with the lifecycle, swap in groups, decide again when stale."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from holdfast import lifecycle
+from holdfast.chance import Chance
+from holdfast.errors import StoreUnavailableError
+from holdfast.job import Failure, Job, State
+from holdfast.observe import Observer
+from holdfast.releasing import release_dependents
+from holdfast.store import Change, Store
+from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
+from holdfast.worker.custody import Custody, Nobody
+from holdfast.worker.execution import (
+    Failed,
+    Interrupted,
+    Interruption,
+    Outcome,
+    Succeeded,
+    timeout_failure,
+)
+from holdfast.worker.run import Run
+
+Answer = tuple[Run, Outcome]
+
+
+LARGEST_GROUP = 1000
+
+
+class Settler:
+    """Writes outcomes in groups; keeps them while the store is away."""
+
+    def __init__(
+        self,
+        store: Store,
+        chance: Chance,
+        observer: Observer,
+        custody: Custody | None = None,
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._chance = chance
+        self._observer = observer
+        self._custody = custody or Nobody()
+        self._after = after
+        self._waiting: list[Answer] = []
+        self._task: asyncio.Task[None] | None = None
+        self.unwritten = 0
+        """How many outcomes are not written yet."""
+
+    def settle(self, run: Run, outcome: Outcome) -> None:
+        """Queue an outcome to be written: soon, with all that wait by then."""
+        self._waiting.append((run, outcome))
+        self.unwritten += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+
+    async def close(self) -> None:
+        """Wait until everything is written."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[:LARGEST_GROUP], self._waiting[LARGEST_GROUP:]
+            try:
+                await self.write(group)
+            except Exception as error:  # noqa: BLE001  # the leases run out, the worker goes on
+                self._observer.tell("results.lost", error=repr(error), lost=len(group))
+            finally:
+                self.unwritten -= len(group)
+                if self._after is not None:
+                    self._after()
+
+    def drop(self, run: Run) -> None:
+        """Write nothing about a job that is no longer ours."""
+        self._let_go([run])
+
+    def _let_go(self, runs: Sequence[Run]) -> None:
+        self._custody.settled(runs)
+        for run in runs:
+            if run.written is not None:
+                run.written()
+
+    async def write(self, answers: Sequence[Answer]) -> None:
+        """Write a group; a store that is away is tried again until it is back."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._write_now(answers)
+            except StoreUnavailableError as error:
+                self._observer.tell("store.unavailable", error=str(error), kept=len(answers))
+                await asyncio.sleep(pause * (0.5 + self._chance.fraction()))
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                return
+
+    async def _write_now(self, answers: Sequence[Answer]) -> None:
+        open_ = [(run, outcome, run.job) for run, outcome in answers]
+        ripe = False
+        while open_:
+            now = self._store.now()
+            changes = [
+                Change(job, self._decide(run, outcome, job, now)) for run, outcome, job in open_
+            ]
+            again = []
+            for (run, outcome, _), change, answer in zip(
+                open_, changes, await self._store.swap(changes), strict=True
+            ):
+                ripe = ripe or answer.ripe
+                if answer.written:
+                    self._tell(run, change.after)
+                elif answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token):
+                    self._tell_refused(run, answer.job)
+                else:
+                    again.append((run, outcome, answer.job))
+            open_ = again
+        self._let_go([run for run, _ in answers])
+        if ripe:
+            await release_dependents(self._store)
+
+    def _decide(self, run: Run, outcome: Outcome, job: Job, now: datetime) -> Job:
+        if job.state is not State.RUNNING:
+            job = lifecycle.resumed(job, now=now)
+        match outcome:
+            case Succeeded(result):
+                return lifecycle.completed(job, result, now=now)
+            case Interrupted(Interruption.CANCELLED):
+                return lifecycle.cancelled(job, now=now)
+            case Interrupted(why) if why in _GIVEN_BACK:
+                return lifecycle.given_back(job, now=now, reason=_GIVEN_BACK[why])
+            case Interrupted():
+                return self._after_failure(run, timeout_failure(run.timeout), job, now)
+            case Failed(failure):
+                return self._after_failure(run, failure, job, now)
+
+    def _after_failure(self, run: Run, failure: Failure, job: Job, now: datetime) -> Job:
+        jitter, custom = self._chance.jitter(), run.handler.options.custom_backoff
+        try:
+            return lifecycle.after_failure(job, failure, now=now, jitter=jitter, custom=custom)
+        except Exception as error:  # noqa: BLE001  # a task's own backoff function
+            self._observer.tell(
+                "backoff.failed",
+                job_id=job.id,
+                type=job.type,
+                attempt=job.attempt,
+                error=str(error),
+            )
+            return lifecycle.after_failure(job, failure, now=now, jitter=jitter)
+
+    def _tell(self, run: Run, after: Job) -> None:
+        self._observer.tell(
+            _WORDS.get(after.state, "job.released"),
+            job_id=after.id,
+            type=after.type,
+            queue=after.queue,
+            attempt=run.job.attempt,
+            seconds=(after.updated_at - run.job.started_at).total_seconds()
+            if run.job.started_at
+            else None,
+            error=after.failure.message if after.failure else None,
+            due_at=after.due_at if after.state is State.RETRYING else None,
+        )
+
+    def _tell_refused(self, run: Run, job: Job | None) -> None:
+        """Tell of an answer that came too late, unless it was this very one that came before."""
+        if job is None or not lifecycle.has_answered(job, run.fence.token):
+            self._observer.tell(
+                "job.stale", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt
+            )
+
+
+_GIVEN_BACK = {
+    Interruption.STOPPING: "worker is stopping",
+    Interruption.CROWDED: "to be run alone",
+}
+
+_WORDS = {
+    State.COMPLETED: "job.completed",
+    State.FAILED: "job.failed",
+    State.DEAD_LETTER: "job.dead",
+    State.CANCELLED: "job.cancelled",
+    State.RETRYING: "job.retrying",
+}

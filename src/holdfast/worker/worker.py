@@ -1,0 +1,366 @@
+"""The worker: claims as many jobs as it has room for, runs them, writes how they went."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from holdfast.app import Holdfast
+from holdfast.errors import StoreUnavailableError
+from holdfast.handlers import RunnerKind
+from holdfast.job import Job
+from holdfast.maintenance import Maintenance
+from holdfast.observe import Observer, Silent
+from holdfast.presence import PRESENCE, WorkerInfo, announce
+from holdfast.releasing import release_dependents
+from holdfast.store import Claim, Store
+from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
+from holdfast.worker.alarm import Alarm
+from holdfast.worker.channel import Notes, WorkerChannel
+from holdfast.worker.custody import Custody, Nobody
+from holdfast.worker.execution import (
+    HOST,
+    Interrupted,
+    Interruption,
+    Outcome,
+    Succeeded,
+    system_failure,
+)
+from holdfast.worker.hands import Hands
+from holdfast.worker.pulse import Pulse
+from holdfast.worker.quarantine import Quarantine
+from holdfast.worker.rates import Rates
+from holdfast.worker.run import Run
+from holdfast.worker.runners import Runner
+from holdfast.worker.runners.inline import AsyncRunner
+from holdfast.worker.runners.process import ProcessRunner
+from holdfast.worker.runners.thread import ThreadRunner
+from holdfast.worker.settling import Settler
+
+STUBBORN = 5.0
+"""How long an interrupted handler may take to stop before its slot is given back, in seconds."""
+
+LAST_WORDS = 1.0
+"""How long a stopping worker waits for handlers it interrupted and answers it could not write."""
+
+
+class Worker:
+    """Runs the tasks of an app.
+
+    ``queues`` are served in the order given, or, as a mapping to weights, each first in
+    proportion to its weight. ``slots`` jobs run at once. ``grace`` is how long a graceful
+    stop lets running jobs finish before they are given back to the queue. ``custody`` hears
+    which jobs the worker holds.
+    """
+
+    def __init__(
+        self,
+        app: Holdfast,
+        *,
+        queues: Sequence[str] | Mapping[str, float] = ("default",),
+        slots: int = 20,
+        grace: timedelta = timedelta(seconds=30),
+        maintenance: bool = True,
+        observer: Observer | None = None,
+        name: str | None = None,
+        custody: Custody | None = None,
+    ) -> None:
+        self.id = name or f"{HOST}-{os.getpid()}-{app.chance.token()[:8]}"
+        self._app = app
+        self._weights = queues if isinstance(queues, Mapping) else None
+        self._queues = tuple(queues)
+        self._slots = slots
+        self._grace = grace
+        self._with_maintenance = maintenance
+        self._observer = observer or Silent()
+        self._custody = custody or Nobody()
+        self._hands = Hands(app.registry, slots)
+        self._quarantine = Quarantine(self._hands.wake)
+        self._threads = ThreadRunner(self._observer)
+        self._abandoned: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._out_of_time = asyncio.Event()
+        self._started_at = app.clock.now()
+
+    async def run(self, *, burst: bool = False) -> None:
+        """Work until told to stop, or, in a burst, until there is nothing left to do."""
+        await self._started_app()
+        try:
+            await self._run(self._app.store, burst=burst)
+        finally:
+            await self._app.close()
+
+    async def _run(self, store: Store, *, burst: bool) -> None:
+        self._notes = Notes(store)
+        self._settler = Settler(
+            store, self._app.chance, self._observer, self._custody, self._hands.wake
+        )
+        self._submitter = self._app.submitter(store)
+        self._runners = self._make_runners()
+        self._rates = Rates(self._app.clock)
+        self._alarm = Alarm(self._app.clock, self._hands.running)
+        self._pulse = Pulse(self._app, self._hands.running, self._observer, self._custody)
+        async with asyncio.TaskGroup() as group:
+            await self._pulse.start(group)
+            tasks = [group.create_task(self._be_present(store))]
+            if self._with_maintenance:
+                service = Maintenance(self._app, self.id, self._queues, self._observer)
+                tasks.append(group.create_task(service.run()))
+            self._observer.tell("worker.started", worker=self.id, queues=self._queues)
+            await self._claim_loop(store, burst=burst)
+            await self._wind_down()
+            await self._pulse.stop()
+            for task in tasks:
+                task.cancel()
+        with contextlib.suppress(StoreUnavailableError):
+            await announce(store, self._info(), timedelta(0))
+        self._observer.tell("worker.stopped", worker=self.id)
+
+    @property
+    def leaked_threads(self) -> int:
+        """How many threads run on although their jobs were taken from them."""
+        return self._threads.leaked
+
+    def stop(self) -> None:
+        """Stop claiming and let running jobs finish; called again, give them back at once."""
+        if self._stopping.is_set():
+            self.halt()
+        self.drain()
+
+    def drain(self) -> None:
+        """Stop claiming and let running jobs finish within the grace period."""
+        self._stopping.set()
+        self._hands.wake()
+
+    def halt(self) -> None:
+        """Stop claiming and give running jobs back at once."""
+        self._out_of_time.set()
+        self.drain()
+
+    async def _claim_loop(self, store: Store, *, burst: bool) -> None:
+        await self._declare_limits(store)
+        seen, pause = 0, FIRST_PAUSE
+        while not self._stopping.is_set():
+            try:
+                quiet = not self._hands.running and not self._settler.unwritten
+                wanted, taken = self._room, await self._claim(store)
+                if burst and not taken and not self._hands.running:
+                    if quiet and not await self._more(store):
+                        return
+                    await self._settler.close()
+                elif not self._room:
+                    await self._hands.changed()
+                elif taken < wanted:
+                    seen = await self._idle(store, seen, burst=burst)
+                pause = FIRST_PAUSE
+            except StoreUnavailableError as error:
+                self._observer.tell("store.unavailable", error=str(error))
+                await self._back_off(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _claim(self, store: Store) -> int:
+        """Claim for every group of types that has room; return how many jobs came."""
+        taken = 0
+        for types, room in self._hands.wishes(self._settler.unwritten):
+            if self._quarantine.is_closed:
+                break
+            jobs = await store.claim(
+                Claim(
+                    queues=self._in_order(),
+                    limit=1 if self._quarantine.is_careful else room,
+                    worker=self.id,
+                    token=self._app.chance.token(),
+                    types=types,
+                )
+            )
+            if jobs:
+                self._take(jobs)
+                taken += len(jobs)
+        return taken
+
+    def _take(self, jobs: Sequence[Job]) -> None:
+        now = self._app.clock.monotonic()
+        runs = [Run(job, self._app.registry[job.type], self._channel, now) for job in jobs]
+        self._custody.took(runs)
+        for run in self._quarantine.refused(runs):
+            run.answered = True
+            runs.remove(run)
+            self._settler.settle(run, Interrupted(Interruption.CROWDED))
+        loop = asyncio.get_running_loop()
+        for run in runs:
+            self._hands.take(run)
+            self._observer.tell("job.started", **_names(run))
+            run.interrupted = self._interrupted
+            run.task = loop.create_task(self._work(run))
+        self._alarm.watch(runs)
+        self._pulse.heed(runs)
+
+    async def _work(self, run: Run) -> None:
+        """Run one job from its claim to its answer."""
+        try:
+            outcome = await self._runners[run.handler.runner].run(run)
+        except asyncio.CancelledError:
+            outcome = system_failure("the handler cancelled itself", "CANCELLED_ITSELF")
+        if run.interruption is not None and not isinstance(outcome, Succeeded):
+            outcome = Interrupted(run.interruption)
+        self._answer(run, outcome)
+
+    def _answer(self, run: Run, outcome: Outcome) -> None:
+        """Hand over how a job went and free its slot; the first answer counts."""
+        if run.answered:
+            return
+        run.answered = True
+        self._hands.drop(run)
+        if isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
+            self._settler.drop(run)
+        else:
+            self._settler.settle(run, outcome)
+
+    def _interrupted(self, run: Run) -> None:
+        """Give a handler some time to stop; one that will not is left behind."""
+        asyncio.get_running_loop().call_later(STUBBORN, self._give_up, run)
+
+    def _give_up(self, run: Run) -> None:
+        if run.answered or run.task is None:
+            return
+        self._observer.tell("job.stubborn", **_names(run))
+        self._abandoned.add(run.task)
+        run.task.add_done_callback(self._abandoned.discard)
+        self._answer(run, Interrupted(run.interruption or Interruption.STOPPING))
+
+    async def _idle(self, store: Store, seen: int, *, burst: bool) -> int:
+        """Wait until there may be work we have room for, or we are to stop."""
+        wait = await self._rates.patience(store)
+        arrival = asyncio.ensure_future(store.arrivals(self._queues, seen, wait))
+        freed = burst or self._hands.are_full
+        other = asyncio.ensure_future(self._hands.changed() if freed else self._stopping.wait())
+        try:
+            await asyncio.wait({arrival, other}, return_when=asyncio.FIRST_COMPLETED)
+            return arrival.result() if arrival.done() else seen
+        finally:
+            arrival.cancel()
+            other.cancel()
+
+    async def _back_off(self, pause: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause * (0.5 + self._app.chance.fraction())):
+                await self._stopping.wait()
+
+    async def _more(self, store: Store) -> bool:
+        """In a burst: whether jobs that ended elsewhere or passed time made new work."""
+        released = await release_dependents(store)
+        return bool(released or (await store.promote(self._slots)).count)
+
+    async def _wind_down(self) -> None:
+        """Let running jobs finish within the grace period, then give the rest back."""
+        loop = asyncio.get_running_loop()
+        closing = loop.call_later(self._grace.total_seconds(), self._out_of_time.set)
+        await self._in_time([run.task for run in self._hands.running.values() if run.task])
+        left = list(self._hands.running.values())
+        for run in left:
+            run.interrupt(Interruption.STOPPING)
+        if left:
+            await asyncio.wait([run.task for run in left if run.task], timeout=LAST_WORDS)
+        for run in left:
+            self._give_up(run)
+        await self._in_time([loop.create_task(self._write_the_rest())], LAST_WORDS)
+        if self._settler.unwritten:
+            self._observer.tell("results.lost", worker=self.id, lost=self._settler.unwritten)
+        closing.cancel()
+        self._alarm.cancel()
+        for runner in self._runners.values():
+            await runner.close()
+
+    async def _in_time(self, tasks: Sequence[asyncio.Task[None]], extra: float = 0.0) -> None:
+        """Wait for tasks while there is time."""
+        if not tasks:
+            return
+        over = asyncio.ensure_future(self._out_of_time.wait())
+        everything = asyncio.ensure_future(asyncio.wait(tasks))
+        await asyncio.wait({over, everything}, return_when=asyncio.FIRST_COMPLETED)
+        if extra and not everything.done():
+            await asyncio.wait({everything}, timeout=extra)
+        over.cancel()
+        everything.cancel()
+
+    async def _write_the_rest(self) -> None:
+        await self._settler.close()
+        await self._notes.close()
+
+    @property
+    def _room(self) -> int:
+        """How many jobs the next claim may bring."""
+        if self._quarantine.is_closed:
+            return 0
+        room = self._hands.room(self._settler.unwritten)
+        return min(room, 1) if self._quarantine.is_careful else room
+
+    def _in_order(self) -> tuple[str, ...]:
+        """The queues in the order to be served: as given, or drawn by weight."""
+        if self._weights is None:
+            return self._queues
+        weights, chance = self._weights, self._app.chance
+        return tuple(
+            sorted(
+                weights, key=lambda queue: chance.fraction() ** (1 / weights[queue]), reverse=True
+            )
+        )
+
+    def _channel(self, run: Run) -> WorkerChannel:
+        return WorkerChannel(run, self._app.store, self._notes, self._submitter)
+
+    def _make_runners(self) -> dict[RunnerKind, Runner]:
+        return {
+            RunnerKind.ASYNC: AsyncRunner(),
+            RunnerKind.THREAD: self._threads,
+            RunnerKind.PROCESS: ProcessRunner(self._app, self._observer),
+        }
+
+    async def _started_app(self) -> None:
+        """Start the app; a store that is away now will be back."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._app.start()
+            except StoreUnavailableError as error:
+                self._observer.tell("store.unavailable", error=str(error))
+                if self._stopping.is_set():
+                    raise
+                await self._back_off(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                return
+
+    async def _declare_limits(self, store: Store) -> None:
+        for handler in self._app.registry:
+            if handler.options.limit is not None:
+                await store.limit(f"task:{handler.type}", handler.options.limit)
+            if handler.options.key_limit is not None:
+                await store.limit(f"key:{handler.type}", handler.options.key_limit)
+
+    async def _be_present(self, store: Store) -> None:
+        while True:
+            with contextlib.suppress(StoreUnavailableError):
+                await announce(store, self._info())
+            await asyncio.sleep(PRESENCE.total_seconds() / 3)
+
+    def _info(self) -> WorkerInfo:
+        return WorkerInfo(
+            id=self.id,
+            host=HOST,
+            pid=os.getpid(),
+            queues=self._queues,
+            types=tuple(handler.type for handler in self._app.registry),
+            slots=self._slots,
+            running=len(self._hands.running),
+            started_at=self._started_at,
+        )
+
+
+def _names(run: Run) -> dict[str, object]:
+    """What every line about a job says."""
+    job = run.job
+    return {"job_id": job.id, "type": job.type, "queue": job.queue, "attempt": job.attempt}

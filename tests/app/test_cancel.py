@@ -1,0 +1,146 @@
+"""Cancelling jobs, one or many."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import Holdfast, JobContext, State, ValidationError, Worker
+from holdfast.results import CancellationStatus
+from tests.app.conftest import Drain
+
+
+@pytest.mark.req("A-11")
+@pytest.mark.parametrize(
+    ("options", "state"),
+    [({}, State.SCHEDULED), ({"delay": 60}, State.DELAYED), ({"hold": True}, State.PENDING)],
+)
+async def test_waiting_job_is_cancelled_at_once(
+    app: Holdfast, options: dict[str, object], state: State
+) -> None:
+    job_id = (await app.submit("x", **options)).job_id  # type: ignore[arg-type]
+
+    result = await app.cancel(job_id, reason="changed my mind")
+
+    job = await app.get(job_id, include_history=True)
+    assert (CancellationStatus.CANCELLED, state) == (result.status, result.previous_state)
+    assert State.CANCELLED is job.state
+    assert job.history is not None
+    assert "changed my mind" == job.history[-1].reason
+
+
+@pytest.mark.req("A-11")
+async def test_ended_and_unknown_jobs_cannot_be_cancelled(app: Holdfast, drain: Drain) -> None:
+    @app.task("quick")
+    async def quick() -> None: ...
+
+    job_id = (await quick.submit()).job_id
+    await drain()
+
+    ended = await app.cancel(job_id)
+    unknown = await app.cancel("nobody")
+
+    assert (CancellationStatus.ALREADY_COMPLETE, State.COMPLETED) == (
+        ended.status,
+        ended.previous_state,
+    )
+    assert CancellationStatus.NOT_FOUND is unknown.status
+
+
+@pytest.mark.req("A-12")
+async def test_running_job_hears_of_it_and_stops_at_its_next_checkpoint(live_app: Holdfast) -> None:
+    started, heard = asyncio.Event(), []
+
+    @live_app.task("stepwise")
+    async def stepwise(ctx: JobContext) -> None:
+        started.set()
+        while not ctx.is_cancelled():  # noqa: ASYNC110  # what a handler would do
+            await asyncio.sleep(0.01)
+        heard.append(ctx.is_cancelled())
+        await ctx.checkpoint({"step": 1})
+        heard.append("went on")
+
+    job_id = (await stepwise.submit()).job_id
+    async with asyncio.TaskGroup() as group:
+        group.create_task(Worker(live_app, maintenance=False).run(burst=True))
+        await started.wait()
+        result = await live_app.cancel(job_id)
+
+    job = await live_app.get(job_id)
+    assert CancellationStatus.CANCEL_REQUESTED is result.status
+    assert [True] == heard
+    assert (State.CANCELLED, 1) == (job.state, job.attempt)
+
+
+@pytest.mark.req("A-12")
+async def test_force_interrupts_a_running_job(live_app: Holdfast) -> None:
+    started, cleaned = asyncio.Event(), asyncio.Event()
+
+    @live_app.task("endless")
+    async def endless() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.set()
+
+    job_id = (await endless.submit()).job_id
+    async with asyncio.TaskGroup() as group:
+        group.create_task(Worker(live_app, maintenance=False).run(burst=True))
+        await started.wait()
+        result = await live_app.cancel(job_id, force=True, reason="enough")
+        job = await live_app.wait(job_id, timeout=10)
+
+    assert CancellationStatus.CANCEL_REQUESTED is result.status
+    assert cleaned.is_set()
+    assert State.CANCELLED is job.state
+
+
+@pytest.mark.req("A-13")
+async def test_jobs_are_cancelled_by_filter(app: Holdfast) -> None:
+    for n in range(3):
+        await app.submit("spam", tags={"n": str(n)})
+    kept = await app.submit("ham")
+
+    result = await app.cancel_batch(filter={"types": ["spam"]}, reason="spam")
+
+    states = {job.type: job.state for job in (await app.search()).jobs}
+    assert (3, 3, 0, 0) == (result.requested, result.cancelled, result.skipped, result.failed)
+    assert {"spam": State.CANCELLED, "ham": State.SCHEDULED} == states
+    assert State.SCHEDULED is (await app.get(kept.job_id)).state
+
+
+@pytest.mark.req("A-13")
+async def test_jobs_are_cancelled_by_id_each_with_its_own_fate(app: Holdfast) -> None:
+    live, ended = [(await app.submit("x")).job_id for _ in range(2)]
+    await app.cancel(ended)
+
+    result = await app.cancel_batch(job_ids=[live, ended, "nobody"])
+
+    assert (3, 1, 1, 1) == (result.requested, result.cancelled, result.skipped, result.failed)
+    assert ["nobody"] == [error.job_id for error in result.errors]
+
+
+@pytest.mark.req("A-13")
+async def test_dry_run_counts_and_changes_nothing(app: Holdfast) -> None:
+    live, ended = [(await app.submit("x")).job_id for _ in range(2)]
+    await app.cancel(ended)
+
+    result = await app.cancel_batch(job_ids=[live, ended, "nobody"], dry_run=True)
+
+    assert (3, 1, 1, 1, True) == (
+        result.requested,
+        result.cancelled,
+        result.skipped,
+        result.failed,
+        result.dry_run,
+    )
+    assert State.SCHEDULED is (await app.get(live)).state
+
+
+@pytest.mark.req("A-13", "A-3")
+async def test_ids_or_filter_must_be_given_but_not_both(app: Holdfast) -> None:
+    for given in ({}, {"job_ids": [], "filter": {}}):
+        with pytest.raises(ValidationError, match="not both"):
+            await app.cancel_batch(**given)  # type: ignore[arg-type]

@@ -1,0 +1,242 @@
+"""Submitting one job: every option, every fault, every duplicate."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast import (
+    Backoff,
+    BackoffKind,
+    DuplicateError,
+    Holdfast,
+    Limits,
+    QuotaError,
+    State,
+    SubmissionStatus,
+    ValidationError,
+)
+from holdfast.chance import Chance
+from holdfast.clock import ManualClock
+from holdfast.store import Store
+
+
+@pytest.mark.req("A-1", "M-1", "M-3")
+async def test_submitted_job_is_stored_and_ready(app: Holdfast, clock: ManualClock) -> None:
+    result = await app.submit("email.send", {"to": "a@b.c"})
+
+    job = await app.get(result.job_id, include_history=True)
+    assert SubmissionStatus.ACCEPTED is result.status
+    assert State.SCHEDULED is result.state is job.state
+    assert clock.now() == result.created_at == job.created_at
+    assert ("email.send", "default", 2, 0, 3) == (
+        job.type,
+        job.queue,
+        job.priority,
+        job.attempt,
+        job.max_attempts,
+    )
+    assert job.history is not None
+    assert [State.PENDING, State.SCHEDULED] == [edge.to_state for edge in job.history]
+
+
+@pytest.mark.req("A-1", "M-6", "M-7", "M-13")
+async def test_every_option_of_a_submission_reaches_the_job(app: Holdfast) -> None:
+    backoff = Backoff(strategy=BackoffKind.LINEAR, initial_delay=timedelta(seconds=7))
+
+    result = await app.submit(
+        "email.send",
+        {"to": "a@b.c"},
+        queue="mail",
+        priority="HIGH",
+        delay=60,
+        timeout="PT2M",
+        lifetime=timedelta(hours=2),
+        lease=9.5,
+        max_attempts=7,
+        backoff=backoff,
+        retry_timeouts=False,
+        idempotency_key="k",
+        idempotency_window=3600,
+        correlation_id="trace-1",
+        tags={"team": "a"},
+        callback_url="https://example.org/hook",
+        limit_key="customer-1",
+    )
+
+    (job,) = await app.store.get([result.job_id])
+    assert job is not None
+    assert ("mail", 1, State.DELAYED) == (job.queue, job.priority, job.state)
+    assert job.created_at + timedelta(seconds=60) == job.due_at == result.scheduled_for
+    assert (timedelta(minutes=2), timedelta(hours=2), timedelta(seconds=9.5)) == (
+        job.timeout,
+        job.lifetime,
+        job.lease_ttl,
+    )
+    assert (7, backoff, False) == (job.max_attempts, job.backoff, job.retry_timeouts)
+    assert ("k", "trace-1", {"team": "a"}) == (job.idempotency_key, job.correlation_id, job.tags)
+    assert ("https://example.org/hook", "customer-1") == (job.callback_url, job.limit_key)
+
+
+@pytest.mark.req("A-9")
+@pytest.mark.parametrize(
+    "moment", ["2026-01-01T01:00:00+01:00", datetime(2026, 1, 1, 0, 30, tzinfo=UTC)]
+)
+async def test_scheduled_time_may_be_text_or_value_of_any_zone(
+    app: Holdfast, moment: str | datetime
+) -> None:
+    result = await app.submit("later", scheduled_at=moment)
+
+    read = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    job = await app.get(result.job_id)
+    assert read == (job.scheduled_for or read)
+    assert (State.SCHEDULED if isinstance(moment, str) else State.DELAYED) is job.state
+
+
+@pytest.mark.req("A-3")
+async def test_all_faults_are_reported_at_once_and_nothing_is_written(app: Holdfast) -> None:
+    with pytest.raises(ValidationError) as caught:
+        await app.submit(
+            "bad type!",
+            {"x": float("nan")},
+            queue="no queue",
+            priority="URGENT",
+            max_attempts=0,
+            delay=-1,
+            tags={"": "x"},
+            callback_url="ftp://x",
+            depends_on=["nobody"],
+        )
+
+    fields = {fault.field.partition(".")[0] for fault in caught.value.faults}
+    assert {
+        "type",
+        "payload",
+        "queue",
+        "priority",
+        "max_attempts",
+        "delay",
+        "tags",
+        "callback_url",
+        "depends_on",
+    } == fields
+    assert all(fault.code and fault.message for fault in caught.value.faults)
+    assert 0 == (await app.search()).total_count
+
+
+@pytest.mark.req("M-2", "A-1")
+async def test_same_key_and_payload_is_a_duplicate_with_the_first_jobs_state(
+    app: Holdfast,
+) -> None:
+    first = await app.submit("pay", {"n": 1}, idempotency_key="k", delay=60)
+
+    again = await app.submit("pay", {"n": 1}, idempotency_key="k")
+
+    assert SubmissionStatus.DUPLICATE is again.status
+    assert first.job_id == again.existing_job_id == again.job_id
+    assert (State.DELAYED, first.created_at, first.scheduled_for) == (
+        again.state,
+        again.created_at,
+        again.scheduled_for,
+    )
+    assert 1 == (await app.search()).total_count
+
+
+@pytest.mark.req("M-2")
+async def test_same_key_with_another_payload_is_an_error_that_names_the_job(app: Holdfast) -> None:
+    first = await app.submit("pay", {"n": 1}, idempotency_key="k")
+
+    with pytest.raises(DuplicateError) as caught:
+        await app.submit("pay", {"n": 2}, idempotency_key="k")
+
+    assert (first.job_id, "k") == (caught.value.existing_job_id, caught.value.key)
+    assert 1 == (await app.search()).total_count
+
+
+@pytest.mark.req("M-2")
+async def test_key_is_free_for_another_type_and_after_its_window(
+    app: Holdfast, clock: ManualClock
+) -> None:
+    first = await app.submit("pay", idempotency_key="k", idempotency_window=60)
+    other = await app.submit("refund", idempotency_key="k")
+
+    clock.advance(60)
+    later = await app.submit("pay", idempotency_key="k")
+
+    statuses = {result.status for result in (first, other, later)}
+    assert {SubmissionStatus.ACCEPTED} == statuses
+    assert 3 == len({first.job_id, other.job_id, later.job_id})
+
+
+@pytest.mark.req("A-4")
+async def test_full_queue_refuses_jobs_until_there_is_room(
+    store: Store, clock: ManualClock
+) -> None:
+    limits = Limits(queue_depth=2)
+    async with Holdfast(store=store, clock=clock, chance=Chance(1), limits=limits) as app:
+        await app.submit("a")
+        held = await app.submit("a", delay=60)
+        with pytest.raises(QuotaError) as caught:
+            await app.submit("a")
+        elsewhere = await app.submit("a", queue="other")
+
+        await app.cancel(held.job_id)
+        clock.advance(caught.value.retry_after)
+        accepted = await app.submit("a")
+
+    assert ("queue default depth", 2, 2) == (
+        caught.value.limit,
+        caught.value.current,
+        caught.value.maximum,
+    )
+    assert {SubmissionStatus.ACCEPTED} == {elsewhere.status, accepted.status}
+
+
+@pytest.mark.req("A-4")
+async def test_submissions_above_the_rate_are_told_when_to_come_back(
+    store: Store, clock: ManualClock
+) -> None:
+    limits = Limits(submission_rate=10)
+    async with Holdfast(store=store, clock=clock, chance=Chance(1), limits=limits) as app:
+        await app.submit_batch([{"type": "a"}] * 10)
+        with pytest.raises(QuotaError) as caught:
+            await app.submit("a")
+        clock.advance(caught.value.retry_after)
+        accepted = await app.submit("a")
+
+    assert timedelta(seconds=0.1) == caught.value.retry_after
+    assert SubmissionStatus.ACCEPTED is accepted.status
+
+
+@pytest.mark.req("A-4")
+async def test_depth_is_not_read_for_every_submission(store: Store, clock: ManualClock) -> None:
+    reads = 0
+    queues = store.queues
+
+    async def counting() -> object:
+        nonlocal reads
+        reads += 1
+        return await queues()
+
+    store.queues = counting  # type: ignore[method-assign,assignment]  # count, then as before
+    limits = Limits(queue_depth=1000)
+    async with Holdfast(store=store, clock=clock, chance=Chance(1), limits=limits) as app:
+        for _ in range(100):
+            await app.submit("a")
+
+    assert 1 == reads
+
+
+@pytest.mark.req("A-4")
+@pytest.mark.parametrize("limit", ["queue_depth", "submission_rate"])
+def test_quota_of_nothing_is_refused(limit: str) -> None:
+    with pytest.raises(ValueError, match=f"{limit} must be at least 1, got 0"):
+        Limits(**{limit: 0})
+
+
+async def test_app_that_is_not_started_says_what_to_do() -> None:
+    app = Holdfast("memory://")
+
+    with pytest.raises(RuntimeError, match="async with app"):
+        await app.submit("a")

@@ -1,0 +1,676 @@
+"""From what a caller asked for to a job."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from holdfast.chance import Chance
+from holdfast.errors import Fault, ValidationError
+from holdfast.form import Defaults, Parent, Spawner, Submission, named_jobs
+from holdfast.job import DedupeKey, DependencyKind, Encoding, Event, Job, Priority, State
+from holdfast.policy import MEBIBYTE, Backoff, BackoffKind, Limits
+from holdfast.profiles import BULLMQ, LEASE
+from holdfast.submission import accept, read
+from tests.model.making import ID, LATER, NOW, faults, job, refusal
+
+SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
+
+
+def _told(**fields: object) -> str:
+    """The only message about a submission."""
+    (fault,) = refusal(**fields).faults
+    return str(fault)
+
+
+@pytest.mark.req("M-13", "M-3")
+def test_a_submission_that_says_nothing_but_its_type_gets_every_default() -> None:
+    plain = job()
+
+    assert (
+        Job(
+            id=ID,
+            type="mail.send",
+            queue="default",
+            payload=b"null",
+            encoding=Encoding.JSON,
+            profile="standard",
+            created_at=NOW,
+            updated_at=NOW,
+            timeout=30 * MINUTE,
+            lease_ttl=30 * SECOND,
+            lifetime=7 * DAY,
+            expires_at=NOW + 7 * DAY,
+            backoff=Backoff(),
+            retry_timeouts=True,
+            priority=2,
+            max_attempts=3,
+            state=State.SCHEDULED,
+            scheduled_at=NOW,
+            revision=1,
+            trail=plain.trail,
+        )
+        == plain
+    )
+    assert [Event.SUBMIT, Event.ENQUEUE] == [edge.event for edge in plain.trail]
+
+
+@pytest.mark.req("M-13")
+def test_everything_a_submission_says_is_in_the_job() -> None:
+    full = job(
+        payload={"to": "a@b.c"},
+        queue="mail",
+        priority="HIGH",
+        delay="PT1M",
+        timeout=20,
+        lifetime="P1D",
+        lease=5,
+        max_attempts=7,
+        backoff={"strategy": "LINEAR", "initial_delay": "PT2S", "max_delay": 60},
+        retry_timeouts=False,
+        idempotency_key="k",
+        idempotency_window="PT1H",
+        correlation_id="trace-1",
+        tags={"tenant": "acme"},
+        callback_url="https://example.com/hook?x=1",
+        limit_key="acme",
+        ref="a",
+    )
+
+    assert (b'{"to":"a@b.c"}', "mail", 1, State.DELAYED) == (
+        full.payload,
+        full.queue,
+        full.priority,
+        full.state,
+    )
+    assert (LATER, 20 * SECOND, DAY, 5 * SECOND, NOW + DAY) == (
+        full.due_at,
+        full.timeout,
+        full.lifetime,
+        full.lease_ttl,
+        full.expires_at,
+    )
+    linear = Backoff(strategy=BackoffKind.LINEAR, initial_delay=2 * SECOND, max_delay=60 * SECOND)
+    assert (7, linear, False) == (full.max_attempts, full.backoff, full.retry_timeouts)
+    assert ("k", "trace-1", {"tenant": "acme"}, "https://example.com/hook?x=1", "acme") == (
+        full.idempotency_key,
+        full.correlation_id,
+        full.tags,
+        full.callback_url,
+        full.limit_key,
+    )
+    assert NOW + timedelta(hours=1) == full.dedupe.expires_at
+
+
+@pytest.mark.req("S-12", "M-1")
+def test_accepting_again_with_the_same_id_and_time_gives_the_same_job() -> None:
+    assert job(payload=[1], tags={"a": "b"}) == job(payload=[1], tags={"a": "b"})
+
+
+@pytest.mark.req("M-1")
+@pytest.mark.parametrize("name", ["id", "job_id"])
+def test_a_caller_cannot_choose_the_id(name: str) -> None:
+    assert f"{name} must not be given: the system assigns it" == _told(**{name: "x"})
+
+
+@pytest.mark.req("M-1")
+def test_ids_are_random_uuids_of_version_4() -> None:
+    ids = {Chance().uuid() for _ in range(100)}
+
+    assert 100 == len(ids)
+    assert {4} == {UUID(one).version for one in ids}
+
+
+@pytest.mark.req("A-3")
+def test_every_fault_is_told_at_once_with_field_code_and_message() -> None:
+    error = refusal(
+        type="bad type",
+        typo=1,
+        payload=float("nan"),
+        queue="",
+        priority="URGENT",
+        delay=-1,
+        hold="yes",
+        timeout="1 minute",
+        lifetime=0,
+        lease=0.01,
+        max_attempts=0,
+        backoff={"multiplier": 0},
+        retry_timeouts=1,
+        idempotency_key="",
+        idempotency_window=0,
+        correlation_id=5,
+        tags=["a"],
+        depends_on="a",
+        dependency_type="FAN_OUT",
+        callback_url="ftp://x",
+        limit_key="\x00",
+        ref=[],
+    )
+
+    assert [
+        ("typo", "UNKNOWN_FIELD"),
+        ("type", "INVALID"),
+        ("payload", "NOT_FINITE"),
+        ("queue", "INVALID"),
+        ("priority", "INVALID"),
+        ("delay", "INVALID_DURATION"),
+        ("hold", "INVALID"),
+        ("timeout", "INVALID_DURATION"),
+        ("lifetime", "OUT_OF_RANGE"),
+        ("lease", "OUT_OF_RANGE"),
+        ("max_attempts", "OUT_OF_RANGE"),
+        ("backoff.multiplier", "OUT_OF_RANGE"),
+        ("retry_timeouts", "INVALID"),
+        ("idempotency_key", "INVALID"),
+        ("idempotency_window", "OUT_OF_RANGE"),
+        ("correlation_id", "INVALID"),
+        ("tags", "INVALID"),
+        ("depends_on", "INVALID"),
+        ("dependency_type", "INVALID"),
+        ("callback_url", "INVALID"),
+        ("limit_key", "INVALID_TEXT"),
+        ("ref", "INVALID"),
+    ] == [(fault.field, fault.code) for fault in error.faults]
+    assert "; ".join(str(fault) for fault in error.faults) == str(error)
+    assert all(fault.message for fault in error.faults)
+
+
+@pytest.mark.req("A-3")
+def test_what_is_not_an_object_is_not_a_submission() -> None:
+    with pytest.raises(ValidationError, match="job must be an object, got a list"):
+        read([1])
+
+
+@pytest.mark.req("A-3")
+@pytest.mark.parametrize(
+    ("fields", "faults_"),
+    [
+        ({}, [Fault("type", "REQUIRED", "is required")]),
+        ({"type": None}, [Fault("type", "INVALID", "must be a string, got None")]),
+        ({"type": ["a"]}, [Fault("type", "INVALID", "must be a string, got a list")]),
+        (
+            {"type": "t", 5: 1, "\x00": 2, "faults": ()},
+            [
+                Fault("5", "UNKNOWN_FIELD", "is not a field of a submission"),
+                Fault("\ufffd", "UNKNOWN_FIELD", "is not a field of a submission"),
+                Fault("faults", "UNKNOWN_FIELD", "is not a field of a submission"),
+            ],
+        ),
+    ],
+)
+def test_reading_loose_fields_notes_wrong_names(
+    fields: dict[object, object], faults_: list[Fault]
+) -> None:
+    submission = read(fields)
+
+    assert faults_ == list(submission.faults)
+    assert isinstance(submission.type, str)
+    with pytest.raises(ValidationError) as caught:
+        accept(submission, job_id=ID, now=NOW)
+    assert faults_ == list(caught.value.faults)
+
+
+def test_reading_good_fields_notes_nothing() -> None:
+    assert Submission(type="t", payload=1) == read({"type": "t", "payload": 1})
+
+
+@pytest.mark.parametrize("name", ["a", "A_1", "mail.send", "a/b-c", "9", "x" * 128])
+def test_names_of_types_are_words_joined_by_dots_slashes_and_dashes(name: str) -> None:
+    assert name == job(type=name).type
+
+
+@pytest.mark.parametrize("name", ["", ".a", "/a", "-a", "a b", "ä", "a:b", "x" * 129, "a\n"])
+def test_other_names_of_types_are_refused(name: str) -> None:
+    assert [("type", "INVALID")] == faults(type=name)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a:b", "x" * 129, 5, False])
+def test_a_queue_is_named_like_a_type_without_slashes(name: object) -> None:
+    assert "q.1-a_b" == job(queue="q.1-a_b").queue
+    assert [("queue", "INVALID")] == faults(queue=name)
+
+
+@pytest.mark.req("M-13")
+def test_the_queue_comes_from_the_submission_or_the_handler() -> None:
+    mail = Defaults(queue="mail")
+
+    assert ("mail", "bulk") == (
+        job(defaults=mail).queue,
+        job(defaults=mail, queue="bulk").queue,
+    )
+
+
+@pytest.mark.req("M-4")
+def test_a_priority_is_a_name_or_a_number() -> None:
+    for level in Priority:
+        assert level.value == job(priority=level.name).priority == job(priority=level).priority
+        assert level.value == job(priority=level.value).priority
+
+
+@pytest.mark.req("M-4")
+@pytest.mark.parametrize("value", [-1, 5, "high", "2", True, 1.0, None.__class__])
+def test_there_are_no_other_priorities(value: object) -> None:
+    assert [("priority", "INVALID")] == faults(priority=value)
+    assert _told(priority=value).startswith(
+        "priority must be one of CRITICAL (0), HIGH (1), NORMAL (2), LOW (3), BULK (4), got"
+    )
+
+
+@pytest.mark.req("M-6")
+@pytest.mark.parametrize(
+    ("asked", "handler", "system", "effective"),
+    [
+        (None, None, 30, 30),
+        (None, 10, 30, 10),
+        (20, 10, 30, 10),
+        (10, 20, 30, 10),
+        (30, None, 30, 30),
+        (None, 40, 30, 30),
+        (None, None, 60, 30),
+        (None, 50, 60, 50),
+    ],
+)
+def test_the_shortest_of_job_handler_and_system_timeout_holds(
+    asked: int | None, handler: int | None, system: int, effective: int
+) -> None:
+    defaults = Defaults(
+        timeout=None if handler is None else handler * MINUTE,
+        limits=Limits(timeout=system * MINUTE),
+    )
+    given = {} if asked is None else {"timeout": asked * MINUTE}
+
+    assert effective * MINUTE == job(defaults=defaults, **given).timeout
+
+
+@pytest.mark.req("M-6")
+def test_a_handler_may_allow_itself_more_than_its_profile() -> None:
+    assert 5 * MINUTE == job(defaults=Defaults(profile=LEASE)).timeout
+    assert 10 * MINUTE == job(defaults=Defaults(profile=LEASE, timeout=10 * MINUTE)).timeout
+    assert 20 * MINUTE == job(defaults=Defaults(profile=LEASE), timeout=20 * MINUTE).timeout
+
+
+@pytest.mark.req("M-6")
+def test_asking_for_more_than_the_system_allows_is_refused() -> None:
+    assert 30 * MINUTE == job(timeout=1800).timeout
+    assert "timeout must not exceed the system's 1800 s, got 1801 s" == _told(timeout=1801)
+
+
+@pytest.mark.req("M-6")
+@pytest.mark.parametrize("field", ["timeout", "lifetime", "idempotency_window"])
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (0, "OUT_OF_RANGE"),
+        ("PT0S", "OUT_OF_RANGE"),
+        (-1, "INVALID_DURATION"),
+        ("soon", "INVALID_DURATION"),
+        (True, "INVALID_DURATION"),
+        (timedelta.max, "INVALID_DURATION"),
+    ],
+)
+def test_spans_must_be_longer_than_nothing(field: str, value: object, code: str) -> None:
+    assert [(field, code)] == faults(**{field: value})
+
+
+@pytest.mark.req("M-6")
+def test_a_lease_lasts_at_least_a_tenth_of_a_second() -> None:
+    assert 0.1 * SECOND == job(lease=0.1).lease_ttl
+    assert "lease must be at least 0.1 s, got 0.099 s" == _told(lease=0.099)
+    assert [("lease", "INVALID_DURATION")] == faults(lease="x")
+    assert 300 * SECOND == job(defaults=Defaults(lease=300 * SECOND)).lease_ttl
+
+
+@pytest.mark.req("M-6")
+def test_a_delay_may_be_as_long_as_the_lifetime_but_not_longer() -> None:
+    whole = job(delay=60, lifetime=60)
+
+    assert (State.DELAYED, whole.expires_at) == (whole.state, whole.due_at)
+    assert (
+        "delay must fall within the job's lifetime of 60 s, got 2026-01-15T10:31:00.000001Z"
+        == _told(delay=60.000001, lifetime=60)
+    )
+    assert [("scheduled_at", "BEYOND_LIFETIME")] == faults(scheduled_at="9999-12-31T00:00:00Z")
+    assert [("delay", "BEYOND_LIFETIME")] == faults(
+        delay=61, defaults=Defaults(lifetime=60 * SECOND)
+    )
+
+
+@pytest.mark.req("A-9")
+def test_a_job_can_be_scheduled_for_an_instant_in_any_zone() -> None:
+    assert LATER == job(scheduled_at="2026-01-15T11:31:00+01:00").due_at
+    assert LATER == job(scheduled_at=LATER).due_at
+    past = job(scheduled_at=datetime(2020, 1, 1, tzinfo=UTC))
+    assert State.SCHEDULED == past.state
+
+
+@pytest.mark.parametrize("value", ["2026-01-15T10:31:00", "noon", 5])
+def test_an_instant_needs_a_time_zone(value: object) -> None:
+    assert [("scheduled_at", "INVALID_TIMESTAMP")] == faults(scheduled_at=value)
+
+
+@pytest.mark.parametrize("delay", [0, 60])
+def test_delay_and_instant_exclude_each_other(delay: int) -> None:
+    assert [("scheduled_at", "CONFLICT")] == faults(delay=delay, scheduled_at=LATER)
+
+
+def test_no_delay_is_no_delay() -> None:
+    assert (State.SCHEDULED, None) == (job(delay=0).state, job(delay=0).due_at)
+
+
+@pytest.mark.req("L-2")
+def test_a_held_job_stays_pending() -> None:
+    held = job(hold=True, delay=60)
+
+    assert (State.PENDING, True, LATER) == (held.state, held.held, held.due_at)
+    assert (State.SCHEDULED, State.SCHEDULED) == (job(hold=False).state, job(hold=None).state)
+
+
+@pytest.mark.req("M-7")
+@pytest.mark.parametrize("value", [1, 100])
+def test_attempts_lie_between_1_and_100(value: int) -> None:
+    assert value == job(max_attempts=value).max_attempts
+
+
+@pytest.mark.req("M-7")
+@pytest.mark.parametrize("value", [0, -1, 101, True, "3", 3.0])
+def test_other_numbers_of_attempts_are_refused(value: object) -> None:
+    assert [("max_attempts", "OUT_OF_RANGE")] == faults(max_attempts=value)
+    assert _told(max_attempts=value).startswith("max_attempts must be between 1 and 100, got ")
+
+
+@pytest.mark.req("M-7")
+def test_retries_come_from_the_submission_the_handler_or_the_profile() -> None:
+    handler = Defaults(
+        profile=LEASE, max_attempts=9, backoff=Backoff(max_delay=MINUTE), retry_timeouts=False
+    )
+
+    assert (4, LEASE.backoff) == (
+        job(defaults=Defaults(profile=LEASE)).max_attempts,
+        job(defaults=Defaults(profile=LEASE)).backoff,
+    )
+    mine = job(defaults=handler)
+    assert (9, Backoff(max_delay=MINUTE), False) == (
+        mine.max_attempts,
+        mine.backoff,
+        mine.retry_timeouts,
+    )
+    told = job(defaults=handler, max_attempts=2, backoff=Backoff(), retry_timeouts=True)
+    assert (2, Backoff(), True) == (told.max_attempts, told.backoff, told.retry_timeouts)
+
+
+@pytest.mark.req("M-7")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (5, [("backoff", "INVALID")]),
+        ([], [("backoff", "INVALID")]),
+        ({"strategy": "SOMETIMES"}, [("backoff", "INVALID")]),
+        ({"multiplier": "2"}, [("backoff", "INVALID")]),
+        ({"multiplier": 10**400}, [("backoff", "INVALID")]),
+        ({"jitter": 1}, [("backoff", "INVALID")]),
+        (
+            {"initial_delay": -1, "max_delay": None, "speed": 3},
+            [
+                ("backoff.initial_delay", "INVALID_DURATION"),
+                ("backoff.max_delay", "INVALID_DURATION"),
+                ("backoff.speed", "UNKNOWN_FIELD"),
+            ],
+        ),
+        ({5: 1}, [("backoff.5", "UNKNOWN_FIELD")]),
+        ({"initial_delay": 60, "max_delay": 1}, [("backoff.max_delay", "OUT_OF_RANGE")]),
+        ({"multiplier": 1001}, [("backoff.multiplier", "OUT_OF_RANGE")]),
+        (Backoff(multiplier=0.1), [("backoff.multiplier", "OUT_OF_RANGE")]),
+        (Backoff(multiplier="x"), [("backoff", "INVALID")]),
+        (Backoff(initial_delay=1.5), None),
+        (Backoff(strategy="LINEAR", jitter=True), None),
+        ({"multiplier": 3, "strategy": "CUSTOM", "jitter": True}, None),
+        ({}, None),
+    ],
+)
+def test_a_backoff_is_read_from_an_object_and_checked(
+    value: object, expected: list[tuple[str, str]] | None
+) -> None:
+    if expected is None:
+        backoff = job(backoff=value).backoff
+        assert isinstance(backoff.strategy, BackoffKind)
+        assert isinstance(backoff.initial_delay, timedelta)
+    else:
+        assert expected == faults(backoff=value)
+
+
+@pytest.mark.req("M-2")
+@pytest.mark.parametrize("field", ["idempotency_key", "correlation_id", "limit_key", "ref"])
+def test_short_texts_have_up_to_256_characters(field: str) -> None:
+    job(**{field: "x" * 256})
+
+    assert f"{field} must be at most 256 characters, got 257" == _told(**{field: "x" * 257})
+    assert [(field, "INVALID")] == faults(**{field: ""})
+    assert [(field, "INVALID")] == faults(**{field: b"x"})
+    assert [(field, "INVALID_TEXT")] == faults(**{field: "a\x00"})
+    assert [(field, "INVALID_TEXT")] == faults(**{field: "\udc00"})
+
+
+@pytest.mark.req("M-2")
+def test_a_key_belongs_to_its_type_for_its_window_and_knows_its_payload() -> None:
+    first = job(idempotency_key="k", payload={"a": 1}).dedupe
+    same = job(idempotency_key="k", payload={"a": 1}).dedupe
+    other = job(idempotency_key="k", payload={"a": 2}).dedupe
+
+    assert first == same
+    assert ("mail.send", "k", NOW + DAY) == (first.scope, first.key, first.expires_at)
+    assert first.digest != other.digest
+    assert 32 == len(first.digest)
+
+
+@pytest.mark.req("M-2")
+def test_the_window_can_be_set_per_system_and_per_job() -> None:
+    system = Defaults(limits=Limits(idempotency_window=2 * DAY))
+
+    assert NOW + 2 * DAY == job(defaults=system, idempotency_key="k").dedupe.expires_at
+    assert NOW + MINUTE == job(idempotency_key="k", idempotency_window=60).dedupe.expires_at
+    assert job(idempotency_window=60).dedupe is None
+
+
+@pytest.mark.req("M-13")
+def test_tags_are_few_short_clean_strings() -> None:
+    most = {f"k{n}": "" for n in range(64)}
+
+    assert most == job(tags=most).tags
+    assert {"k" * 128: "v" * 1024} == job(tags={"k" * 128: "v" * 1024}).tags
+    assert {} == job(tags={}).tags == job().tags
+    assert [("tags", "INVALID")] == faults(tags={**most, "one more": ""})
+
+
+@pytest.mark.parametrize(
+    ("tags", "fault"),
+    [
+        ({"": "x"}, ("tags.", "INVALID")),
+        ({"k" * 129: "x"}, ("tags." + "k" * 59 + "…", "INVALID")),
+        ({5: "x"}, ("tags.5", "INVALID")),
+        ({(1,): "x"}, ("tags.a tuple", "INVALID")),
+        ({"a": "v" * 1025}, ("tags.a", "INVALID")),
+        ({"a": 1}, ("tags.a", "INVALID")),
+        ({"a": None}, ("tags.a", "INVALID")),
+        ({"a\x00": "x"}, ("tags.a\ufffd", "INVALID_TEXT")),
+        ({"a": "\ud800"}, ("tags.a", "INVALID_TEXT")),
+    ],
+)
+def test_other_tags_are_refused_by_name(tags: object, fault: tuple[str, str]) -> None:
+    assert [fault] == faults(tags=tags)
+
+
+@pytest.mark.req("A-19")
+@pytest.mark.parametrize(
+    "url", ["http://localhost", "https://example.com:8443/a?b=c#d", "http://[::1]/x"]
+)
+def test_a_callback_goes_to_a_web_address(url: str) -> None:
+    assert url == job(callback_url=url).callback_url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "example.com",
+        "ftp://example.com",
+        "javascript:alert(1)",
+        "http://",
+        "http:///path",
+        "http://user:secret@example.com",
+        "http://:secret@example.com",
+        "http://[::1",
+        "http://example.com:99999",
+        "http://example.com:0",
+        "http://example.com/a b",
+        "http://example.com/\r\nX-Evil: 1",
+    ],
+)
+def test_a_callback_goes_nowhere_else(url: str) -> None:
+    assert [("callback_url", "INVALID")] == faults(callback_url=url)
+
+
+def test_an_address_has_up_to_2048_characters() -> None:
+    base = "http://example.com/"
+    longest = base + "x" * (2048 - len(base))
+
+    assert longest == job(callback_url=longest).callback_url
+    assert [("callback_url", "TOO_LONG")] == faults(callback_url=longest + "x")
+
+
+@pytest.mark.req("M-12")
+def test_a_payload_may_be_as_large_as_the_limit() -> None:
+    limits = Defaults(limits=Limits(payload_bytes=100))
+
+    assert 100 == len(job(defaults=limits, payload=b"x" * 100).payload)
+    assert 100 == len(job(defaults=limits, payload="x" * 98).payload)
+    assert [("payload", "TOO_LARGE")] == faults(defaults=limits, payload=b"x" * 101)
+    assert [("payload", "TOO_LARGE")] == faults(defaults=limits, payload="x" * 99)
+    assert [("payload", "TOO_LARGE")] == faults(payload=b"x" * (MEBIBYTE + 1))
+
+
+@pytest.mark.req("M-12")
+def test_bytes_are_marked_as_such() -> None:
+    binary = job(payload=b"\x00\x01")
+
+    assert (b"\x00\x01", Encoding.BYTES) == (binary.payload, binary.encoding)
+
+
+@pytest.mark.req("M-9")
+def test_a_job_waits_for_the_jobs_it_names_each_once() -> None:
+    parents = {"a": Parent(2, 0), "b": Parent(1, 41)}
+
+    waiting = job(parents=parents, depends_on=["a", "b", "a"])
+
+    assert (State.PENDING, ("a", "b"), 42) == (
+        waiting.state,
+        waiting.depends_on,
+        waiting.depth,
+    )
+    assert DependencyKind.AFTER is waiting.dependency_kind
+
+
+@pytest.mark.req("M-5")
+def test_a_dependent_inherits_the_most_urgent_priority() -> None:
+    parents = {"a": Parent(3, 0), "b": Parent(1, 0)}
+
+    assert 1 == job(parents=parents, depends_on=["a", "b"], priority="BULK").priority
+    assert 0 == job(parents=parents, depends_on=["a", "b"], priority=0).priority
+    assert 2 == job(parents=parents, depends_on=["a"]).priority
+    assert 0 == job(parents=parents, depends_on=["a"], defaults=Defaults(profile=BULLMQ)).priority
+    assert 3 == job(defaults=Defaults(priority=Priority.LOW)).priority
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize(("count", "fine"), [(1000, True), (1001, False)])
+def test_a_job_waits_for_at_most_1000_others(count: int, fine: bool) -> None:
+    parents = {str(n): Parent(2, 0) for n in range(count)}
+
+    if fine:
+        assert count == len(job(parents=parents, depends_on=list(parents)).depends_on)
+    else:
+        with pytest.raises(ValidationError, match="must name at most 1000 jobs, got 1001"):
+            job(parents=parents, depends_on=list(parents))
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize(("depth", "fine"), [(99, True), (100, False)])
+def test_a_job_lies_at_most_100_levels_deep(depth: int, fine: bool) -> None:
+    parents = {"a": Parent(2, depth)}
+
+    if fine:
+        assert 100 == job(parents=parents, depends_on=("a",)).depth
+    else:
+        with pytest.raises(ValidationError, match="must be at most 100 levels deep, got 101"):
+            job(parents=parents, depends_on=("a",))
+
+
+@pytest.mark.req("M-9")
+def test_jobs_to_wait_for_must_exist() -> None:
+    assert "depends_on must exist, got unknown 'x', 'y'" == _told(depends_on=["x", "y"])
+
+
+@pytest.mark.parametrize("value", ["abc", b"abc", 5, {"a": 1}, [5], [None], object()])
+def test_dependencies_are_a_list_of_ids(value: object) -> None:
+    assert [("depends_on", "INVALID")] == faults(depends_on=value)
+
+
+@pytest.mark.parametrize("value", [(), [], None])
+def test_no_dependencies_are_none(value: object) -> None:
+    plain = job(depends_on=value)
+
+    assert ((), State.SCHEDULED, 0) == (plain.depends_on, plain.state, plain.depth)
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize("kind", ["AFTER", "AFTER_ANY", "CHAIN", "FAN_IN"])
+def test_the_kind_of_waiting_can_be_chosen(kind: str) -> None:
+    waiting = job(parents={"a": Parent(2, 0)}, depends_on=["a"], dependency_type=kind)
+
+    assert DependencyKind(kind) is waiting.dependency_kind
+
+
+@pytest.mark.parametrize("value", ["FAN_OUT", "after", 5, [], {}])
+def test_other_kinds_are_refused(value: object) -> None:
+    assert _told(dependency_type=value).startswith(
+        "dependency_type must be one of AFTER, AFTER_ANY, CHAIN, FAN_IN, got "
+    )
+
+
+@pytest.mark.req("M-9")
+def test_a_spawned_job_is_spawned_once_per_key_and_waits_for_nothing() -> None:
+    spawned = job(spawner=Spawner("parent", "0"), idempotency_key="mine")
+
+    assert ("parent", DependencyKind.FAN_OUT, State.SCHEDULED) == (
+        spawned.spawned_by,
+        spawned.dependency_kind,
+        spawned.state,
+    )
+    assert DedupeKey("spawn:parent", "0", "", None) == spawned.dedupe
+    assert "" == spawned.idempotency_key
+
+
+@pytest.mark.req("M-9")
+def test_a_spawned_job_that_names_others_waits_for_them_as_it_asked() -> None:
+    spawned = job(
+        spawner=Spawner("parent", "0"),
+        parents={"a": Parent(0, 4)},
+        depends_on=["a"],
+        dependency_type="AFTER_ANY",
+    )
+
+    assert (State.PENDING, DependencyKind.AFTER_ANY, 5, 0) == (
+        spawned.state,
+        spawned.dependency_kind,
+        spawned.depth,
+        spawned.priority,
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [(["a", 1, "b"], ("a", "b")), ("ab", ()), (None, ()), (5, ()), (("a",), ("a",)), ({"a"}, ())],
+)
+def test_job_names_are_read_from_anything(value: object, names: tuple[str, ...]) -> None:
+    assert names == named_jobs(value)

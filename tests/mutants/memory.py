@@ -1,0 +1,250 @@
+"""Bugs in the reference itself and in the bookkeeping that every store shares."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+LAYERS = ("memory verbs",)
+
+
+def _in(file: str, old: str, new: str, why: str) -> Mutant:
+    return Mutant(f"store/{file}", old, new, why, LAYERS)
+
+
+MUTANTS = (
+    _in(
+        "memory/store.py",
+        "if fence is not None and not self._state.is_held(fence):",
+        "if fence is not None and fence.job_id not in self._state.jobs:",
+        "a stale spawner spawns",
+    ),
+    _in(
+        "memory/tables.py",
+        "return job.lease.token == fence.token",
+        "return True",
+        "any token renews and notes",
+    ),
+    _in(
+        "memory/tables.py",
+        "job.lease is None or job.state is not State.RUNNING:",
+        "job.lease is None:",
+        "a lease is renewed after its job stopped running",
+    ),
+    _in(
+        "memory/store.py",
+        'if self._state.settings[queue].get("paused"):',
+        'if "paused" in self._state.settings[queue]:',
+        "a resumed queue stays paused",
+    ),
+    _in(
+        "memory/store.py",
+        "            tables.ready[stored.id] = (stored.priority, tables.places)",
+        "            tables.ready[stored.id] = (0, tables.places)",
+        "claim ignores priority",
+    ),
+    _in(
+        "memory/store.py",
+        "            tables.places += 1\n            tables.ready",
+        "            tables.ready",
+        "jobs of one priority come in any order",
+    ),
+    _in(
+        "memory/store.py",
+        "self._state.edges[child].setdefault(parent, state if state in TERMINAL else None)",
+        "self._state.edges[child].setdefault(parent, None)",
+        "a dependency that ended before the submission is missed",
+    ),
+    _in(
+        "memory/store.py",
+        "                self._state.edges[child][after.id] = after.state",
+        "                self._state.edges[child].setdefault(after.id, after.state)",
+        "the end of a dependency is not marked",
+    ),
+    _in(
+        "memory/store.py",
+        "        for waiting in tables.waiting_fan_in(job.spawned_by):\n"
+        "            self._link(waiting, job.id)\n",
+        "",
+        "FAN_IN does not wait for what is spawned after it was added",
+    ),
+    _in(
+        "memory/store.py",
+        "lease = replace(job.lease, until=self.now() + job.lease_ttl)",
+        "lease = replace(job.lease, until=job.lease.until + job.lease_ttl)",
+        "a renewal counts from the old end",
+    ),
+    _in(
+        "memory/store.py",
+        "            del lines[:-MAX_LOG_LINES]\n",
+        "",
+        "log lines are kept for ever",
+    ),
+    _in(
+        "memory/store.py",
+        "if due_at <= now][:limit]",
+        "if due_at < now][:limit]",
+        "a job is promoted a moment late",
+    ),
+    _in(
+        "memory/store.py",
+        "(job.due_at, self._state.numbers[job.id], job)",
+        "(job.created_at, self._state.numbers[job.id], job)",
+        "promotion goes by submission instead of by due time",
+    ),
+    _in(
+        "memory/store.py",
+        "if (end := instant(job)) is not None and end <= now",
+        "if (end := instant(job)) is not None and end < now",
+        "a lease lasts a moment too long",
+    ),
+    _in(
+        "memory/tables.py",
+        "and job.finished_at + span <= now",
+        "and job.finished_at + span < now",
+        "a job is pruned a moment late",
+    ),
+    _in(
+        "memory/tables.py",
+        "            and not self.is_needed(job.id)\n",
+        "",
+        "a dependency is pruned while a live job needs it",
+    ),
+    _in(
+        "memory/store.py",
+        "held.holder != holder and held.until > now",
+        "held.holder != holder and held.until >= now",
+        "a hold lasts a moment too long",
+    ),
+    _in(
+        "memory/store.py",
+        "(max(0, job.priority - lifted), place)",
+        "(job.priority - lifted, place)",
+        "ageing does not end at the top",
+    ),
+    _in(
+        "memory/store.py",
+        "in _WAKING or (before and before.state is State.RUNNING and tables.rules):",
+        "in _WAKING:",
+        "room under a limit wakes nobody",
+    ),
+    _in(
+        "memory/judging.py",
+        "return held if expires is None or expires > self._now else None",
+        "return held if expires is None or expires >= self._now else None",
+        "a key holds a moment longer than its window",
+    ),
+    _in(
+        "memory/judging.py",
+        "            self._keys[job.dedupe.scope, job.dedupe.key] = (job.dedupe, job.id)\n",
+        "            pass\n",
+        "keys do not collide within one call",
+    ),
+    _in(
+        "memory/judging.py",
+        "return tuple(dict.fromkeys(self._aliases.get(p, p) for p in job.depends_on))",
+        "return job.depends_on",
+        "a dependency on a duplicate means a job that was never written",
+    ),
+    _in(
+        "memory/judging.py",
+        "    if stored.revision != before.revision:\n        return False\n",
+        "",
+        "swap without revision",
+    ),
+    _in(
+        "memory/judging.py",
+        "before.lease.token != stored.lease.token",
+        "before.lease.version != stored.lease.version",
+        "swap without token",
+    ),
+    _in(
+        "memory/judging.py",
+        "return change.until is None or (",
+        "return True or (",
+        "the reaper overruns a heartbeat",
+    ),
+    _in(
+        "memory/judging.py",
+        "        checkpoint=stored.checkpoint,\n",
+        "",
+        "a settlement overwrites a checkpoint",
+    ),
+    _in(
+        "memory/judging.py",
+        "return min(job.lease.until, job.expires_at)",
+        "return job.lease.until",
+        "the lifetime of a running job has no end",
+    ),
+    _in(
+        "memory/judging.py",
+        "return len(ended) == len(edges) or any(state is not State.COMPLETED for state in ended)",
+        "return len(ended) == len(edges)",
+        "a failed dependency is noticed only when all have ended",
+    ),
+    _in(
+        "memory/gate.py",
+        "return (started, until) if until > self._now else (0, None)",
+        "return (started, until) if until >= self._now else (0, None)",
+        "a rate window lasts a moment too long",
+    ),
+    _in(
+        "memory/gate.py",
+        "self._running(scope) >= rule.concurrency",
+        "self._running(scope) > rule.concurrency",
+        "one more runs than the limit allows",
+    ),
+    _in(
+        "memory/gate.py",
+        "if not all(self._has_room(scope, rule) for scope, rule in scopes):",
+        "if not any(self._has_room(scope, rule) for scope, rule in scopes) and scopes:",
+        "room in one scope is enough",
+    ),
+    _in(
+        "memory/tables.py",
+        "            yield from self.spawned_by(child)\n",
+        "",
+        "FAN_IN does not wait for nested spawns",
+    ),
+    _in(
+        "memory/tables.py",
+        "if self.keys.get(place_of_key, (None, \"\"))[1] == job_id:",
+        "if place_of_key in self.keys:",
+        "deleting a job frees the key of its successor",
+    ),
+    _in(
+        "memory/queries.py",
+        "(place[j.id] > last if ascending else place[j.id] < last)]",
+        "(place[j.id] >= last if ascending else place[j.id] <= last)]",
+        "the last job of a page is on the next one too",
+    ),
+    _in(
+        "memory/queries.py",
+        "gap = after is not None and start < oldest",
+        "gap = False",
+        "a subscriber is not told what it missed",
+    ),
+    _in(
+        "_ledger.py",
+        "self._tallies[queue, type_, left, before] -= count",
+        "self._tallies[queue, type_, priority, before] -= count",
+        "a job reopened at another priority is counted twice",
+    ),
+    _in(
+        "_ledger.py",
+        "if after in _COUNTED:",
+        "if after in _COUNTED and after is not State.RETRYING:",
+        "retries are not measured",
+    ),
+    _in(
+        "_ledger.py",
+        "        self._tallies[job.queue, job.type, job.priority, job.state] -= 1",
+        "        pass",
+        "deleted jobs are still counted",
+    ),
+    _in(
+        "_cursor.py",
+        "match is None or match[1] != order or",
+        "match is None or",
+        "a cursor of another order is believed",
+    ),
+)  # fmt: skip

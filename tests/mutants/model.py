@@ -1,0 +1,214 @@
+"""Bugs in the rules: lifecycle, backoff, dependencies, submission."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+LAYERS = {
+    "lifecycle.py": ("lifecycle", "memory verbs"),
+    "policy.py": ("policy",),
+    "dependencies.py": ("dependencies",),
+}
+
+
+def _in(file: str, old: str, new: str, why: str) -> Mutant:
+    return Mutant(file, old, new, why, LAYERS.get(file, ("memory verbs",)))
+
+
+MUTANTS = (
+    _in(
+        "policy.py",
+        "        if factor >= self.max_delay / self.initial_delay:\n"
+        "            return self.max_delay\n",
+        "",
+        "the cap on delays is ignored",
+    ),
+    _in(
+        "lifecycle.py",
+        "(R, Event.GIVE_BACK, W),",
+        "(R, Event.GIVE_BACK, W),\n        (DONE, Event.CLAIM, R),",
+        "a completed job may be claimed",
+    ),
+    _in(
+        "lifecycle.py",
+        "if (job.state, event, to) not in TABLE:",
+        "if (job.state, to) not in EDGES:",
+        "an event may take another event's edge",
+    ),
+    _in(
+        "lifecycle.py",
+        "revision=job.revision + 1, updated_at=now, **changes)",
+        "revision=job.revision, updated_at=now, **changes)",
+        "a step does not move the revision, so nothing fences",
+    ),
+    _in(
+        "lifecycle.py",
+        "return replace(after, trail=(*job.trail, edge))",
+        "return replace(after, trail=(edge,))",
+        "only the last edge of a decision is recorded",
+    ),
+    _in(
+        "lifecycle.py",
+        "if job.due_at is not None and job.due_at > now:",
+        "if job.due_at is not None and job.due_at >= now:",
+        "a job that is due now is delayed",
+    ),
+    _in(
+        "lifecycle.py",
+        "Lease(token, job.lease_version + 1, worker,",
+        "Lease(token, job.attempt + 1, worker,",
+        "lease versions repeat after a job was given back",
+    ),
+    _in(
+        "lifecycle.py",
+        "attempt=job.attempt + 1,\n        lease=Lease(",
+        "attempt=job.attempt + 2,\n        lease=Lease(",
+        "an attempt counts twice",
+    ),
+    _in(
+        "lifecycle.py",
+        "if job.cancel is not None or failure.category is FailureCategory.CANCELLED:",
+        "if failure.category is FailureCategory.CANCELLED:",
+        "a wish to cancel is lost when the attempt fails",
+    ),
+    _in(
+        "lifecycle.py",
+        "    if job.attempt >= job.max_attempts:\n"
+        '        reason = f"attempt {job.attempt} of {job.max_attempts} failed',
+        "    if job.attempt > job.max_attempts:\n"
+        '        reason = f"attempt {job.attempt} of {job.max_attempts} failed',
+        "one attempt too many after a failure",
+    ),
+    _in(
+        "lifecycle.py",
+        "    delay = failure.retry_after\n    if delay is None:\n",
+        "    delay = None\n    if delay is None:\n",
+        "retry_after is ignored",
+    ),
+    _in(
+        "lifecycle.py",
+        "return job.retry_timeouts",
+        "return True",
+        "timeouts are retried against the job's wish",
+    ),
+    _in(
+        "lifecycle.py",
+        "        job, Event.LAPSE, failure, now=now, delay=delay\n",
+        "        replace(job, lease=_answered(job)), Event.LAPSE, failure, now=now, delay=delay\n",
+        "a lapse forgets the lease, so a late answer is thrown away",
+    ),
+    _in(
+        "lifecycle.py",
+        "        attempt=job.attempt - 1,\n",
+        "        attempt=job.attempt,\n",
+        "giving a job back burns an attempt",
+    ),
+    _in(
+        "lifecycle.py",
+        "        and job.lease.token == token\n        and job.lease.until is not None",
+        "        and job.lease.until is not None",
+        "anybody may answer late",
+    ),
+    _in(
+        "lifecycle.py",
+        "job.lease.token == token and job.lease.until is None",
+        "job.lease.until is None",
+        "somebody else's answer passes for a repeat",
+    ),
+    _in(
+        "lifecycle.py",
+        "    if job.state in TERMINAL:\n        return job\n    reason = clean(",
+        "    reason = clean(",
+        "cancelling an ended job raises",
+    ),
+    _in(
+        "lifecycle.py",
+        "force = force or (job.cancel is not None and job.cancel.force)",
+        "force = bool(force)",
+        "a second, gentler wish takes force back",
+    ),
+    _in(
+        "lifecycle.py",
+        "cancel=CancelRequest(reason, force, now), revision=job.revision + 1)",
+        "cancel=CancelRequest(reason, force, now))",
+        "a wish to cancel does not move the revision, so a retry overwrites it",
+    ),
+    _in(
+        "lifecycle.py",
+        "return free if job.depends_on else enqueued",
+        "return enqueued",
+        "releasing a held job skips its dependencies",
+    ),
+    _in(
+        "lifecycle.py",
+        "generation=job.generation + 1,",
+        "generation=job.generation,",
+        "a reopened job is no new generation",
+    ),
+    _in(
+        "lifecycle.py",
+        "max_attempts=max(job.max_attempts, attempt + 1),",
+        "max_attempts=job.max_attempts,",
+        "a reopened job has no attempt left",
+    ),
+    _in(
+        "lifecycle.py",
+        "        cancel=None,\n        lease=replace(",
+        "        lease=replace(",
+        "a reopened job is still wanted to stop",
+    ),
+    _in(
+        "policy.py",
+        "return max(timedelta(0), min(delay, self.max_delay))",
+        "return max(timedelta(0), delay)",
+        "the cap on a handler's own delays is ignored",
+    ),
+    _in(
+        "policy.py",
+        "return self._scaled(self._power(attempt - 1))",
+        "return self._scaled(self._power(attempt) + 0)",
+        "the first retry waits twice as long",
+    ),
+    _in(
+        "policy.py",
+        "return delay + min(delay * (JITTER_SHARE * jitter), self.max_delay - delay)",
+        "return delay + delay * (JITTER_SHARE * jitter)",
+        "jitter exceeds the cap",
+    ),
+    _in(
+        "dependencies.py",
+        "if all(state is State.COMPLETED for _, state in parents):",
+        "if any(state is State.COMPLETED for _, state in parents):",
+        "a dependent is released early",
+    ),
+    _in(
+        "dependencies.py",
+        "if state in TERMINAL and state is not State.COMPLETED:",
+        "if state is State.FAILED:",
+        "only FAILED is inherited",
+    ),
+    _in(
+        "dependencies.py",
+        "return min((own, *parents))",
+        "return max((own, *parents))",
+        "a dependent takes the least urgent priority",
+    ),
+    _in(
+        "intake.py",
+        "DedupeKey(str(self._asked.type), value, digest, expires_at)",
+        'DedupeKey("", value, digest, expires_at)',
+        "keys of different types collide",
+    ),
+    _in(
+        "intake.py",
+        'DedupeKey(f"spawn:{spawner.job_id}", spawner.key, "", None)',
+        'DedupeKey("spawn", spawner.key, "", None)',
+        "spawn keys of different jobs collide",
+    ),
+    _in(
+        "submission.py",
+        "return job if job.held or job.depends_on else lifecycle.enqueued(job, now=now)",
+        "return job if job.depends_on else lifecycle.enqueued(job, now=now)",
+        "a held job is queued at once",
+    ),
+)  # fmt: skip

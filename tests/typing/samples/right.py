@@ -1,0 +1,64 @@
+"""Calls that are right: a type checker has nothing to say about this file."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import assert_type
+
+from holdfast import Holdfast, JobContext, JobStatus, SubmissionResult, SyncJobContext, Task
+
+app = Holdfast("memory://")
+
+
+@app.task("email.send", max_attempts=5, timeout=30)
+async def send_email(ctx: JobContext, to: str, subject: str = "hello") -> dict[str, str]:
+    await ctx.report_progress(50, "half")
+    return {"to": to, "subject": subject}
+
+
+@app.task("report.build", runner="process")
+def build_report(ctx: SyncJobContext, year: int, *, pages: int = 1) -> int:
+    ctx.checkpoint({"page": pages})
+    return year
+
+
+@app.task("ping")
+async def ping() -> str:
+    return "pong"
+
+
+@app.task("square")
+def square(number: int) -> int:
+    return number * number
+
+
+@app.cron("*/5 * * * *", tz="Europe/Berlin")
+@app.task("tidy")
+async def tidy(ctx: JobContext) -> None:
+    await ctx.log("INFO", "tidied")
+
+
+async def submit() -> None:
+    assert_type(await send_email.submit("a@b.c"), SubmissionResult)
+    assert_type(await send_email.submit(to="a@b.c", subject="hi"), SubmissionResult)
+    assert_type(await send_email.using(delay=60, priority="HIGH").submit(to="a"), SubmissionResult)
+    assert_type(await build_report.submit(2026, pages=3), SubmissionResult)
+    assert_type(await ping.submit(), SubmissionResult)
+    assert_type(await tidy.submit(), SubmissionResult)
+    assert_type(build_report.submit_sync(year=2026), SubmissionResult)
+    assert_type(square.using(timeout=timedelta(seconds=1)).submit_sync(2), SubmissionResult)
+    assert_type(await app.wait("id", timeout=1), JobStatus)
+
+
+async def call() -> None:
+    assert_type(await send_email("a@b.c", subject="hi"), dict[str, str])
+    assert_type(build_report(2026, pages=2), int)
+    assert_type(await ping(), str)
+    assert_type(square(3), int)
+
+
+def pass_on(task: Task[[int], int]) -> int:
+    return task(2)
+
+
+pass_on(square)

@@ -1,0 +1,47 @@
+"""Calls that are wrong: a type checker reports exactly the lines marked ``# wrong``."""
+
+from __future__ import annotations
+
+from holdfast import Holdfast, JobContext, SyncJobContext
+
+app = Holdfast("memory://")
+
+
+@app.task("email.send")
+async def send_email(ctx: JobContext, to: str, subject: str = "hello") -> dict[str, str]:
+    return {"to": to, "subject": subject}
+
+
+@app.task("report.build", runner="process")
+def build_report(ctx: SyncJobContext, year: int, *, pages: int = 1) -> int:
+    return year * pages
+
+
+@app.task("square")
+def square(number: int) -> int:
+    return number * number
+
+
+async def submit(ctx: JobContext) -> None:
+    await send_email.submit(to=3)  # wrong
+    await send_email.submit(ctx, "a@b.c")  # wrong
+    await send_email.submit(ctx=ctx, to="a@b.c")  # wrong
+    await send_email.submit("a@b.c", topic="hi")  # wrong
+    await send_email.submit()  # wrong
+    await send_email.using(priority="HIGH").submit(to=None)  # wrong
+    await send_email.using(piority="HIGH").submit(to="a@b.c")  # wrong
+    await send_email.using(delay=[60]).submit(to="a@b.c")  # wrong
+    await build_report.submit("2026")  # wrong
+    await build_report.submit(2026, 3)  # wrong
+    build_report.submit_sync(2026, pages="3")  # wrong
+    square.submit_sync("two")  # wrong
+
+
+async def call(ctx: JobContext) -> None:
+    await send_email(to=3)  # wrong
+    await send_email(ctx, "a@b.c")  # wrong
+    build_report("2026")  # wrong
+    text: str = square(2)  # wrong
+    print(text)
+    await app.submit("email.send", {"to": "a@b.c"}, queue=7)  # wrong
+    await app.search(types="email.send", colour="red")  # wrong

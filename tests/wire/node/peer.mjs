@@ -1,0 +1,165 @@
+// A BullMQ client driven over stdin: one JSON command per line, one JSON answer per line.
+// argv: package ("bullmq" or "bullmq5"), port; `use` says under which prefix to go on
+import { createInterface } from "node:readline";
+import Redis from "ioredis";
+
+const [, , pkg, port] = process.argv;
+const { Queue, Worker, QueueEvents, FlowProducer, UnrecoverableError, DelayedError } = await import(pkg);
+const connection = { host: "127.0.0.1", port: Number(port), maxRetriesPerRequest: null };
+const options = { connection };
+const redis = new Redis(connection);
+const queues = new Map();
+const workers = new Map();
+const listeners = new Map();
+const seen = [];
+const waiting = [];
+
+function queue(name) {
+  if (!queues.has(name)) queues.set(name, new Queue(name, options));
+  return queues.get(name);
+}
+
+function note(entry) {
+  seen.push(entry);
+  for (const check of [...waiting]) check();
+}
+
+async function handle(job, token) {
+  const data = job.data ?? {};
+  note({ on: "started", id: job.id, name: job.name, data: job.data, attempts: job.attemptsMade });
+  if (data.sleep) await new Promise((done) => setTimeout(done, data.sleep));
+  if (data.hang) await new Promise(() => {});
+  if (data.progress !== undefined) await job.updateProgress(data.progress);
+  if (data.log) await job.log(data.log);
+  if (data.fatal) throw new UnrecoverableError(data.fatal);
+  if (data.fail && job.attemptsMade < (data.times ?? 1000)) throw new Error(data.fail);
+  if (data.later && job.attemptsStarted === 1) {
+    await job.moveToDelayed(Date.now() + data.later, token);
+    throw new DelayedError();
+  }
+  return data.children ? await job.getChildrenValues() : (data.result ?? { ran: job.name });
+}
+
+const verbs = {
+  use: async ({ prefix }) => {
+    await Promise.all([workers, listeners, queues].flatMap((held) =>
+      [...held.values()].map((each) => each.close(true).catch(() => {}))));
+    for (const held of [workers, listeners, queues]) held.clear();
+    seen.length = 0;
+    options.prefix = prefix;
+    return true;
+  },
+  add: async ({ queue: name, job, data, opts }) => (await queue(name).add(job, data, opts)).id,
+  addBulk: async ({ queue: name, jobs }) => (await queue(name).addBulk(jobs)).map((job) => job.id),
+  flow: async ({ tree }) => {
+    const producer = new FlowProducer(options);
+    const node = await producer.add(tree);
+    await producer.close();
+    const shown = (each) => ({ id: each.job.id, children: (each.children ?? []).map(shown) });
+    return shown(node);
+  },
+  work: async ({ queue: name, opts }) => {
+    const worker = new Worker(name, handle, { ...options, ...(opts ?? {}) });
+    worker.on("error", (error) => note({ on: "error", message: error.message }));
+    worker.on("completed", (job) => note({ on: "completed", id: job.id }));
+    worker.on("failed", (job, error) => note({ on: "failed", id: job?.id, message: error.message }));
+    worker.on("stalled", (id) => note({ on: "stalled", id }));
+    workers.set(name, worker);
+    await worker.waitUntilReady();
+    return true;
+  },
+  rest: async ({ queue: name }) => {
+    await workers.get(name)?.close();
+    workers.delete(name);
+    return true;
+  },
+  listen: async ({ queue: name }) => {
+    const events = new QueueEvents(name, options);
+    for (const event of ["added", "waiting", "active", "completed", "failed", "delayed", "progress",
+      "stalled", "removed", "paused", "resumed", "drained", "retries-exhausted", "waiting-children"])
+      events.on(event, (args) => note({ on: `event:${event}`, ...(args ?? {}) }));
+    events.on("error", (error) => note({ on: "error", message: error.message }));
+    listeners.set(name, events);
+    await events.waitUntilReady();
+    // It reads from "now" on, some time after it says that it is ready.
+    let heard = false;
+    events.on("probe", () => (heard = true));
+    while (!heard) {
+      await redis.xadd(`${options.prefix}:${name}:events`, "*", "event", "probe");
+      await new Promise((done) => setTimeout(done, 20));
+    }
+    return true;
+  },
+  until: ({ match, count, ms }) =>
+    new Promise((done) => {
+      const fits = (entry) => Object.entries(match).every(([key, value]) => entry[key] === value);
+      let timer;
+      const check = () => {
+        const found = seen.filter(fits);
+        if (found.length < (count ?? 1)) return false;
+        clearTimeout(timer);
+        waiting.splice(waiting.indexOf(check), 1);
+        done(found);
+        return true;
+      };
+      waiting.push(check);
+      timer = setTimeout(() => {
+        waiting.splice(waiting.indexOf(check), 1);
+        done(null);
+      }, ms ?? 15000);
+      check();
+    }),
+  seen: async () => seen,
+  state: async ({ queue: name, id }) => await queue(name).getJobState(id),
+  job: async ({ queue: name, id }) => {
+    const job = await queue(name).getJob(id);
+    return job ? { ...job.toJSON(), state: await job.getState() } : null;
+  },
+  call: async ({ queue: name, method, args }) => (await queue(name)[method](...(args ?? []))) ?? null,
+  onJob: async ({ queue: name, id, method, args }) => {
+    const job = await queue(name).getJob(id);
+    return (await job[method](...(args ?? []))) ?? null;
+  },
+  logs: async ({ queue: name, id }) => await queue(name).getJobLogs(id),
+  schedule: async ({ queue: name, id, repeat, template }) =>
+    (await queue(name).upsertJobScheduler(id, repeat, template)).id,
+  board: async ({ queues: names }) => {
+    const { createBullBoard } = await import("@bull-board/api");
+    const { BullMQAdapter } = await import("@bull-board/api/bullMQAdapter");
+    const found = {};
+    for (const name of names) {
+      const adapter = new BullMQAdapter(queue(name));
+      createBullBoard({ queues: [adapter], serverAdapter: silent() });
+      const jobs = await adapter.getJobs(["waiting", "active", "completed", "failed", "delayed",
+        "prioritized", "waiting-children"], 0, 100);
+      found[name] = {
+        counts: await adapter.getJobCounts(),
+        jobs: jobs.map((job) => ({ ...job.toJSON(), name: job.name })),
+      };
+    }
+    return found;
+  },
+};
+
+function silent() {
+  const self = new Proxy({}, { get: () => () => self });
+  return self;
+}
+
+async function stop() {
+  for (const each of [...workers.values(), ...listeners.values(), ...queues.values()])
+    await each.close(true).catch(() => {});
+  process.exit(0);
+}
+
+console.log(JSON.stringify({ ready: true }));
+const lines = createInterface({ input: process.stdin });
+lines.on("line", async (line) => {
+  const { n, verb, ...args } = JSON.parse(line);
+  try {
+    console.log(JSON.stringify({ n, answer: (await verbs[verb](args)) ?? null }));
+  } catch (error) {
+    console.log(JSON.stringify({ n, error: String(error?.message ?? error) }));
+  }
+});
+lines.on("close", stop);

@@ -1,0 +1,107 @@
+"""The Python side of a wire test: submits, works and settles through the store alone."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from holdfast import lifecycle
+from holdfast.form import Parent, Submission
+from holdfast.job import Failure, FailureCategory, Job, State
+from holdfast.store import AddStatus, Change, Claim, Fence
+from holdfast.submission import accept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.store.redis import RedisStore
+
+WITHIN = 15.0
+STEP = timedelta(seconds=0.2)
+
+
+class Side:
+    """One worker's worth of hands on a store."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self.store = store
+        self._tokens = itertools.count(1)
+
+    async def add(
+        self, type_: str, payload: object = None, *, after: Sequence[Job] = (), **fields: Any
+    ) -> Job:
+        """Submit a job of queue q unless another is named."""
+        fields = {"queue": "q", "priority": "CRITICAL", **fields}
+        job = accept(
+            Submission(type=type_, payload=payload, depends_on=[p.id for p in after], **fields),
+            job_id=str(uuid.uuid4()),
+            now=self.store.now(),
+            parents={parent.id: Parent(parent.priority, parent.depth) for parent in after},
+        )
+        (answer,) = await self.store.add([job])
+        assert AddStatus.ACCEPTED == answer.status
+        return job
+
+    async def claim(
+        self, limit: int = 1, queue: str = "q", types: tuple[str, ...] | None = None
+    ) -> list[Job]:
+        """Claim what is there now."""
+        token = f"py-{uuid.uuid4().hex}:{next(self._tokens)}"
+        want = Claim(queues=(queue,), limit=limit, worker="python", token=token, types=types)
+        return await self.store.claim(want)
+
+    async def take(self, count: int = 1, queue: str = "q") -> list[Job]:
+        """Claim until so many jobs were had, waiting on arrivals as a worker does."""
+        taken: list[Job] = []
+        seen = 0
+        async with asyncio.timeout(WITHIN):
+            while True:
+                await self.store.promote(100)
+                taken += await self.claim(count - len(taken), queue)
+                if len(taken) == count:
+                    return taken
+                seen = await self.store.arrivals([queue], seen, STEP)
+
+    async def complete(self, job: Job, result: bytes | None = b'{"py":1}') -> Job:
+        return await self.swap(job, lifecycle.completed(job, result, now=self.store.now()))
+
+    async def fail(
+        self, job: Job, message: str = "broke", category: str = "TEMPORARY", **fields: Any
+    ) -> Job:
+        reason = Failure(category=FailureCategory(category), message=message, **fields)
+        return await self.swap(job, lifecycle.after_failure(job, reason, now=self.store.now()))
+
+    async def swap(self, before: Job, after: Job) -> Job:
+        """Write a decided change, which is accepted; the job may be gone afterwards."""
+        (answer,) = await self.store.swap([Change(before, after)])
+        assert answer.written, answer
+        (stored,) = await self.store.get([before.id])
+        return stored or after
+
+    async def get(self, job_id: str) -> Job:
+        (job,) = await self.store.get([job_id])
+        assert job is not None, job_id
+        return job
+
+    async def beat(self, job: Job) -> bool:
+        assert job.lease is not None
+        (beat,) = await self.store.extend([Fence(job.id, job.lease.token)])
+        return beat.held
+
+    async def becomes(self, job_id: str, state: State) -> Job:
+        """Wait until a job is in a state, reading as any client would."""
+        return await self.until(job_id, lambda job: job.state is state)
+
+    async def until(self, job_id: str, fits: Callable[[Job], bool]) -> Job:
+        """Wait until a job is as wanted; events tell when to look again."""
+        page = await self.store.events(None, 0, timedelta(0))
+        cursor = page.cursor
+        async with asyncio.timeout(WITHIN):
+            while True:
+                (job,) = await self.store.get([job_id])
+                if job is not None and fits(job):
+                    return job
+                cursor = (await self.store.events(cursor, 100, STEP)).cursor

@@ -1,0 +1,95 @@
+"""Deduplication, rate limits and global concurrency set by Node hold for us."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.job import State
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from tests.wire.peer import Peer
+    from tests.wire.side import Side
+
+
+@pytest.mark.req("B-1")
+async def test_deduplication_key_is_free_once_we_finished_its_job(side: Side, peer: Peer) -> None:
+    options = {"deduplication": {"id": "K"}}
+    first = await peer.ask("add", queue="q", job="one", data={}, opts=options)
+    assert first == await peer.ask("add", queue="q", job="one", data={}, opts=options)
+
+    (job,) = await side.take()
+    await side.complete(job)
+    second = await peer.ask("add", queue="q", job="one", data={}, opts=options)
+
+    assert first != second
+    assert State.SCHEDULED is (await side.get(f"q:{second}")).state
+
+
+@pytest.mark.req("B-1")
+async def test_throttling_key_outlives_its_job(side: Side, peer: Peer) -> None:
+    options = {"deduplication": {"id": "K", "ttl": 60_000}}
+    first = await peer.ask("add", queue="q", job="one", data={}, opts=options)
+    (job,) = await side.take()
+    await side.complete(job)
+
+    assert first == await peer.ask("add", queue="q", job="one", data={}, opts=options)
+
+
+@pytest.mark.req("B-1")
+async def test_last_job_that_came_while_its_key_was_running_follows(side: Side, peer: Peer) -> None:
+    options = {"deduplication": {"id": "K", "keepLastIfActive": True}}
+    await peer.ask("add", queue="q", job="one", data={"n": 1}, opts=options)
+    (job,) = await side.take()
+    for n in (2, 3):
+        await peer.ask("add", queue="q", job="one", data={"n": n}, opts=options)
+    assert [] == await side.claim()
+
+    await side.complete(job)
+
+    (following,) = await side.take()
+    assert b'{"n":3}' == following.payload
+
+
+@pytest.mark.req("B-5")
+async def test_global_concurrency_of_node_bounds_us(side: Side, peer: Peer) -> None:
+    await peer.ask("call", queue="q", method="setGlobalConcurrency", args=[2])
+    for n in range(4):
+        await peer.ask("add", queue="q", job="some", data={"n": n})
+
+    first = await side.claim(10)
+    assert 2 == len(first)
+    await side.complete(first[0])
+
+    assert 1 == len(await side.claim(10))
+
+
+@pytest.mark.req("B-5")
+async def test_global_rate_limit_of_node_bounds_us(side: Side, peer: Peer) -> None:
+    await peer.ask("call", queue="q", method="setGlobalRateLimit", args=[2, 400])
+    for n in range(3):
+        await peer.ask("add", queue="q", job="some", data={"n": n})
+
+    assert 2 == len(await side.claim(10))
+    assert [] == await side.claim(10)
+
+    assert 1 == len(await side.take(1))
+
+
+@pytest.mark.req("B-5")
+async def test_rate_window_that_we_filled_holds_a_node_worker(
+    side: Side, peer: Peer, raw: Redis, prefix: str
+) -> None:
+    await peer.ask("call", queue="q", method="setGlobalRateLimit", args=[1, 1000])
+    for n in range(2):
+        await peer.ask("add", queue="q", job="some", data={"n": n})
+    await side.claim(1)
+
+    await peer.ask("work", queue="q")
+
+    assert None is await peer.ask("until", match={"on": "started"}, ms=300)
+    assert "1" == await raw.get(f"{prefix}:q:limiter")
+    await peer.until("completed")

@@ -1,0 +1,142 @@
+"""Jobs made by holdfast, run by unmodified BullMQ workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import lifecycle
+from holdfast.dependencies import verdict
+from holdfast.job import Event, State
+from holdfast.policy import Backoff, BackoffKind
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from tests.wire.peer import Peer
+    from tests.wire.side import Side
+
+QUICK = Backoff(strategy=BackoffKind.CONSTANT, initial_delay=lifecycle.SECOND / 20)
+
+
+@pytest.mark.req("B-1", "B-7")
+async def test_node_worker_runs_our_job_and_we_see_it_completed(side: Side, peer: Peer) -> None:
+    await peer.ask("work", queue="q")
+
+    job = await side.add("greet", {"result": {"ok": [1, "ü"]}}, tags={"team": "a"})
+    done = await side.becomes(job.id, State.COMPLETED)
+
+    assert b'{"ok":[1,"\xc3\xbc"]}' == done.result
+    assert {"team": "a"} == done.tags
+    assert 1 == done.attempt
+    (history,) = await side.store.history([job.id])
+    assert [Event.SUBMIT, Event.ENQUEUE, Event.CLAIM, Event.COMPLETE] == [e.event for e in history]
+
+
+@pytest.mark.req("B-1")
+async def test_node_worker_retries_our_job_by_our_backoff(side: Side, peer: Peer) -> None:
+    await peer.ask("work", queue="q")
+
+    job = await side.add("flaky", {"fail": "boom", "times": 2}, max_attempts=3, backoff=QUICK)
+    done = await side.becomes(job.id, State.COMPLETED)
+
+    assert 3 == done.attempt
+    started = await peer.ask("seen")
+    assert [0, 1, 2] == [each["attempts"] for each in started if each["on"] == "started"]
+
+
+@pytest.mark.req("B-1")
+async def test_job_that_node_worker_gives_up_on_is_dead_lettered(side: Side, peer: Peer) -> None:
+    await peer.ask("work", queue="q")
+
+    job = await side.add("flaky", {"fail": "boom"}, max_attempts=2, backoff=QUICK)
+    dead = await side.becomes(job.id, State.DEAD_LETTER)
+
+    assert dead.failure is not None
+    assert "boom" == dead.failure.message
+    assert 2 == dead.attempt
+
+
+@pytest.mark.req("B-1")
+async def test_unrecoverable_error_in_node_worker_fails_our_job(side: Side, peer: Peer) -> None:
+    await peer.ask("work", queue="q")
+
+    job = await side.add("fatal", {"fatal": "no way"}, max_attempts=5)
+    failed = await side.becomes(job.id, State.FAILED)
+
+    assert failed.failure is not None
+    assert "no way" == failed.failure.message
+
+
+@pytest.mark.req("B-1")
+async def test_node_worker_picks_up_our_delayed_job_in_time(side: Side, peer: Peer) -> None:
+    await peer.ask("work", queue="q")
+
+    job = await side.add("later", {}, delay=0.5)
+    assert "delayed" == await peer.ask("state", queue="q", id=job.id)
+    done = await side.becomes(job.id, State.COMPLETED)
+
+    assert done.started_at is not None
+    assert 0.45 < (done.started_at - job.created_at).total_seconds() < 3
+
+
+@pytest.mark.req("B-1", "B-5")
+async def test_progress_and_logs_of_node_worker_reach_us(side: Side, peer: Peer) -> None:
+    await peer.ask("work", queue="q")
+
+    job = await side.add("chatty", {"progress": 40, "log": "half way"})
+    done = await side.becomes(job.id, State.COMPLETED)
+
+    assert done.progress is not None
+    assert 40 == done.progress.percent
+    assert ["half way"] == [line.message for line in await side.store.logs(job.id)]
+
+
+@pytest.mark.req("B-1", "M-9")
+async def test_dependent_of_a_job_that_node_finished_becomes_ripe(side: Side, peer: Peer) -> None:
+    first = await side.add("first", {})
+    second = await side.add("second", {}, after=[first])
+    assert "waiting-children" == await peer.ask("state", queue="q", id=second.id)
+
+    await peer.ask("work", queue="q")
+    await side.becomes(first.id, State.COMPLETED)
+
+    (ripe,) = await side.store.dependents(10)
+    assert (second.id, ((first.id, State.COMPLETED),)) == (ripe.job.id, ripe.parents)
+    decided = lifecycle.dependency_ended(
+        ripe.job, verdict(ripe.job.dependency_kind, ripe.parents), now=side.store.now()
+    )
+    await side.swap(ripe.job, decided)
+    await side.becomes(second.id, State.COMPLETED)
+
+
+@pytest.mark.req("B-2")
+async def test_node_worker_runs_our_jobs_in_order_of_priority(side: Side, peer: Peer) -> None:
+    for name, priority in (
+        ("low", "LOW"),
+        ("high", "HIGH"),
+        ("now", "CRITICAL"),
+        ("high2", "HIGH"),
+    ):
+        await side.add(name, {}, priority=priority)
+
+    await peer.ask("work", queue="q", opts={"concurrency": 1})
+    await peer.until("completed", 4)
+
+    started = [each["name"] for each in await peer.ask("seen") if each["on"] == "started"]
+    assert ["now", "high", "high2", "low"] == started
+
+
+async def test_our_hash_has_bullmqs_fields_and_nothing_else_but_ours(
+    side: Side, raw: Redis, prefix: str
+) -> None:
+    job = await side.add("plain", {"a": 1}, priority="NORMAL")
+
+    fields = await raw.hgetall(f"{prefix}:q:{job.id}")
+
+    own = {name for name in fields if not name.startswith("hf:")}
+    assert {"name", "data", "opts", "timestamp", "delay", "priority"} == own
+    assert ("plain", '{"a":1}', "0", "2") == tuple(
+        fields[name] for name in ("name", "data", "delay", "priority")
+    )

@@ -1,0 +1,130 @@
+"""Workers that die without a word, on either side."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import lifecycle
+from holdfast.job import Event, State
+from holdfast.store import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from redis.asyncio import Redis
+
+    from tests.wire.peer import Peer
+    from tests.wire.side import Side
+
+SHORT = {"lockDuration": 500, "stalledInterval": 300, "maxStalledCount": 1}
+
+
+@pytest.mark.req("S-6", "B-5")
+async def test_job_of_a_killed_node_worker_is_reclaimed_by_us(
+    side: Side, start_peer: Callable[[], Awaitable[Peer]]
+) -> None:
+    victim = await start_peer()
+    await victim.ask("work", queue="q", opts=SHORT)
+    options = {"attempts": 3}
+    wire_id = await victim.ask("add", queue="q", job="hang", data={"hang": True}, opts=options)
+    await victim.until("started")
+    await side.becomes(f"q:{wire_id}", State.RUNNING)
+
+    await victim.kill()
+    lost = await _overdue(side)
+    assert [f"q:{wire_id}"] == [job.id for job in lost]
+    decided = lifecycle.lease_lost(lost[0], now=side.store.now(), jitter=-1.0)
+    assert lost[0].lease is not None
+    (answer,) = await side.store.swap([Change(lost[0], decided, lost[0].lease.until)])
+    assert answer.written
+
+    (again,) = await side.take()
+    done = await side.complete(again)
+    assert (State.COMPLETED, 2) == (done.state, done.attempt)
+    (history,) = await side.store.history([done.id])
+    assert Event.LAPSE in [edge.event for edge in history]
+
+
+@pytest.mark.req("S-7")
+async def test_node_worker_that_renews_its_lock_is_not_overdue(side: Side, peer: Peer) -> None:
+    await peer.ask("work", queue="q", opts=SHORT)
+    wire_id = await peer.ask("add", queue="q", job="slow", data={"sleep": 1500})
+    await side.becomes(f"q:{wire_id}", State.RUNNING)
+
+    for _ in range(10):
+        assert [] == await side.store.overdue(10)
+        await side.store.events(None, 0, lifecycle.SECOND)
+        await asyncio.sleep(0.1)
+
+    await side.becomes(f"q:{wire_id}", State.COMPLETED)
+
+
+@pytest.mark.req("S-6", "B-5")
+async def test_our_silent_job_is_taken_over_by_a_node_worker(side: Side, peer: Peer) -> None:
+    job = await side.add("orphan", {}, lease=0.3, max_attempts=3)
+    (held,) = await side.take()
+    assert job.id == held.id
+
+    await peer.ask("work", queue="q", opts=SHORT)
+    done = await side.becomes(job.id, State.COMPLETED)
+
+    assert 2 == done.lease_version
+    (history,) = await side.store.history([job.id])
+    assert [Event.CLAIM, Event.LAPSE, Event.DUE, Event.CLAIM, Event.COMPLETE] == [
+        edge.event for edge in history[2:]
+    ]
+
+
+@pytest.mark.req("S-5")
+async def test_late_answer_is_refused_once_node_has_taken_the_job(side: Side, peer: Peer) -> None:
+    job = await side.add("orphan", {"sleep": 300}, lease=0.3)
+    (held,) = await side.take()
+    await peer.ask("work", queue="q", opts=SHORT)
+    await peer.until("started", id=job.id)
+
+    late = lifecycle.completed(held, b"1", now=side.store.now())
+    (answer,) = await side.store.swap([Change(held, late)])
+
+    assert not answer.written
+    assert not await side.beat(held)
+    done = await side.becomes(job.id, State.COMPLETED)
+    assert b'{"ran":"orphan"}' == done.result
+
+
+@pytest.mark.req("S-5")
+async def test_late_answer_is_accepted_while_nobody_took_the_job(
+    side: Side, raw: Redis, prefix: str
+) -> None:
+    job = await side.add("late", {}, lease=0.2)
+    (held,) = await side.take()
+    await raw.delete(f"{prefix}:q:{job.id}:lock")
+
+    done = await side.complete(held)
+
+    assert State.COMPLETED is done.state
+    assert 1.0 <= await raw.zscore(f"{prefix}:q:completed", job.id)
+
+
+@pytest.mark.req("B-5")
+async def test_job_that_node_found_stalled_too_often_is_failed_not_run(
+    side: Side, raw: Redis, prefix: str
+) -> None:
+    job = await side.add("doomed", {})
+    await raw.hset(f"{prefix}:q:{job.id}", "defa", "job stalled more than allowable limit")
+
+    assert [] == await side.claim()
+
+    dead = await side.get(job.id)
+    assert State.DEAD_LETTER is dead.state
+    assert dead.failure is not None
+    assert "job stalled more than allowable limit" == dead.failure.message
+
+
+async def _overdue(side: Side) -> list:  # type: ignore[type-arg]
+    async with asyncio.timeout(10):
+        while not (found := await side.store.overdue(10)):
+            await asyncio.sleep(0.05)
+    return found

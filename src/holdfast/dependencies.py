@@ -80,18 +80,19 @@ def _visit(
     cycles: list[list[str]],
 ) -> None:
     """Depth first without recursion: a batch may hold a chain of a thousand."""
-    path = {start: iter(graph[start])}
+    path = [start]
+    parents = {start: iter(graph[start])}
     while path:
-        label, parents = next(reversed(path.items()))
-        parent = next((p for p in parents if p in graph and p not in done), None)
+        label = path[-1]
+        parent = next((p for p in parents[label] if p in graph and p not in done), None)
         if parent is None:
-            del path[label]
-            done[label] = None
-        elif parent in path:
-            trail = list(path)
-            cycles.append(trail[trail.index(parent) :])
+            done[path.pop()] = None
+            del parents[label]
+        elif parent in parents:
+            cycles.append(path[path.index(parent) :])
         else:
-            path[parent] = iter(graph[parent])
+            path.append(parent)
+            parents[parent] = iter(graph[parent])
 
 
 def breadth_fault(field: str, count: int, limit: int) -> Fault | None:

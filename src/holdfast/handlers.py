@@ -73,6 +73,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
             return FailureCategory.TEMPORARY
         if isinstance(error, self.options.permanent):
             return FailureCategory.PERMANENT
+        if isinstance(error, MemoryError):
+            return FailureCategory.SYSTEM
         return FailureCategory.TEMPORARY
 
 

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
 
 from holdfast.chance import Chance
 from holdfast.clock import Clock
 from holdfast.context import JobContext, Signals, SyncJobContext
-from holdfast.errors import Fault, ValidationError
+from holdfast.errors import Fault, StaleLeaseError, ValidationError
 from holdfast.form import Submission
 from holdfast.handlers import Function, is_coroutine
 from holdfast.job import Job, LogLine, Progress
 from holdfast.lifecycle import claimed
 from holdfast.options import SubmitOptions
 from holdfast.submission import accept
+
+T = TypeVar("T")
+
+INLINE = "inline"
+
+
+class Spawned(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that a handler spawned while it ran inline."""
+
+    id: str
+    type: str
+    payload: object
+    key: str | None
+    options: SubmitOptions
 
 
 class InlineChannel:
@@ -27,31 +44,43 @@ class InlineChannel:
         self.progressed: list[Progress] = []
         self.checkpoints: list[bytes] = []
         self.lines: list[LogLine] = []
-        self.spawned: list[tuple[str, object]] = []
+        self.spawned: list[Spawned] = []
         self.given_results: dict[str, bytes | None] = {}
 
     def now(self) -> datetime:
         return self._clock.now()
 
-    async def progress(self, progress: Progress) -> None:
-        self.progressed.append(progress)
-
-    async def checkpoint(self, data: bytes) -> bool:
-        self.checkpoints.append(data)
+    def holds(self) -> bool:
+        """Whether the lease still holds; asked before each write."""
         return True
 
+    async def progress(self, progress: Progress) -> None:
+        if self.holds():
+            self.progressed.append(progress)
+
+    async def checkpoint(self, data: bytes) -> bool:
+        held = self.holds()
+        if held:
+            self.checkpoints.append(data)
+        return held
+
     async def log(self, line: LogLine) -> None:
-        self.lines.append(line)
+        if self.holds():
+            self.lines.append(line)
 
     async def spawn(
-        self,
-        type_: str,
-        payload: object,
-        key: str | None,  # nothing is stored, so nothing can be double
-        options: SubmitOptions,
+        self, type_: str, payload: object, key: str | None, options: SubmitOptions
     ) -> str:
-        self.spawned.append((type_, payload))
-        return self._chance.uuid()
+        if not self.holds():
+            raise StaleLeaseError(INLINE)
+        for child in self.spawned:
+            if key is not None and child.key == key:
+                return child.id
+        child = Spawned(
+            id=self._chance.uuid(), type=type_, payload=payload, key=key, options=options
+        )
+        self.spawned.append(child)
+        return child.id
 
     async def results(self) -> dict[str, bytes | None]:
         return self.given_results
@@ -73,7 +102,7 @@ def inline_context(
         return context
 
     def call(method: str, *args: object, **kwargs: object) -> object:
-        return asyncio.run(getattr(context, method)(*args, **kwargs))
+        return run_now(getattr(context, method)(*args, **kwargs))
 
     return SyncJobContext(job, context.deadline, Signals(), call)
 
@@ -82,4 +111,15 @@ def inline_job(type_: str, clock: Clock, chance: Chance) -> Job:
     """Return a running job that no store knows."""
     now = clock.now()
     job = accept(Submission(type=type_), job_id=chance.uuid(), now=now)
-    return claimed(job, token=chance.token(), worker="inline", now=now)
+    return claimed(job, token=chance.token(), worker=INLINE, now=now)
+
+
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits, whether or not an event loop runs here."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    coroutine.close()
+    raise RuntimeError("this would have to wait")

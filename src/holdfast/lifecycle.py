@@ -234,13 +234,9 @@ def _end_of_attempt(job: Job, failure: Failure, *, now: datetime) -> Job | None:
 
 def retryable(job: Job, failure: Failure) -> bool:
     """Whether another attempt may help after this kind of failure."""
-    match failure.category:
-        case FailureCategory.TEMPORARY | FailureCategory.SYSTEM:
-            return True
-        case FailureCategory.TIMEOUT:
-            return job.retry_timeouts
-        case FailureCategory.PERMANENT | FailureCategory.CANCELLED:
-            return False
+    if failure.category is FailureCategory.TIMEOUT:
+        return job.retry_timeouts
+    return failure.category in (FailureCategory.TEMPORARY, FailureCategory.SYSTEM)
 
 
 def given_back(job: Job, *, now: datetime, reason: str = "worker is stopping") -> Job:

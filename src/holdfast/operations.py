@@ -120,7 +120,12 @@ class Operations(Changes):
             breakdown = frozenset(Breakdown(word) for word in breakdown_by)
         except ValueError as error:
             raise ValidationError([Fault("breakdown_by", "INVALID", str(error))]) from None
-        return summarise(await self.store.stats(window), window=window, breakdown_by=breakdown)
+        return summarise(
+            await self.store.stats(window),
+            window=window,
+            breakdown_by=breakdown,
+            now=self.store.now(),
+        )
 
     async def failure(self, job_id: str, *, include_all_attempts: bool = True) -> FailureDetails:
         """Return how a job failed, attempt by attempt."""

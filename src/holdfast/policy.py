@@ -69,15 +69,13 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         return delay
 
     def _growth(self, attempt: int) -> timedelta:
-        match self.strategy:
-            case BackoffKind.CONSTANT:
-                return self._scaled(1)
-            case BackoffKind.LINEAR:
-                return self._scaled(attempt)
-            case BackoffKind.FULL_JITTER:
-                return self._scaled(self._power(attempt))
-            case BackoffKind.EXPONENTIAL | BackoffKind.CUSTOM:
-                return self._scaled(self._power(attempt - 1))
+        if self.strategy is BackoffKind.CONSTANT:
+            return self._scaled(1)
+        if self.strategy is BackoffKind.LINEAR:
+            return self._scaled(attempt)
+        if self.strategy is BackoffKind.FULL_JITTER:
+            return self._scaled(self._power(attempt))
+        return self._scaled(self._power(attempt - 1))
 
     def _power(self, exponent: int) -> float:
         try:

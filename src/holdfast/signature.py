@@ -1,9 +1,7 @@
 """From stored bytes to a function's arguments, and from a caller's arguments to bytes.
 
-A parameter annotated with a job context receives it. A parameter named ``payload`` takes the
-payload whole; otherwise the payload is an object and its keys are the parameters. Values
-decode into their annotations: plain types, dataclasses, msgspec structs, TypedDicts,
-pydantic models. Nothing is imported or executed because a payload says so.
+A parameter annotated as a job context receives it; one named ``payload`` takes the payload
+whole, otherwise its keys are the parameters. Values decode into their annotations.
 """
 
 from __future__ import annotations
@@ -73,8 +71,10 @@ class Signature:
         """Return the arguments a payload holds, or raise PermanentError naming what is wrong."""
         if job.encoding is Encoding.BYTES:
             return self._unpack_bytes(job)
+        nothing = not self._whole and job.payload == b"null"
+        data = b"{}" if nothing else job.payload
         try:
-            value = msgspec.json.decode(job.payload, type=self._target, dec_hook=_decode_model)
+            value = msgspec.json.decode(data, type=self._target, dec_hook=_decode_model)
         except msgspec.DecodeError as error:
             raise PermanentError(
                 f"payload does not fit the task: {error}", code="PAYLOAD_INVALID"
@@ -100,6 +100,7 @@ class Signature:
         fields: list[Any] = []
         for name, parameter in self._parameters.items():
             kind = hints.get(name, Any)
+            kind = Any if kind is object else kind
             if parameter.default is parameter.empty:
                 fields.append((name, kind))
             else:

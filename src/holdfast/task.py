@@ -41,9 +41,9 @@ class Task(Generic[P, R]):
         options: SubmitOptions | None = None,
         connection: object = None,
     ) -> None:
+        self.app = app
         self.type = type_
         self.function = function
-        self._app = app
         self._options: SubmitOptions = options or {}
         self._connection = connection
         self._signature = Signature(function)
@@ -53,13 +53,13 @@ class Task(Generic[P, R]):
         """Run the function inline: no queue, no retries; a context is made when it wants one."""
         if self._signature.context is None:
             return self.function(*args, **kwargs)
-        context = inline_context(self.type, self.function, self._app.clock, self._app.chance)
+        context = inline_context(self.type, self.function, self.app.clock, self.app.chance)
         given: dict[str, Any] = {**kwargs, self._signature.context: context}
         return self.function(**self._signature.name(args), **given)
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> SubmissionResult:
         """Submit a job that will call the function with these arguments."""
-        return await self._app.submit(
+        return await self.app.submit(
             self.type,
             self._signature.pack(args, kwargs),
             connection=self._connection,
@@ -68,7 +68,7 @@ class Task(Generic[P, R]):
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> SubmissionResult:
         """Submit from blocking code: scripts, threads, web frameworks without a loop."""
-        return self._app.sync.submit(
+        return self.app.sync.submit(
             self.type,
             self._signature.pack(args, kwargs),
             connection=self._connection,
@@ -81,7 +81,7 @@ class Task(Generic[P, R]):
         ``connection`` submits inside the caller's own database transaction (PostgreSQL).
         """
         merged: SubmitOptions = {**self._options, **options}
-        return Task(self._app, self.type, self.function, merged, connection or self._connection)
+        return Task(self.app, self.type, self.function, merged, connection or self._connection)
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
         """Return what ``submit`` would submit, for ``submit_batch`` and ``chain``."""

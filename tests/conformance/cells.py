@@ -171,6 +171,25 @@ for _fence in FENCES:
     _spawn_cell(_fence)
 
 
+@_cell("add: spawned jobs and those who wait for them, in one call")
+async def _(world: World) -> object:
+    (spawner,) = await world.store.get([job_id("spawner")])
+    assert spawner is not None
+    jobs = []
+    for n in range(3):
+        jobs.append(make(f"spawned {n}", now=world.now, spawner=Spawner(spawner.id, f"s{n}")))
+        jobs.append(make(f"waits {n}", now=world.now, after=[spawner], dependency_type="FAN_IN"))
+    return await world.store.add(jobs, fence=held(spawner))
+
+
+@_cell("swap: a dependency and its dependents in one call")
+async def _(world: World) -> object:
+    jobs = {job.id: job for job in await world.jobs()}
+    names = ["parent", "after", "any", "after.two", "parent.ready", "chain", "after.mixed"]
+    chosen = [jobs[job_id(name)] for name in names]
+    return await world.store.swap([Change(j, DECISIONS["stop"](j, world.now)) for j in chosen])
+
+
 # --- working --------------------------------------------------------------------------------
 
 

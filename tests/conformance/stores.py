@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
+
 from holdfast.store import MemoryStore, open_store
 from tests.requirements import STORES
 
@@ -61,6 +63,25 @@ def sqlite(_: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 @contextmanager
+def postgres(request: pytest.FixtureRequest) -> Iterator[Place]:
+    server = request.getfixturevalue("postgres_server")
+    empty_schema(server.dsn)
+    yield Place(f"{server.dsn}?schema=conformance&durability=server")
+
+
+def empty_schema(dsn: str, schema: str = "conformance") -> None:
+    """Empty the tables rather than make them anew: 5 ms instead of 80."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        tables = connection.execute(
+            "SELECT format('DELETE FROM %%I.%%I', schemaname, tablename) FROM pg_tables"
+            " WHERE schemaname = %s AND tablename <> 'migration'",
+            (schema,),
+        ).fetchall()
+        if tables:
+            connection.execute(";".join(statement for (statement,) in tables))
+
+
+@contextmanager
 def redis(request: pytest.FixtureRequest) -> Iterator[Place]:
     # A prefix of its own is an empty place; nothing needs to be deleted in between.
     server = request.getfixturevalue("valkey_server")
@@ -70,6 +91,7 @@ def redis(request: pytest.FixtureRequest) -> Iterator[Place]:
 PLACES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Place]]] = {
     "memory": memory,
     "sqlite": sqlite,
+    "postgres": postgres,
     "redis": redis,
 }
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.clock import SystemClock
+from holdfast.errors import StaleLeaseError
 from holdfast.job import TERMINAL, Event, State
 from holdfast.store import AddStatus, LimitRule, Search
-from tests.conformance.hand import MANY, Hand, job_id
+from tests.conformance.hand import MANY, Hand, fence, job_id
 from tests.conformance.racers import ROLES, STORES_EACH
 from tests.history import lost, violations
 
@@ -266,6 +267,32 @@ async def test_limit_holds_however_many_claim(
     taken = await crew.race(place, hand.store, "claim_all", 0)
 
     assert 5 == len(taken)
+
+
+@pytest.mark.req("S-1", "M-2", "A-8")
+async def test_callers_who_share_a_store_do_not_disturb_each_other(hand: Hand) -> None:
+    """Also where a store writes for many callers in one transaction and some of them fail."""
+    stale = await hand.run("spawner")
+    await hand.complete(stale)
+    lonely = [hand.job(f"n{n}") for n in range(40)]
+    twins = [hand.job(f"t{n}", type="t", payload=1, idempotency_key=f"k{n % 8}") for n in range(40)]
+    zombies = [hand.spawned(f"z{n}", stale) for n in range(20)]
+    calls = [hand.store.add([job]) for job in (*lonely, *twins)]
+    calls += [hand.store.add([job], fence=fence(stale)) for job in zombies]
+    calls += [hand.claim(2, types=[f"n{n}" for n in range(40)]) for _ in range(10)]
+
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+
+    statuses = Counter(answer[0].status for answer in answers[:80] if isinstance(answer, list))
+    assert {AddStatus.ACCEPTED: 48, AddStatus.DUPLICATE: 32} == statuses
+    assert {StaleLeaseError} == {type(answer) for answer in answers[80:100]}
+    taken = [job.id for answer in answers[100:] if isinstance(answer, list) for job in answer]
+    assert len(taken) == len(set(taken))
+    jobs = (await hand.store.find(Search(limit=MANY))).jobs
+    await _assert_sound(hand.store, [job.id for job in jobs])
+    counted = Counter((job.type, job.state) for job in jobs)
+    tallies = (await hand.store.stats(timedelta(seconds=1))).tallies
+    assert dict(counted) == {(tally.type, tally.state): tally.count for tally in tallies}
 
 
 @pytest.mark.slow

@@ -208,6 +208,33 @@ async def test_dependency_that_is_reopened_and_completes_is_judged_by_its_newest
     assert [("child", [State.COMPLETED])] == await _due(hand)
 
 
+@pytest.mark.req("M-9", "A-16")
+async def test_dependency_that_is_reopened_and_completes_leaves_the_others_to_be_waited_for(
+    hand: Hand,
+) -> None:
+    failed = await hand.finish(await hand.add("p"), State.FAILED)
+    other = await hand.add("q")
+    await hand.add("child", after=[failed, other])
+
+    await hand.complete(await hand.take(await hand.reopen(failed)))
+
+    assert [] == await _due(hand)
+    await hand.finish(other, State.COMPLETED)
+    assert ["child"] == await hand.settle_dependents()
+
+
+@pytest.mark.req("M-9")
+async def test_end_is_told_to_every_dependent_and_each_learns_it_once(hand: Hand) -> None:
+    parent = await hand.run("p")
+    children = [hand.job(f"c{n}", after=[parent]) for n in range(5)]
+    await hand.add_all(*children)
+
+    await hand.complete(parent)
+
+    assert [f"c{n}" for n in range(5)] == await hand.settle_dependents()
+    assert [f"c{n}" for n in range(5)] == await hand.drain()
+
+
 @pytest.mark.req("M-5")
 async def test_dependent_keeps_the_priority_it_inherited(hand: Hand) -> None:
     parent = await hand.add("p", priority=Priority.HIGH)
@@ -343,6 +370,47 @@ async def test_spawner_whose_lease_ran_out_but_was_not_taken_still_spawns(hand: 
     child = await hand.spawn("child", spawner)
 
     assert spawner.id == child.spawned_by
+
+
+@pytest.mark.req("M-9")
+async def test_fan_in_of_the_spawning_call_itself_waits_for_all_of_it(hand: Hand) -> None:
+    spawner = await hand.run("spawner")
+    first = hand.spawned("first", spawner)
+    fan_in = hand.job("fan_in", after=[spawner], dependency_type="FAN_IN")
+    second = hand.spawned("second", spawner)
+
+    await hand.store.add([first, fan_in, second], fence=fence(spawner))
+
+    assert [spawner.id, first.id, second.id] == await hand.store.parents(fan_in.id)
+    await hand.complete(spawner)
+    await hand.finish(first, State.COMPLETED)
+    assert [] == await _due(hand)
+    await hand.finish(second, State.COMPLETED)
+    assert ["fan_in"] == await hand.settle_dependents()
+
+
+@pytest.mark.req("M-9")
+async def test_parents_are_told_in_the_order_in_which_they_were_named(hand: Hand) -> None:
+    p, q = await hand.add_all(hand.job("p"), hand.job("q"))
+    child = await hand.add("child", after=[q, p])
+
+    assert [q.id, p.id] == await hand.store.parents(child.id)
+    assert [] == await hand.store.parents(p.id)
+    assert [] == await hand.store.parents(hand.job("nobody").id)
+
+
+@pytest.mark.req("M-9")
+async def test_parents_are_still_told_when_the_dependent_has_run(hand: Hand) -> None:
+    spawner = await hand.run("spawner")
+    fan_in = await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
+    child = await hand.spawn("child", spawner)
+    await hand.complete(spawner)
+    await hand.finish(child, State.COMPLETED)
+    await hand.settle_dependents()
+
+    await hand.finish(fan_in, State.COMPLETED)
+
+    assert [spawner.id, child.id] == await hand.store.parents(fan_in.id)
 
 
 # --- what is needed stays -------------------------------------------------------------------

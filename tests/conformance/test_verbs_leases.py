@@ -106,6 +106,16 @@ async def test_renewals_answer_in_place(hand: Hand, running: Job) -> None:
     assert [7, 30] == [(beat.until - hand.now).seconds for beat in beats if beat.until]
 
 
+@pytest.mark.req("A-12")
+async def test_wishes_to_cancel_are_read_in_place(hand: Hand, running: Job) -> None:
+    other = await hand.run("b")
+    wished = await hand.cancel(other, reason="enough", force=True)
+    ids = [running.id, other.id, job_id("nobody"), other.id]
+
+    assert [None, wished.cancel, None, wished.cancel] == await hand.store.cancels(ids)
+    assert [] == await hand.store.cancels([])
+
+
 # --- note -----------------------------------------------------------------------------------
 
 

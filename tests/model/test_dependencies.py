@@ -129,12 +129,12 @@ def test_cycles_are_found_and_named(graph: dict[str, str], cycles: list[list[str
 
 
 def test_a_long_chain_is_ordered_without_recursion() -> None:
-    nodes = [Node(str(n), (str(n + 1),)) for n in range(50_000)]
+    nodes = [Node(str(n), (str(n + 1),)) for n in range(20_000)]
 
-    labels, cycles = order([*nodes, Node("50000", ())])
+    labels, cycles = order([*nodes, Node("20000", ())])
 
     assert [] == cycles
-    assert [str(n) for n in range(50_000, -1, -1)] == labels
+    assert [str(n) for n in range(20_000, -1, -1)] == labels
 
 
 @given(

@@ -195,7 +195,7 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLife.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestLife = pytest.mark.req("M-3", "M-7", "M-10", "S-5", "S-10", "L-3", "L-6")(TestLife)
 
 

@@ -216,3 +216,12 @@ def test_ended_jobs_are_kept_for_a_while_by_how_they_ended() -> None:
         kept.dead_letter,
         kept.cancelled,
     )
+
+
+@pytest.mark.req("A-4")
+@pytest.mark.parametrize("name", ["queue_depth", "submission_rate"])
+def test_quotas_are_off_or_at_least_one(name: str) -> None:
+    assert getattr(Limits(), name) is None
+    assert 1 == getattr(Limits(**{name: 1}), name)
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        Limits(**{name: 0})

@@ -25,6 +25,7 @@ from holdfast.profiles import (
     document_metadata,
     document_word,
     lease_word,
+    profile_named,
 )
 from tests.model.making import LATER, NOW, PERMANENT, TEMPORARY, in_state, job, running
 
@@ -271,3 +272,11 @@ def test_a_profile_of_ones_own_needs_a_name_and_a_vocabulary() -> None:
     mine = Profile(name="mine", word=canonical)
 
     assert (3, Backoff(), 30 * SECOND) == (mine.max_attempts, mine.backoff, mine.lease)
+
+
+def test_a_profile_is_found_by_name_or_given_as_it_is() -> None:
+    mine = Profile(name="mine", word=canonical)
+
+    assert (LEASE, mine) == (profile_named("lease"), profile_named(mine))
+    with pytest.raises(ValueError, match="one of standard, lease, document, bullmq, got 'x'"):
+        profile_named("x")

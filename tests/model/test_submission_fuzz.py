@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.batch import accept_batch, outside_references
@@ -90,7 +90,7 @@ JUNK = st.recursive(
             jitter=inner,
         )
     ),
-    max_leaves=8,
+    max_leaves=4,
 )
 NAMES = st.sampled_from(sorted(FIELDS)) | HASHABLE
 
@@ -122,7 +122,8 @@ def test_a_value_that_cannot_even_be_shown_is_refused(field: str, junk: object) 
         accept(Submission(**{"type": "t", field: junk}), job_id=ID, now=NOW)
 
 
-@given(st.dictionaries(NAMES, JUNK, max_size=8))
+@settings(max_examples=60)
+@given(st.dictionaries(NAMES, JUNK, max_size=6))
 @example({"type": []})
 def test_many_strange_fields_are_accepted_or_refused(fields: dict[object, object]) -> None:
     submission = read(fields)
@@ -138,7 +139,8 @@ def test_what_is_read_is_an_object_or_refused(junk: object) -> None:
         read(junk)
 
 
-@given(st.lists(st.dictionaries(NAMES, JUNK, max_size=5), min_size=1, max_size=4))
+@settings(max_examples=40)
+@given(st.lists(st.dictionaries(NAMES, JUNK, max_size=3), min_size=1, max_size=3))
 def test_a_strange_batch_is_answered_job_by_job(batch: list[dict[object, object]]) -> None:
     submissions = [read({"type": "t", **fields}) for fields in batch]
 

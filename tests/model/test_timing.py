@@ -56,6 +56,7 @@ def test_durations_are_seconds_iso_8601_or_timedelta(given: object, seconds: flo
         pytest.param(-(10**5000), "must not be negative, got a very long integer", id="long"),
         (36_525 * 86_400 + 1, "must not be longer than a century"),
         ("P999999999D", "must not be longer than a century, got 'P999999999D'"),
+        ("P999999999W", "must not be longer than a century, got 'P999999999W'"),
         ("P1Y", "must not use years or months, got 'P1Y'"),
         ("P1M", "must not use years or months, got 'P1M'"),
         ("P1Y2M3DT4H", "must not use years or months"),

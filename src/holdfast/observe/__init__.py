@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.observe.observer import Observer, Silent
+from holdfast.observe.observer import Observer, Several, Silent
 
-__all__ = ["Observer", "Silent"]
+__all__ = ["Observer", "Several", "Silent"]

@@ -58,6 +58,10 @@ def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
             from holdfast.store.sqlite import SQLiteStore
 
             return SQLiteStore.from_url(url, clock=clock)
+        case "postgresql" | "postgres":
+            from holdfast.store.postgres import PostgresStore
+
+            return PostgresStore.from_url(url, clock=clock)
         case "redis" | "rediss" | "valkey" | "valkeys":
             from holdfast.store.redis import RedisStore
 

@@ -25,15 +25,35 @@ _COUNTED = {
 
 TallyKey = tuple[str, str, int, State]
 ReadingKey = tuple[int, str, str, int, Measure, int]
+_Kind = tuple[str, str, int, int]
+"""Queue, type, priority before and after."""
+_Move = tuple[_Kind, State | None, State, datetime, Measure | None, datetime | None]
+"""What moved, from, to, when, and what it was doing since when."""
 
 
 class Ledger:
-    """What one batch of moves adds to the counters."""
+    """What one batch of moves adds to the counters.
+
+    Jobs of a batch mostly make the same move at the same instant: equal moves are only counted
+    as they come, and worked out when someone asks.
+    """
 
     def __init__(self) -> None:
-        self.tallies: defaultdict[TallyKey, int] = defaultdict(int)
-        self.readings: dict[ReadingKey, tuple[int, float]] = {}
+        self._moves: defaultdict[_Move, int] = defaultdict(int)
+        self._tallies: defaultdict[TallyKey, int] = defaultdict(int)
+        self._readings: dict[ReadingKey, tuple[int, float]] = {}
+
+    @property
+    def tallies(self) -> defaultdict[TallyKey, int]:
+        """(queue, type, priority, state) -> change"""
+        self._work_out()
+        return self._tallies
+
+    @property
+    def readings(self) -> dict[ReadingKey, tuple[int, float]]:
         """(minute, queue, type, priority, measure, bucket) -> (count, largest seconds)"""
+        self._work_out()
+        return self._readings
 
     def moved(self, before: Job | None, after: Job) -> None:
         """Count every transition in the trail of a job that was written."""
@@ -44,48 +64,53 @@ class Ledger:
 
     def count(self, before: Job, after: Job, edge: Transition, priority: int) -> None:
         """Count one transition; ``priority`` is the one the job left its old state with."""
-        if edge.from_state is not None:
-            self.tallies[after.queue, after.type, priority, edge.from_state] -= 1
-        else:
-            self._read(after, Measure.SUBMITTED, edge.at)
-        self.tallies[after.queue, after.type, after.priority, edge.to_state] += 1
-        if edge.event is Event.CLAIM and before.scheduled_at is not None:
-            waited = (edge.at - before.scheduled_at).total_seconds()
-            self._read(after, Measure.WAIT, edge.at, waited)
-        elif edge.from_state is State.RUNNING and after.started_at is not None:
-            ran = (edge.at - after.started_at).total_seconds()
-            self._read(after, Measure.RUN, edge.at, ran)
-        if edge.to_state in _COUNTED:
-            self._read(after, _COUNTED[edge.to_state], edge.at)
+        measure, since = None, None
+        if edge.event is Event.CLAIM:
+            measure, since = Measure.WAIT, before.scheduled_at
+        elif edge.from_state is State.RUNNING:
+            measure, since = Measure.RUN, after.started_at
+        kind = (after.queue, after.type, priority, after.priority)
+        self._moves[kind, edge.from_state, edge.to_state, edge.at, measure, since] += 1
 
     def claimed(self, job: Job, at: datetime) -> None:
         """Count a job that a store itself moved from SCHEDULED to RUNNING."""
-        self.shifted(job.queue, job.type, job.priority, State.SCHEDULED, State.RUNNING)
-        if job.scheduled_at is not None:
-            self._read(job, Measure.WAIT, at, (at - job.scheduled_at).total_seconds())
-
-    def shifted(self, queue: str, type_: str, priority: int, before: State, after: State) -> None:
-        """Count a job in another state, with nothing to measure."""
-        self.tallies[queue, type_, priority, before] -= 1
-        self.tallies[queue, type_, priority, after] += 1
+        kind = (job.queue, job.type, job.priority, job.priority)
+        move = (kind, State.SCHEDULED, State.RUNNING, at, Measure.WAIT, job.scheduled_at)
+        self._moves[move] += 1
 
     def removed(self, job: Job) -> None:
         """Count a job that was deleted."""
-        self.tallies[job.queue, job.type, job.priority, job.state] -= 1
+        self._tallies[job.queue, job.type, job.priority, job.state] -= 1
 
     def add(self, other: Ledger) -> None:
         """Take over what another batch of moves adds."""
-        for key, change in other.tallies.items():
-            self.tallies[key] += change
-        for reading, (count, top) in other.readings.items():
-            had, highest = self.readings.get(reading, (0, 0.0))
-            self.readings[reading] = (had + count, max(highest, top))
+        for move, count in other._moves.items():
+            self._moves[move] += count
+        for key, change in other._tallies.items():
+            self._tallies[key] += change
+        for reading, (count, top) in other._readings.items():
+            self._read(reading, count, top)
 
-    def _read(self, job: Job, measure: Measure, at: datetime, seconds: float | None = None) -> None:
-        bucket = 0 if seconds is None else bucket_of(seconds)
-        key = (minute_of(at), job.queue, job.type, job.priority, measure, bucket)
-        count, top = self.readings.get(key, (0, 0.0))
-        self.readings[key] = (count + 1, max(top, seconds or 0.0))
+    def _work_out(self) -> None:
+        for move, count in self._moves.items():
+            (queue, type_, left, priority), before, after, at, measure, since = move
+            kind = (queue, type_, priority)
+            minute = minute_of(at)
+            if before is not None:
+                self._tallies[queue, type_, left, before] -= count
+            else:
+                self._read((minute, *kind, Measure.SUBMITTED, 0), count)
+            self._tallies[*kind, after] += count
+            if measure is not None and since is not None:
+                seconds = (at - since).total_seconds()
+                self._read((minute, *kind, measure, bucket_of(seconds)), count, seconds)
+            if after in _COUNTED:
+                self._read((minute, *kind, _COUNTED[after], 0), count)
+        self._moves.clear()
+
+    def _read(self, key: ReadingKey, count: int, seconds: float = 0.0) -> None:
+        had, top = self._readings.get(key, (0, 0.0))
+        self._readings[key] = (had + count, max(top, seconds))
 
 
 def bucket_of(seconds: float) -> int:

@@ -1,9 +1,7 @@
 """Keeping leases alive, and hearing who lost one or was asked to stop.
 
-The beat has its own thread, loop and store connection, so a handler that blocks the event
-loop does not lose its lease. It stops at a job's deadline: a worker that hangs holds a job
-no longer than the job may run. A beat that fails is no news until the lease has surely ended
-by the local monotonic clock.
+It stops at a job's deadline: a worker that hangs holds a job no longer than the job may run.
+A beat that fails is no news until the lease has surely ended by the local monotonic clock.
 """
 
 from __future__ import annotations
@@ -53,10 +51,10 @@ class Heartbeat:
         now = self._clock.monotonic()
         runs = list(self._runs())
         due = [run for run in runs if _is_due(run, now)]
+        others = [run for run in runs if not _is_due(run, now)]
         try:
             if due:
                 await self._renew(due, now)
-            others = [run for run in runs if run.renewed != now]
             if others:
                 await self._look(others)
         except StoreUnavailableError as error:

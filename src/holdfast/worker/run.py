@@ -38,7 +38,8 @@ class Run:
         self.answered = False
         """Whether its outcome was handed over; what comes later is dropped."""
         deadline = job.started_at + job.timeout
-        self.context = JobContext(job, deadline, self.signals, channel(self))
+        self.channel = channel(self)
+        self.context = JobContext(job, deadline, self.signals, self.channel)
 
     @property
     def deadline(self) -> float:

@@ -52,7 +52,9 @@ class Settler:
 
     def settle(self, run: Run, outcome: Outcome) -> asyncio.Future[Settled]:
         """Queue an outcome to be written; it will be, even if nobody waits for it."""
-        return self._batcher.put((run, outcome))
+        written = self._batcher.put((run, outcome))
+        written.add_done_callback(self._heard)
+        return written
 
     @property
     def unwritten(self) -> int:
@@ -62,6 +64,11 @@ class Settler:
     async def close(self) -> None:
         """Wait until everything is written."""
         await self._batcher.close()
+
+    def _heard(self, written: asyncio.Future[Settled]) -> None:
+        """Tell of an answer that no patience could write; its lease will run out."""
+        if not written.cancelled() and (error := written.exception()) is not None:
+            self._observer.tell("results.lost", error=repr(error), lost=1)
 
     async def _write(self, answers: Sequence[Answer]) -> Sequence[Settled]:
         """Write a group; a store that is away is tried again until it is back."""
@@ -118,13 +125,18 @@ class Settler:
                 failure = timeout_failure(run.timeout)
             case Failed(failure):
                 pass
-        return lifecycle.after_failure(
-            job,
-            failure,
-            now=now,
-            jitter=self._chance.jitter(),
-            custom=run.handler.options.custom_backoff,
-        )
+        jitter, custom = self._chance.jitter(), run.handler.options.custom_backoff
+        try:
+            return lifecycle.after_failure(job, failure, now=now, jitter=jitter, custom=custom)
+        except Exception as error:  # noqa: BLE001  # a task's own backoff function
+            self._observer.tell(
+                "backoff.failed",
+                job_id=job.id,
+                type=job.type,
+                attempt=job.attempt,
+                error=str(error),
+            )
+            return lifecycle.after_failure(job, failure, now=now, jitter=jitter)
 
     def _tell(self, run: Run, after: Job) -> None:
         self._observer.tell(

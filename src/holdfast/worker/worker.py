@@ -30,15 +30,13 @@ from holdfast.worker.execution import (
 )
 from holdfast.worker.hands import Hands
 from holdfast.worker.pulse import Pulse
+from holdfast.worker.rates import Rates
 from holdfast.worker.run import Run
 from holdfast.worker.runners import Runner
 from holdfast.worker.runners.inline import AsyncRunner
 from holdfast.worker.runners.process import ProcessRunner
 from holdfast.worker.runners.thread import ThreadRunner
-from holdfast.worker.settling import Settler
-
-POLL = timedelta(seconds=2)
-"""How long a worker trusts that it would be told of new work."""
+from holdfast.worker.settling import Settled, Settler
 
 STUBBORN = 5.0
 """How long an interrupted handler may take to stop before its slot is given back, in seconds."""
@@ -78,6 +76,7 @@ class Worker:
         self._observer = observer or Silent()
         self._custody = custody or Nobody()
         self._hands = Hands(app.registry, slots)
+        self._threads = ThreadRunner(self._observer)
         self._abandoned: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._out_of_time = asyncio.Event()
@@ -96,6 +95,7 @@ class Worker:
         self._settler = Settler(store, self._app.chance, self._observer, self._custody)
         self._submitter = self._app.submitter(store)
         self._runners = self._make_runners()
+        self._rates = Rates(self._app.clock)
         self._pulse = Pulse(self._app, self._hands.running, self._observer, self._custody)
         async with asyncio.TaskGroup() as group:
             await self._pulse.start(group)
@@ -112,6 +112,11 @@ class Worker:
         with contextlib.suppress(StoreUnavailableError):
             await announce(store, self._info(), timedelta(0))
         self._observer.tell("worker.stopped", worker=self.id)
+
+    @property
+    def leaked_threads(self) -> int:
+        """How many threads run on although their jobs were taken from them."""
+        return self._threads.leaked
 
     def stop(self) -> None:
         """Stop claiming and let running jobs finish; called again, give them back at once."""
@@ -200,7 +205,12 @@ class Worker:
         if isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
             self._custody.settled([run])
         else:
-            self._settler.settle(run, outcome)
+            self._settler.settle(run, outcome).add_done_callback(self._written)
+
+    def _written(self, answer: asyncio.Future[Settled]) -> None:
+        """Look for room again: it may have been unwritten answers that took it."""
+        if not self._hands.are_full:
+            self._hands.wake()
 
     def _interrupted(self, run: Run) -> None:
         """Give a handler some time to stop; one that will not is left behind."""
@@ -216,7 +226,8 @@ class Worker:
 
     async def _idle(self, store: Store, seen: int, *, burst: bool) -> int:
         """Wait until there may be work we have room for, or we are to stop."""
-        arrival = asyncio.ensure_future(store.arrivals(self._queues, seen, POLL))
+        wait = await self._rates.patience(store)
+        arrival = asyncio.ensure_future(store.arrivals(self._queues, seen, wait))
         freed = burst or self._hands.are_full
         other = asyncio.ensure_future(self._hands.changed() if freed else self._stopping.wait())
         try:
@@ -250,6 +261,8 @@ class Worker:
         for run in left:
             self._give_up(run)
         await self._in_time([loop.create_task(self._write_the_rest())], LAST_WORDS)
+        if self._settler.unwritten:
+            self._observer.tell("results.lost", worker=self.id, lost=self._settler.unwritten)
         closing.cancel()
         for runner in self._runners.values():
             await runner.close()
@@ -291,7 +304,7 @@ class Worker:
     def _make_runners(self) -> dict[RunnerKind, Runner]:
         return {
             RunnerKind.ASYNC: AsyncRunner(),
-            RunnerKind.THREAD: ThreadRunner(self._observer),
+            RunnerKind.THREAD: self._threads,
             RunnerKind.PROCESS: ProcessRunner(self._app, self._observer),
         }
 

@@ -92,7 +92,7 @@ class MemoryStore:
     async def add(
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
     ) -> list[Added]:
-        if fence is not None and not self._holds(fence):
+        if fence is not None and not self._state.is_held(fence):
             raise StaleLeaseError(fence.job_id)
         plan = Plan(self._state, self.now())
         answers = [plan.judge(job) for job in jobs]
@@ -165,7 +165,7 @@ class MemoryStore:
         return [self._extend(fence) for fence in fences]
 
     def _extend(self, fence: Fence) -> Beat:
-        if not self._holds(fence):
+        if not self._state.is_held(fence):
             return Beat(held=False)
         job = self._state.jobs[fence.job_id]
         assert job.lease is not None
@@ -177,7 +177,7 @@ class MemoryStore:
         return [self._note(note) for note in notes]
 
     def _note(self, note: Note) -> bool:
-        if not self._holds(note.fence):
+        if not self._state.is_held(note.fence):
             return False
         job = self._state.jobs[note.fence.job_id]
         if note.progress is not None:
@@ -370,15 +370,6 @@ class MemoryStore:
             )
         )
         self._notify()
-
-    def _holds(self, fence: Fence) -> bool:
-        job = self._state.jobs.get(fence.job_id)
-        return (
-            job is not None
-            and job.state is State.RUNNING
-            and job.lease is not None
-            and job.lease.token == fence.token
-        )
 
     def _remove(self, job_id: str) -> None:
         ledger = Ledger()

@@ -9,7 +9,7 @@ from datetime import datetime
 from holdfast.job import TERMINAL, DedupeKey, DependencyKind, Job, LogLine, State, Transition
 from holdfast.policy import Retention
 from holdfast.store._ledger import Ledger, ReadingKey, TallyKey
-from holdfast.store._shapes import Hold, JobEvent, LimitRule
+from holdfast.store._shapes import Fence, Hold, JobEvent, LimitRule
 
 
 class Tables:
@@ -55,6 +55,13 @@ class Tables:
             if self.jobs[child].dependency_kind is DependencyKind.FAN_IN
             and self.jobs[child].state is State.PENDING
         ]
+
+    def is_held(self, fence: Fence) -> bool:
+        """Whether a lease is the newest on a running job."""
+        job = self.jobs.get(fence.job_id)
+        if job is None or job.lease is None or job.state is not State.RUNNING:
+            return False
+        return job.lease.token == fence.token
 
     def is_waiting(self, job_id: str) -> bool:
         """Whether a job still waits for its dependencies."""

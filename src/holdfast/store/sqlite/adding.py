@@ -132,14 +132,16 @@ def _insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list
     checkpoints: list[Row] = []
     number = tx.number
     for job, depends_on in new:
-        seq = moved = number + 1
+        seq = number + 1
         seqs.append(seq)
+        moved = None
         for edge in job.trail:
             number += 1
-            journal.append(journal_row(number, seq, edge))
-        number = moved = max(number, seq)
+            journal.append(journal_row(number, seq, moved, edge))
+            moved = number
+        number = max(number, seq)
         ripe = job.state is State.PENDING and not depends_on
-        jobs.append(job_row(job, seq, moved, ripe=ripe, lift_at=lift_at(tx, job)))
+        jobs.append(job_row(job, seq, number, ripe=ripe, lift_at=lift_at(tx, job)))
         bodies.append(body_row(job, seq, depends_on))
         tags.extend((name, value, seq) for name, value in job.tags.items())
         if job.dedupe is not None:

@@ -16,24 +16,34 @@ from holdfast.store.sqlite.writer import Transaction
 
 def claim(tx: Transaction, want: Claim) -> list[Job]:
     """Take ready jobs; see ``Store.claim``."""
-    seqs = list(_chosen(tx, want))
-    if not seqs:
+    chosen = list(_chosen(tx, want))
+    if not chosen:
         return []
     first = tx.number + 1
-    tx.number += len(seqs)
-    rows = [
-        (seq, first + place, want.token, want.worker, tx.instant) for place, seq in enumerate(seqs)
-    ]
-    tx.many("claim", rows)
-    jobs = read_jobs(tx.connection, seqs)
-    tx.many("journal", [_edge(tx, row, job) for row, job in zip(rows, jobs, strict=True)])
+    tx.number += len(chosen)
+    tx.many(
+        "claim",
+        [
+            (seq, number, want.token, want.worker, tx.instant)
+            for number, (seq, _) in enumerate(chosen, first)
+        ],
+    )
+    jobs = read_jobs(tx.connection, [seq for seq, _ in chosen])
+    tx.many(
+        "journal",
+        [
+            _edge(tx, number, place, job)
+            for number, (place, job) in enumerate(zip(chosen, jobs, strict=True), first)
+        ],
+    )
     for job in jobs:
         tx.ledger.claimed(job, tx.now)
     tx.told = True
     return jobs
 
 
-def _chosen(tx: Transaction, want: Claim) -> Iterator[int]:
+def _chosen(tx: Transaction, want: Claim) -> Iterator[tuple[int, int]]:
+    """Yield the number and the place of each job to take."""
     gate = Gate.of(tx)
     types = None if want.types is None else msgspec.json.encode(want.types).decode()
     paused = {name for (name,) in tx.execute(statement("paused"))}
@@ -44,26 +54,25 @@ def _chosen(tx: Transaction, want: Claim) -> Iterator[int]:
         if gate is None:
             ready = tx.execute(statement("ready"), (queue, types, room)).fetchall()
             room -= len(ready)
-            yield from (seq for (seq,) in ready)
+            yield from ready
         else:
-            for seq in gate.admitted(queue, types, room):
+            for place in gate.admitted(queue, types, room):
                 room -= 1
-                yield seq
+                yield place
 
 
-def _edge(tx: Transaction, row: Row, job: Job) -> Row:
+def _edge(tx: Transaction, number: int, place: tuple[int, int], job: Job) -> Row:
     """The audit record of a claim, as a row of the journal."""
-    seq, number, _, worker, instant = row
     return (
         number,
-        seq,
+        *place,
         "claim",
         "SCHEDULED",
         "RUNNING",
-        instant,
+        tx.instant,
         "claimed",
         job.attempt,
         job.lease_version,
-        worker,
+        job.lease.worker if job.lease else "",
         None,
     )

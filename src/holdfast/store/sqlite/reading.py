@@ -48,10 +48,11 @@ def parents(connection: sqlite3.Connection, job_id: str) -> list[str]:
 
 def history(connection: sqlite3.Connection, ids: Sequence[str]) -> list[list[Transition]]:
     """Return the transitions of each job; see ``Store.history``."""
-    return [
-        [transition_of(row) for row in connection.execute(statement("history"), (key_of(i),))]
-        for i in ids
-    ]
+    found = []
+    for job_id in ids:
+        rows = connection.execute(statement("history"), (key_of(job_id),))
+        found.append([transition_of(row) for row in rows])
+    return found
 
 
 def logs(connection: sqlite3.Connection, job_id: str) -> list[LogLine]:

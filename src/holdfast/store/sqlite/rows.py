@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.job import (
     CancelRequest,
@@ -35,7 +36,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PROGRESS = "progress"
 STATES = {state.value: state for state in State}
 EVENTS = {event.value: event for event in Event}
-_UUID = 36
 _MICROSECOND = timedelta(microseconds=1)
 
 _encode = msgspec.json.Encoder().encode
@@ -68,7 +68,7 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _NOTHING_EXTRA = Extra()
 _extra = msgspec.json.Decoder(Extra).decode
-_options = lru_cache(4096)(msgspec.json.Decoder(Options).decode)
+_options = msgspec.json.Decoder(Options).decode
 
 
 @lru_cache(4096)
@@ -98,14 +98,16 @@ def _moment(instant: int | None) -> datetime | None:
 
 def key_of(job_id: str) -> Key:
     """Return an id as the file keeps it: a UUID in 16 bytes, anything else as it is."""
-    if len(job_id) == _UUID:
-        try:
-            key = bytes.fromhex(job_id.replace("-", ""))
-        except ValueError:
-            return job_id
-        if len(key) == 16 and id_of(key) == job_id:
-            return key
-    return job_id
+    if len(job_id) != 36 or job_id[8::5][:4] != "----" or job_id.lower() != job_id:
+        return job_id
+    digits = job_id.replace("-", "")
+    if len(digits) != 32:
+        return job_id
+    try:
+        key = bytes.fromhex(digits)
+    except ValueError:
+        return job_id
+    return key if len(key) == 16 else job_id  # fromhex skips blanks
 
 
 def id_of(key: Key) -> str:
@@ -158,6 +160,20 @@ def moving_part(job: Job, moved: int, lift_at: int | None) -> Row:
     )
 
 
+def settled_part(job: Job) -> Row:
+    """Return what changes when a job ends with nothing but its result, as settle.sql takes it."""
+    assert job.finished_at is not None
+    assert job.lease is not None
+    return (
+        job.state._value_,
+        job.revision,
+        micros(job.updated_at),
+        micros(job.finished_at),
+        _micros(job.lease.until),
+        job.result,
+    )
+
+
 _NO_LEASE: Row = (None, None, None, None)
 _NO_FAILURE: Row = (None, None, None, None)
 
@@ -197,11 +213,12 @@ def body_row(job: Job, seq: int, depends_on: tuple[str, ...]) -> Row:
     )
 
 
-def journal_row(number: int, seq: int, edge: Transition) -> Row:
+def journal_row(number: int, seq: int, previous: int | None, edge: Transition) -> Row:
     """Return the parameters of journal.sql for a transition."""
     return (
         number,
         seq,
+        previous,
         edge.event._value_,
         None if edge.from_state is None else edge.from_state._value_,
         edge.to_state._value_,
@@ -217,7 +234,7 @@ def journal_row(number: int, seq: int, edge: Transition) -> Row:
 def progress_row(number: int, seq: int, progress: Progress) -> Row:
     """Return the parameters of journal.sql for a progress event."""
     told = _encode(progress)
-    return (number, seq, PROGRESS, None, None, micros(progress.at), "", 0, 0, "", told)
+    return (number, seq, None, PROGRESS, None, None, micros(progress.at), "", 0, 0, "", told)
 
 
 def log_row(seq: int, line: LogLine) -> Row:
@@ -234,6 +251,15 @@ def encoded(value: Progress | Mapping[str, str]) -> bytes:
 def micros_of_span(span: timedelta) -> int:
     """Return a span as the file keeps it."""
     return span // _MICROSECOND
+
+
+def by_key(connection: sqlite3.Connection, name: str, keys: Sequence[Key]) -> Iterator[Row]:
+    """Run a statement that looks jobs up by id, which it returns first, for all these at once."""
+    packed = b"".join(key for key in keys if isinstance(key, bytes))
+    yield from connection.execute(statement(name), (packed, None))
+    for key in keys:
+        if isinstance(key, str):
+            yield from connection.execute(statement(name), (b"", key))
 
 
 def read_jobs(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[Job]:
@@ -253,54 +279,75 @@ def job_of(row: Row) -> Job:
     (
         _, key, type_, queue, state, revision, priority, max_attempts, attempt, generation, held,
         created_at, updated_at, due_at, scheduled_at, started_at, finished_at, expires_at,
-        token, lease_version, worker, lease_until,
-        cancel, failure, result, progress, checkpoint, limit_key,
-        kind, spawner, correlation, tags, options, extra, payload,
+        token, lease_version, worker, lease_until, result, options, payload, any_rare,
+        cancel, failure, progress, checkpoint, limit_key,
+        kind, spawner, correlation, tags, extra,
     ) = row
     # fmt: on
-    shared = _options(options)
-    rare = _NOTHING_EXTRA if extra is None else _extra(extra)
-    return Job(
+    job = replace(
+        _template(options),
         id=id_of(key),
         type=type_,
         queue=queue,
         payload=payload,
-        encoding=shared.encoding,
-        profile=shared.profile,
         created_at=moment(created_at),
-        timeout=shared.timeout,
-        lease_ttl=shared.lease_ttl,
-        lifetime=shared.lifetime,
-        backoff=shared.backoff,
-        retry_timeouts=shared.retry_timeouts,
-        tags={} if tags is None else _texts(tags),
-        correlation_id=correlation or "",
-        callback_url=shared.callback_url,
-        limit_key=limit_key or "",
-        dedupe=rare.dedupe,
-        depends_on=rare.depends_on,
-        dependency_kind=_KINDS[kind],
-        depth=rare.depth,
-        spawned_by="" if spawner is None else id_of(spawner),
         state=STATES[state],
         revision=revision,
         priority=priority,
         max_attempts=max_attempts,
         attempt=attempt,
-        generation=generation,
-        held=held == 1,
         updated_at=moment(updated_at),
-        due_at=None if due_at is None else moment(due_at),
         scheduled_at=None if scheduled_at is None else moment(scheduled_at),
         started_at=None if started_at is None else moment(started_at),
         finished_at=None if finished_at is None else moment(finished_at),
         expires_at=moment(expires_at),
         lease=None if token is None else Lease(token, lease_version, worker, _moment(lease_until)),
-        cancel=None if cancel is None else _cancel(cancel),
-        failure=None if failure is None else _failure(failure),
         result=result,
+    )
+    if not (due_at or held or generation > 1 or any_rare):
+        return job
+    rare = _NOTHING_EXTRA if extra is None else _extra(extra)
+    return replace(
+        job,
+        due_at=_moment(due_at),
+        held=held == 1,
+        generation=generation,
+        cancel=cancel_of(cancel),
+        failure=None if failure is None else _failure(failure),
         progress=None if progress is None else _progress(progress),
         checkpoint=checkpoint,
+        limit_key=limit_key or "",
+        dependency_kind=_KINDS[kind],
+        spawned_by="" if spawner is None else id_of(spawner),
+        correlation_id=correlation or "",
+        tags={} if tags is None else _texts(tags),
+        dedupe=rare.dedupe,
+        depends_on=rare.depends_on,
+        depth=rare.depth,
+    )
+
+
+@lru_cache(4096)
+def _template(options: bytes) -> Job:
+    """A job with these options and nothing rare; the rest of it is replaced."""
+    shared = _options(options)
+    return Job(
+        id="",
+        type="",
+        queue="",
+        payload=b"",
+        created_at=EPOCH,
+        updated_at=EPOCH,
+        expires_at=EPOCH,
+        max_attempts=1,
+        encoding=shared.encoding,
+        profile=shared.profile,
+        timeout=shared.timeout,
+        lease_ttl=shared.lease_ttl,
+        lifetime=shared.lifetime,
+        backoff=shared.backoff,
+        retry_timeouts=shared.retry_timeouts,
+        callback_url=shared.callback_url,
     )
 
 

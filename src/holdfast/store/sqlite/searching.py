@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from holdfast.job import State
 from holdfast.store._cursor import read_cursor, write_cursor
 from holdfast.store._shapes import (
     COUNT_CAP,
@@ -43,7 +42,14 @@ class Source(msgspec.Struct, frozen=True):
 
 
 _BY_STATE = "job INDEXED BY job_state WHERE state = :in_state"
-_BY_MOVED = "job INDEXED BY job_moved WHERE state = :in_state"
+_BY_MOVED = (
+    "journal JOIN job ON job.seq = journal.seq AND job.moved = journal.number"
+    " WHERE journal.number > -1"
+)
+_BY_MOVED_INTO = (
+    "journal JOIN job ON job.seq = journal.seq AND job.moved = journal.number"
+    " WHERE journal.to_state IN (SELECT value FROM json_each(:states))"
+)
 _BY_TYPE = "job INDEXED BY job_type WHERE type = :of_type"
 _BY_TAG = "tag JOIN job ON job.seq = tag.seq WHERE tag.name = :tag_name AND tag.value = :tag_value"
 _BY_CORRELATION = (
@@ -84,9 +90,10 @@ class _Finder:
         place = source.place
         if self._search.order is Order.UPDATED_DESC:
             place = "job.moved"
-            if source.sql == _BY_STATE or source.count > COUNT_CAP:
-                states = self._search.states or State
-                source = Source(_BY_MOVED, place, _each("in_state", states), 0)
+            if source.count > COUNT_CAP:
+                place = "journal.number"
+                sql = _BY_MOVED_INTO if self._search.states else _BY_MOVED
+                source = Source(sql, place, ({},), 0)
         ascending = self._search.order is Order.CREATED_ASC
         sql = (
             f"SELECT {place}, job.seq FROM {source.sql}"  # noqa: S608  # constants above

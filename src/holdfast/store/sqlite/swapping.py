@@ -9,7 +9,16 @@ import msgspec
 from holdfast.job import TERMINAL, Job, State
 from holdfast.store._shapes import Change, Swapped
 from holdfast.store.sqlite.moving import AT_ONCE, WAKING, lift_at
-from holdfast.store.sqlite.rows import Row, journal_row, key_of, micros, moving_part, read_jobs
+from holdfast.store.sqlite.rows import (
+    Row,
+    by_key,
+    journal_row,
+    key_of,
+    micros,
+    moving_part,
+    read_jobs,
+    settled_part,
+)
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.writer import Transaction
 
@@ -34,10 +43,9 @@ def _rounds(changes: Sequence[Change]) -> Iterator[list[Change]]:
 
 
 def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
-    fenced = statement("fence")
-    stored: list[Row | None] = [
-        tx.execute(fenced, (key_of(change.before.id),)).fetchone() for change in changes
-    ]
+    keys = [key_of(change.before.id) for change in changes]
+    found = {row[0]: row[1:] for row in by_key(tx.connection, "fence", keys)}
+    stored = [found.get(key) for key in keys]
     good = [
         (row[0], row[4], change)
         for row, change in zip(stored, changes, strict=True)
@@ -70,24 +78,52 @@ def _matches(row: Row, change: Change) -> bool:
 
 
 def _write(tx: Transaction, changes: Sequence[tuple[int, int, Change]]) -> None:
-    rows: list[Row] = []
+    whole: list[Row] = []
+    settled: list[Row] = []
     journal: list[Row] = []
     limited = bool(changes) and tx.limited
     for seq, moved, change in changes:
         before, after = change.before, change.after
         for edge in after.trail:
             tx.number += 1
+            journal.append(journal_row(tx.number, seq, moved, edge))
             moved = tx.number  # noqa: PLW2901  # its place is that of its newest transition
-            journal.append(journal_row(moved, seq, edge))
-        rows.append((seq, bool(after.trail), *moving_part(after, moved, _lift_at(tx, after))))
+        if _only_settles(before, after):
+            settled.append((seq, moved, *settled_part(after)))
+        else:
+            part = moving_part(after, moved, _lift_at(tx, after))
+            whole.append((seq, bool(after.trail), *part))
         tx.ledger.moved(before, after)
         if after.state in WAKING:
             tx.woken.add(after.queue)
         elif limited and before.state is State.RUNNING:
             tx.woken.add(None)
-    tx.many("swap", rows)
+    tx.many("swap", whole)
+    tx.many("settle", settled)
     tx.many("journal", journal)
     tx.told = tx.told or bool(journal)
+
+
+def _only_settles(before: Job, after: Job) -> bool:
+    """Whether a running job ends with nothing but its result: two thirds of the cost to write."""
+    return (
+        after.finished_at is not None
+        and after.failure is None
+        and before.state is State.RUNNING
+        and before.lease is not None
+        and after.lease is not None
+        and before.lease.token == after.lease.token
+        and before.attempt == after.attempt
+        and before.priority == after.priority
+        and before.max_attempts == after.max_attempts
+        and before.generation == after.generation
+        and before.cancel is after.cancel
+        and before.due_at is after.due_at
+        and before.started_at is after.started_at
+        and before.scheduled_at is after.scheduled_at
+        and before.expires_at is after.expires_at
+        and before.held is after.held
+    )
 
 
 def _lift_at(tx: Transaction, after: Job) -> int | None:

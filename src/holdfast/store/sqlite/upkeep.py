@@ -32,7 +32,7 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     rows = tx.execute(statement("due"), (tx.instant, limit)).fetchall()
     moves: list[Row] = []
     journal: list[Row] = []
-    for seq, state, queue, type_, priority, attempt, version, worker in rows:
+    for seq, moved, state, queue, type_, priority, attempt, version, worker in rows:
         tx.number += 1
         interval = tx.ageing.get(queue)
         lift_at = None if interval is None else tx.instant + interval
@@ -41,6 +41,7 @@ def promote(tx: Transaction, limit: int) -> Promoted:
             (
                 tx.number,
                 seq,
+                moved,
                 "due",
                 state,
                 "SCHEDULED",
@@ -52,7 +53,8 @@ def promote(tx: Transaction, limit: int) -> Promoted:
                 None,
             )
         )
-        tx.ledger.shifted(queue, type_, priority, STATES[state], State.SCHEDULED)
+        tx.ledger.tallies[queue, type_, priority, STATES[state]] -= 1
+        tx.ledger.tallies[queue, type_, priority, State.SCHEDULED] += 1
         tx.woken.add(queue)
     tx.many("promote", moves)
     tx.many("journal", journal)
@@ -122,16 +124,18 @@ def delete(tx: Transaction, ids: Sequence[str]) -> list[bool]:
 def _remove(tx: Transaction, seqs: Sequence[int]) -> None:
     """Drop jobs; their events stay as long as they are kept."""
     window = max(0, tx.number - tx.events_kept)
+    chains: list[Row] = []
     for seq in seqs:
         row = tx.execute(statement("forget_job"), (seq,)).fetchone()
         key, queue, type_, priority, state, moved = row
         tx.ledger.tallies[queue, type_, priority, STATES[state]] -= 1
+        chains.append((moved, window))
         if moved > window:
             tx.execute(statement("add_gone"), (seq, key, queue, type_, moved))
     rows = [(seq,) for seq in seqs]
     for name in ("tags", "body", "checkpoint", "edges", "keys", "logs"):
         tx.many(f"forget_{name}", rows)
-    tx.many("forget_journal", [(seq, window) for seq in seqs])
+    tx.many("forget_journal", chains)
 
 
 def _trim_events(tx: Transaction) -> None:
@@ -139,8 +143,8 @@ def _trim_events(tx: Transaction) -> None:
     window = max(0, tx.number - tx.events_kept)
     tx.execute(statement("trim_progress"), (window,))
     stale = tx.execute(statement("stale_gone"), (window,)).fetchall()
-    tx.many("forget_journal", [(seq, window) for (seq,) in stale])
-    tx.many("forget_gone", stale)
+    tx.many("forget_journal", [(moved, window) for _, moved in stale])
+    tx.many("forget_gone", [(seq,) for seq, _ in stale])
 
 
 def hold(tx: Transaction, name: str, holder: str, ttl: timedelta, data: bytes) -> bool:

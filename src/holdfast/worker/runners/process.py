@@ -1,21 +1,122 @@
-"""Functions in processes of their own."""
+"""Functions in processes of their own: CPU-bound ones, and those that must be stoppable.
+
+A job that is interrupted loses its process, and with it everything that process started; a
+process that dies takes only its own job with it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+
+import msgspec
+
 from holdfast.app import Holdfast
+from holdfast.handlers import RunnerKind
+from holdfast.job import Encoding
 from holdfast.observe import Observer
 from holdfast.worker.execution import Outcome, system_failure
 from holdfast.worker.run import Run
+from holdfast.worker.runners.frames import (
+    Done,
+    KeepCheckpoint,
+    Question,
+    ReadResults,
+    Reply,
+    Signal,
+    SpawnJob,
+    TellLog,
+    TellProgress,
+    Work,
+    problem_of,
+)
+from holdfast.worker.runners.locating import setup_for
+from holdfast.worker.runners.pool import Child, ChildBrokenError, ChildDiedError, Pool
 
 
 class ProcessRunner:
-    """To be replaced."""
+    """Runs handlers in a pool of child processes."""
 
     def __init__(self, app: Holdfast, observer: Observer) -> None:
         self._observer = observer
+        self._pool: Pool | None = None
+        if any(handler.runner is RunnerKind.PROCESS for handler in app.registry):
+            self._pool = Pool(setup_for(app), observer)
+            self._pool.warm_up()
 
     async def run(self, run: Run) -> Outcome:
-        return system_failure("no process runner", "NO_RUNNER")
+        assert self._pool is not None
+        try:
+            child = await self._pool.take()
+        except ChildBrokenError as error:
+            return system_failure(f"no process to run it in: {error}", "CHILD_BROKEN")
+        try:
+            done = await _conversation(child, run)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._end(child))
+            raise
+        except ChildDiedError as error:
+            self._pool.forget(child)
+            self._observer.tell(
+                "child.died",
+                job_id=run.job.id,
+                type=run.job.type,
+                attempt=run.job.attempt,
+                error=str(error),
+            )
+            return system_failure(str(error), "CHILD_DIED")
+        if done.leaving:
+            self._pool.forget(child)
+        else:
+            self._pool.give_back(child)
+        return done.outcome
 
     async def close(self) -> None:
-        pass
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def _end(self, child: Child) -> None:
+        assert self._pool is not None
+        self._pool.forget(child)
+        await child.stop()
+
+
+async def _conversation(child: Child, run: Run) -> Done:
+    """Hand a job to a child, answer its questions, and return how it went."""
+    child.send(
+        Work(
+            job=run.job,
+            now=run.channel.now(),
+            deadline=run.context.deadline,
+            memory_limit=run.handler.options.memory_limit,
+        )
+    )
+    run.signalled = lambda run: child.send(Signal(run.signals.cancel, run.signals.lease_lost))
+    while True:
+        word = await child.hear()
+        if isinstance(word, Done):
+            return word
+        child.send(await _reply(run, word))  # type: ignore[arg-type]  # nothing else is left
+
+
+async def _reply(run: Run, question: Question) -> Reply:
+    try:
+        return Reply(await _answer(run, question))
+    except Exception as error:  # noqa: BLE001  # it is raised in the handler
+        return Reply(None, problem_of(error))
+
+
+async def _answer(run: Run, question: Question) -> bool | str | dict[str, bytes | None] | None:
+    match question:
+        case TellProgress(progress):
+            await run.channel.progress(progress)
+            return None
+        case TellLog(line):
+            await run.channel.log(line)
+            return None
+        case KeepCheckpoint(data):
+            return await run.channel.checkpoint(data)
+        case SpawnJob(type_, data, encoding, key, options):
+            payload = data if encoding is Encoding.BYTES else msgspec.Raw(data)
+            return await run.channel.spawn(type_, payload, key, options)  # type: ignore[arg-type]  # checked there
+        case ReadResults():
+            return await run.channel.results()

@@ -7,6 +7,7 @@ writes counts any more, its slot is given back, and it is counted as leaked unti
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -39,10 +40,9 @@ class ThreadRunner:
 
         def work() -> None:
             outcome = perform_sync(run.handler, run.job, context)
-            loop.call_soon_threadsafe(_finish, done, outcome)
-            if call.fenced:
-                with self._lock:
-                    self.leaked -= 1
+            self._ended(call)
+            with contextlib.suppress(RuntimeError):  # the worker stopped without us
+                loop.call_soon_threadsafe(_finish, done, outcome)
 
         self._start(work)
         try:
@@ -89,9 +89,18 @@ class ThreadRunner:
             self._threads -= 1
             return True
 
-    def _leak(self, run: Run, call: _Bridge) -> None:
-        call.fenced = True
+    def _ended(self, call: _Bridge) -> None:
         with self._lock:
+            call.ended = True
+            if call.fenced:
+                self.leaked -= 1
+
+    def _leak(self, run: Run, call: _Bridge) -> None:
+        """Fence a thread off that goes on; one that ended in this very moment is no leak."""
+        with self._lock:
+            call.fenced = True
+            if call.ended:
+                return
             self.leaked += 1
         self._observer.tell(
             "thread.leaked",
@@ -109,12 +118,16 @@ class _Bridge:
         self._run = run
         self._loop = loop
         self.fenced = False
+        self.ended = False
 
     def __call__(self, method: str, *args: object, **kwargs: object) -> object:
-        if self.fenced:
+        if self.fenced or self._loop.is_closed():
             raise StaleLeaseError(self._run.job.id)
         coroutine = getattr(self._run.context, method)(*args, **kwargs)
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        answer = asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        if self.fenced:
+            raise StaleLeaseError(self._run.job.id)
+        return answer
 
 
 def _finish(done: asyncio.Future[Outcome], outcome: Outcome) -> None:

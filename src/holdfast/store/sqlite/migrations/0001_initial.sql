@@ -42,15 +42,13 @@ CREATE TABLE job (
 CREATE UNIQUE INDEX job_id ON job (id);
 CREATE INDEX job_type ON job (type, seq);
 CREATE INDEX job_state ON job (state, seq);
-CREATE INDEX job_moved ON job (state, moved);
 CREATE INDEX job_ready ON job (queue, rank, moved, type) WHERE state = 'SCHEDULED';
 CREATE INDEX job_lift ON job (queue, lift_at) WHERE lift_at IS NOT NULL;
 CREATE INDEX job_due ON job (due_at) WHERE state IN ('DELAYED', 'RETRYING');
 CREATE INDEX job_ripe ON job (seq) WHERE state = 'PENDING' AND ripe = 1 AND held = 0;
 CREATE INDEX job_lease ON job (lease_until) WHERE state = 'RUNNING';
 CREATE INDEX job_limited ON job (type, limit_key) WHERE state = 'RUNNING' AND limit_key IS NOT NULL;
-CREATE INDEX job_lifetime ON job (expires_at)
-    WHERE state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING');
+CREATE INDEX job_lifetime ON job (expires_at) WHERE finished_at IS NULL; -- claim leaves it alone
 CREATE INDEX job_finished ON job (state, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX job_failed ON job (failed_at, seq, state, category, code, type, queue)
     WHERE failed_at IS NOT NULL;
@@ -94,10 +92,13 @@ CREATE TABLE log (
 
 CREATE INDEX log_job ON log (seq);
 
--- History by job and event stream by number at once; rows are only ever added and dropped.
+-- History and event stream at once; rows are only ever added and dropped. The stream is read by
+-- number. A job's history is a chain from its newest transition (job.moved) back to its birth:
+-- no index has to be kept for it.
 CREATE TABLE journal (
     number        INTEGER PRIMARY KEY,
     seq           INTEGER NOT NULL,
+    previous      INTEGER,       -- the job's transition before this one
     event         TEXT NOT NULL, -- 'progress', or the event of a transition
     from_state    TEXT,
     to_state      TEXT,
@@ -109,7 +110,6 @@ CREATE TABLE journal (
     detail        BLOB           -- the failure, or the progress
 ) STRICT;
 
-CREATE INDEX journal_job ON journal (seq);
 CREATE INDEX journal_progress ON journal (number) WHERE event = 'progress';
 
 -- Deleted jobs whose events are still kept.

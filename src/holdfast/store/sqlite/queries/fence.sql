@@ -1,2 +1,11 @@
--- fence: what a change is checked against. ?1 id
-SELECT seq, revision, token, lease_until, moved FROM job WHERE id = ?1
+-- fence: what changes are checked against. ?1 UUIDs, 16 bytes each, ?2 any other id
+WITH RECURSIVE place (start) AS (
+    SELECT 1 WHERE length(?1) > 0
+    UNION ALL
+    SELECT start + 16 FROM place WHERE start + 16 <= length(?1)
+),
+wanted (id) AS (
+    SELECT substr(?1, start, 16) FROM place UNION ALL SELECT ?2 WHERE ?2 IS NOT NULL
+)
+SELECT job.id, job.seq, job.revision, job.token, job.lease_until, job.moved
+FROM wanted CROSS JOIN job ON job.id = wanted.id

@@ -1,2 +1,10 @@
--- forget_journal: delete what no subscriber can ask for any more. ?1 seq, ?2 last number
-DELETE FROM journal WHERE seq = ?1 AND number <= ?2
+-- forget_journal: delete of a job's history what no subscriber can ask for any more.
+-- ?1 number of its newest transition, ?2 last number that is dropped
+WITH RECURSIVE chain (number) AS (
+    SELECT ?1
+    UNION ALL
+    SELECT journal.previous
+    FROM chain JOIN journal ON journal.number = chain.number
+    WHERE journal.previous IS NOT NULL
+)
+DELETE FROM journal WHERE number IN (SELECT number FROM chain WHERE number <= ?2)

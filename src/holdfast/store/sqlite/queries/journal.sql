@@ -1,4 +1,5 @@
 -- journal: append to the history and the event stream.
 INSERT INTO journal (
-    number, seq, event, from_state, to_state, at, reason, attempt, lease_version, worker, detail
-) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+    number, seq, previous, event, from_state, to_state, at, reason, attempt, lease_version,
+    worker, detail
+) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)

@@ -4,6 +4,7 @@ SELECT CASE
         ELSE expires_at
     END, seq
 FROM job INDEXED BY job_lifetime
-WHERE state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING') AND expires_at <= ?1
+WHERE finished_at IS NULL AND expires_at <= ?1
+    AND state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING')
 ORDER BY expires_at, seq
 LIMIT ?2

@@ -4,9 +4,14 @@ SELECT
     job.max_attempts, job.attempt, job.generation, job.held,
     job.created_at, job.updated_at, job.due_at, job.scheduled_at, job.started_at,
     job.finished_at, job.expires_at,
-    job.token, job.lease_version, job.worker, job.lease_until,
-    job.cancel, job.failure, job.result, job.progress, checkpoint.data, job.limit_key,
-    body.kind, body.spawner, body.correlation, body.tags, body.options, body.extra, body.payload
+    job.token, job.lease_version, job.worker, job.lease_until, job.result,
+    body.options, body.payload,
+    coalesce(
+        job.cancel, job.failure, job.progress, checkpoint.data, job.limit_key,
+        body.spawner, body.correlation, body.tags, body.extra, nullif(body.kind, 'AFTER')
+    ) IS NOT NULL,
+    job.cancel, job.failure, job.progress, checkpoint.data, job.limit_key,
+    body.kind, body.spawner, body.correlation, body.tags, body.extra
 FROM job
 JOIN body ON body.seq = job.seq
 LEFT JOIN checkpoint ON checkpoint.seq = job.seq

@@ -1,2 +1,2 @@
 -- stale_gone: deleted jobs without an event that is kept. ?1 last number that is dropped
-SELECT seq FROM gone WHERE moved <= ?1
+SELECT seq, moved FROM gone WHERE moved <= ?1

@@ -1,0 +1,164 @@
+"""The same work as the SQLite store's, written by hand with the sqlite3 module: the ceiling.
+
+Same schema, same settings of the file, the same rows in every table, the plainest code that
+can write them: no values, no checks, no event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from holdfast.store.sqlite import schema
+from holdfast.store.sqlite.connection import connect
+from holdfast.store.sqlite.location import Location
+from holdfast.store.sqlite.sql import statement
+
+HOUR = 3_600_000_000
+OPTIONS = b'["json","standard","PT1800S","PT30S","P7D",{"strategy":"EXPONENTIAL"},true,""]'
+WORKER = "host-4711-0123456789abcdef"
+ENQUEUED = ("nothing to wait for", 0, 0, "", None)
+CLAIMED = ("claimed", 1, 1, WORKER, None)
+COMPLETED = ("handler returned", 1, 1, WORKER, None)
+
+
+class Hand:
+    """Someone who writes jobs into the file without a store."""
+
+    def __init__(self, folder: Path, name: str = "hand.db") -> None:
+        location = Location(path=folder / name)
+        location.create()
+        self.connection = connect(location)
+        schema.prepare(self.connection, location)
+        self.now = 1_767_225_600_000_000
+        (self.number,) = self.connection.execute(statement("newest_number")).fetchone()
+
+    def submit(self, payloads: list[bytes]) -> None:
+        """Write new jobs in one transaction."""
+        now = self.now = self.now + 1000
+        jobs, bodies, journal = [], [], []
+        number = self.number
+        for payload in payloads:
+            seq, number = number + 1, number + 2
+            jobs.append(
+                (seq, os.urandom(16), "default", "bench.task", now, 30_000_000, None, 0, None)
+                + ("SCHEDULED", 2, number, None, 1, 0, 3, 1, 0, now, now + HOUR, None, now)
+                + (None,) * 12
+            )
+            bodies.append((seq, "AFTER", None, None, None, OPTIONS, None, payload))
+            journal += [
+                (seq, seq, None, "submit", None, "PENDING", now, "submitted", 0, 0, "", None),
+                (number, seq, seq, "enqueue", "PENDING", "SCHEDULED", now, *ENQUEUED),
+            ]
+        self.number = number
+        db = self.connection
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany(statement("add_job"), jobs)
+        db.executemany(statement("add_body"), bodies)
+        db.executemany(statement("journal"), journal)
+        self._count("SCHEDULED", len(jobs), "submitted")
+        db.execute("COMMIT")
+
+    def claim(self, limit: int, token: str) -> list[tuple[int, bytes, bytes, int]]:
+        """Take ready jobs: number, id and payload of each."""
+        now = self.now = self.now + 1000
+        db = self.connection
+        db.execute("BEGIN IMMEDIATE")
+        ready = db.execute(statement("ready"), ("default", None, limit)).fetchall()
+        first = self.number + 1
+        self.number += len(ready)
+        rows = [(seq, first + i, token, WORKER, now) for i, (seq, _) in enumerate(ready)]
+        db.executemany(statement("claim"), rows)
+        db.executemany(
+            statement("journal"),
+            [
+                (first + i, seq, moved, "claim", "SCHEDULED", "RUNNING", now, *CLAIMED)
+                for i, (seq, moved) in enumerate(ready)
+            ],
+        )
+        taken = [
+            db.execute(
+                "SELECT job.seq, job.id, body.payload, job.moved"
+                " FROM job JOIN body USING (seq) WHERE seq = ?",
+                (seq,),
+            ).fetchone()
+            for seq, _ in ready
+        ]
+        self._count("SCHEDULED", -len(rows))
+        self._count("RUNNING", len(rows), "wait")
+        db.execute("COMMIT")
+        return taken
+
+    def settle(self, taken: list[tuple[int, bytes, bytes, int]], token: str) -> None:
+        """Complete jobs under their token."""
+        now = self.now = self.now + 1000
+        db = self.connection
+        db.execute("BEGIN IMMEDIATE")
+        first = self.number + 1
+        self.number += len(taken)
+        cursor = db.executemany(
+            "UPDATE job SET state = 'COMPLETED', moved = ?, revision = revision + 1,"
+            " updated_at = ?, finished_at = ?, lease_until = NULL, result = ?"
+            " WHERE id = ? AND state = 'RUNNING' AND token = ?",
+            [(first + i, now, now, b"true", key, token) for i, (_, key, _, _) in enumerate(taken)],
+        )
+        assert cursor.rowcount == len(taken)
+        db.executemany(
+            statement("journal"),
+            [
+                (first + i, seq, moved, "complete", "RUNNING", "COMPLETED", now, *COMPLETED)
+                for i, (seq, _, _, moved) in enumerate(taken)
+            ],
+        )
+        self._count("RUNNING", -len(taken), "run")
+        self._count("COMPLETED", len(taken), "completed")
+        db.execute("COMMIT")
+
+    def _count(self, state: str, change: int, *measures: str) -> None:
+        kind = ("default", "bench.task", 2)
+        self.connection.execute(statement("tally"), (*kind, state, change))
+        for measure in measures:
+            row = (self.now // 60_000_000, *kind, measure, 1, abs(change), 0.001)
+            self.connection.execute(statement("measure"), row)
+
+
+class Bare:
+    """One table, one index, no history, no counters: what a weekend's queue would do."""
+
+    def __init__(self, folder: Path) -> None:
+        location = Location(path=folder / "bare.db")
+        location.create()
+        self.connection: sqlite3.Connection = connect(location)
+        self.connection.execute("PRAGMA journal_mode = wal")
+        self.connection.execute(
+            "CREATE TABLE job (id BLOB PRIMARY KEY, state TEXT, payload BLOB, result BLOB)"
+        )
+        self.connection.execute("CREATE INDEX ready ON job (state) WHERE state = 'ready'")
+
+    def submit(self, payloads: list[bytes]) -> None:
+        """Write new jobs in one transaction."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.connection.executemany(
+            "INSERT INTO job VALUES (?, 'ready', ?, NULL)",
+            [(os.urandom(16), payload) for payload in payloads],
+        )
+        self.connection.execute("COMMIT")
+
+    def claim(self, limit: int, token: str) -> list[tuple[int, bytes, bytes, int]]:
+        """Take ready jobs."""
+        return self.connection.execute(
+            "UPDATE job SET state = ? WHERE rowid IN"
+            " (SELECT rowid FROM job INDEXED BY ready WHERE state = 'ready' LIMIT ?)"
+            " RETURNING rowid, id, payload, 0",
+            (token, limit),
+        ).fetchall()
+
+    def settle(self, taken: list[tuple[int, bytes, bytes, int]], token: str) -> None:
+        """Complete jobs."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        self.connection.executemany(
+            "UPDATE job SET state = 'done', result = ? WHERE id = ? AND state = ?",
+            [(b"true", key, token) for _, key, _, _ in taken],
+        )
+        self.connection.execute("COMMIT")

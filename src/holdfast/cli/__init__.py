@@ -1,0 +1,7 @@
+"""The command line: one file per group of commands, loaded when a command is used."""
+
+from __future__ import annotations
+
+from holdfast.cli.commands import cli, main
+
+__all__ = ["cli", "main"]

@@ -1,0 +1,110 @@
+"""The commands and where each is defined; loads only the one that is used.
+
+``holdfast --help`` imports nothing but click: it answers in a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from holdfast import __version__
+from holdfast.cli.exits import INTERRUPTED, OK
+
+SECTIONS = {
+    "Run jobs": {
+        "worker": ("running", "Run the jobs of an app."),
+        "dev": ("running", "Run an app's jobs while you work on it."),
+        "demo": ("demo", "See it all happen within seconds."),
+    },
+    "Jobs": {
+        "submit": ("submitting", "Submit a job."),
+        "jobs": ("reading", "List jobs."),
+        "job": ("reading", "Show one job."),
+        "explain": ("reading", "Say why a job is not running now."),
+        "cancel": ("changing", "Cancel jobs, by id or by filter."),
+        "retry": ("changing", "Give failed jobs another chance."),
+        "release": ("changing", "Let held jobs go."),
+        "delete": ("changing", "Delete ended jobs."),
+    },
+    "Look after the system": {
+        "stats": ("system", "Show counts, rates and latencies."),
+        "queues": ("queues", "List queues, pause or resume one."),
+        "workers": ("system", "List the workers that are there."),
+        "failures": ("reading", "List failed jobs and what they failed of."),
+        "events": ("system", "Show what happens to jobs, live."),
+        "migrate": ("system", "Create or upgrade the store's schema."),
+        "config": ("system", "Show the settings and who gave them."),
+    },
+}
+_PLACES = {name: place for section in SECTIONS.values() for name, (place, _) in section.items()}
+
+
+class Commands(click.Group):
+    """A group that imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_PLACES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _PLACES:
+            return None
+        module = importlib.import_module(f"holdfast.cli.{_PLACES[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, told) for name, (_, told) in commands.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            close = difflib.get_close_matches(args[0], _PLACES, 1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise click.UsageError(error.message + hint, ctx) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; what holdfast raises becomes a message and an exit code."""
+        from holdfast.cli.exits import told_plainly
+
+        with told_plainly():
+            return super().invoke(ctx)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="holdfast")
+def cli() -> None:
+    """A durable job queue: one job model, one set of promises, four stores.
+
+    The store is --url, $HOLDFAST_URL, url in holdfast.toml, or sqlite:///holdfast.db.
+    Exit codes: 0 done; 1 not found, refused or failed; 2 wrong usage; 3 store not
+    reachable; 4 timed out; 130 interrupted.
+    """
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    try:
+        code = cli.main(prog_name="holdfast", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough; let nothing complain while the interpreter shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = OK
+    sys.exit(code if isinstance(code, int) else OK)

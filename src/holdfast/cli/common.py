@@ -1,0 +1,69 @@
+"""What most commands share: the store, one call on it, and two ways to answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+import msgspec
+
+from holdfast import config
+from holdfast.app import Holdfast
+from holdfast.cli.exits import UNREACHABLE, Problem
+from holdfast.errors import HoldfastError
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
+
+url_option = click.option("--url", metavar="URL", help="The store, such as sqlite:///jobs.db.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
+
+
+def store_options(command: F) -> F:
+    """Add --url and --json to a command."""
+    return url_option(json_option(command))
+
+
+def on_store(
+    url: str | None, operate: Callable[[Holdfast], Awaitable[T]], *, new: bool = False
+) -> T:
+    """Open the store, do one thing, close it.
+
+    Only ``new`` creates a SQLite file that is not there: a look into the wrong directory
+    should not leave one behind.
+    """
+    settings = config.load(flags={"url": url})
+    place = settings.text("url")
+    if place.startswith("sqlite:") and not new:
+        _must_exist(place, settings.source("url"))
+
+    async def work() -> T:
+        async with Holdfast(place) as app:
+            return await operate(app)
+
+    return asyncio.run(work())
+
+
+def _must_exist(url: str, source: str) -> None:
+    from holdfast.store.sqlite.location import Location
+
+    path = Location.from_url(url).path
+    if not path.exists():
+        hint = f" (from {source}); name the store with --url or $HOLDFAST_URL"
+        raise Problem(f"there is no store at {path}{hint}", UNREACHABLE)
+
+
+def answer(value: object, *, as_json: bool, show: Callable[[], None]) -> None:
+    """Print a value as JSON, or show it to a person."""
+    if as_json:
+        click.echo(msgspec.json.encode(value, enc_hook=_encode).decode())
+    else:
+        show()
+
+
+def _encode(value: object) -> object:
+    if isinstance(value, HoldfastError):
+        return {"error": type(value).__name__, "message": str(value)}
+    raise TypeError(f"cannot show {type(value).__name__}")

@@ -1,0 +1,61 @@
+"""How commands end: exit codes, and errors told in a few lines instead of a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+
+OK = 0
+FAILED = 1
+"""Not found, refused, or a job that was waited for failed."""
+USAGE = 2
+"""Wrong arguments or settings, or no app where one was named."""
+UNREACHABLE = 3
+"""The store cannot be reached or opened."""
+TIMED_OUT = 4
+INTERRUPTED = 130
+
+
+class Problem(click.ClickException):
+    """A message for stderr and an exit code."""
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc]  # click itself sets it per instance
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"holdfast: {self.message}", file=file, err=file is None)
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Turn what holdfast raises into a problem with the fitting exit code."""
+    from holdfast.errors import HoldfastError
+
+    try:
+        yield
+    except HoldfastError as error:
+        raise problem_of(error) from None
+    except TimeoutError:
+        raise Problem("timed out", TIMED_OUT) from None
+
+
+def problem_of(error: Exception) -> Problem:
+    """Say what is wrong and how the command should exit."""
+    from holdfast.errors import StoreError, ValidationError
+    from holdfast.loading import AppNotFoundError
+    from holdfast.observe.text import plain
+
+    match error:
+        case ValidationError():
+            lines = [f"\n  {plain(fault.field)}: {plain(fault.message)}" for fault in error.faults]
+            return Problem("this is not valid:" + "".join(lines), USAGE)
+        case AppNotFoundError():
+            return Problem(plain(error), USAGE)
+        case StoreError():
+            return Problem(plain(error), UNREACHABLE)
+        case _:
+            return Problem(plain(error), FAILED)

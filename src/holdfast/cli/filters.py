@@ -1,0 +1,52 @@
+"""The filters of a search as options, the same wherever jobs are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import click
+
+from holdfast.cli.submitting import tags_of
+from holdfast.job import Priority, State
+from holdfast.searching import JobFilter
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_FILTERS = (
+    click.option("--type", "types", multiple=True, help="Only this type; may be repeated."),
+    click.option("--queue", "queues", multiple=True, help="Only this queue; may be repeated."),
+    click.option(
+        "--state",
+        "states",
+        multiple=True,
+        type=click.Choice(list(State), case_sensitive=False),
+        help="Only this state; may be repeated.",
+    ),
+    click.option(
+        "--priority",
+        "priorities",
+        multiple=True,
+        type=click.Choice([p.name for p in Priority], case_sensitive=False),
+    ),
+    click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE"),
+    click.option("--correlation-id", metavar="ID"),
+    click.option("--created-after", metavar="TIME"),
+    click.option("--created-before", metavar="TIME"),
+    click.option("--updated-after", metavar="TIME"),
+)
+
+
+def filter_options(command: F) -> F:
+    """Add every filter to a command."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+def job_filter(given: Mapping[str, object]) -> JobFilter:
+    """Return the filter that the options describe; only what was given is in it."""
+    wanted = {name: value for name, value in given.items() if value not in (None, ())}
+    if "tags" in wanted:
+        wanted["tags"] = tags_of(given["tags"])  # type: ignore[arg-type]  # click made a tuple
+    return wanted  # type: ignore[return-value]  # the library checks every value

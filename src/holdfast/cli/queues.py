@@ -1,0 +1,73 @@
+"""Commands about queues: list, pause, resume."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.common import answer, on_store, store_options
+from holdfast.cli.tables import span, table
+from holdfast.job import State
+from holdfast.store import QueueInfo
+
+SHOWN = (
+    State.PENDING,
+    State.SCHEDULED,
+    State.DELAYED,
+    State.RUNNING,
+    State.RETRYING,
+    State.COMPLETED,
+    State.FAILED,
+    State.DEAD_LETTER,
+    State.CANCELLED,
+)
+
+
+@click.group(invoke_without_command=True)
+@store_options
+@click.pass_context
+def queues(ctx: click.Context, url: str | None, as_json: bool) -> None:
+    """List queues with their counts; pause or resume one."""
+    if ctx.invoked_subcommand is not None:
+        ctx.obj = url
+        return
+    found = on_store(url, lambda app: app.queues())
+    answer(found, as_json=as_json, show=lambda: _show(found))
+
+
+@queues.command()
+@click.argument("name")
+@store_options
+@click.pass_context
+def pause(ctx: click.Context, name: str, url: str | None, as_json: bool) -> None:
+    """Let no more jobs of a queue start; running ones finish."""
+    on_store(url or ctx.obj, lambda app: app.pause(name))
+    told = {"queue": name, "paused": True}
+    answer(told, as_json=as_json, show=lambda: click.echo(f"queue {name} is paused"))
+
+
+@queues.command()
+@click.argument("name")
+@store_options
+@click.pass_context
+def resume(ctx: click.Context, name: str, url: str | None, as_json: bool) -> None:
+    """Let jobs of a queue start again."""
+    on_store(url or ctx.obj, lambda app: app.resume(name))
+    told = {"queue": name, "paused": False}
+    answer(told, as_json=as_json, show=lambda: click.echo(f"queue {name} is running"))
+
+
+def _show(found: list[QueueInfo]) -> None:
+    table(
+        ("QUEUE", *SHOWN, "SETTINGS"),
+        [
+            (queue.name, *(queue.counts.get(state, 0) for state in SHOWN), _settings(queue))
+            for queue in found
+        ],
+    )
+
+
+def _settings(queue: QueueInfo) -> str:
+    told = ["paused"] if queue.paused else []
+    if queue.ageing:
+        told.append(f"ageing {span(queue.ageing)}")
+    return ", ".join(told)

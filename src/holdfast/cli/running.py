@@ -1,0 +1,168 @@
+"""Commands that run jobs: worker, dev."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from datetime import timedelta
+
+import click
+
+from holdfast import config
+from holdfast.app import Holdfast
+from holdfast.cli.common import url_option
+from holdfast.cli.exits import FAILED, USAGE, Problem
+from holdfast.config import Settings
+from holdfast.errors import HoldfastError
+from holdfast.job import DEFAULT_QUEUE
+from holdfast.loading import load_app
+from holdfast.observe import logging
+from holdfast.worker import Worker
+
+log_level_option = click.option("--log-level", type=click.Choice(logging.LEVELS))
+log_format_option = click.option("--log-format", type=click.Choice(logging.FORMATS))
+
+
+@click.command()
+@click.argument("app", metavar="MODULE:APP", required=False)
+@click.option(
+    "-Q",
+    "--queues",
+    multiple=True,
+    metavar="A,B=3",
+    help="Queues to serve: in this order, or with weights.  [default]",
+)
+@click.option("-c", "--slots", metavar="N", help="Jobs at once in one process.  [20]")
+@click.option("--processes", metavar="N", help="Worker processes under a supervisor.  [1]")
+@click.option("--burst", is_flag=True, help="Stop when there is nothing left to do.")
+@click.option("--grace", metavar="SPAN", help="How long a stop lets jobs finish.  [30 s]")
+@log_level_option
+@log_format_option
+@url_option
+def worker(
+    app: str | None, queues: tuple[str, ...], burst: bool, url: str | None, **flags: str | None
+) -> None:
+    """Run the jobs of an app, until TERM or INT.
+
+    The first signal lets running jobs finish, the second gives them back at once. MODULE
+    alone means its `app`, or the only app it holds.
+    """
+    settings = config.load(flags=_flags(app, queues, url, flags))
+    path, found = find_app(settings)
+    if settings["worker.processes"] == 1:
+        _run(found, settings, _queues(settings), burst=burst)
+        return
+    from holdfast.worker.supervisor import supervise
+
+    code = supervise(
+        path,
+        processes=_number(settings, "worker.processes"),
+        queues=_queues(settings),
+        slots=_number(settings, "worker.slots"),
+        grace=_grace(settings),
+        burst=burst,
+        observer="holdfast.observe.logging:from_environment",
+    )
+    if code:
+        raise Problem("the workers could not be kept running, see above", FAILED)
+
+
+@click.command()
+@click.argument("app", metavar="MODULE:APP", required=False)
+@url_option
+def dev(app: str | None, url: str | None) -> None:
+    """Run an app's jobs while you work on it: every queue its tasks name, everything logged."""
+    flags = {"app": app, "url": url, "log.level": "debug", "worker.grace": 2}
+    settings = config.load(flags=flags)
+    _, found = find_app(settings)
+    named = {h.options.queue for h in found.registry if h.options.queue}
+    queues = sorted({DEFAULT_QUEUE, *named})
+    click.echo(f"store   {found.url}", err=True)
+    click.echo(f"queues  {', '.join(queues)}", err=True)
+    for handler in found.registry:
+        click.echo(f"task    {handler.type} ({handler.runner})", err=True)
+    _run(found, settings, queues, burst=False)
+
+
+def find_app(settings: Settings) -> tuple[str, Holdfast]:
+    """Load the app the settings name, with the store they name; Problem says what is wrong."""
+    path = settings["app"]
+    if not isinstance(path, str):
+        raise Problem("say which app: holdfast worker MODULE:APP, or app in holdfast.toml", USAGE)
+    if os.getcwd() not in sys.path:  # noqa: PTH109  # compared with texts
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    for key in ("url", "log.level", "log.format"):
+        if settings.source(key) != "default":
+            os.environ[config.variable(key)] = settings.text(key)
+    try:
+        app = load_app(path)
+    except HoldfastError:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever a user's module raises
+        raise Problem(f"importing {path!r} failed: {_last_line(error)}", USAGE) from None
+    if settings.source("url") == "flag" and app.url != settings["url"]:
+        raise Problem(
+            f"{path} names its own store, {app.url}, which --url cannot change:"
+            " write Holdfast() there, and --url or $HOLDFAST_URL decides",
+            USAGE,
+        )
+    return path, app
+
+
+def _run(
+    app: Holdfast, settings: Settings, queues: list[str] | dict[str, float], *, burst: bool
+) -> None:
+    logging.configure(settings.text("log.level"), settings.text("log.format"))
+
+    async def work() -> None:
+        hand = Worker(
+            app,
+            queues=queues,
+            slots=_number(settings, "worker.slots"),
+            grace=_grace(settings),
+            observer=logging.LogObserver(),
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, hand.stop)
+        await hand.run(burst=burst)
+
+    asyncio.run(work())
+
+
+def _flags(
+    app: str | None, queues: tuple[str, ...], url: str | None, flags: Mapping[str, str | None]
+) -> dict[str, object]:
+    names = {"log_level": "log.level", "log_format": "log.format"}
+    given: dict[str, object] = {
+        names.get(name, f"worker.{name}"): value for name, value in flags.items()
+    }
+    return {**given, "app": app, "url": url, "worker.queues": list(queues) or None}
+
+
+def _queues(settings: Settings) -> list[str] | dict[str, float]:
+    value = settings["worker.queues"]
+    assert isinstance(value, list | dict)
+    return value
+
+
+def _number(settings: Settings, key: str) -> int:
+    value = settings[key]
+    assert isinstance(value, int)
+    return value
+
+
+def _grace(settings: Settings) -> timedelta:
+    value = settings["worker.grace"]
+    assert isinstance(value, timedelta)
+    return value
+
+
+def _last_line(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"

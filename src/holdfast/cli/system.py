@@ -1,0 +1,141 @@
+"""Commands about the whole: stats, workers, events, migrate, config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+import msgspec
+
+from holdfast import config as settings
+from holdfast.app import Holdfast
+from holdfast.cli.common import answer, json_option, on_store, store_options, url_option
+from holdfast.cli.submitting import span_or_text
+from holdfast.cli.tables import facts, moment, span, table
+from holdfast.observe.text import plain
+from holdfast.presence import WorkerInfo
+from holdfast.statistics import Breakdown, Counts, LatencyStats, QueueStats
+from holdfast.store import JobEvent
+
+COUNTS = tuple(Counts.__struct_fields__)
+
+
+@click.command()
+@click.option("--time-range", metavar="SPAN", default="3600", help="Look back so long.  [1 h]")
+@click.option(
+    "--by",
+    "breakdown_by",
+    multiple=True,
+    type=click.Choice(list(Breakdown), case_sensitive=False),
+    help="Also count by this; may be repeated.",
+)
+@store_options
+def stats(time_range: str, breakdown_by: tuple[str, ...], url: str | None, as_json: bool) -> None:
+    """Show counts, rates and latencies."""
+    window = span_or_text(time_range)
+    found = on_store(url, lambda app: app.stats(time_range=window, breakdown_by=breakdown_by))
+    answer(found, as_json=as_json, show=lambda: _show_stats(found))
+
+
+@click.command()
+@store_options
+def workers(url: str | None, as_json: bool) -> None:
+    """List the workers that are there now."""
+    found = on_store(url, lambda app: app.workers())
+    answer(found, as_json=as_json, show=lambda: _show_workers(found))
+
+
+@click.command()
+@click.option("--follow", "-f", is_flag=True, help="Go on with what happens from now on.")
+@click.option("--after", metavar="CURSOR", help="Start after this event.")
+@click.option("--type", "types", multiple=True, help="Only jobs of this type.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line.")
+@url_option
+def events(
+    follow: bool, after: str | None, types: tuple[str, ...], as_json: bool, url: str | None
+) -> None:
+    """Show what happened to jobs, or with --follow what happens."""
+
+    async def watch(app: Holdfast) -> None:
+        async for event in app.events(after=after, follow=follow):
+            if not types or event.type in types:
+                click.echo(msgspec.json.encode(event).decode() if as_json else _line(event))
+
+    on_store(url, watch)
+
+
+@click.command()
+@store_options
+def migrate(url: str | None, as_json: bool) -> None:
+    """Create the store's schema, or bring it up to date."""
+
+    async def operate(app: Holdfast) -> str:
+        return app.url
+
+    place = on_store(url, operate, new=True)
+    told = {"url": place, "status": "UP_TO_DATE"}
+    answer(told, as_json=as_json, show=lambda: click.echo(f"{place} is up to date"))
+
+
+@click.command()
+@url_option
+@json_option
+def config(url: str | None, as_json: bool) -> None:
+    """Show every setting, its value and who gave it."""
+    found = settings.load(flags={"url": url}).all()
+    document = {
+        one.key: {"value": settings.shown(one.value), "source": one.source} for one in found
+    }
+    rows = [
+        (one.key, settings.shown(one.value), one.source, settings.SETTINGS[one.key].help)
+        for one in found
+    ]
+    head = ("KEY", "VALUE", "SOURCE", "MEANING")
+    answer(document, as_json=as_json, show=lambda: table(head, rows))
+
+
+def _show_stats(found: QueueStats) -> None:
+    facts([(name.replace("_", " "), getattr(found, name)) for name in COUNTS])
+    rates = (found.submission_rate, found.completion_rate, found.failure_rate)
+    click.echo("\njobs/s: {:.2f} submitted, {:.2f} completed, {:.2f} failed\n".format(*rates))
+    table(
+        ("TIME", "P50", "P90", "P99", "MAX"),
+        [_latency("in queue", found.queue_latency), _latency("running", found.execution_time)],
+    )
+    for name in ("queue", "type", "priority", "state"):
+        counts: Mapping[str, Counts] | None = getattr(found, f"by_{name}")
+        if counts is not None:
+            click.echo()
+            rows = [(key, *(getattr(c, field) for field in COUNTS)) for key, c in counts.items()]
+            table((name.upper(), *(field.upper() for field in COUNTS)), rows)
+
+
+def _latency(name: str, found: LatencyStats) -> tuple[str, ...]:
+    return (name, span(found.p50), span(found.p90), span(found.p99), span(found.max))
+
+
+def _show_workers(found: list[WorkerInfo]) -> None:
+    table(
+        ("WORKER", "PID", "RUNNING", "SINCE", "QUEUES", "TYPES"),
+        [
+            (
+                one.id,
+                one.pid,
+                f"{one.running}/{one.slots}",
+                moment(one.started_at),
+                ",".join(one.queues),
+                ",".join(one.types),
+            )
+            for one in found
+        ],
+    )
+
+
+def _line(event: JobEvent) -> str:
+    if event.transition is not None:
+        told = f"{event.transition.to_state}  {plain(event.transition.reason)}"
+    elif event.progress is not None:
+        told = f"{event.progress.percent} %  {plain(event.progress.message)}"
+    else:
+        told = str(event.kind)
+    return f"{moment(event.at)}  {plain(event.job_id)}  {plain(event.type)}  {told}"

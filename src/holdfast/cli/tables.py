@@ -1,0 +1,87 @@
+"""Aligned text for people: tables that fit the terminal, times and durations in short."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import click
+
+from holdfast.job import Priority, State
+from holdfast.observe.text import plain
+
+COLOURS = {
+    State.RUNNING: "cyan",
+    State.COMPLETED: "green",
+    State.FAILED: "red",
+    State.DEAD_LETTER: "red",
+    State.RETRYING: "yellow",
+    State.CANCELLED: "bright_black",
+}
+GAP = "  "
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows under a head; the last column takes what the terminal leaves."""
+    texts = [[plain(cell, 200) for cell in row] for row in rows]
+    widths = [max(len(text) for text in column) for column in zip(head, *texts, strict=True)]
+    room = _width() - sum(width + len(GAP) for width in widths[:-1])
+    last = max(20, room)
+    click.secho(GAP.join(t.ljust(w) for t, w in zip(head, widths, strict=True)).rstrip(), bold=True)
+    for row, cells in zip(rows, texts, strict=True):
+        *front, end = cells
+        shown = [t.ljust(w) for t, w in zip(front, widths, strict=False)]
+        shown.append(end if len(end) <= last else end[: last - 1] + "…")
+        colours = [COLOURS.get(cell) if isinstance(cell, State) else None for cell in row]
+        line = GAP.join(click.style(t, fg=c) for t, c in zip(shown, colours, strict=True))
+        click.echo(line.rstrip())
+
+
+def facts(pairs: Sequence[tuple[str, object]]) -> None:
+    """Print names and values below each other; None is left out."""
+    told = [(name, value) for name, value in pairs if value not in (None, "", {}, ())]
+    width = max((len(name) for name, _ in told), default=0)
+    for name, value in told:
+        text = plain(value, 2000)
+        colour = COLOURS.get(value) if isinstance(value, State) else None
+        click.echo(f"{click.style(name.ljust(width), bold=True)}  {click.style(text, fg=colour)}")
+
+
+def moment(value: datetime | None) -> str:
+    """Show a time as local time of day, with the date."""
+    return value.astimezone().strftime("%Y-%m-%d %H:%M:%S") if value else "-"
+
+
+def span(value: timedelta | float | None) -> str:
+    """Show a duration: 12 ms, 3.4 s, 5 min, 2.0 h, 3.1 d."""
+    if value is None:
+        return "-"
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    for limit, unit, size in (
+        (1, "ms", 0.001),
+        (100, "s", 1),
+        (6000, "min", 60),
+        (172800, "h", 3600),
+    ):
+        if seconds < limit:
+            amount = seconds / size
+            return (
+                f"{amount:.0f} {unit}" if amount >= 10 or unit == "ms" else f"{amount:.1f} {unit}"
+            )
+    return f"{seconds / 86400:.1f} d"
+
+
+def level(priority: int) -> str:
+    """Show a priority by its name."""
+    return Priority(priority).name if priority in set(Priority) else str(priority)
+
+
+def mapping(values: object) -> str:
+    """Show a map as ``a=1 b=2``."""
+    return " ".join(f"{k}={v}" for k, v in values.items()) if isinstance(values, dict) else ""
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000

@@ -1,0 +1,230 @@
+"""Settings of the command line in layers: defaults < file < environment < flags.
+
+A layer holds only what was said: a value that nobody gave is not a default. Keys nobody knows
+are errors that name the nearest known one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import Fault, ValidationError
+from holdfast.intake import QUEUE_RULE
+from holdfast.job import DEFAULT_QUEUE
+from holdfast.observe.logging import FORMATS, LEVELS
+from holdfast.store import DEFAULT_URL
+from holdfast.timing import format_duration, parse_duration
+
+FILE = "holdfast.toml"
+PREFIX = "HOLDFAST_"
+OWN = frozenset({"HOLDFAST_CONFIG"})
+"""Variables that are not settings."""
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One key: its default, how its value is read, what it is for."""
+
+    default: object
+    read: Callable[[object], object]
+    help: str
+
+
+class Effective(msgspec.Struct, frozen=True, kw_only=True):
+    """The value of one key, and who said so."""
+
+    key: str
+    value: object
+    source: str
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"must be text, got {value!r:.60}")
+    return value
+
+
+def _number(value: object) -> int:
+    try:
+        number = int(value) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ValueError(f"must be a whole number from 1, got {value!r:.60}")
+    return number
+
+
+def _span(value: object) -> timedelta:
+    if isinstance(value, str) and value.replace(".", "", 1).isdigit():
+        value = float(value)
+    return parse_duration(value)  # type: ignore[arg-type]  # it checks the type itself
+
+
+def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if value not in words:
+            raise ValueError(f"must be one of {', '.join(words)}, got {value!r:.60}")
+        return str(value)
+
+    return read
+
+
+def read_queues(value: object) -> dict[str, float] | list[str]:
+    """Read ``a,b`` as an order and ``a=3,b=1`` as weights; a list of such texts, too."""
+    texts = value if isinstance(value, list | tuple) else [value]
+    names = [part.strip() for text in texts for part in _text(text).split(",")]
+    weights: dict[str, float] = {}
+    for part in names:
+        name, weighted, weight = part.partition("=")
+        if not QUEUE_RULE.fullmatch(name):
+            raise ValueError(f"must be names matching {QUEUE_RULE.pattern}, got {name!r:.60}")
+        try:
+            weights[name] = float(weight) if weighted else 1.0
+        except ValueError:
+            raise ValueError(f"must have a number as weight, got {part!r:.60}") from None
+        if not 0 < weights[name] < float("inf"):
+            raise ValueError(f"must have a weight above 0, got {part!r:.60}")
+    return weights if any("=" in part for part in names) else list(weights)
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "url": Setting(default=DEFAULT_URL, read=_text, help="the store"),
+    "app": Setting(default=None, read=_text, help="where the app is, module:name"),
+    "log.level": Setting(default="info", read=_one_of(LEVELS), help="how much is logged"),
+    "log.format": Setting(default="text", read=_one_of(FORMATS), help="text, or json lines"),
+    "worker.queues": Setting(
+        default=[DEFAULT_QUEUE], read=read_queues, help="queues in order, or with =weight"
+    ),
+    "worker.slots": Setting(default=20, read=_number, help="jobs at once in one process"),
+    "worker.processes": Setting(default=1, read=_number, help="worker processes"),
+    "worker.grace": Setting(
+        default=timedelta(seconds=30), read=_span, help="how long a stop lets jobs finish"
+    ),
+}
+
+
+class Settings:
+    """The effective value of every key."""
+
+    def __init__(self, found: Mapping[str, Effective]) -> None:
+        self._found = found
+
+    def __getitem__(self, key: str) -> object:
+        return self._found[key].value
+
+    def text(self, key: str) -> str:
+        """Return a value that is text."""
+        return str(self._found[key].value)
+
+    def source(self, key: str) -> str:
+        """Return who gave a value: default, a file's name, a variable's, or flag."""
+        return self._found[key].source
+
+    def all(self) -> list[Effective]:
+        """Return every key with its value and source."""
+        return list(self._found.values())
+
+
+def load(
+    *,
+    flags: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+    path: str | None = None,
+) -> Settings:
+    """Merge the layers; ValidationError lists everything that is wrong in any of them."""
+    variables = os.environ if environment is None else environment
+    faults: list[Fault] = []
+    found = {
+        key: Effective(key=key, value=setting.default, source="default")
+        for key, setting in SETTINGS.items()
+    }
+    given = {key: value for key, value in (flags or {}).items() if value is not None}
+    layers = [
+        *_file_layer(path or variables.get("HOLDFAST_CONFIG"), faults),
+        *_environment_layer(variables, faults),
+        *((key, value, "flag", key) for key, value in given.items()),
+    ]
+    for key, value, source, name in layers:
+        try:
+            read = SETTINGS[key].read(value)
+        except ValueError as error:
+            faults.append(Fault(name, "INVALID", f"{error} ({source})"))
+        else:
+            found[key] = Effective(key=key, value=read, source=source)
+    if faults:
+        raise ValidationError(faults)
+    return Settings(found)
+
+
+Said = tuple[str, object, str, str]
+"""A key, the value given, the layer that gave it, and its name there."""
+
+
+def _file_layer(path: str | None, faults: list[Fault]) -> list[Said]:
+    file = Path(path or FILE)
+    if not file.exists() and path is None:
+        return []
+    try:
+        table = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        faults.append(Fault(str(file), "INVALID", f"cannot be read: {error}"))
+        return []
+    said = []
+    for name, value in _flattened(table):
+        if name in SETTINGS:
+            said.append((name, value, str(file), name))
+        else:
+            faults.append(Fault(name, "UNKNOWN_KEY", f"is not a setting{_nearest(name)} ({file})"))
+    return said
+
+
+def _flattened(table: Mapping[str, object]) -> list[tuple[str, object]]:
+    flat: list[tuple[str, object]] = []
+    for name, value in table.items():
+        if isinstance(value, dict):
+            flat += [(f"{name}.{inner}", v) for inner, v in value.items()]
+        else:
+            flat.append((name, value))
+    return flat
+
+
+def _environment_layer(variables: Mapping[str, str], faults: list[Fault]) -> list[Said]:
+    """Read HOLDFAST_* variables; a strange one is an error only when it looks like a slip.
+
+    A service called holdfast makes container platforms set HOLDFAST_PORT and the like.
+    """
+    keys = {variable(key): key for key in SETTINGS}
+    said = []
+    for name, value in variables.items():
+        if name in keys:
+            said.append((keys[name], value, f"${name}", f"${name}"))
+        elif name.startswith(PREFIX) and name not in OWN:
+            close = difflib.get_close_matches(name, keys, 1, cutoff=0.85)
+            if close:
+                told = f"is not a setting, did you mean ${close[0]}?"
+                faults.append(Fault(f"${name}", "UNKNOWN_KEY", told))
+    return [(key, value, source, name) for key, value, source, name in said if value != ""]
+
+
+def _nearest(name: str) -> str:
+    last = name.rpartition(".")[2]
+    close = difflib.get_close_matches(name, SETTINGS, 1, cutoff=0.6) or [
+        key for key in SETTINGS if key.rpartition(".")[2] == last
+    ]
+    return f", did you mean {close[0]!r}?" if close else f": known are {', '.join(SETTINGS)}"
+
+
+def variable(key: str) -> str:
+    """Return the environment variable that gives a key."""
+    return PREFIX + key.upper().replace(".", "_")
+
+
+def shown(value: object) -> object:
+    """Return a value as a person or a JSON document may have it."""
+    return format_duration(value) if isinstance(value, timedelta) else value

@@ -1,0 +1,48 @@
+"""Fixtures for pytest, found by it once holdfast is installed.
+
+Name the app in the configuration, ``holdfast_app = "shop.jobs:app"``, or define a fixture
+``holdfast_app`` that returns it. Then ``holdfast_sandbox`` is that app in a sandbox.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from holdfast.app import Holdfast
+    from holdfast.testing import Sandbox
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the configuration name the app."""
+    parser.addini("holdfast_app", "the app for holdfast_sandbox, as module:name", default="")
+
+
+@pytest.fixture
+def holdfast_app(pytestconfig: pytest.Config) -> Holdfast:
+    """The app that the configuration names; define a fixture of this name to choose another."""
+    name = pytestconfig.getini("holdfast_app")
+    if not name:
+        raise pytest.UsageError(
+            'say which app to test: holdfast_app = "module:name" in the configuration of pytest,'
+            " or a fixture named holdfast_app that returns it"
+        )
+    try:
+        found = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise pytest.UsageError(f"holdfast_app must name an app, got {name!r}: {error}") from error
+    app: Holdfast = found
+    return app
+
+
+@pytest.fixture
+def holdfast_sandbox(holdfast_app: Holdfast) -> Iterator[Sandbox]:
+    """The app in a sandbox: jobs in memory, a clock that stands still, chance from a seed."""
+    from holdfast.testing import Sandbox
+
+    with Sandbox(holdfast_app) as sandbox:
+        yield sandbox

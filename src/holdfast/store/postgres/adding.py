@@ -1,0 +1,235 @@
+"""Writing new jobs: who is new, who holds a key, who waits for whom.
+
+Everything runs on whatever connection it is given: one of ours, or the caller's own inside
+the caller's transaction. Nothing is written before all is judged, so nothing is rolled back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.errors import StaleLeaseError
+from holdfast.job import TERMINAL, DedupeKey, DependencyKind, Job, State
+from holdfast.store._shapes import Added, AddStatus, Fence
+from holdfast.store.postgres.arrays import Flags, Moments, Texts
+from holdfast.store.postgres.database import Statements
+from holdfast.store.postgres.writing import add_params
+
+Key = tuple[str, str]
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who has a key, and until when."""
+
+    digest: str
+    job_id: str
+    expires_at: datetime | None
+
+
+async def add(
+    session: Statements,
+    jobs: Sequence[Job],
+    *,
+    atomic: bool,
+    fence: Fence | None,
+    now: datetime,
+) -> list[Added]:
+    """Write jobs as ``Store.add`` promises; the session is inside a transaction."""
+    if fence is not None and not await session.run(
+        "holder", {"id": fence.job_id, "token": fence.token}
+    ):
+        raise StaleLeaseError(fence.job_id)
+    if is_plain(jobs):
+        return await add_plain(session, jobs)
+    plan = await _plan(session, jobs, now)
+    answers = [plan.judge(job) for job in jobs]
+    refused = (AddStatus.CONFLICT, AddStatus.MISSING)
+    if atomic and any(answer.status in refused for answer in answers):
+        await _release(session, plan.locked)
+        return [_aborted(answer) for answer in answers]
+    fresh = [replace(job, depends_on=plan.alias(job)) for job in jobs if plan.is_new(job)]
+    if fresh:
+        await session.run("add", add_params(fresh))
+    await _take(session, fresh)
+    await _release(session, plan.locked)
+    ripe = await _link(session, fresh, plan.states)
+    return [replace(a, ripe=True) if a.job_id in ripe else a for a in answers]
+
+
+def is_plain(jobs: Iterable[Job]) -> bool:
+    """Whether jobs have no key, wait for nothing and were spawned by nobody."""
+    return not any(job.dedupe or job.depends_on or job.spawned_by for job in jobs)
+
+
+async def add_plain(session: Statements, jobs: Sequence[Job]) -> list[Added]:
+    """Write plain jobs: a single statement."""
+    unique = list({job.id: job for job in reversed(jobs)}.values())[::-1]
+    if unique:
+        await session.run("add", add_params(unique))
+    return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
+
+
+class _Plan:
+    """Judges the jobs of one call, knowing all that is stored about them."""
+
+    def __init__(
+        self, known: set[str], holders: Mapping[Key, Holder], states: dict[str, State]
+    ) -> None:
+        self._known = known
+        self._holders = dict(holders)
+        self.locked: list[Key] = []
+        self.states = states
+        self._aliases: dict[str, str] = {}
+        self._new: set[str] = set()
+
+    def judge(self, job: Job) -> Added:
+        if job.id in self._known or job.id in self._new:
+            return Added(AddStatus.ACCEPTED, job.id)
+        if job.dedupe is not None and (holder := self._holders.get(_key(job.dedupe))):
+            if holder.digest != job.dedupe.digest:
+                return Added(AddStatus.CONFLICT, holder.job_id)
+            self._aliases[job.id] = holder.job_id
+            return Added(AddStatus.DUPLICATE, holder.job_id)
+        missing = tuple(p for p in self.alias(job) if not (p in self.states or p in self._new))
+        if missing:
+            return Added(AddStatus.MISSING, job.id, missing=missing)
+        self._new.add(job.id)
+        if (dedupe := job.dedupe) is not None:
+            self._holders[_key(dedupe)] = Holder(dedupe.digest, job.id, dedupe.expires_at)
+        return Added(AddStatus.ACCEPTED, job.id)
+
+    def alias(self, job: Job) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._aliases.get(p, p) for p in job.depends_on))
+
+    def is_new(self, job: Job) -> bool:
+        """Whether this job is to be written; once only, should it stand in the call twice."""
+        fresh = job.id in self._new
+        self._new.discard(job.id)
+        return fresh
+
+
+async def _plan(session: Statements, jobs: Sequence[Job], now: datetime) -> _Plan:
+    known = {id_ for (id_,) in await session.run("known", {"id": Texts([j.id for j in jobs])})}
+    dedupes = [job.dedupe for job in jobs if job.dedupe and job.id not in known]
+    locked = sorted({_key(dedupe) for dedupe in dedupes})
+    holders = await _holders(session, locked, now)
+    parents = {p for job in jobs for p in job.depends_on}
+    parents |= {holder.job_id for holder in holders.values()}
+    states = await _lock_parents(session, parents)
+    roots = {p for j in jobs if j.dependency_kind is DependencyKind.FAN_IN for p in j.depends_on}
+    while family := {id_ for _, id_ in await _spawned(session, roots)} - states.keys():
+        states |= await _lock_parents(session, family)
+    plan = _Plan(known, holders, states)
+    plan.locked = locked
+    return plan
+
+
+async def _holders(session: Statements, keys: Sequence[Key], now: datetime) -> dict[Key, Holder]:
+    if not keys:
+        return {}
+    rows = await session.run("keys_lock", _key_columns(keys))
+    return {
+        (scope, key): Holder(digest, job_id, expires_at)
+        for scope, key, digest, job_id, expires_at in rows
+        if job_id is not None and (expires_at is None or expires_at > now)
+    }
+
+
+async def _lock_parents(session: Statements, ids: Iterable[str]) -> dict[str, State]:
+    wanted = sorted(ids)
+    if not wanted:
+        return {}
+    rows = await session.run("parents_lock", {"id": Texts(wanted)})
+    return {id_: State(state) for id_, _, state in rows}
+
+
+async def _spawned(session: Statements, roots: Iterable[str]) -> list[tuple[str, str]]:
+    wanted = sorted(roots)
+    rows = await session.run("spawned", {"id": Texts(wanted)}) if wanted else []
+    return [(root, id_) for root, id_ in rows]
+
+
+async def _take(session: Statements, fresh: Sequence[Job]) -> None:
+    taken = [(job.id, job.dedupe) for job in fresh if job.dedupe is not None]
+    if taken:
+        await session.run(
+            "keys_take",
+            {
+                **_key_columns([_key(dedupe) for _, dedupe in taken]),
+                "digest": Texts([dedupe.digest for _, dedupe in taken]),
+                "job_id": Texts([id_ for id_, _ in taken]),
+                "expires_at": Moments([dedupe.expires_at for _, dedupe in taken]),
+            },
+        )
+
+
+async def _release(session: Statements, locked: Sequence[Key]) -> None:
+    if locked:
+        await session.run("keys_release", _key_columns(locked))
+
+
+async def _link(
+    session: Statements, fresh: Sequence[Job], states: Mapping[str, State]
+) -> set[str]:
+    """Write who waits for whom; return the new jobs for which a dependency had ended."""
+    pairs = await _pairs(session, fresh)
+    if not pairs:
+        return set()
+    eager = {job.id for job in fresh if job.dependency_kind is DependencyKind.AFTER_ANY}
+    await session.run(
+        "link",
+        {
+            "child": Texts([child for child, _ in pairs]),
+            "parent": Texts([parent for _, parent in pairs]),
+            "eager": Flags([child in eager for child, _ in pairs]),
+        },
+    )
+    return {child for child, parent in pairs if states.get(parent) in TERMINAL}
+
+
+async def _pairs(session: Statements, fresh: Sequence[Job]) -> list[tuple[str, str]]:
+    fan_in = {job.id for job in fresh if job.dependency_kind is DependencyKind.FAN_IN}
+    families = defaultdict(list)
+    for root, id_ in await _spawned(session, {p for j in fresh if j.id in fan_in for p in j.depends_on}):
+        families[root].append(id_)
+    waiting = await _waiting_fan_in(session, {job.spawned_by for job in fresh if job.spawned_by})
+    pairs: dict[tuple[str, str], None] = {}
+    for job in fresh:
+        for parent in job.depends_on:
+            pairs[job.id, parent] = None
+            if job.id in fan_in:
+                pairs.update(((job.id, spawned), None) for spawned in families[parent])
+        for child in waiting.get(job.spawned_by, ()):
+            pairs[child, job.id] = None
+            waiting[job.id].append(child)
+    return list(pairs)
+
+
+async def _waiting_fan_in(
+    session: Statements, spawners: Iterable[str]
+) -> defaultdict[str, list[str]]:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    wanted = sorted(spawners)
+    if wanted:
+        for parent, child in await session.run("fan_in", {"id": Texts(wanted)}):
+            found[parent].append(child)
+    return found
+
+
+def _aborted(answer: Added) -> Added:
+    if answer.status is AddStatus.ACCEPTED:
+        return replace(answer, status=AddStatus.ABORTED)
+    return answer
+
+
+def _key(dedupe: DedupeKey) -> Key:
+    return dedupe.scope, dedupe.key
+
+
+def _key_columns(keys: Sequence[Key]) -> dict[str, object]:
+    return {"scope": Texts([scope for scope, _ in keys]), "key": Texts([key for _, key in keys])}

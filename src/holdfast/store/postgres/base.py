@@ -1,0 +1,42 @@
+"""What every part of the store builds on: the database, its time, its settings."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.clock import Clock
+from holdfast.store._base import EVENTS_KEPT
+from holdfast.store.postgres.clock import ServerClock
+from holdfast.store.postgres.database import Database, Params
+from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.settings import Settings
+from holdfast.store.postgres.wake import Wake
+
+
+class Base:
+    """The state of one opened store."""
+
+    def __init__(
+        self, settings: Settings, *, clock: Clock | None = None, events_kept: int = EVENTS_KEPT
+    ) -> None:
+        self.settings = settings
+        self._clock = ServerClock(clock)
+        self._events_kept = events_kept
+        self._database = Database(settings)
+        direct = settings.listen_url or (None if settings.pgbouncer else settings.dsn)
+        self._wake = Wake(self._database, settings.schema, direct)
+        self._limited = False
+        """Whether limits were seen: then claims go the long way."""
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    async def _run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
+        if self._clock.is_stale:
+            await self._look_at_clock()
+        return await self._database.run(name, params, prepare=prepare)
+
+    async def _look_at_clock(self) -> None:
+        asked = self._clock.ticks()
+        ((at,),) = await self._database.run("clock", {})
+        self._clock.heard(at, asked)

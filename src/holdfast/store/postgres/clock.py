@@ -1,0 +1,56 @@
+"""The server's time, without asking it every time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from holdfast.clock import Clock, SystemClock
+
+REFRESH_AFTER = 30.0
+"""Seconds after which the estimate is checked against the server."""
+
+
+class ServerClock:
+    """An estimate from the server's last answer and this machine's monotonic clock.
+
+    The local time of day is never looked at: a machine a day off changes nothing. A clock that
+    is not the system's (a test's) takes the server's place altogether.
+    """
+
+    def __init__(self, clock: Clock | None) -> None:
+        self.given = None if clock is None or isinstance(clock, SystemClock) else clock
+        self._ticks: Clock = clock or SystemClock()
+        self._seen: tuple[datetime, float] | None = None
+
+    def now(self) -> datetime:
+        """Return the server's time, as exactly as this process knows it."""
+        if self.given is not None:
+            return self.given.now()
+        if self._seen is None:
+            raise RuntimeError("the store's time is known once it has been started")
+        at, ticks = self._seen
+        return at + timedelta(seconds=self._ticks.monotonic() - ticks)
+
+    @property
+    def judged(self) -> datetime | None:
+        """What statements are told: null, so that the server judges, unless a test does."""
+        return None if self.given is None else self.given.now()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the estimate should be checked."""
+        if self.given is not None:
+            return False
+        return self._seen is None or self.ticks() - self._seen[1] > REFRESH_AFTER
+
+    def ticks(self) -> float:
+        """Return monotonic seconds, to be handed to ``heard``."""
+        return self._ticks.monotonic()
+
+    def heard(self, at: datetime, asked: float) -> None:
+        """Take note of an answer to a question asked at a monotonic instant.
+
+        The server looked at its clock somewhere in between; halfway is the best guess.
+        """
+        answered = self.ticks()
+        self._seen = (at, (asked + answered) / 2)

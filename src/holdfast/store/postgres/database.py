@@ -1,0 +1,262 @@
+"""Connections: bounded in time, reconnecting by themselves, errors in holdfast's own words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Protocol, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.adapt import AdaptersMap, Buffer, Loader
+from psycopg.pq import Format
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from holdfast.errors import StoreError, StoreUnavailableError
+from holdfast.store.postgres import arrays
+from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.settings import Settings
+from holdfast.store.postgres.sql import statement
+
+Params = Mapping[str, object]
+T = TypeVar("T")
+
+TRIES = 6
+"""How often a call is made that lost to another transaction (deadlock, serialization)."""
+
+_SESSION = """
+SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SET timezone = 'UTC';
+SET statement_timeout = {statement};
+SET lock_timeout = {lock};
+SET idle_in_transaction_session_timeout = {idle};
+SET enable_sort = off;
+SET enable_bitmapscan = off;
+SET jit = off
+"""
+# A fresh jobs table has no statistics, and the planner then sorts all ready jobs for every
+# claim: 25 times slower. Statements that must sort still do.
+
+_KEEPALIVE = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
+
+class Statements(Protocol):
+    """Something that runs our statements: a connection of ours, or one of the caller's."""
+
+    async def run(self, name: str, params: Params) -> list[Row]:
+        """Run the statement of ``queries/`` with this name."""
+        ...
+
+
+class _Bytes(Loader):
+    """JSON as it is; msgspec reads it."""
+
+    def load(self, data: Buffer) -> bytes:
+        return bytes(data)
+
+
+class _VersionedBytes(Loader):
+    """jsonb in binary form begins with its version."""
+
+    def load(self, data: Buffer) -> bytes:
+        return bytes(data)[1:]
+
+
+class _BinaryJson(_Bytes):
+    format = Format.BINARY
+
+
+class _BinaryJsonb(_VersionedBytes):
+    format = Format.BINARY
+
+
+def adapters() -> AdaptersMap:
+    """How values travel on our own connections."""
+    made = AdaptersMap(psycopg.adapters)
+    arrays.register(made)
+    made.register_loader("json", _BinaryJson)
+    made.register_loader("jsonb", _BinaryJsonb)
+    return made
+
+
+class Session:
+    """One of our connections, in the hands of one call."""
+
+    def __init__(self, connection: AsyncConnection[Row], schema: str, *, prepare: bool) -> None:
+        self.connection = connection
+        self._schema = schema
+        self._prepare = prepare
+
+    async def run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
+        async with self.connection.cursor(binary=True) as cursor:
+            text = statement(name, self._schema)
+            await cursor.execute(text, params, prepare=None if prepare and self._prepare else False)
+            return await cursor.fetchall() if cursor.description else []
+
+
+class Database:
+    """The pool, and the rules for using it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._adapters = adapters()
+        self._pool = self._new_pool(settings.pool)
+        self._guests: AsyncConnectionPool[AsyncConnection[Row]] | None = None
+
+    @property
+    def limit(self) -> float:
+        """The longest any call may take, in seconds."""
+        return self._settings.timeout.total_seconds()
+
+    async def open(self) -> None:
+        with translated():
+            await self._pool.open(wait=True, timeout=self.limit)
+
+    async def close(self) -> None:
+        await self._pool.close()
+        if self._guests is not None:
+            await self._guests.close()
+
+    async def run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
+        """Run one statement, committed when it returns."""
+
+        async def once() -> list[Row]:
+            async with self._session() as session:
+                return await session.run(name, params, prepare=prepare)
+
+        return await _insisting(once)
+
+    async def atomically(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Run some statements as one transaction; again from the start if it lost to another."""
+
+        async def once() -> T:
+            async with self._session() as session, session.connection.transaction():
+                return await work(session)
+
+        return await _insisting(once)
+
+    @contextlib.asynccontextmanager
+    async def guest(self) -> AsyncIterator[Session]:
+        """Lend a connection to a handler, from a pool of its own: heartbeats need theirs."""
+        if self._guests is None:
+            self._guests = self._new_pool(self._settings.pool)
+            await self._guests.open()
+        with translated():
+            connection = await self._guests.getconn()
+        try:
+            yield self._wrap(connection)
+        finally:
+            await self._guests.putconn(connection)
+
+    async def connect(self, dsn: str) -> AsyncConnection[Row]:
+        """Open a connection outside the pool."""
+        with translated():
+            return await AsyncConnection.connect(dsn, **self._arguments())
+
+    @contextlib.asynccontextmanager
+    async def _session(self) -> AsyncIterator[Session]:
+        loop = asyncio.get_running_loop()
+        async with self._pool.connection(timeout=self.limit) as connection:
+            alarm = loop.call_later(self.limit + 1, cut, connection)
+            try:
+                yield self._wrap(connection)
+            finally:
+                alarm.cancel()
+
+    def _wrap(self, connection: AsyncConnection[Row]) -> Session:
+        return Session(connection, self._settings.schema, prepare=not self._settings.pgbouncer)
+
+    def _new_pool(self, size: int) -> AsyncConnectionPool[AsyncConnection[Row]]:
+        return AsyncConnectionPool(
+            self._settings.dsn,
+            min_size=1,
+            max_size=size,
+            open=False,
+            kwargs=self._arguments(),
+            configure=self._configure,
+            check=_check,
+            timeout=self.limit,
+            reconnect_timeout=self.limit,
+        )
+
+    def _arguments(self) -> dict[str, object]:
+        return {
+            "autocommit": True,
+            "context": self._adapters,
+            "connect_timeout": 10,
+            "application_name": "holdfast",
+            "prepare_threshold": None if self._settings.pgbouncer else 2,
+            **_KEEPALIVE,
+        }
+
+    async def _configure(self, connection: AsyncConnection[Row]) -> None:
+        if not self._settings.pgbouncer:
+            limit = int(self.limit * 1000)
+            text = _SESSION.format(statement=limit, lock=limit, idle=limit)
+            await connection.execute(text.encode())
+
+
+async def _check(connection: AsyncConnection[Row]) -> None:
+    """Find out without a round trip whether an idle connection was closed by the server."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if poll.poll(0):
+        await connection.execute(b"SELECT 1")
+
+
+def cut(connection: AsyncConnection[Row]) -> None:
+    """End a call that hangs: whoever waits for the server sees the connection close."""
+    with contextlib.suppress(OSError, psycopg.Error):
+        with socket.socket(fileno=os.dup(connection.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+
+async def _insisting(once: Callable[[], Awaitable[T]]) -> T:
+    for attempt in range(1, TRIES + 1):
+        try:
+            with translated():
+                return await once()
+        except _LostToAnother as error:
+            if attempt == TRIES:
+                raise StoreUnavailableError(str(error)) from error
+    raise AssertionError("the loop returns or raises")
+
+
+class _LostToAnother(Exception):
+    """The transaction was rolled back so that another could go on; it may simply be repeated."""
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Say in holdfast's words what went wrong."""
+    try:
+        yield
+    except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
+        raise _LostToAnother(_words(error)) from error
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+        raise StoreError(f"{_words(error)}: run holdfast migrate") from error
+    except (
+        psycopg.OperationalError,
+        psycopg.InterfaceError,
+        psycopg.errors.ReadOnlySqlTransaction,
+        psycopg.errors.IdleInTransactionSessionTimeout,
+        PoolTimeout,
+        PoolClosed,
+        OSError,
+    ) as error:
+        raise StoreUnavailableError(_words(error)) from error
+
+
+def _words(error: Exception) -> str:
+    first = str(error).strip().splitlines()
+    return f"PostgreSQL: {first[0] if first else type(error).__name__}"

@@ -1,0 +1,5 @@
+-- cancels: which of these jobs someone wants to stop
+-- id text[]
+SELECT b.id, j.cancel
+FROM {schema}.body b JOIN {schema}.job j USING (number)
+WHERE b.id = ANY (%(id)s::text[]) AND j.cancel IS NOT NULL

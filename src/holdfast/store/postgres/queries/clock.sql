@@ -1,0 +1,2 @@
+-- clock: the server's time
+SELECT clock_timestamp()

@@ -1,0 +1,46 @@
+-- delete: ended -> gone, with everything that lives only as long as the job
+-- number bigint[]: jobs whose rows this transaction has locked  kept integer: events still told
+-- returns the id of each job that was deleted
+--
+-- A statement of its own after the locks: only so it sees a child that was added meanwhile.
+WITH deleted AS (
+    DELETE FROM {schema}.job j
+    WHERE j.number = ANY (%(number)s::bigint[])
+      AND NOT (j.awaited AND EXISTS (
+          SELECT FROM {schema}.edge e JOIN {schema}.job c ON c.number = e.child
+          WHERE e.parent = j.number
+            AND c.state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING')))
+    RETURNING j.number, j.queue, j.type, j.priority, j.state
+), bodies AS (
+    DELETE FROM {schema}.body b USING deleted WHERE b.number = deleted.number
+    RETURNING b.number, b.id, b.type, b.queue, b.dedupe
+), keys AS (
+    DELETE FROM {schema}.dedupe d USING bodies
+    WHERE bodies.dedupe IS NOT NULL AND d.scope = bodies.dedupe ->> 'scope'
+      AND d.key = bodies.dedupe ->> 'key' AND d.job_id = bodies.id
+), children AS (
+    DELETE FROM {schema}.edge e USING deleted WHERE e.child = deleted.number
+), parents AS (
+    DELETE FROM {schema}.edge e USING deleted
+    WHERE e.parent = deleted.number AND NOT e.child = ANY (%(number)s::bigint[])
+), waits AS (
+    DELETE FROM {schema}.waiting w USING deleted WHERE w.child = deleted.number
+), lines AS (
+    DELETE FROM {schema}.log l USING deleted WHERE l.job = deleted.number
+), told AS (
+    SELECT coalesce((
+        SELECT seq FROM {schema}.journal ORDER BY xid DESC, seq DESC LIMIT 1
+    ), 0) - %(kept)s::bigint AS seq
+), forgotten AS (
+    DELETE FROM {schema}.journal t USING deleted, told
+    WHERE t.job = deleted.number AND t.seq <= told.seq
+), orphaned AS (
+    UPDATE {schema}.journal t
+    SET gone = json_build_object('id', bodies.id, 'type', bodies.type, 'queue', bodies.queue)
+    FROM bodies, told WHERE t.job = bodies.number AND t.seq > told.seq
+), counted AS (
+    INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
+    SELECT NULL::integer, queue, type, priority, state::text, 0, -count(*), 0
+    FROM deleted GROUP BY queue, type, priority, state
+)
+SELECT id FROM bodies

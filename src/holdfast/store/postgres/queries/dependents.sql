@@ -1,0 +1,25 @@
+-- dependents: waiting jobs on which a verdict may be due, with all they wait for
+-- most integer
+WITH ripe AS (
+    SELECT w.child
+    FROM {schema}.waiting w JOIN {schema}.job j ON j.number = w.child
+    WHERE (w.due OR w.open = 0) AND j.state = 'PENDING' AND NOT j.held
+      AND (w.open = 0 OR w.eager OR EXISTS (
+          SELECT FROM {schema}.edge e
+          WHERE e.child = w.child AND e.ended IS NOT NULL AND e.ended <> 'COMPLETED'))
+    ORDER BY w.child
+    LIMIT %(most)s::integer
+)
+SELECT {columns}, parents.ids, parents.states
+FROM ripe
+JOIN {schema}.job j ON j.number = ripe.child
+JOIN {schema}.body b ON b.number = ripe.child
+CROSS JOIN LATERAL (
+    SELECT array_agg(pb.id ORDER BY e.seq) AS ids,
+        array_agg(coalesce(e.ended, pj.state)::text ORDER BY e.seq) AS states
+    FROM {schema}.edge e
+    JOIN {schema}.body pb ON pb.number = e.parent
+    JOIN {schema}.job pj ON pj.number = e.parent
+    WHERE e.child = ripe.child
+) AS parents
+ORDER BY ripe.child

@@ -1,0 +1,7 @@
+-- failure_counts: what failed, by category, by code and by type
+-- the filters, null where not asked
+SELECT grouping(j.failure_category, j.failure_code, j.type),
+    j.failure_category, j.failure_code, j.type, count(*)
+FROM {schema}.job j
+WHERE {failed}
+GROUP BY GROUPING SETS ((j.failure_category), (j.failure_code), (j.type))

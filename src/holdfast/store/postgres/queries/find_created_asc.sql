@@ -1,0 +1,8 @@
+-- find_created_asc: matching jobs in the order of submission
+-- place bigint: the last one seen, or null  most integer  and the filters, null where not asked
+SELECT {columns}, j.number
+FROM {schema}.job j JOIN {schema}.body b USING (number)
+WHERE {matching}
+  AND (%(place)s::bigint IS NULL OR j.number > %(place)s::bigint)
+ORDER BY j.number
+LIMIT %(most)s::integer

@@ -1,0 +1,25 @@
+-- fold: add what statements counted to the sums
+-- returns how many rows were folded
+--
+-- Only one at a time: the sums are few rows, and two would wait for each other.
+WITH gate AS MATERIALIZED (
+    SELECT pg_try_advisory_xact_lock(hashtextextended('holdfast fold {schema}', 0)) AS mine
+), gone AS (
+    DELETE FROM {schema}.delta d WHERE d.ctid = ANY (ARRAY(
+        SELECT ctid FROM {schema}.delta WHERE (SELECT mine FROM gate) LIMIT 20000
+    ))
+    RETURNING minute, queue, type, priority, name, bucket, count, top
+), tallied AS (
+    INSERT INTO {schema}.tally AS old (queue, type, priority, state, count)
+    SELECT queue, type, priority, name::{schema}.state, sum(count)
+    FROM gone WHERE minute IS NULL GROUP BY queue, type, priority, name
+    ON CONFLICT (queue, type, priority, state) DO UPDATE SET count = old.count + excluded.count
+), measured AS (
+    INSERT INTO {schema}.reading AS old
+        (minute, queue, type, priority, measure, bucket, count, top)
+    SELECT minute, queue, type, priority, name, bucket, sum(count), max(top)
+    FROM gone WHERE minute IS NOT NULL GROUP BY minute, queue, type, priority, name, bucket
+    ON CONFLICT (minute, queue, type, priority, measure, bucket) DO UPDATE
+    SET count = old.count + excluded.count, top = greatest(old.top, excluded.top)
+)
+SELECT count(*) FROM gone

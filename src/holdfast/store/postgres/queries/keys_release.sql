@@ -1,0 +1,5 @@
+-- keys_release: remove locked keys that nobody took
+-- scope, key text[]
+DELETE FROM {schema}.dedupe d
+USING unnest(%(scope)s::text[], %(key)s::text[]) AS k (scope, key)
+WHERE d.scope = k.scope AND d.key = k.key AND d.job_id IS NULL

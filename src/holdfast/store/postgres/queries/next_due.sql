@@ -1,0 +1,4 @@
+-- next_due: when the next waiting job will be due
+SELECT due_at FROM {schema}.job
+WHERE state IN ('DELAYED', 'RETRYING') AND due_at IS NOT NULL
+ORDER BY due_at, number LIMIT 1

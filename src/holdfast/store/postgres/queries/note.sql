@@ -1,0 +1,49 @@
+-- note: RUNNING stays RUNNING, with news of itself
+-- id text[]  token text[]  progress text[]  at timestamptz[]  checkpoint bytea[]  log text[],
+-- null where there is none; kept integer: log lines to keep per job
+-- returns the position of each note whose lease is still the newest
+WITH held AS MATERIALIZED (
+    SELECT n.progress, n.at, n.checkpoint, n.log, n.position, j.number, j.attempt,
+        j.lease_version, j.lease_worker
+    FROM unnest(
+        %(id)s::text[], %(token)s::text[], %(progress)s::text[], %(at)s::timestamptz[],
+        %(checkpoint)s::bytea[], %(log)s::text[]
+    ) WITH ORDINALITY AS n (id, token, progress, at, checkpoint, log, position)
+    JOIN {schema}.body b ON b.id = n.id
+    JOIN {schema}.job j ON j.number = b.number
+    WHERE j.state = 'RUNNING' AND j.lease_token = n.token
+    FOR NO KEY UPDATE OF j
+), newest AS (
+    SELECT number,
+        (array_agg(progress ORDER BY position DESC) FILTER (WHERE progress IS NOT NULL))[1]
+            AS progress,
+        (array_agg(checkpoint ORDER BY position DESC) FILTER (WHERE checkpoint IS NOT NULL))[1]
+            AS checkpoint
+    FROM held WHERE progress IS NOT NULL OR checkpoint IS NOT NULL GROUP BY number
+), written AS (
+    UPDATE {schema}.job j
+    SET progress = coalesce(newest.progress::json, j.progress),
+        checkpoint = coalesce(newest.checkpoint, j.checkpoint)
+    FROM newest WHERE j.number = newest.number
+), told AS (
+    INSERT INTO {schema}.journal (job, at, attempt, lease_version, reason, worker, progress)
+    SELECT number, at, attempt, lease_version, '', lease_worker, progress::json
+    FROM held WHERE progress IS NOT NULL ORDER BY position
+), line AS (
+    SELECT number, log, position,
+        row_number() OVER (PARTITION BY number ORDER BY position DESC) AS age
+    FROM held WHERE log IS NOT NULL
+), logged AS (
+    INSERT INTO {schema}.log (job, line)
+    SELECT number, log::json FROM line WHERE age <= %(kept)s::integer ORDER BY position
+), trimmed AS (
+    DELETE FROM {schema}.log l USING (
+        SELECT added.number, (
+            SELECT old.seq FROM {schema}.log old WHERE old.job = added.number
+            ORDER BY old.seq DESC OFFSET greatest(0, %(kept)s::integer - added.lines) LIMIT 1
+        ) AS seq
+        FROM (SELECT number, count(*) AS lines FROM line GROUP BY number) AS added
+    ) AS last
+    WHERE l.job = last.number AND l.seq <= last.seq
+)
+SELECT position FROM held

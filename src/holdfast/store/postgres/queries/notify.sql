@@ -1,0 +1,3 @@
+-- notify: wake whoever listens for these queues
+-- channel text  queues text[]
+SELECT pg_notify(%(channel)s, queue) FROM unnest(%(queues)s::text[]) AS q (queue)

@@ -1,0 +1,5 @@
+-- running: how many jobs run, by what limits them
+SELECT j.queue, j.type, b.limit_key, count(*)
+FROM {schema}.job j JOIN {schema}.body b USING (number)
+WHERE j.state = 'RUNNING'
+GROUP BY j.queue, j.type, b.limit_key

@@ -1,0 +1,94 @@
+-- swap: any -> any (the edge was taken by the lifecycle before we got here)
+-- One element per change in the arrays of the first block; the second holds the edges of all
+-- trails, each with the position of its change.
+-- parents boolean: also end jobs that others wait for; the caller then tells those. Without it
+-- nothing is written when there is such a job (and the rest, should one become so just now)
+-- returns the position, number and state of each change that was written, and whether the job
+-- is one that others wait for
+--
+-- Written only while revision, and where given token and end of the lease, are as expected.
+WITH change AS MATERIALIZED (
+    SELECT given.*, CASE WHEN given.enters THEN nextval('{schema}.place') END AS place
+    FROM unnest(
+        %(id)s::text[], %(was)s::integer[], %(token)s::text[], %(until)s::timestamptz[],
+        %(enters)s::boolean[], %(moved)s::boolean[], %(state)s::text[], %(revision)s::integer[],
+        %(priority)s::integer[], %(max_attempts)s::integer[], %(attempt)s::integer[],
+        %(generation)s::integer[], %(held)s::boolean[], %(updated_at)s::timestamptz[],
+        %(due_at)s::timestamptz[], %(scheduled_at)s::timestamptz[], %(started_at)s::timestamptz[],
+        %(finished_at)s::timestamptz[], %(expires_at)s::timestamptz[], %(lease_token)s::text[],
+        %(lease_version)s::integer[], %(lease_worker)s::text[], %(lease_until)s::timestamptz[],
+        %(cancel)s::text[], %(failure)s::text[], %(failed_at)s::timestamptz[],
+        %(failure_category)s::text[], %(failure_code)s::text[], %(result)s::bytea[]
+    ) WITH ORDINALITY AS given (
+        id, was, token, until, enters, moved, state, revision, priority, max_attempts, attempt,
+        generation, held, updated_at, due_at, scheduled_at, started_at, finished_at, expires_at,
+        lease_token, lease_version, lease_worker, lease_until, cancel, failure, failed_at,
+        failure_category, failure_code, result, position
+    )
+), blocked AS MATERIALIZED (
+    SELECT CASE WHEN %(parents)s OR NOT EXISTS (SELECT FROM {schema}.waiting) THEN false
+        ELSE EXISTS (
+            SELECT FROM change c JOIN {schema}.body b ON b.id = c.id
+            JOIN {schema}.job j ON j.number = b.number
+            WHERE c.finished_at IS NOT NULL AND j.awaited
+        ) END AS yes
+), written AS (
+    UPDATE {schema}.job j
+    SET state = c.state::{schema}.state, revision = c.revision, priority = c.priority,
+        level = CASE WHEN c.moved THEN c.priority ELSE j.level END,
+        place = CASE WHEN c.moved THEN c.place ELSE j.place END,
+        xid = CASE WHEN c.moved THEN pg_current_xact_id() ELSE j.xid END,
+        max_attempts = c.max_attempts, attempt = c.attempt, generation = c.generation,
+        held = c.held, updated_at = c.updated_at, due_at = c.due_at,
+        scheduled_at = c.scheduled_at, started_at = c.started_at, finished_at = c.finished_at,
+        expires_at = c.expires_at, lease_token = c.lease_token, lease_version = c.lease_version,
+        lease_worker = c.lease_worker, lease_until = c.lease_until, cancel = c.cancel::json,
+        failure = c.failure::json, failed_at = c.failed_at,
+        failure_category = c.failure_category, failure_code = c.failure_code, result = c.result
+    FROM change c JOIN {schema}.body b ON b.id = c.id
+    WHERE j.number = b.number AND j.revision = c.was
+      AND (c.token IS NULL OR j.lease_token IS NULL OR j.lease_token = c.token)
+      AND (c.until IS NULL OR j.lease_until = c.until)
+      AND NOT (SELECT yes FROM blocked)
+      AND (%(parents)s OR NOT (j.awaited AND c.finished_at IS NOT NULL))
+    RETURNING c.position, j.number, j.queue, j.type, j.state, j.awaited
+), edge AS (
+    SELECT written.number, written.queue, written.type, given.*
+    FROM unnest(
+        %(edge_job)s::integer[], %(edge_at)s::timestamptz[], %(edge_from)s::text[],
+        %(edge_to)s::text[], %(edge_event)s::text[], %(edge_reason)s::text[],
+        %(edge_attempt)s::integer[], %(edge_lease)s::integer[], %(edge_worker)s::text[],
+        %(edge_failure)s::text[], %(edge_left)s::integer[], %(edge_priority)s::integer[],
+        %(edge_ran)s::float8[]
+    ) WITH ORDINALITY AS given (
+        job, at, from_state, to_state, event, reason, attempt, lease_version, worker, failure,
+        left_priority, priority, ran, turn
+    ) JOIN written ON written.position = given.job
+), told AS (
+    INSERT INTO {schema}.journal (job, at, attempt, lease_version, from_state, to_state, event,
+        reason, worker, failure)
+    SELECT number, at, attempt, lease_version, from_state::{schema}.state,
+        to_state::{schema}.state, event, reason, worker, failure::json
+    FROM edge ORDER BY turn
+), counted AS (
+    INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
+    SELECT NULL::integer, queue, type, priority, name, 0, sum(step), 0
+    FROM (
+        SELECT queue, type, left_priority AS priority, from_state AS name, -1 AS step FROM edge
+        UNION ALL SELECT queue, type, priority, to_state, 1 FROM edge
+    ) AS step GROUP BY queue, type, priority, name HAVING sum(step) <> 0
+    UNION ALL
+    SELECT floor(extract(epoch FROM at) / 60), queue, type, priority, measure, bucket, count(*),
+        max(seconds)
+    FROM (
+        SELECT at, queue, type, priority, 'run' AS measure, ran AS seconds,
+            greatest(0, ceil(ln(greatest(ran, 1e-6) / 1e-6) / ln(2::float8) * 4 - 1e-9)) AS bucket
+        FROM edge WHERE ran IS NOT NULL
+        UNION ALL
+        SELECT at, queue, type, priority,
+            CASE to_state WHEN 'RETRYING' THEN 'retried' ELSE lower(to_state) END, 0, 0
+        FROM edge
+        WHERE to_state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED', 'RETRYING')
+    ) AS measured GROUP BY 1, queue, type, priority, measure, bucket
+)
+SELECT position, number, state::text, awaited FROM written

@@ -1,0 +1,27 @@
+-- tell_children: what waits for these jobs learns how they ended
+-- parent bigint[]  state text[]
+-- returns each parent and child, and whether the child waits now
+--
+-- Runs in the transaction that ended the parents, as a statement of its own: only so it sees the
+-- children that were added while that transaction waited for the parent's row.
+WITH ended AS (
+    UPDATE {schema}.edge e
+    SET ended = p.state::{schema}.state
+    FROM unnest(%(parent)s::bigint[], %(state)s::text[]) AS p (parent, state)
+    JOIN {schema}.edge old ON old.parent = p.parent
+    WHERE e.child = old.child AND e.parent = old.parent
+    RETURNING e.child, e.parent, e.ended, old.ended IS NULL AS fresh
+), heard AS (
+    SELECT child, count(*) FILTER (WHERE fresh) AS ends, bool_or(ended <> 'COMPLETED') AS fatal
+    FROM ended GROUP BY child
+), locked AS MATERIALIZED (
+    SELECT w.child FROM {schema}.waiting w
+    WHERE w.child IN (SELECT child FROM heard) ORDER BY w.child FOR NO KEY UPDATE
+), counted AS (
+    UPDATE {schema}.waiting w
+    SET open = w.open - heard.ends, due = w.due OR heard.fatal OR w.eager
+    FROM heard JOIN locked USING (child)
+    WHERE w.child = heard.child
+)
+SELECT ended.parent, ended.child, j.state = 'PENDING'
+FROM ended JOIN {schema}.job j ON j.number = ended.child

@@ -1,0 +1,276 @@
+"""The verbs that only read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from holdfast.errors import Fault, ValidationError
+from holdfast.job import CancelRequest, Job, LogLine, State, Transition
+from holdfast.store._cursor import read_cursor, write_cursor
+from holdfast.store._ledger import minute_of
+from holdfast.store._shapes import (
+    COUNT_CAP,
+    EventKind,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Hold,
+    JobEvent,
+    LimitState,
+    Measure,
+    Order,
+    Page,
+    QueueInfo,
+    Reading,
+    Search,
+    Stats,
+    Tally,
+)
+from holdfast.store.postgres.arrays import Ints, Texts
+from holdfast.store.postgres.base import Base
+from holdfast.store.postgres.limiting import read_gate
+from holdfast.store.postgres.rows import (
+    Row,
+    cancel_of,
+    document,
+    job_of,
+    progress_of,
+    transition_of,
+)
+
+FAILURE_ORDER = "FAILURE"
+EVENT_ORDER = "EVENT"
+LOOK_FOR_EVENTS = 0.1
+"""Seconds between two looks at the journal while someone waits for events."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_log_line = msgspec.json.Decoder(LogLine).decode
+
+
+class Reads(Base):
+    """Everything that can be asked; see ``Store`` for what each verb promises."""
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        rows = await self._run("get", {"id": Texts(ids)})
+        found = {row[0]: job_of(row) for row in rows}
+        return [found.get(id_) for id_ in ids]
+
+    async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
+        rows = await self._run("cancels", {"id": Texts(ids)})
+        found = {id_: cancel_of(wish) for id_, wish in rows}
+        return [found.get(id_) for id_ in ids]
+
+    async def parents(self, job_id: str) -> list[str]:
+        return [id_ for (id_,) in await self._run("parents", {"id": job_id})]
+
+    async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
+        found: defaultdict[str, list[Transition]] = defaultdict(list)
+        for id_, *edge in await self._run("history", {"id": Texts(ids)}):
+            found[id_].append(transition_of(tuple(edge)))
+        return [list(found[id_]) if id_ in found else [] for id_ in ids]
+
+    async def logs(self, job_id: str) -> list[LogLine]:
+        return [_log_line(line) for (line,) in await self._run("logs", {"id": job_id})]
+
+    async def find(self, search: Search) -> Page:
+        filters = _filters(search)
+        updated = search.order is Order.UPDATED_DESC
+        parts = 2 if updated else 1
+        place = read_cursor(search.cursor, search.order, parts) if search.cursor else None
+        params = {**filters, "most": search.limit + 1}
+        if updated:
+            params |= {"xid": str(place[0]), "seq": place[1]} if place else _NOWHERE
+        else:
+            params |= {"place": place[0] if place else None}
+        rows = await self._run(f"find_{search.order.lower()}", params, prepare=False)
+        page = rows[: search.limit]
+        total, exact = await self._count(search, filters)
+        more = len(rows) > search.limit
+        cursor = write_cursor(search.order, *map(int, page[-1][-parts:])) if more else None
+        return Page(tuple(map(job_of, page)), cursor, total, exact)
+
+    async def _count(self, search: Search, filters: dict[str, object]) -> tuple[int, bool]:
+        if _is_countable(search):
+            ((total,),) = await self._run("find_total", filters, prepare=False)
+            return total, True
+        counted = await self._run("find_count", {**filters, "most": COUNT_CAP + 1}, prepare=False)
+        total = counted[0][0]
+        return min(total, COUNT_CAP), total <= COUNT_CAP
+
+    async def failures(self, search: FailureSearch) -> FailurePage:
+        place = read_cursor(search.cursor, FAILURE_ORDER, parts=2) if search.cursor else None
+        filters = _failure_filters(search)
+        params = {
+            **filters,
+            "most": search.limit + 1,
+            "at": _EPOCH + timedelta(microseconds=place[0]) if place else None,
+            "place": place[1] if place else None,
+        }
+        rows = await self._run("failures", params, prepare=False)
+        page = rows[: search.limit]
+        cursor = None
+        if len(rows) > search.limit:
+            at, number = page[-1][-2:]
+            cursor = write_cursor(FAILURE_ORDER, (at - _EPOCH) // timedelta(microseconds=1), number)
+        counts: tuple[dict[str, int], ...] = ({}, {}, {})
+        for group, *names, count in await self._run("failure_counts", filters, prepare=False):
+            which = _GROUPS[group]
+            counts[which][names[which]] = count
+        by_category, by_code, by_type = (dict(sorted(found.items())) for found in counts)
+        total = sum(by_category.values())
+        return FailurePage(
+            tuple(map(job_of, page)), cursor, total, by_category, by_code, by_type
+        )
+
+    async def stats(self, window: timedelta) -> Stats:
+        since = minute_of(self.now() - window)
+        tallies = await self._run("tallies", {})
+        readings = await self._run("readings", {"since": since})
+        return Stats(
+            tuple(Tally(q, t, p, State(state), n) for q, t, p, state, n in tallies),
+            tuple(Reading(q, t, p, Measure(m), *rest) for q, t, p, m, *rest in readings),
+        )
+
+    async def queues(self) -> list[QueueInfo]:
+        found: dict[str, QueueInfo] = {}
+        for name, paused, ageing, state, count in await self._run("queues", {}):
+            counts = {**found[name].counts} if name in found else {}
+            if state is not None:
+                counts[State(state)] = count
+            span = None if ageing is None else timedelta(seconds=ageing)
+            found[name] = QueueInfo(name=name, paused=paused, ageing=span, counts=counts)
+        return list(found.values())
+
+    async def limits(self) -> list[LimitState]:
+        gate = await self._database.atomically(
+            lambda session: read_gate(session, self.now(), self._clock.judged)
+        )
+        return gate.states()
+
+    async def holds(self, prefix: str) -> list[Hold]:
+        rows = await self._run("holds", {"prefix": prefix, "now": self._clock.judged})
+        return [Hold(*row) for row in rows]
+
+    async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
+        place = None if after is None else read_event_cursor(after)
+        page = await self._events(place, limit)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait.total_seconds()
+        while limit and not page.events and loop.time() < deadline:
+            await self._wake.bell.wait(min(deadline, loop.time() + LOOK_FOR_EVENTS))
+            page = await self._events(place, limit)
+        return page
+
+    async def _events(self, place: tuple[int, int] | None, limit: int) -> EventPage:
+        rows = await self._page_of_events(place, limit) if place and limit else []
+        behind = place is not None and bool(rows) and rows[0][-1] - place[1] > self._events_kept
+        if place is not None and limit and not behind:
+            return _event_page(rows, place)
+        newest, oldest = await self._event_bounds()
+        if not limit:
+            return EventPage((), write_event_cursor(newest))
+        start = max(place or (0, 0), oldest)
+        rows = await self._page_of_events(start, limit)
+        return _event_page(rows, start, gap=place is not None and place < oldest)
+
+    async def _page_of_events(self, place: tuple[int, int], limit: int) -> list[Row]:
+        params = {"xid": str(place[0]), "seq": place[1], "most": limit}
+        return await self._run("events", params)
+
+    async def _event_bounds(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        rows = await self._run("event_bounds", {"kept": self._events_kept})
+        if not rows:
+            return (0, 0), (0, 0)
+        xid, seq, old_xid, old_seq = rows[0]
+        return (int(xid), seq), (int(old_xid or 0), old_seq or 0)
+
+    async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
+        deadline = asyncio.get_running_loop().time() + wait.total_seconds()
+        bell = self._wake.bell
+        while bell.count(queues) == seen and await bell.wait(deadline):
+            pass
+        return bell.count(queues)
+
+
+_NOWHERE: dict[str, object] = {"xid": None, "seq": None}
+_GROUPS = {0b011: 0, 0b101: 1, 0b110: 2}
+"""GROUPING() has a bit for every column that is summed over."""
+
+
+def _filters(search: Search) -> dict[str, object]:
+    return {
+        "types": _texts(search.types),
+        "queues": _texts(search.queues),
+        "states": _texts(search.states),
+        "priorities": Ints(search.priorities) if search.priorities else None,
+        "tags": text.decode() if (text := document(search.tags or None)) else None,
+        "correlation_id": search.correlation_id or None,
+        "created_after": search.created_after,
+        "created_before": search.created_before,
+        "updated_after": search.updated_after,
+    }
+
+
+def _failure_filters(search: FailureSearch) -> dict[str, object]:
+    return {
+        "states": Texts(search.states),
+        "categories": _texts(search.categories),
+        "types": _texts(search.types),
+        "queues": _texts(search.queues),
+        "code": search.code or None,
+        "after": search.after,
+        "before": search.before,
+    }
+
+
+def _texts(values: Sequence[str]) -> Texts | None:
+    return Texts(values) if values else None
+
+
+def _is_countable(search: Search) -> bool:
+    return not (
+        search.tags
+        or search.correlation_id
+        or search.created_after
+        or search.created_before
+        or search.updated_after
+    )
+
+
+def write_event_cursor(place: tuple[int, int]) -> str:
+    """Where in the stream an event stands: its transaction, then its number."""
+    return f"{place[0]}-{place[1]}"
+
+
+def read_event_cursor(cursor: str) -> tuple[int, int]:
+    """Return where a cursor points; refuse garbage."""
+    xid, _, seq = cursor.partition("-")
+    if not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in (xid, seq)):
+        raise ValidationError([Fault("cursor", "INVALID", "must come from an event")])
+    return int(xid), int(seq)
+
+
+def _event_page(rows: Sequence[Row], start: tuple[int, int], *, gap: bool = False) -> EventPage:
+    events = tuple(map(_event, rows))
+    return EventPage(events, events[-1].cursor if events else write_event_cursor(start), gap)
+
+
+def _event(row: Row) -> JobEvent:
+    xid, seq, job_id, type_, queue, event, from_state, to_state, at, *rest, progress, _ = row
+    is_transition = event is not None
+    edge = (event, from_state, to_state, at, *rest)
+    return JobEvent(
+        cursor=write_event_cursor((int(xid), seq)),
+        job_id=job_id,
+        type=type_,
+        queue=queue,
+        kind=EventKind.TRANSITION if is_transition else EventKind.PROGRESS,
+        at=at,
+        transition=transition_of(edge) if is_transition else None,
+        progress=None if is_transition else progress_of(progress),
+    )

@@ -1,0 +1,174 @@
+"""Jobs as rows and rows as jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from holdfast.job import (
+    CancelRequest,
+    DedupeKey,
+    DependencyKind,
+    Encoding,
+    Event,
+    Failure,
+    Job,
+    Lease,
+    Progress,
+    State,
+    Transition,
+)
+from holdfast.policy import Backoff
+
+Row = tuple  # type: ignore[type-arg]  # what a column holds is known by the statement only
+
+WIDTH: Final = 37
+"""How many columns ``columns.sql`` lists."""
+
+_encode = msgspec.json.Encoder().encode
+_dedupe_of = msgspec.json.Decoder(DedupeKey).decode
+_cancel_of = msgspec.json.Decoder(CancelRequest).decode
+_progress_of = msgspec.json.Decoder(Progress).decode
+failure_of = msgspec.json.Decoder(Failure).decode
+_tags_of = msgspec.json.Decoder(dict[str, str]).decode
+_states: Mapping[str, State] = {state.value: state for state in State}
+_events: Mapping[str, Event] = {event.value: event for event in Event}
+_NO_TAGS: Mapping[str, str] = {}
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What jobs of one kind have in common; the same few documents again and again."""
+
+    encoding: Encoding
+    profile: str
+    timeout: timedelta
+    lease_ttl: timedelta
+    lifetime: timedelta
+    backoff: Backoff
+    retry_timeouts: bool
+
+
+@lru_cache(maxsize=1024)
+def _policy_json(*fields: object) -> bytes:
+    return _encode(Policy(*fields))  # type: ignore[arg-type]  # policy_of() gives them in order
+
+
+def policy_json(job: Job) -> bytes:
+    """The part of a job that it shares with its kind, as JSON."""
+    return _policy_json(
+        job.encoding,
+        job.profile,
+        job.timeout,
+        job.lease_ttl,
+        job.lifetime,
+        job.backoff,
+        job.retry_timeouts,
+    )
+
+
+_policy_of = lru_cache(maxsize=1024)(msgspec.json.Decoder(Policy).decode)
+
+
+def document(value: object) -> bytes | None:
+    """A value as JSON; null for None."""
+    return None if value is None else _encode(value)
+
+
+def job_of(row: Row) -> Job:
+    """Read a job from the columns of ``columns.sql``."""
+    (
+        id_, type_, queue, payload, policy, created_at, tags, correlation_id,
+        callback_url, limit_key, dedupe, depends_on, kind, depth, spawned_by,
+        state, revision, priority, max_attempts, attempt, generation, held,
+        updated_at, due_at, scheduled_at, started_at, finished_at, expires_at,
+        token, version, worker, until,
+        cancel, failure, result, progress, checkpoint,
+    ) = row[:WIDTH]  # fmt: skip
+    common = _policy_of(policy)
+    return Job(
+        id=id_,
+        type=type_,
+        queue=queue,
+        payload=payload,
+        encoding=common.encoding,
+        profile=common.profile,
+        created_at=created_at,
+        timeout=common.timeout,
+        lease_ttl=common.lease_ttl,
+        lifetime=common.lifetime,
+        backoff=common.backoff,
+        retry_timeouts=common.retry_timeouts,
+        tags=_tags_of(tags) if tags is not None else _NO_TAGS,
+        correlation_id=correlation_id or "",
+        callback_url=callback_url or "",
+        limit_key=limit_key or "",
+        dedupe=_dedupe_of(dedupe) if dedupe is not None else None,
+        depends_on=tuple(depends_on) if depends_on else (),
+        dependency_kind=DependencyKind(kind) if kind else DependencyKind.AFTER,
+        depth=depth,
+        spawned_by=spawned_by or "",
+        state=_states[state],
+        revision=revision,
+        priority=priority,
+        max_attempts=max_attempts,
+        attempt=attempt,
+        generation=generation,
+        held=held,
+        updated_at=updated_at,
+        due_at=due_at,
+        scheduled_at=scheduled_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        expires_at=expires_at,
+        lease=Lease(token, version, worker, until) if token is not None else None,
+        cancel=_cancel_of(cancel) if cancel is not None else None,
+        failure=failure_of(failure) if failure is not None else None,
+        result=result,
+        progress=_progress_of(progress) if progress is not None else None,
+        checkpoint=checkpoint,
+    )
+
+
+def transition_of(row: Row) -> Transition:
+    """Read (event, from, to, at, reason, attempt, lease version, worker, failure)."""
+    event, from_state, to_state, at, reason, attempt, version, worker, failure = row
+    return Transition(
+        event=_events[event],
+        from_state=_states[from_state] if from_state else None,
+        to_state=_states[to_state],
+        at=at,
+        reason=reason,
+        attempt=attempt,
+        lease_version=version,
+        worker=worker,
+        failure=failure_of(failure) if failure is not None else None,
+    )
+
+
+def progress_of(data: bytes) -> Progress:
+    """Read a progress report."""
+    return _progress_of(data)
+
+
+def cancel_of(data: bytes | None) -> CancelRequest | None:
+    """Read a wish to cancel, if there is one."""
+    return None if data is None else _cancel_of(data)
+
+
+def seconds(span: timedelta | None) -> float | None:
+    """A span as PostgreSQL's ``make_interval`` takes it."""
+    return None if span is None else span.total_seconds()
+
+
+def edges_of(jobs: Sequence[Job]) -> list[tuple[int, Transition]]:
+    """Every transition in the trails, with the position of its job, counted from one."""
+    return [(n, edge) for n, job in enumerate(jobs, 1) for edge in job.trail]
+
+
+def latest(*moments: datetime | None) -> datetime | None:
+    """The latest of some moments, if there is one."""
+    return max((m for m in moments if m is not None), default=None)

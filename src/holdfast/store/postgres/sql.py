@@ -1,0 +1,35 @@
+"""The statements, one file each, made ready for a schema."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}", re.ASCII)
+_INCLUDE = re.compile(r"\{(columns|matching|failed)\}")
+
+
+@cache
+def statement(name: str, schema: str) -> bytes:
+    """Return a statement of ``queries/`` without its comments.
+
+    ``{schema}`` is the only thing filled in, besides the three fragments that several share:
+    ``{columns}`` of a job, ``{matching}`` a search, ``{failed}`` as asked.
+    """
+    text = _INCLUDE.sub(lambda part: _read(part[1]), _read(name))
+    return text.replace("{schema}", schema).encode()
+
+
+def checked_schema(name: str) -> str:
+    """Return a schema name that needs no quotes, or refuse it."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"schema must be 1 to 48 of a-z, 0-9 and _, got {name!r:.60}")
+    return name
+
+
+@cache
+def _read(name: str) -> str:
+    file = resources.files("holdfast.store.postgres") / "queries" / f"{name}.sql"
+    lines = file.read_text("utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("--"))

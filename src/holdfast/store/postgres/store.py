@@ -1,0 +1,355 @@
+"""Jobs in PostgreSQL: every verb is one statement, or one short transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import Self
+
+from psycopg import AsyncConnection
+
+from holdfast.clock import Clock
+from holdfast.errors import UnsafeStoreError
+from holdfast.job import TERMINAL, Job, State
+from holdfast.policy import Retention
+from holdfast.store._base import MAX_LOG_LINES
+from holdfast.store._ledger import minute_of
+from holdfast.store._shapes import (
+    Added,
+    Beat,
+    Change,
+    Claim,
+    Dependent,
+    Fence,
+    LimitRule,
+    Note,
+    Promoted,
+    Swapped,
+)
+from holdfast.store.postgres.adding import add, add_plain, is_plain
+from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
+from holdfast.store.postgres.database import Session, Statements
+from holdfast.store.postgres.limiting import claim_limited, claim_params
+from holdfast.store.postgres.migrating import Migrator
+from holdfast.store.postgres.reading import Reads
+from holdfast.store.postgres.rows import WIDTH, Row, cancel_of, document, job_of, seconds
+from holdfast.store.postgres.settings import Settings
+from holdfast.store.postgres.wake import EVERY_QUEUE
+from holdfast.store.postgres.writing import swap_params
+
+MEASURES_KEPT = timedelta(days=7)
+AGED_AT_ONCE = 10_000
+SWEPT_AT_ONCE = 1_000
+FOLD_EVERY = 1.0
+_WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
+
+
+class PostgresStore(Reads):
+    """Jobs in a schema of a PostgreSQL database; see ``Store`` for what each verb promises."""
+
+    _folded = 0.0
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
+        """Make a store from ``postgresql://...``; see ``Settings`` for its parameters."""
+        return cls(Settings.from_url(url), clock=clock)
+
+    async def start(self) -> Self:
+        await self._prepare()
+        await self._database.open()
+        if self._clock.is_stale:
+            await self._look_at_clock()
+        self._wake.start()
+        return self
+
+    async def _prepare(self) -> None:
+        async with await self._database.connect(self.settings.dsn) as connection:
+            if self.settings.durability != "server":
+                await refuse_unsafe(connection)
+            migrator = Migrator(connection, self.settings.schema)
+            if self.settings.migrate:
+                await migrator.up()
+            await migrator.check()
+
+    async def close(self) -> None:
+        await self._wake.stop()
+        await self._database.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- submitting ----------------------------------------------------------------------
+
+    async def add(
+        self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+    ) -> list[Added]:
+        if fence is None and is_plain(jobs):
+            added = await add_plain(self._database, jobs)
+        else:
+            added = await self._database.atomically(
+                lambda session: add(session, jobs, atomic=atomic, fence=fence, now=self.now())
+            )
+        self._ring({job.queue for job in jobs if job.state in _WAKING})
+        return added
+
+    # --- working -------------------------------------------------------------------------
+
+    async def claim(self, want: Claim) -> list[Job]:
+        if not want.queues or want.limit < 1:
+            return []
+        judged = self._clock.judged
+        rows = []
+        if not self._limited:
+            rows = await self._run("claim", claim_params(want, judged))
+            self._limited = not rows and bool(await self._run("rules", {}))
+        if self._limited:
+            rows, self._limited = await self._database.atomically(
+                lambda session: claim_limited(session, want, judged)
+            )
+        rows.sort(key=_by_service)
+        return [job_of(row) for row in rows]
+
+    async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
+        rounds = _rounds(changes)
+        if len(rounds) == 1:
+            written = await self._swap_alone(changes)
+        else:
+            written = await self._database.atomically(lambda s: _swap_in_turn(s, rounds))
+        self._ring(self._woken(changes, written))
+        stale = [c.before.id for n, c in enumerate(changes) if n not in written]
+        stored = dict(zip(stale, await self.get(stale), strict=True)) if stale else {}
+        return [
+            Swapped(written=True, ripe=written[n])
+            if n in written
+            else Swapped(written=False, job=stored[change.before.id])
+            for n, change in enumerate(changes)
+        ]
+
+    async def _swap_alone(self, changes: Sequence[Change]) -> dict[int, bool]:
+        """The short way: one statement, unless a job ends that others wait for."""
+        everyone = list(enumerate(changes))
+        written = await _swap(self._database, everyone, parents=False) if everyone else {}
+        left = [(n, c) for n, c in everyone if n not in written]
+        if any(change.after.state in TERMINAL for _, change in left):
+            written |= await self._database.atomically(lambda s: _swap(s, left, parents=True))
+        return written
+
+    def _woken(self, changes: Sequence[Change], written: Collection[int]) -> set[str]:
+        done = [changes[n] for n in written]
+        return {
+            change.after.queue
+            for change in done
+            if change.after.state in _WAKING
+            or (self._limited and change.before.state is State.RUNNING)
+        }
+
+    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+        unique = list(dict.fromkeys(fences))
+        if not unique:
+            return []
+        rows = await self._run(
+            "extend",
+            {
+                "id": Texts([fence.job_id for fence in unique]),
+                "token": Texts([fence.token for fence in unique]),
+                "now": self._clock.judged,
+            },
+        )
+        beats = {
+            unique[position - 1]: Beat(held=True, until=until, cancel=cancel_of(cancel))
+            for position, until, cancel in rows
+        }
+        return [beats.get(fence, Beat(held=False)) for fence in fences]
+
+    async def note(self, notes: Sequence[Note]) -> list[bool]:
+        if not notes:
+            return []
+        rows = await self._run(
+            "note",
+            {
+                "id": Texts([note.fence.job_id for note in notes]),
+                "token": Texts([note.fence.token for note in notes]),
+                "progress": Documents([document(note.progress) for note in notes]),
+                "at": Moments([note.progress.at if note.progress else None for note in notes]),
+                "checkpoint": Blobs([note.checkpoint for note in notes]),
+                "log": Documents([document(note.log) for note in notes]),
+                "kept": MAX_LOG_LINES,
+            },
+        )
+        kept = {position for (position,) in rows}
+        return [n in kept for n in range(1, len(notes) + 1)]
+
+    # --- maintenance ---------------------------------------------------------------------
+
+    async def promote(self, limit: int) -> Promoted:
+        judged = self._clock.judged
+        rows = await self._run("promote", {"most": limit, "now": judged})
+        await self._run("age", {"most": AGED_AT_ONCE, "now": judged})
+        later = await self._run("next_due", {})
+        self._ring({queue for (queue,) in rows})
+        await self._fold()
+        return Promoted(len(rows), later[0][0] if later else None)
+
+    async def overdue(self, limit: int) -> list[Job]:
+        rows = await self._run("overdue", {"most": limit, "now": self._clock.judged})
+        return [job_of(row) for row in rows]
+
+    async def dependents(self, limit: int) -> list[Dependent]:
+        await self._run("sweep_waiting", {"most": SWEPT_AT_ONCE})
+        rows = await self._run("dependents", {"most": limit})
+        return [
+            Dependent(job_of(row), tuple(zip(row[WIDTH], map(State, row[WIDTH + 1]), strict=True)))
+            for row in rows
+        ]
+
+    async def prune(self, retention: Retention, limit: int) -> int:
+        now = self.now()
+        spans = {
+            State.COMPLETED: retention.completed,
+            State.FAILED: retention.failed,
+            State.DEAD_LETTER: retention.dead_letter,
+            State.CANCELLED: retention.cancelled,
+        }
+        rules = [(state, now - span) for state, span in spans.items() if span is not None]
+        params = {
+            "state": Texts([state for state, _ in rules]),
+            "before": Moments([before for _, before in rules]),
+            "most": limit,
+        }
+        deleted = await self._database.atomically(
+            lambda session: self._delete(session, "prunable", params)
+        )
+        await self._run("trim_keys", {"most": limit, "now": self._clock.judged})
+        await self._run("trim_events", {"most": limit * 10, "kept": self._events_kept})
+        await self._run("trim_readings", {"before": minute_of(now - MEASURES_KEPT)})
+        await self._fold(at_once=True)
+        return len(deleted)
+
+    async def delete(self, ids: Sequence[str]) -> list[bool]:
+        params = {"id": Texts(ids)}
+        deleted = await self._database.atomically(
+            lambda session: self._delete(session, "deletable", params)
+        )
+        return [id_ in deleted for id_ in ids]
+
+    async def _delete(
+        self, session: Session, choice: str, params: Mapping[str, object]
+    ) -> set[str]:
+        chosen = [number for (number,) in await session.run(choice, params)]
+        if not chosen:
+            return set()
+        rows = await session.run("delete", {"number": Longs(chosen), "kept": self._events_kept})
+        return {id_ for (id_,) in rows}
+
+    async def _fold(self, *, at_once: bool = False) -> None:
+        ticks = asyncio.get_running_loop().time()
+        if at_once or ticks - self._folded > FOLD_EVERY:
+            self._folded = ticks
+            await self._run("fold", {})
+
+    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        params = {
+            "name": name,
+            "holder": holder,
+            "ttl": ttl.total_seconds(),
+            "data": data,
+            "now": self._clock.judged,
+        }
+        return bool(await self._run("hold", params))
+
+    async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        if not settings:
+            return
+        ageing = settings.get("ageing")
+        params = {
+            "queue": queue,
+            "paused": settings.get("paused"),
+            "set_ageing": "ageing" in settings,
+            "ageing": seconds(ageing) if isinstance(ageing, timedelta) else None,
+        }
+        await self._run("configure", params)
+        self._ring({queue})
+
+    async def limit(self, scope: str, rule: LimitRule | None) -> None:
+        if rule is None:
+            await self._run("rule_lift", {"scope": scope})
+        else:
+            params = {
+                "scope": scope,
+                "concurrency": rule.concurrency,
+                "rate": rule.rate,
+                "per": rule.per.total_seconds(),
+            }
+            await self._run("rule_set", params)
+            self._limited = True
+        self._ring({EVERY_QUEUE})
+
+    def _ring(self, queues: Collection[str]) -> None:
+        self._wake.ring(queues)
+
+
+def _by_service(row: Row) -> tuple[int, int, int]:
+    return row[-3:]  # type: ignore[return-value]  # turn, level and place are numbers
+
+
+def _rounds(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
+    """Changes in as many rounds as the most often named job needs: one each, in order."""
+    rounds: list[list[tuple[int, Change]]] = [[]]
+    seen: Counter[str] = Counter()
+    for n, change in enumerate(changes):
+        turn = seen[change.before.id]
+        seen[change.before.id] += 1
+        if turn == len(rounds):
+            rounds.append([])
+        rounds[turn].append((n, change))
+    return rounds
+
+
+async def _swap_in_turn(
+    session: Session, rounds: Sequence[Sequence[tuple[int, Change]]]
+) -> dict[int, bool]:
+    written: dict[int, bool] = {}
+    for changes in rounds:
+        written |= await _swap(session, changes, parents=True)
+    return written
+
+
+async def _swap(
+    session: Statements, changes: Sequence[tuple[int, Change]], *, parents: bool
+) -> dict[int, bool]:
+    """Write changes; return each that was written, and whether others wait for its end."""
+    params = {**swap_params([change for _, change in changes]), "parents": parents}
+    rows = await session.run("swap", params)
+    places = {number: changes[position - 1] for position, number, *_ in rows}
+    written = {n: False for n, _ in places.values()}
+    ended = {
+        number: state
+        for _, number, state, awaited in rows
+        if awaited and State(state) in TERMINAL
+    }
+    if ended:
+        told = {"parent": Longs(list(ended)), "state": Texts(list(ended.values()))}
+        for parent, child, is_waiting in await session.run("tell_children", told):
+            n, _ = places[parent]
+            later, change = places.get(child, (n, None))
+            waited = change is not None and later > n and change.before.state is State.PENDING
+            written[n] |= is_waiting or waited
+    return written
+
+
+async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:
+    """Refuse a server that could lose what it has acknowledged."""
+    cursor = await connection.execute(
+        b"SELECT name FROM pg_settings"
+        b" WHERE name IN ('fsync', 'synchronous_commit') AND setting = 'off' ORDER BY name"
+    )
+    if found := [name for (name,) in await cursor.fetchall()]:
+        raise UnsafeStoreError(
+            f"{' and '.join(found)} is off: a crash of the server could lose accepted jobs."
+            " Turn it on, or accept that with ?durability=server"
+        )

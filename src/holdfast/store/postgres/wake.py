@@ -1,0 +1,137 @@
+"""Waking whoever waits for work: a bell in this process, NOTIFY between processes.
+
+Both are hints. Notices are sent after the commit and outside it, at most one per queue and
+moment: inside, every commit in the database would queue for NOTIFY's global lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import psycopg
+from psycopg import AsyncConnection
+
+from holdfast.errors import HoldfastError
+from holdfast.store.postgres.arrays import Texts
+from holdfast.store.postgres.database import Database, cut
+from holdfast.store.postgres.rows import Row
+
+EVERY_QUEUE = ""
+PROBE_EVERY = 5.0
+"""Seconds of silence after which the listening connection is asked whether it lives."""
+PROBE_WITHIN = 5.0
+RECONNECT_AFTER = 0.5
+
+
+class Bell:
+    """Counts, per queue, how often there may have been new work."""
+
+    def __init__(self) -> None:
+        self._rings: Counter[str] = Counter()
+        self._changed = asyncio.Event()
+
+    def ring(self, queues: Iterable[str]) -> None:
+        for queue in queues:
+            self._rings[queue] += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def count(self, queues: Collection[str]) -> int:
+        return self._rings[EVERY_QUEUE] + sum(self._rings[queue] for queue in set(queues))
+
+    async def wait(self, deadline: float) -> bool:
+        """Wait for a ring until a moment of the loop's clock; whether there was one."""
+        changed = self._changed
+        try:
+            async with asyncio.timeout_at(deadline):
+                await changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class Wake:
+    """Carries rings from process to process."""
+
+    def __init__(self, database: Database, schema: str, listen_dsn: str | None) -> None:
+        self.bell = Bell()
+        self.channel = f"holdfast_{schema}"
+        self._database = database
+        self._listen_dsn = listen_dsn
+        self._sender = EVERY_QUEUE
+        self._pending: set[str] = set()
+        self._wanted = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.listening = asyncio.Event()
+
+    def start(self) -> None:
+        self._tasks.append(asyncio.create_task(self._send_loop()))
+        if self._listen_dsn is not None:
+            self._tasks.append(asyncio.create_task(self._listen_loop(self._listen_dsn)))
+
+    async def stop(self) -> None:
+        """Send what is still to be sent, then stop."""
+        with contextlib.suppress(HoldfastError):
+            await self._send()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self.bell.ring([EVERY_QUEUE])
+
+    def ring(self, queues: Collection[str]) -> None:
+        """Wake waiters here now, and elsewhere in a moment."""
+        if queues:
+            self.bell.ring(queues)
+            self._pending.update(queues)
+            self._wanted.set()
+
+    def payload(self, queue: str) -> str:
+        """What a notice says: who sent it, so that it can ignore its own, and the queue."""
+        return f"{self._sender} {queue}"
+
+    async def _send_loop(self) -> None:
+        while True:
+            await self._wanted.wait()
+            with contextlib.suppress(HoldfastError):
+                await self._send()
+
+    async def _send(self) -> None:
+        self._wanted.clear()
+        queues, self._pending = self._pending, set()
+        if queues:
+            notices = Texts([self.payload(queue) for queue in sorted(queues)])
+            await self._database.run("notify", {"channel": self.channel, "queues": notices})
+
+    async def _listen_loop(self, dsn: str) -> None:
+        while True:
+            with contextlib.suppress(HoldfastError, psycopg.Error, OSError):
+                connection = await self._database.connect(dsn)
+                async with connection:
+                    await self._listen(connection)
+            self.listening.clear()
+            self._sender = EVERY_QUEUE
+            await asyncio.sleep(RECONNECT_AFTER)
+
+    async def _listen(self, connection: AsyncConnection[Row]) -> None:
+        await connection.execute(f'LISTEN "{self.channel}"'.encode())
+        self._sender = str(connection.info.backend_pid)
+        self.bell.ring([EVERY_QUEUE])  # anything may have come while nobody listened
+        self.listening.set()
+        while True:
+            async for notice in connection.notifies(timeout=PROBE_EVERY):
+                sender, _, queue = notice.payload.partition(" ")
+                if sender != self._sender or sender == EVERY_QUEUE:
+                    self.bell.ring([queue])
+            await self._probe(connection)
+
+    async def _probe(self, connection: AsyncConnection[Row]) -> None:
+        """Ask whether the line is alive: a dead one may stay silent for ever."""
+        alarm = asyncio.get_running_loop().call_later(PROBE_WITHIN, cut, connection)
+        try:
+            await connection.execute(b"SELECT 1")
+        finally:
+            alarm.cancel()

@@ -1,0 +1,149 @@
+"""What a statement is given: one column per field, one element per job or edge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.job import DependencyKind, Job, State
+from holdfast.store._shapes import Change
+from holdfast.store.postgres.arrays import (
+    Blobs,
+    Documents,
+    Flags,
+    Floats,
+    Ints,
+    Moments,
+    Texts,
+)
+from holdfast.store.postgres.rows import document, policy_json
+
+Columns = dict[str, object]
+
+
+def add_params(jobs: Sequence[Job]) -> Columns:
+    """The columns of ``add.sql``."""
+    edges = [(n, edge) for n, job in enumerate(jobs, 1) for edge in job.trail]
+    return {
+        "id": Texts([j.id for j in jobs]),
+        "type": Texts([j.type for j in jobs]),
+        "queue": Texts([j.queue for j in jobs]),
+        "payload": Blobs([j.payload for j in jobs]),
+        "policy": Documents([policy_json(j) for j in jobs]),
+        "lease_ttl": Floats([j.lease_ttl.total_seconds() for j in jobs]),
+        "created_at": Moments([j.created_at for j in jobs]),
+        "tags": Documents([document(j.tags or None) for j in jobs]),
+        "correlation_id": Texts([j.correlation_id or None for j in jobs]),
+        "callback_url": Texts([j.callback_url or None for j in jobs]),
+        "limit_key": Texts([j.limit_key or None for j in jobs]),
+        "dedupe": Documents([document(j.dedupe) for j in jobs]),
+        "depends_on": Texts([_literal(j.depends_on) for j in jobs]),
+        "dependency_kind": Texts([_kind(j) for j in jobs]),
+        "depth": Ints([j.depth for j in jobs]),
+        "spawned_by": Texts([j.spawned_by or None for j in jobs]),
+        "state": Texts([j.state for j in jobs]),
+        "revision": Ints([j.revision for j in jobs]),
+        "priority": Ints([j.priority for j in jobs]),
+        "max_attempts": Ints([j.max_attempts for j in jobs]),
+        "held": Flags([j.held for j in jobs]),
+        "due_at": Moments([j.due_at for j in jobs]),
+        "scheduled_at": Moments([j.scheduled_at for j in jobs]),
+        "expires_at": Moments([j.expires_at for j in jobs]),
+        "edge_job": Ints([n for n, _ in edges]),
+        "edge_at": Moments([e.at for _, e in edges]),
+        "edge_from": Texts([e.from_state for _, e in edges]),
+        "edge_to": Texts([e.to_state for _, e in edges]),
+        "edge_event": Texts([e.event for _, e in edges]),
+        "edge_reason": Texts([e.reason for _, e in edges]),
+    }
+
+
+def swap_params(changes: Sequence[Change]) -> Columns:
+    """The columns of ``swap.sql``."""
+    after = [change.after for change in changes]
+    leases = [job.lease for job in after]
+    failures = [job.failure for job in after]
+    return {
+        "id": Texts([c.before.id for c in changes]),
+        "was": Ints([c.before.revision for c in changes]),
+        "token": Texts([_token(c) for c in changes]),
+        "until": Moments([c.until for c in changes]),
+        "enters": Flags([_enters(c) for c in changes]),
+        "moved": Flags([bool(j.trail) for j in after]),
+        "state": Texts([j.state for j in after]),
+        "revision": Ints([j.revision for j in after]),
+        "priority": Ints([j.priority for j in after]),
+        "max_attempts": Ints([j.max_attempts for j in after]),
+        "attempt": Ints([j.attempt for j in after]),
+        "generation": Ints([j.generation for j in after]),
+        "held": Flags([j.held for j in after]),
+        "updated_at": Moments([j.updated_at for j in after]),
+        "due_at": Moments([j.due_at for j in after]),
+        "scheduled_at": Moments([j.scheduled_at for j in after]),
+        "started_at": Moments([j.started_at for j in after]),
+        "finished_at": Moments([j.finished_at for j in after]),
+        "expires_at": Moments([j.expires_at for j in after]),
+        "lease_token": Texts([lease.token if lease else None for lease in leases]),
+        "lease_version": Ints([lease.version if lease else 0 for lease in leases]),
+        "lease_worker": Texts([lease.worker if lease else None for lease in leases]),
+        "lease_until": Moments([lease.until if lease else None for lease in leases]),
+        "cancel": Documents([document(j.cancel) for j in after]),
+        "failure": Documents([document(f) for f in failures]),
+        "failed_at": Moments([f.at if f else None for f in failures]),
+        "failure_category": Texts([f.category if f else None for f in failures]),
+        "failure_code": Texts([f.code if f else None for f in failures]),
+        "result": Blobs([j.result for j in after]),
+        **_edge_params(changes),
+    }
+
+
+def _edge_params(changes: Sequence[Change]) -> Columns:
+    edges = [
+        (n, c, edge, c.before.priority if first == 0 else c.after.priority)
+        for n, c in enumerate(changes, 1)
+        for first, edge in enumerate(c.after.trail)
+    ]
+    return {
+        "edge_job": Ints([n for n, _, _, _ in edges]),
+        "edge_at": Moments([e.at for _, _, e, _ in edges]),
+        "edge_from": Texts([e.from_state for _, _, e, _ in edges]),
+        "edge_to": Texts([e.to_state for _, _, e, _ in edges]),
+        "edge_event": Texts([e.event for _, _, e, _ in edges]),
+        "edge_reason": Texts([e.reason for _, _, e, _ in edges]),
+        "edge_attempt": Ints([e.attempt for _, _, e, _ in edges]),
+        "edge_lease": Ints([e.lease_version for _, _, e, _ in edges]),
+        "edge_worker": Texts([e.worker for _, _, e, _ in edges]),
+        "edge_failure": Documents([document(e.failure) for _, _, e, _ in edges]),
+        "edge_left": Ints([left for _, _, _, left in edges]),
+        "edge_priority": Ints([c.after.priority for _, c, _, _ in edges]),
+        "edge_ran": Floats(
+            [
+                (e.at - c.after.started_at).total_seconds()
+                if e.from_state is State.RUNNING and c.after.started_at
+                else None
+                for _, c, e, _ in edges
+            ]
+        ),
+    }
+
+
+def _token(change: Change) -> str | None:
+    before, after = change.before.lease, change.after.lease
+    return before.token if before and after else None
+
+
+def _enters(change: Change) -> bool:
+    return change.after.state is State.SCHEDULED and (
+        bool(change.after.trail) or change.before.state is not State.SCHEDULED
+    )
+
+
+def _kind(job: Job) -> str | None:
+    return None if job.dependency_kind is DependencyKind.AFTER else job.dependency_kind
+
+
+def _literal(values: Sequence[str]) -> str | None:
+    """An array inside an array column, written as PostgreSQL reads one."""
+    if not values:
+        return None
+    quoted = (v.replace("\\", "\\\\").replace('"', '\\"') for v in values)
+    return "{" + ",".join(f'"{v}"' for v in quoted) + "}"

@@ -1,0 +1,31 @@
+"""What users need to test their own tasks: a sandbox, rehearsals, and crashes on purpose."""
+
+from __future__ import annotations
+
+from holdfast.clock import ManualClock
+from holdfast.inline import Spawned
+from holdfast.testing.crashing import (
+    CrashPoint,
+    CrashReport,
+    Verdict,
+    crash_points,
+    crash_points_sync,
+)
+from holdfast.testing.jobs import SandboxJob
+from holdfast.testing.rehearsal import Rehearsal
+from holdfast.testing.sandbox import Sandbox
+from holdfast.testing.steps import effect
+
+__all__ = [
+    "CrashPoint",
+    "CrashReport",
+    "ManualClock",
+    "Rehearsal",
+    "Sandbox",
+    "SandboxJob",
+    "Spawned",
+    "Verdict",
+    "crash_points",
+    "crash_points_sync",
+    "effect",
+]

@@ -1,0 +1,82 @@
+"""Blocking calls inside a sandbox: from plain tests, from handlers, from threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.operations import Operations
+from holdfast.sync import SyncOperations
+
+if TYPE_CHECKING:
+    from holdfast.app import Holdfast
+
+T = TypeVar("T")
+
+
+class Bridge:
+    """Runs coroutines for blocking callers, whether or not an event loop runs in their thread."""
+
+    def __init__(self) -> None:
+        self._home = threading.get_ident()
+        self._runner: asyncio.Runner | None = None
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Block until a coroutine is done."""
+        if _loop_runs_here():
+            return _in_a_thread(coroutine)
+        if threading.get_ident() != self._home:
+            return asyncio.run(coroutine)
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(coroutine)
+
+    def close(self) -> None:
+        """Let go of the event loop, if there was need of one."""
+        if self._runner is not None:
+            self._runner.close()
+
+
+class SandboxOperations(SyncOperations):
+    """``app.sync`` while its app is in a sandbox."""
+
+    def __init__(self, app: Holdfast, bridge: Bridge) -> None:
+        super().__init__(app)
+        self._bridge = bridge
+
+    def close(self) -> None:
+        """Nothing to let go of: the sandbox does."""
+
+    def _run(self, operate: Callable[[Operations], Coroutine[Any, Any, T]]) -> T:
+        return self._bridge.run(operate(self._app.over(self._app.store)))
+
+
+def _loop_runs_here() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _in_a_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on a loop of its own while this thread's loop stands still."""
+    answers: list[T] = []
+    errors: list[BaseException] = []
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            answers.append(context.run(asyncio.run, coroutine))
+        except BaseException as error:  # noqa: BLE001  # it belongs to the caller
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="holdfast-sandbox", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return answers[0]

@@ -1,0 +1,144 @@
+"""Running a task inline with a context that remembers everything the handler did with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, ParamSpec, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.chance import Chance
+from holdfast.clock import ManualClock
+from holdfast.context import JobContext, Signals, SyncJobContext
+from holdfast.handlers import is_coroutine
+from holdfast.inline import InlineChannel, Spawned, inline_job, run_now
+from holdfast.job import CancelRequest, LogLine, Progress
+from holdfast.payload import encode, encode_json
+from holdfast.signature import Signature
+from holdfast.task import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Rehearsal(Generic[P, R]):
+    """A task, run here and now by calling this: no queue, no store, no retries.
+
+    The arguments go through JSON as they would on their way to a worker; what the handler
+    returns or raises comes back as it is. ``attempt``, ``checkpoint`` and
+    ``dependency_results`` are what the handler finds. ``cancel_at`` and ``lose_lease_at``
+    name the write (1 is the first progress, checkpoint, log or spawn) at which someone asks
+    it to stop, or its lease is lost; 0 is before it starts.
+    """
+
+    def __init__(
+        self,
+        task: Task[P, R],
+        *,
+        attempt: int = 1,
+        checkpoint: object = None,
+        dependency_results: Mapping[str, object] | None = None,
+        cancel_at: int | None = None,
+        lose_lease_at: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.clock = ManualClock()
+        chance = Chance(seed)
+        signals = Signals()
+        self._function = task.function
+        self._signature = Signature(task.function)
+        self._channel = _Rehearsed(self.clock, chance, signals, cancel_at, lose_lease_at)
+        self._channel.given_results = {
+            job_id: None if value is None else encode_json(value)
+            for job_id, value in (dependency_results or {}).items()
+        }
+        job = inline_job(task.type, self.clock, chance)
+        assert job.started_at is not None
+        kept = None if checkpoint is None else encode(checkpoint)[0]
+        self._job = replace(job, attempt=attempt, checkpoint=kept)
+        deadline = job.started_at + job.timeout
+        self._context = JobContext(self._job, deadline, signals, self._channel)
+        self._sync_context = SyncJobContext(self._job, deadline, signals, self._call)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the task; for a coroutine function this is to be awaited, as ever."""
+        payload, encoding = encode(self._signature.pack(args, kwargs))
+        arguments = self._signature.unpack(replace(self._job, payload=payload, encoding=encoding))
+        if self._signature.context is not None:
+            arguments[self._signature.context] = (
+                self._context if is_coroutine(self._function) else self._sync_context
+            )
+        return self._function(**arguments)
+
+    @property
+    def job_id(self) -> str:
+        """The id the handler sees."""
+        return self._job.id
+
+    @property
+    def progress(self) -> list[Progress]:
+        """What was reported, oldest first."""
+        return self._channel.progressed
+
+    @property
+    def checkpoints(self) -> list[object]:
+        """What was kept for a next attempt, oldest first, as the next attempt would find it."""
+        return [_decoded(data) for data in self._channel.checkpoints]
+
+    @property
+    def logs(self) -> list[LogLine]:
+        """The lines that were logged."""
+        return self._channel.lines
+
+    @property
+    def spawned(self) -> list[Spawned]:
+        """The jobs that were spawned; a key that came again counts once."""
+        return self._channel.spawned
+
+    def cancel(self, reason: str = "cancelled", *, force: bool = False) -> None:
+        """Ask the handler to stop, from now on."""
+        self._channel.cancel(reason, force=force)
+
+    def _call(self, method: str, *args: object, **kwargs: object) -> object:
+        return run_now(getattr(self._context, method)(*args, **kwargs))
+
+
+class _Rehearsed(InlineChannel):
+    """Remembers every write, and lets the world interfere at one of them."""
+
+    def __init__(
+        self,
+        clock: ManualClock,
+        chance: Chance,
+        signals: Signals,
+        cancel_at: int | None,
+        lose_lease_at: int | None,
+    ) -> None:
+        super().__init__(clock, chance)
+        self._signals = signals
+        self._cancel_at = cancel_at
+        self._lose_lease_at = lose_lease_at
+        self._writes = -1
+        self.holds()
+
+    def holds(self) -> bool:
+        self._writes += 1
+        if self._writes == self._cancel_at:
+            self.cancel("cancelled", force=False)
+        if self._writes == self._lose_lease_at:
+            self._signals.lease_lost = True
+        return not self._signals.lease_lost
+
+    def cancel(self, reason: str, *, force: bool) -> None:
+        self._signals.cancel = CancelRequest(reason, force, self.now())
+
+
+def _decoded(data: bytes) -> object:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return data
+
+
+__all__ = ["Rehearsal"]

@@ -1,0 +1,228 @@
+"""Killing attempts on purpose shows which tasks bear it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from holdfast import Holdfast, JobContext, SyncJobContext
+from holdfast.testing import Sandbox, Verdict, crash_points, crash_points_sync, effect
+
+THIS = sys.modules[__name__].__name__
+
+
+class Bank:
+    """A world outside that remembers."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.charges: list[str] = []
+        self.cleaned = 0
+
+    def charge(self, key: str) -> None:
+        self.charges.append(key)
+
+    def charge_once(self, key: str) -> None:
+        if key not in self.charges:
+            self.charges.append(key)
+
+
+bank = Bank()
+app = Holdfast("memory://")
+
+
+def charge_outside(key: str) -> None:
+    bank.charge(key)
+
+
+async def charge_outside_async(key: str) -> None:
+    await asyncio.sleep(0)
+    bank.charge_once(key)
+
+
+@app.task("charge.careless")
+async def careless(ctx: JobContext, order: str) -> None:
+    bank.charge(order)
+    effect("charged")
+    await ctx.report_progress(100)
+
+
+@app.task("charge.careful")
+async def careful(ctx: JobContext, order: str) -> str:
+    bank.charge_once(order)
+    effect("charged")
+    await ctx.checkpoint("charged")
+    await ctx.log("info", "charged")
+    await ctx.spawn(careless, {"order": "child"}, key="receipt")
+    return order
+
+
+@app.task("charge.cleaning", max_attempts=1)
+async def cleaning(order: str) -> None:
+    try:
+        bank.charge_once(order)
+        effect("charged")
+    finally:
+        bank.cleaned += 1
+
+
+@app.task("charge.plain")
+def plain(ctx: SyncJobContext, order: str) -> None:
+    try:
+        charge_outside(order)
+        ctx.checkpoint("charged")
+    finally:
+        bank.cleaned += 1
+
+
+@app.task("charge.outside")
+async def outside(order: str) -> None:
+    await charge_outside_async(order)
+
+
+@app.task("charge.submitting")
+async def submitting(order: str) -> None:
+    await careless.submit(order)
+
+
+@app.task("charge.many")
+async def many(ctx: JobContext) -> None:
+    async with asyncio.TaskGroup() as group:
+        for name in ("a", "b"):
+            group.create_task(ctx.checkpoint(name))
+            group.create_task(asyncio.sleep(0.001))
+    bank.charge_once("all")
+
+
+def reset(_: Sandbox) -> None:
+    bank.reset()
+
+
+def charged_once(box: Sandbox) -> None:
+    assert ["7"] == bank.charges, f"charged {len(bank.charges)} times"
+
+
+async def test_a_task_that_repeats_its_effect_is_found_out() -> None:
+    report = await crash_points(careless, "7", prepare=reset, check=charged_once)
+
+    assert [
+        ("before the first line", Verdict.SAFE),
+        ("after effect 'charged'", Verdict.UNSAFE),
+        ("before report_progress", Verdict.UNSAFE),
+        ("after report_progress", Verdict.UNSAFE),
+        ("before the answer is written", Verdict.UNSAFE),
+    ] == [(point.name, point.verdict) for point in report.points]
+    assert not report.idempotent
+    with pytest.raises(AssertionError, match=r"5 crash points, 4 of them unsafe") as caught:
+        report.assert_idempotent()
+    assert "  1  UNSAFE       after effect 'charged': AssertionError: charged 2 times" in str(
+        caught.value
+    )
+
+
+async def test_a_task_that_bears_every_crash_passes() -> None:
+    def check(box: Sandbox) -> None:
+        assert ["7", "child"] == bank.charges[:2]
+        assert 1 == len(box.submitted(careless))
+        assert "7" == box.assert_submitted(careful).result
+
+    report = await crash_points(careful, order="7", prepare=reset, check=check)
+
+    report.assert_idempotent()
+    names = [point.name for point in report.points]
+    assert "before spawn of charge.careless" in names
+    assert "after checkpoint" in names
+    assert 9 == len(names)
+
+
+async def test_no_finally_of_a_killed_attempt_ever_runs() -> None:
+    cleaned = []
+
+    def check(box: Sandbox) -> None:
+        cleaned.append(bank.cleaned)
+
+    report = await crash_points(cleaning, "7", prepare=reset, check=check)
+
+    # undisturbed once; killed before, at the effect, and after the handler had cleaned up
+    assert [1, 1, 1, 2] == cleaned
+    assert 3 == len(report.points)
+
+
+def test_plain_functions_are_killed_just_as_dead() -> None:
+    cleaned = []
+
+    def check(box: Sandbox) -> bool:
+        cleaned.append(bank.cleaned)
+        return len(bank.charges) == 1
+
+    report = crash_points_sync(
+        plain, order="7", prepare=reset, check=check, effects=[f"{THIS}.charge_outside"]
+    )
+
+    assert [
+        ("before the first line", "SAFE", ""),
+        (f"before {THIS}.charge_outside", "SAFE", ""),
+        (f"after {THIS}.charge_outside", "UNSAFE", "the check returned False"),
+        ("before checkpoint", "UNSAFE", "the check returned False"),
+        ("after checkpoint", "UNSAFE", "the check returned False"),
+        ("before the answer is written", "UNSAFE", "the check returned False"),
+    ] == [(p.name, p.verdict, p.detail) for p in report.points]
+    assert [1, 1, 1, 1, 1, 1, 2] == cleaned
+
+
+async def test_named_coroutine_functions_are_crash_points() -> None:
+    effects = [f"{THIS}.charge_outside_async"]
+
+    report = await crash_points(outside, "7", prepare=reset, check=charged_once, effects=effects)
+
+    report.assert_idempotent()
+    assert [f"before {effects[0]}", f"after {effects[0]}"] == [p.name for p in report.points[1:3]]
+
+
+async def test_a_job_submitted_twice_is_found_out() -> None:
+    def check(box: Sandbox) -> None:
+        box.assert_submitted(careless)
+
+    report = await crash_points(submitting, "7", prepare=reset, check=check)
+
+    assert [
+        ("before submission of charge.careless", "SAFE"),
+        ("after submission of charge.careless", "UNSAFE"),
+        ("before the answer is written", "UNSAFE"),
+    ] == [(p.name, p.verdict) for p in report.points[1:]]
+
+
+async def test_a_kill_stops_the_tasks_an_attempt_started() -> None:
+    def check(box: Sandbox) -> None:
+        assert ["all"] == bank.charges
+
+    report = await crash_points(many, prepare=reset, check=check)
+
+    report.assert_idempotent()
+    assert 6 == len(report.points)
+
+
+async def test_a_task_that_fails_without_a_crash_is_refused() -> None:
+    def check(box: Sandbox) -> None:
+        raise AssertionError("always wrong")
+
+    with pytest.raises(AssertionError, match=r"pass without a crash: .*always wrong"):
+        await crash_points(careful, order="7", prepare=reset, check=check)
+
+
+async def test_a_task_that_takes_another_way_is_reported() -> None:
+    turns = iter([True] + [False] * 20)
+
+    @app.task("charge.fickle")
+    async def fickle(ctx: JobContext) -> None:
+        if next(turns):
+            await ctx.log("info", "only once")
+
+    report = await crash_points(fickle, check=lambda box: True)
+
+    assert Verdict.NOT_REACHED in [point.verdict for point in report.points]
+    assert not report.idempotent

@@ -1,0 +1,334 @@
+"""A sandbox holds an app still while a test looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast import (
+    Backoff,
+    BackoffKind,
+    Holdfast,
+    JobContext,
+    PermanentError,
+    State,
+    SyncJobContext,
+    TemporaryError,
+)
+from holdfast.testing import Sandbox
+
+MINUTE = timedelta(minutes=1)
+EVERY_MINUTE = Backoff(strategy=BackoffKind.CONSTANT, initial_delay=MINUTE)
+
+
+class Shop:
+    """An app of the kind users write, with a diary of what its handlers did."""
+
+    def __init__(self) -> None:
+        self.app = app = Holdfast("sqlite:///never-created.db")
+        self.diary: list[str] = []
+
+        @app.task("mail.send", queue="mail")
+        async def send_mail(to: str, subject: str = "hello") -> str:
+            self.diary.append(f"mail to {to}")
+            return f"sent to {to}"
+
+        @app.task("order.take")
+        async def take_order(number: int) -> None:
+            await send_mail.submit(to=f"customer {number}")
+            await send_mail.using(delay="P2D").submit(to=f"reminder {number}")
+
+        @app.task("flaky", max_attempts=5, backoff=EVERY_MINUTE)
+        async def flaky(ctx: JobContext, good_from: int) -> int:
+            if ctx.attempt < good_from:
+                raise TemporaryError("not yet")
+            return ctx.attempt
+
+        @app.task("hopeless")
+        async def hopeless() -> None:
+            raise PermanentError("never")
+
+        @app.task("plain")
+        def plain(ctx: SyncJobContext, items: int) -> str:
+            for item in range(items):
+                ctx.checkpoint({"done": item})
+            send_mail.submit_sync(to="plain")
+            return threading.current_thread().name
+
+        self.send_mail, self.take_order, self.flaky = send_mail, take_order, flaky
+        self.hopeless, self.plain = hopeless, plain
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+async def test_nothing_runs_until_the_test_says_so(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        await shop.send_mail.submit(to="ada")
+
+        assert [] == shop.diary
+        assert [State.SCHEDULED] == [job.state for job in box.submitted()]
+
+
+async def test_draining_runs_what_is_ready_and_what_that_submits(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        await shop.take_order.submit(7)
+
+        done = await box.drain()
+
+        assert ["order.take", "mail.send"] == [job.type for job in done]
+        assert ["mail to customer 7"] == shop.diary
+        assert "sent to customer 7" == box.assert_submitted(shop.send_mail, to="customer 7").result
+
+
+async def test_moving_the_clock_runs_what_becomes_due_on_the_way(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        await shop.take_order.submit(7)
+        await box.drain()
+        start = box.clock.now()
+
+        await box.advance(days=3)
+
+        assert ["mail to customer 7", "mail to reminder 7"] == shop.diary
+        assert start + timedelta(days=3) == box.clock.now()
+
+
+async def test_a_later_job_runs_after_an_earlier_one_when_the_clock_passes_both(
+    shop: Shop,
+) -> None:
+    with Sandbox(shop.app):
+        await shop.send_mail.using(delay=20).submit(to="second")
+        await shop.send_mail.using(delay=10).submit(to="first")
+    # what was submitted in one sandbox is not in the next
+    with Sandbox(shop.app) as box:
+        await shop.send_mail.using(delay=20).submit(to="second")
+        await shop.send_mail.using(delay=10).submit(to="first")
+
+        await box.drain(until=box.clock.now() + MINUTE)
+
+        assert ["mail to first", "mail to second"] == shop.diary
+
+
+async def test_retries_happen_when_their_time_comes(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        job = await shop.flaky.submit(good_from=3)
+
+        await box.drain()
+        waiting = box.job(job)
+        await box.drain(until=2 * MINUTE)
+
+        assert (State.RETRYING, 1) == (waiting.state, waiting.attempt)
+        assert waiting.failure is not None
+        assert "not yet" == waiting.failure.message
+        assert (State.COMPLETED, 3) == (box.job(job).state, box.job(job).result)
+
+
+async def test_finishing_moves_the_clock_only_as_far_as_the_jobs_need(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        start = box.clock.now()
+        job = await shop.flaky.submit(good_from=4)
+
+        await box.finish()
+
+        assert State.COMPLETED is box.job(job).state
+        assert 3 * MINUTE == box.clock.now() - start
+
+
+async def test_finishing_names_the_jobs_that_cannot_end(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        await shop.app.submit("unknown.type", {"a": 1})
+
+        with pytest.raises(
+            AssertionError, match=r"every job to end, found 1:\n  unknown\.type\(a=1\)"
+        ):
+            await box.finish(within=60)
+
+
+async def test_what_a_handler_raises_can_be_let_through(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        job = await shop.hopeless.submit()
+
+        with pytest.raises(PermanentError, match="never"):
+            await box.drain(raising=True)
+
+        assert State.FAILED is box.job(job).state
+
+
+def test_plain_tests_use_the_blocking_form(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        job = shop.plain.submit_sync(items=2)
+
+        done = box.sync.drain()
+
+        assert ["plain", "mail.send"] == [one.type for one in done]
+        assert {"done": 1} == box.job(job).checkpoint
+        assert threading.current_thread().name == box.job(job).result
+
+
+async def test_plain_handlers_run_in_the_thread_of_an_async_test(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        job = await shop.plain.submit(items=1)
+
+        await box.drain()
+
+        assert threading.current_thread().name == box.job(job).result
+        assert ["mail to plain"] == shop.diary
+
+
+def test_blocking_calls_work_in_other_threads(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        thread = threading.Thread(target=lambda: shop.send_mail.submit_sync(to="thread"))
+        thread.start()
+        thread.join()
+
+        assert "thread" == box.assert_submitted(shop.send_mail).payload["to"]  # type: ignore[index]
+
+
+async def test_cron_schedules_submit_at_each_instant() -> None:
+    app = Holdfast()
+    seen: list[datetime] = []
+
+    @app.cron("0 6 * * *")
+    @app.task("report")
+    async def report(ctx: JobContext) -> None:
+        seen.append(ctx.created_at)
+
+    with Sandbox(app, start=datetime(2026, 3, 1, 12, tzinfo=UTC)) as box:
+        await box.advance(days=3)
+
+    assert [datetime(2026, 3, day, 6, tzinfo=UTC) for day in (2, 3, 4)] == seen
+
+
+async def test_a_task_without_parameters_needs_no_payload(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        await shop.app.submit("hopeless")
+
+        with pytest.raises(PermanentError, match="never"):
+            await box.drain(raising=True)
+
+
+async def test_dependents_run_after_what_they_wait_for(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        first = await shop.flaky.submit(good_from=2)
+        second = await shop.send_mail.using(depends_on=[first.job_id]).submit(to="after")
+
+        await box.drain()
+        before = box.job(second).state
+        await box.drain(until=MINUTE)
+
+        assert State.PENDING is before
+        assert State.COMPLETED is box.job(second).state
+
+
+async def test_a_job_that_submits_itself_for_ever_is_stopped() -> None:
+    app = Holdfast()
+
+    @app.task("again")
+    async def again() -> None:
+        await again.submit()
+
+    with Sandbox(app) as box:
+        await again.submit()
+
+        with pytest.raises(AssertionError, match="20 attempts were made and jobs are still ready"):
+            await box.drain(most=20)
+
+
+async def test_a_running_job_hears_at_once_that_it_was_cancelled() -> None:
+    app = Holdfast()
+
+    @app.task("stoppable")
+    async def stoppable(ctx: JobContext) -> None:
+        await app.cancel(ctx.job_id, reason="enough")
+        assert ctx.is_cancelled()
+        await ctx.checkpoint("here")
+
+    with Sandbox(app) as box:
+        job = await stoppable.submit()
+
+        await box.drain()
+
+        assert State.CANCELLED is box.job(job).state
+        assert "here" == box.job(job).checkpoint
+
+
+async def test_a_handler_that_takes_too_long_times_out() -> None:
+    app = Holdfast()
+
+    @app.task("slow", timeout=0.05, max_attempts=1)
+    async def slow() -> None:
+        await asyncio.sleep(30)
+
+    with Sandbox(app) as box:
+        job = await slow.submit()
+
+        await box.drain()
+
+        failure = box.job(job).failure
+        assert failure is not None
+        assert "TIMEOUT" == failure.category
+
+
+async def test_the_same_seed_gives_the_same_ids(shop: Shop) -> None:
+    ids = []
+    for _ in range(2):
+        with Sandbox(shop.app, seed=5):
+            ids.append((await shop.send_mail.submit(to="ada")).job_id)
+
+    assert ids[0] == ids[1]
+
+
+async def test_the_app_is_given_back_as_it_was(shop: Shop) -> None:
+    clock, chance = shop.app.clock, shop.app.chance
+
+    with Sandbox(shop.app):
+        async with shop.app:
+            await shop.send_mail.submit(to="ada")
+        await shop.send_mail.submit(to="still open")
+
+    assert (clock, chance) == (shop.app.clock, shop.app.chance)
+    with pytest.raises(RuntimeError, match="not started"):
+        _ = shop.app.store
+
+
+async def test_what_was_not_submitted_is_told_with_what_came_close(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        await shop.take_order.submit(7)
+        await shop.send_mail.submit(to="bob", subject="hi")
+
+        with pytest.raises(AssertionError) as caught:
+            box.assert_submitted(shop.send_mail, to="ada", subject="hi")
+
+    assert str(caught.value).splitlines() == [
+        "no job of mail.send(to='ada', subject='hi') was submitted; these were:",
+        "  mail.send(to='bob', subject='hi') SCHEDULED  <- to differs",
+        "  order.take(number=7) SCHEDULED",
+    ]
+
+
+async def test_assertions_count(shop: Shop) -> None:
+    with Sandbox(shop.app) as box:
+        box.assert_not_submitted()
+        with pytest.raises(
+            AssertionError, match=r"no job of mail\.send\(\) was submitted; nothing was"
+        ):
+            box.assert_submitted(shop.send_mail)
+        await shop.send_mail.submit(to="ada")
+        await shop.send_mail.submit(to="ada")
+
+        with pytest.raises(AssertionError, match=r"expected one job of mail\.send, found 2"):
+            box.assert_submitted(shop.send_mail, to="ada")
+        with pytest.raises(AssertionError, match=r"expected no job of mail\.send, found 2"):
+            box.assert_not_submitted(shop.send_mail)
+        box.assert_not_submitted(shop.send_mail, to="bob")
+        assert 2 == len(box.submitted("mail.send", to="ada"))
+
+
+def test_a_closed_sandbox_says_so(shop: Shop) -> None:
+    with pytest.raises(RuntimeError, match="with Sandbox"):
+        Sandbox(shop.app).submitted()

@@ -1,0 +1,104 @@
+"""What holdfast raises, and what each error says and carries."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from datetime import timedelta
+
+import pytest
+
+from holdfast import errors
+from holdfast.errors import (
+    DuplicateError,
+    Fault,
+    HoldfastError,
+    IllegalTransitionError,
+    JobCancelledError,
+    MissingExtraError,
+    NotFoundError,
+    PermanentError,
+    QuotaError,
+    SchemaVersionError,
+    StaleLeaseError,
+    StoreUnavailableError,
+    TaskError,
+    TemporaryError,
+    ValidationError,
+)
+
+SAMPLES: list[tuple[HoldfastError, str]] = [
+    (
+        ValidationError([Fault("a", "X", "must be b"), Fault("c", "Y", "is required")]),
+        "a must be b; c is required",
+    ),
+    (
+        DuplicateError("k", "job-1"),
+        "idempotency_key 'k' was used with another payload by job job-1",
+    ),
+    (
+        QuotaError("queue depth", current=10, maximum=9, retry_after=timedelta(seconds=1.5)),
+        "queue depth limit of 9 reached (now 10), retry after 1.5 s",
+    ),
+    (NotFoundError("job-1"), "no job with id 'job-1'"),
+    (
+        IllegalTransitionError("job-1", "FAILED", "claim", "RUNNING"),
+        "job job-1: claim cannot take it from FAILED to RUNNING",
+    ),
+    (
+        StaleLeaseError("job-1"),
+        "job job-1: this lease is no longer the newest, nothing was written",
+    ),
+    (StoreUnavailableError("no answer"), "no answer"),
+    (
+        MissingExtraError("redis", "redis"),
+        "package 'redis' is not installed: pip install 'holdfast[redis]'",
+    ),
+    (
+        SchemaVersionError(9, 3),
+        "schema version 9 is newer than this holdfast knows (3): upgrade holdfast",
+    ),
+    (TemporaryError("later", retry_after=1.5, code="BUSY"), "later"),
+    (PermanentError("never", code="BAD"), "never"),
+    (JobCancelledError("job-1", "too late"), "job job-1 was cancelled: too late"),
+    (JobCancelledError("job-1"), "job job-1 was cancelled"),
+]
+
+
+@pytest.mark.parametrize(("error", "text"), SAMPLES, ids=lambda value: type(value).__name__)
+def test_an_error_says_what_happened_in_one_line(error: HoldfastError, text: str) -> None:
+    assert text == str(error)
+
+
+@pytest.mark.parametrize(("error", "text"), SAMPLES, ids=lambda value: type(value).__name__)
+def test_an_error_can_be_copied_and_sent_to_another_process(
+    error: HoldfastError, text: str
+) -> None:
+    for twin in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(error) is type(twin)
+        assert text == str(twin)
+        assert vars(error) == vars(twin)
+
+
+def test_every_error_is_a_holdfast_error() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    raised = [kind for kind in kinds if issubclass(kind, BaseException)]
+
+    assert len(raised) >= 15
+    assert all(issubclass(kind, HoldfastError) for kind in raised)
+
+
+@pytest.mark.req("M-11")
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(None, None), (2, timedelta(seconds=2)), (timedelta(minutes=1), timedelta(minutes=1))],
+)
+def test_a_handler_says_when_to_try_again(given: object, kept: timedelta | None) -> None:
+    error = TemporaryError("busy", retry_after=given, code="BUSY")
+
+    assert (kept, "busy", "BUSY") == (error.retry_after, error.message, error.code)
+    assert isinstance(error, TaskError)
+
+
+def test_a_fault_reads_as_a_sentence() -> None:
+    assert "max_attempts must be positive" == str(Fault("max_attempts", "X", "must be positive"))

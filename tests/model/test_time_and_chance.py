@@ -1,0 +1,53 @@
+"""The only sources of time and chance, and their stand-ins for tests."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from holdfast.chance import Chance
+from holdfast.clock import Clock, ManualClock, SystemClock
+
+
+def test_the_systems_clock_tells_aware_utc_and_never_runs_backwards() -> None:
+    clock: Clock = SystemClock()
+    before = datetime.now(UTC)
+
+    told = clock.now()
+
+    assert UTC is told.tzinfo
+    assert before <= told <= datetime.now(UTC)
+    beats = [clock.monotonic() for _ in range(100)]
+    assert all(a <= b for a, b in itertools.pairwise(beats))
+
+
+def test_a_manual_clock_stands_still_until_told_otherwise() -> None:
+    clock: Clock = ManualClock()
+    start = clock.now()
+
+    assert (start, 0.0) == (clock.now(), clock.monotonic())
+    clock.advance(1.5)
+    clock.advance(timedelta(seconds=1))
+    assert (start + timedelta(seconds=2.5), 2.5) == (clock.now(), clock.monotonic())
+    clock.set(start + timedelta(hours=1))
+    assert (start + timedelta(hours=1), 3600.0) == (clock.now(), clock.monotonic())
+
+
+def test_chance_with_a_seed_repeats_itself_and_without_one_does_not() -> None:
+    def drawn(chance: Chance) -> tuple[object, ...]:
+        return chance.uuid(), chance.token(), chance.jitter(), chance.fraction()
+
+    assert drawn(Chance(7)) == drawn(Chance(7))
+    assert drawn(Chance(7)) != drawn(Chance(8))
+    assert drawn(Chance()) != drawn(Chance())
+    assert drawn(Chance(0)) == drawn(Chance(0))
+
+
+def test_chance_keeps_within_its_bounds() -> None:
+    for chance in (Chance(1), Chance()):
+        assert all(-1 <= chance.jitter() <= 1 for _ in range(500))
+        assert all(0 <= chance.fraction() < 1 for _ in range(500))
+        assert 4 == UUID(chance.uuid()).version
+        assert 32 == len(chance.token())
+        assert 500 == len({chance.token() for _ in range(500)})

@@ -1,0 +1,239 @@
+"""What must be true after a run, beyond what each job's own history can tell."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from holdfast.job import TERMINAL, DependencyKind, Event, Job, State, Transition
+from holdfast.lifecycle import may_answer
+from holdfast.worker.heartbeat import DEADLINE_MARGIN
+from tests import history
+from tests.simulation.record import ANSWERS, Record
+from tests.simulation.world import BEGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.simulation.record import Execution, Written
+
+SLACK = 2.0
+"""Seconds that a message may be on its way, or a clock run ahead, without anything being wrong."""
+
+
+@dataclass
+class Evidence:
+    """Everything a run left behind."""
+
+    record: Record
+    jobs: list[Job]
+    histories: dict[str, list[Transition]]
+    parents: dict[str, list[str]]
+    ended: bool
+    """Whether every job ended in time."""
+    end: float
+
+    def job(self, job_id: str) -> Job | None:
+        return next((job for job in self.jobs if job.id == job_id), None)
+
+
+def violations(evidence: Evidence) -> list[str]:
+    """Name every promise that was broken."""
+    checks = (
+        *(_stuck, _histories, _lost, _double, _lapsed_early, _renewed_late, _foreign_writes),
+        *(_wrong_result, _run_twice, _unoffered, _given_up, _early, _keys, _cancel_lies, _ticks),
+    )
+    return [text for check in checks for text in check(evidence)]
+
+
+def _stuck(evidence: Evidence) -> Iterator[str]:
+    if not evidence.ended:
+        for job in evidence.jobs:
+            if job.state not in TERMINAL:
+                yield f"{job.id} is still {job.state} (held: {job.held}, due: {job.due_at})"
+
+
+def _histories(evidence: Evidence) -> Iterator[str]:
+    for job in evidence.jobs:
+        for text in history.violations(job, evidence.histories[job.id]):
+            yield f"{job.id} {text}"
+
+
+def _lost(evidence: Evidence) -> Iterator[str]:
+    for job_id in history.lost(evidence.record.accepted, evidence.jobs):
+        yield f"{job_id} was accepted and is lost"
+
+
+def _double(evidence: Evidence) -> Iterator[str]:
+    yield from history.double_claims(claim.job for claim in evidence.record.claims)
+
+
+def _lapsed_early(evidence: Evidence) -> Iterator[str]:
+    """A lease may be taken back only once it has run out, as last renewed."""
+    ttl = {job.id: job.lease_ttl for job in evidence.jobs}
+    for job_id, edges in evidence.histories.items():
+        until = BEGIN
+        renewals = [(_instant(at), end) for at, _, end in evidence.record.renewals[job_id]]
+        for edge in edges:
+            if edge.event is Event.CLAIM:
+                until = edge.at + ttl[job_id]
+            if edge.event is Event.LAPSE:
+                newest = max([until, *(end for at, end in renewals if at < edge.at)])
+                if newest > edge.at:
+                    yield f"{job_id} lapsed at {edge.at}, but its lease was valid until {newest}"
+
+
+def _renewed_late(evidence: Evidence) -> Iterator[str]:
+    """Nobody renews a lease for longer than the job may run."""
+    claims = {
+        (claim.job.id, claim.job.lease.token): claim
+        for claim in evidence.record.claims
+        if claim.job.lease
+    }
+    for at, job_id, token in evidence.record.beats:
+        claim = claims.get((job_id, token))
+        if claim is not None:
+            # The reply may have been on its way for a while when the worker began to count.
+            most = 1.05 * (claim.job.timeout.total_seconds() + DEADLINE_MARGIN) + 2 * SLACK
+            if at - claim.at > most:
+                yield f"{job_id} was renewed {at - claim.at:.1f} s after its claim"
+
+
+def _foreign_writes(evidence: Evidence) -> Iterator[str]:
+    """Only who holds the newest lease says how a job went."""
+    owners = {
+        claim.job.lease.token: claim.sender for claim in evidence.record.claims if claim.job.lease
+    }
+    for written in _answers(evidence.record):
+        lease = written.change.before.lease
+        assert lease is not None
+        if written.answer.written and owners.get(lease.token) != written.sender:
+            yield f"{written.change.before.id} was answered by {written.sender} under another's lease"
+
+
+def _wrong_result(evidence: Evidence) -> Iterator[str]:
+    """A job that completed did so in the attempt that says so."""
+    finished = {
+        (run.job_id, run.version) for run in evidence.record.executions if run.finished is not None
+    }
+    for job in evidence.jobs:
+        if job.state is State.COMPLETED:
+            if job.result != str(job.lease_version).encode():
+                yield f"{job.id} holds the result of version {job.result!r}"
+            if (job.id, job.lease_version) not in finished:
+                yield f"{job.id} completed without having run to its end"
+
+
+def _run_twice(evidence: Evidence) -> Iterator[str]:
+    """Each claim is run once, and every effect belongs to a claim: none is unexplained."""
+    starts = Counter((run.job_id, run.version) for run in evidence.record.executions)
+    for (job_id, version), count in starts.items():
+        claims = {
+            edge.lease_version
+            for edge in evidence.histories.get(job_id, ())
+            if edge.event is Event.CLAIM
+        }
+        if count > 1:
+            yield f"{job_id} version {version} ran {count} times"
+        if version not in claims:
+            yield f"{job_id} ran as version {version}, which nobody claimed"
+
+
+def _unoffered(evidence: Evidence) -> Iterator[str]:
+    """What a handler finished is offered to the store, however long that is away."""
+    offered = {
+        (written.change.before.id, written.change.before.lease_version, written.sender)
+        for written in _answers(evidence.record)
+    }
+    for run in evidence.record.executions:
+        if run.finished is None or _was_disturbed(evidence, run):
+            continue
+        if (run.job_id, run.version, run.process) not in offered:
+            yield f"{run.job_id} version {run.version} finished and nobody was told"
+
+
+def _given_up(evidence: Evidence) -> Iterator[str]:
+    """An answer that came late, but under the newest lease, is given again until it is heard."""
+    answers: defaultdict[tuple[str, str], list[Written]] = defaultdict(list)
+    for written in _answers(evidence.record):
+        assert written.change.before.lease is not None
+        answers[written.change.before.id, written.change.before.lease.token].append(written)
+    for (job_id, token), all_ in answers.items():
+        last = all_[-1]
+        job = last.answer.job
+        welcome = not last.answer.written and job is not None and may_answer(job, token)
+        if welcome and last.sender not in evidence.record.deaths and evidence.ended:
+            yield f"{job_id}: {last.sender} gave up an answer that was still welcome"
+
+
+def _early(evidence: Evidence) -> Iterator[str]:
+    """No dependent starts before what it waits for has ended as it must."""
+    for job in evidence.jobs:
+        claim = next((e for e in evidence.histories[job.id] if e.event is Event.CLAIM), None)
+        if claim is None or not evidence.parents[job.id]:
+            continue
+        ends = [_ended(evidence, parent, claim) for parent in evidence.parents[job.id]]
+        if job.dependency_kind is DependencyKind.AFTER_ANY:
+            if not any(ends):
+                yield f"{job.id} started before any dependency had ended"
+        elif not all(State.COMPLETED in end for end in ends):
+            yield f"{job.id} started before its dependencies completed"
+
+
+def _ended(evidence: Evidence, parent: str, claim: Transition) -> set[State]:
+    """The ends a job had come to by the time of a claim."""
+    edges = evidence.histories.get(parent, ())
+    return {edge.to_state for edge in edges if edge.to_state in TERMINAL and edge.at <= claim.at}
+
+
+def _keys(evidence: Evidence) -> Iterator[str]:
+    """One job per key."""
+    keys = Counter((job.dedupe.scope, job.dedupe.key) for job in evidence.jobs if job.dedupe)
+    for (scope, key), count in keys.items():
+        if count > 1:
+            yield f"{count} jobs have the key {key} of {scope}"
+
+
+def _cancel_lies(evidence: Evidence) -> Iterator[str]:
+    """CANCELLED is final, and what was asked to stop is not started again."""
+    for at, job_id, answer in evidence.record.cancels:
+        job = evidence.job(job_id)
+        if job is None or answer not in ("CANCELLED", "CANCEL_REQUESTED"):
+            continue
+        if answer == "CANCELLED" and job.state is not State.CANCELLED:
+            yield f"{job_id} was said to be cancelled and is {job.state}"
+        later = [
+            edge
+            for edge in evidence.histories[job_id]
+            if edge.event is Event.CLAIM and edge.at > _instant(at)
+        ]
+        if later and job.generation == 1:
+            yield f"{job_id} was asked to stop and started again"
+
+
+def _ticks(evidence: Evidence) -> Iterator[str]:
+    """Cron: one job for every minute since the schedule was first seen, and none beside."""
+    ticks = sorted(job.dedupe.key for job in evidence.jobs if job.type == "tick" and job.dedupe)
+    minutes = [int((evidence.end - 10) // 60), len(ticks)]
+    if minutes[1] < minutes[0]:
+        yield f"{minutes[0]} minutes have passed and only {minutes[1]} ticks were submitted"
+
+
+def _answers(record: Record) -> Iterator[Written]:
+    for written in record.swaps:
+        if written.change.before.lease is not None and any(
+            edge.event in ANSWERS for edge in written.change.after.trail
+        ):
+            yield written
+
+
+def _was_disturbed(evidence: Evidence, run: Execution) -> bool:
+    """Whether a process died, or the run ended, before it could say how a handler went."""
+    assert run.finished is not None
+    return run.process in evidence.record.deaths or evidence.end - run.finished < 5 * SLACK
+
+
+def _instant(seconds: float) -> object:
+    return BEGIN + timedelta(seconds=seconds)

@@ -1,0 +1,46 @@
+"""A store that can be away: refuses calls, or does them and then says it did not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from holdfast.errors import StoreUnavailableError
+from holdfast.store import MemoryStore
+
+LOCAL = ("now", "start", "close")
+
+
+class FaultyStore:
+    """Passes every verb on to a store, unless told otherwise."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.inner = store
+        self.away: set[str] = set()
+        """Verbs that fail; ``*`` for all."""
+        self.forgetful: set[str] = set()
+        """Verbs that happen but whose answer is lost."""
+        self.refused = 0
+
+    def now(self) -> datetime:
+        return self.inner.now()
+
+    def __getattr__(self, verb: str) -> Callable[..., object]:
+        if verb.startswith("_") or verb in LOCAL:
+            method: Callable[..., object] = getattr(self.inner, verb)
+            return method
+
+        async def call(*args: object, **kwargs: object) -> object:
+            if self.away & {verb, "*"}:
+                self.refused += 1
+                raise StoreUnavailableError(f"{verb}: the store is away")
+            answer = await getattr(self.inner, verb)(*args, **kwargs)
+            if verb in self.forgetful and answer:
+                self.refused += 1
+                self.forgetful.discard(verb)
+                raise StoreUnavailableError(f"{verb}: the connection broke")
+            return answer
+
+        if not hasattr(self.inner, verb):
+            raise AttributeError(verb)
+        return call

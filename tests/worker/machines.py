@@ -1,0 +1,79 @@
+"""Real worker processes over one SQLite file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from holdfast import Holdfast
+from holdfast.presence import workers
+
+ROOT = Path(__file__).parents[2]
+
+
+class Machines:
+    """Starts processes and leaves none behind."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.url = f"sqlite:///{place}/jobs.db"
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, kind: str, **options: object) -> subprocess.Popen[bytes]:
+        """Start a worker (``alone``) or a ``supervisor``."""
+        environment = {
+            **os.environ,
+            "HOLDFAST_URL": self.url,
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.worker.run", kind, json.dumps(options)],
+            env=environment,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def app(self) -> Holdfast:
+        """Return a client's view of the same jobs."""
+        return Holdfast(self.url)
+
+    def file(self, name: str) -> str:
+        """Return the path of a file that a handler may write."""
+        return str(self.place / name)
+
+    def clear(self) -> None:
+        """End everything that is left."""
+        for process in self.processes:
+            if process.poll() is None:
+                for child in children(process.pid):
+                    _kill(child)
+                process.kill()
+            process.wait()
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes a process started, and theirs."""
+    try:
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        direct = [int(c) for task in tasks for c in (task / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [pid for child in direct for pid in (child, *children(child))]
+
+
+async def crew(app: Holdfast) -> dict[str, int]:
+    """Return the live workers' processes by worker id."""
+    return {info.id: info.pid for info in await workers(app.store)}
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

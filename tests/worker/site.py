@@ -1,0 +1,85 @@
+"""An app for real worker processes; ``$HOLDFAST_URL`` says where its jobs are."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from holdfast import Holdfast, JobContext
+
+app = Holdfast()
+
+
+def mark(path: str) -> None:
+    """Leave this process's number behind, in one step."""
+    draft = Path(f"{path}.{os.getpid()}")
+    draft.write_text(str(os.getpid()))
+    draft.rename(path)
+
+
+@app.task("add")
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task("pause")
+async def pause(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@app.task("hold")
+async def hold(ctx: JobContext, started: str, seconds: float = 60.0) -> int:
+    """Take long, but only the first time."""
+    if ctx.attempt == 1:
+        mark(started)
+        await asyncio.sleep(seconds)
+    return os.getpid()
+
+
+@app.task("wait")
+async def wait(started: str, seconds: float) -> int:
+    mark(started)
+    await asyncio.sleep(seconds)
+    return os.getpid()
+
+
+@app.task("block")
+async def block(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251  # the mistake that is to be survived
+
+
+@app.task("seize")
+async def seize(seconds: float) -> None:
+    """Hold the interpreter's lock, so that no thread of this process runs."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
+
+
+@app.task("poison")
+async def poison() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task("thread.spin")
+def spin(started: str) -> None:
+    mark(started)
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        time.sleep(0.01)
+
+
+@app.task("process.spin", runner="process")
+def spin_apart(started: str) -> None:
+    mark(started)
+    while True:
+        pass
+
+
+@app.task("flaky", max_attempts=100, lease=1, backoff=lambda *_: timedelta(0))
+async def flaky(number: int) -> int:
+    await asyncio.sleep(0)
+    return number

@@ -1,0 +1,147 @@
+"""Tasks that real processes import: the process runner's children, and supervised workers."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from holdfast import Holdfast, JobContext, PermanentError, SyncJobContext, TemporaryError
+
+app = Holdfast("memory://")
+
+
+class OddError(Exception):
+    """An exception that the registration maps."""
+
+
+@app.task("process.echo", runner="process")
+def echo(value: int = 0) -> int:
+    return value
+
+
+@app.task("process.whoami", runner="process")
+def whoami() -> dict[str, int]:
+    return {"pid": os.getpid(), "group": os.getpgrp(), "parent": os.getppid()}
+
+
+@app.task("process.fds", runner="process")
+def open_files() -> list[str]:
+    return [str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.exists()]
+
+
+@app.task("process.coroutine", runner="process")
+async def coroutine(ctx: JobContext, value: int) -> dict[str, object]:
+    await asyncio.sleep(0)
+    await ctx.report_progress(50, "half")
+    await ctx.checkpoint({"value": value})
+    return {"value": value, "restored": ctx.restore(dict)}
+
+
+@app.task("process.die", runner="process", max_attempts=1)
+def die(how: str) -> None:
+    match how:
+        case "segfault":
+            ctypes.string_at(0)
+        case "abort":
+            os.abort()
+        case "exit":
+            os._exit(3)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case _:
+            raise AssertionError(how)
+
+
+@app.task("process.greedy", runner="process", max_attempts=1, memory_limit=600 * 1024 * 1024)
+def greedy() -> int:
+    return len(b"x" * (2 * 1024**3))
+
+
+@app.task("process.raise", runner="process", max_attempts=1, permanent=[OddError])
+def fail(what: str) -> None:
+    match what:
+        case "temporary":
+            raise TemporaryError("later", retry_after=60, code="LATER")
+        case "permanent":
+            raise PermanentError("never", code="NEVER")
+        case "odd":
+            raise OddError("odd")
+        case _:
+            raise ValueError(what)
+
+
+@app.task("process.context", runner="process")
+def context(ctx: SyncJobContext, value: int) -> dict[str, object]:
+    ctx.report_progress(40, "on the way")
+    ctx.log("info", "hello", answer=42)
+    ctx.checkpoint({"value": value})
+    child = ctx.spawn("process.echo", {"value": value}, key="only", delay=timedelta(hours=1))
+    again = ctx.spawn("process.echo", {"value": value}, key="only", delay=timedelta(hours=1))
+    refused = ""
+    try:
+        ctx.report_progress(101)
+    except Exception as error:  # noqa: BLE001
+        refused = type(error).__name__
+    wrong = ""
+    try:
+        ctx.spawn("process.echo", {}, priority="SOMEDAY")
+    except Exception as error:  # noqa: BLE001
+        wrong = type(error).__name__
+    return {
+        "child": child,
+        "again": again,
+        "refused": refused,
+        "wrong": wrong,
+        "attempt": ctx.attempt,
+        "ahead": (ctx.deadline - ctx.created_at).total_seconds() > 0,
+    }
+
+
+@app.task("process.gather", runner="process")
+def gather(ctx: SyncJobContext) -> list[object]:
+    return sorted(ctx.dependency_results().values(), key=str)
+
+
+@app.task("process.spin", runner="process", max_attempts=1)
+def spin(started: str, *, ignore_term: bool = False, cleaned: str = "") -> None:
+    if ignore_term:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(started).write_text(str(os.getpid()))
+    try:
+        while True:
+            pass
+    finally:
+        if cleaned:
+            Path(cleaned).write_text("cleaned")
+
+
+@app.task("process.family", runner="process", max_attempts=1)
+def family(started: str) -> None:
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    child = subprocess.Popen([sys.executable, "-c", code])
+    Path(started).write_text(str(child.pid))
+    time.sleep(60)
+
+
+@app.task("process.polite", runner="process", max_attempts=1)
+def polite(ctx: SyncJobContext, started: str) -> str:
+    Path(started).write_text("up")
+    deadline = time.monotonic() + 20
+    while not ctx.is_cancelled():
+        if time.monotonic() > deadline:
+            return "never told"
+        time.sleep(0.01)
+    ctx.checkpoint({"last": "words"})
+    return "still here"
+
+
+@app.task("process.print", runner="process")
+def loud() -> None:
+    print("hello from a child")

@@ -1,0 +1,281 @@
+"""What a worker takes, in which order, and how many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Holdfast, LimitRule, State
+from holdfast.presence import workers
+from holdfast.store import MemoryStore
+from holdfast.worker import Worker
+from tests.worker.rig import Ear, ended, until, until_running, working
+
+
+class Gate:
+    """Lets handlers in one by one and counts who is inside."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.inside = 0
+        self.most = 0
+        self.order: list[object] = []
+
+    async def enter(self, name: object = None) -> None:
+        self.order.append(name)
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            await self.open.wait()
+        finally:
+            self.inside -= 1
+
+    async def full(self, count: int) -> None:
+        await until(lambda: self.inside >= count)
+
+
+@pytest.fixture
+def app() -> Holdfast:
+    return Holdfast(store=MemoryStore())
+
+
+def gated(app: Holdfast, type_: str = "gated", **options: object) -> Gate:
+    gate = Gate()
+
+    @app.task(type_, **options)  # type: ignore[arg-type]
+    async def handler(name: object = None) -> None:
+        await gate.enter(name)
+
+    return gate
+
+
+@pytest.mark.req("B-5")
+async def test_a_worker_names_itself_by_host_process_and_chance(app: Holdfast) -> None:
+    async with working(app) as worker:
+        (info,) = await _present(app)
+
+    assert re.fullmatch(r".+-\d+-[0-9a-f]{8}", worker.id)
+    assert worker.id == info
+
+
+async def _present(app: Holdfast) -> list[str]:
+    async with asyncio.timeout(5):
+        while not (found := await workers(app.store)):  # noqa: ASYNC110  # nothing tells
+            await asyncio.sleep(0.005)
+    return [info.id for info in found]
+
+
+async def test_a_worker_that_stops_says_goodbye(app: Holdfast) -> None:
+    async with app:
+        async with working(app):
+            await _present(app)
+        assert [] == await workers(app.store)
+
+
+async def test_no_more_jobs_run_than_there_are_slots(app: Holdfast) -> None:
+    gate = gated(app)
+    async with working(app, slots=3):
+        jobs = [await app.submit("gated") for _ in range(8)]
+        await gate.full(3)
+        gate.open.set()
+        for job in jobs:
+            assert State.COMPLETED is await ended(app, job.job_id)
+
+    assert 3 == gate.most
+
+
+@pytest.mark.req("A-17")
+async def test_a_task_runs_no_more_often_at_once_than_it_says(app: Holdfast) -> None:
+    gate, free = gated(app, concurrency=2), gated(app, "free")
+    async with working(app, slots=10):
+        jobs = [await app.submit("gated") for _ in range(6)]
+        jobs += [await app.submit("free") for _ in range(3)]
+        await gate.full(2)
+        await free.full(3)
+        gate.open.set()
+        free.open.set()
+        for job in jobs:
+            assert State.COMPLETED is await ended(app, job.job_id)
+
+    assert 2 == gate.most
+
+
+@pytest.mark.req("S-14")
+async def test_jobs_of_unknown_types_wait(app: Holdfast) -> None:
+    gate = gated(app)
+    gate.open.set()
+    async with working(app):
+        unknown = await app.submit("nobody.knows")
+        known = await app.submit("gated")
+        await ended(app, known.job_id)
+
+        status = await app.get(unknown.job_id)
+
+    assert (State.SCHEDULED, 0) == (status.state, status.attempt)
+
+
+async def test_queues_are_served_in_the_order_given(app: Holdfast) -> None:
+    gate = gated(app)
+    gate.open.set()
+    async with app:
+        for queue in ("low", "high", "low", "high"):
+            await app.submit("gated", {"name": queue}, queue=queue)
+        await Worker(app, queues=["high", "low"], slots=1).run(burst=True)
+
+    assert ["high", "high", "low", "low"] == gate.order
+
+
+async def test_weights_share_a_worker_between_queues(app: Holdfast) -> None:
+    gate = gated(app)
+    gate.open.set()
+    async with app:
+        for _ in range(200):
+            await app.submit("gated", {"name": "heavy"}, queue="heavy")
+            await app.submit("gated", {"name": "light"}, queue="light")
+        await Worker(app, queues={"heavy": 4.0, "light": 1.0}, slots=1).run(burst=True)
+
+    first = Counter(gate.order[:100])
+    assert 60 < first["heavy"] < 95
+    assert first["light"] > 5
+
+
+async def test_a_burst_ends_when_nothing_is_left_to_do(app: Holdfast) -> None:
+    gate = gated(app)
+    gate.open.set()
+    async with app:
+        jobs = [await app.submit("gated") for _ in range(50)]
+        later = await app.submit("gated", delay=3600)
+        after = await app.submit("gated", depends_on=[jobs[-1].job_id])
+        await Worker(app, slots=7).run(burst=True)
+
+        states = {(await app.get(job.job_id)).state for job in [*jobs, after]}
+        assert {State.COMPLETED} == states
+        assert State.DELAYED is (await app.get(later.job_id)).state
+
+
+async def test_a_paused_queue_rests_until_it_is_resumed(app: Holdfast) -> None:
+    gate = gated(app)
+    gate.open.set()
+    async with working(app, queues=["slow", "default"]):
+        await app.pause("slow")
+        job = await app.submit("gated", queue="slow")
+        await ended(app, (await app.submit("gated")).job_id)
+        assert State.SCHEDULED is (await app.get(job.job_id)).state
+
+        await app.resume("slow")
+
+        assert State.COMPLETED is await ended(app, job.job_id, timeout=1.5)
+
+
+@pytest.mark.req("M-9")
+async def test_dependents_are_released_at_once(app: Holdfast) -> None:
+    gate = gated(app)
+    async with working(app):
+        first = await app.submit("gated")
+        second = await app.submit("gated", depends_on=[first.job_id])
+        await gate.full(1)
+        assert State.PENDING is (await app.get(second.job_id)).state
+
+        gate.open.set()
+
+        assert State.COMPLETED is await ended(app, second.job_id, timeout=1.5)
+
+
+async def test_a_concurrency_limit_holds_across_workers(app: Holdfast) -> None:
+    gate = gated(app, limit=LimitRule(concurrency=3))
+    async with working(app, slots=5), working(app, slots=5):
+        jobs = [await app.submit("gated") for _ in range(9)]
+        await gate.full(3)
+        gate.open.set()
+        for job in jobs:
+            assert State.COMPLETED is await ended(app, job.job_id)
+
+    assert 3 == gate.most
+
+
+async def test_a_limit_per_key_holds_for_each_key_by_itself(app: Holdfast) -> None:
+    gate = gated(app, key_limit=LimitRule(concurrency=1))
+    async with working(app, slots=5), working(app, slots=5):
+        jobs = [
+            await app.submit("gated", {"name": key}, limit_key=key) for key in ("a", "a", "b", "b")
+        ]
+        await gate.full(2)
+        assert {"a", "b"} == set(gate.order)
+        gate.open.set()
+        for job in jobs:
+            assert State.COMPLETED is await ended(app, job.job_id)
+
+
+async def test_a_rate_limit_holds_across_workers(app: Holdfast) -> None:
+    gate = gated(app, limit=LimitRule(rate=3, per=timedelta(seconds=0.5)))
+    gate.open.set()
+    async with working(app, slots=5), working(app, slots=5):
+        jobs = [await app.submit("gated") for _ in range(7)]
+        for job in jobs:
+            assert State.COMPLETED is await ended(app, job.job_id)
+        histories = await app.store.history([job.job_id for job in jobs])
+
+    starts = sorted(edge.at for history in histories for edge in history if edge.event == "claim")
+    for i in range(len(starts) - 3):
+        assert starts[i + 3] - starts[i] >= timedelta(seconds=0.49)
+
+
+async def test_work_is_picked_up_at_once(app: Holdfast) -> None:
+    gate = gated(app)
+    gate.open.set()
+    async with working(app):
+        await ended(app, (await app.submit("gated")).job_id)
+        job = await app.submit("gated")
+        status = await app.wait(job.job_id, timeout=5)
+
+    assert status.started_at is not None
+    assert status.started_at - status.created_at < timedelta(seconds=0.5)
+
+
+async def test_every_line_about_a_job_names_it_and_never_its_payload(app: Holdfast) -> None:
+    ear = Ear()
+
+    @app.task("secretive", max_attempts=2, backoff=lambda *_: timedelta(0))
+    async def secretive(password: str) -> None:
+        raise ValueError("no")
+
+    async with working(app, ear=ear):
+        job = await app.submit("secretive", {"password": "hunter2"})
+        await ended(app, job.job_id)
+
+    lines = [(event, fields) for event, fields in ear.told if event.startswith("job.")]
+    assert {"job.started", "job.retrying", "job.dead"} <= {event for event, _ in lines}
+    assert all({"job_id", "type", "attempt"} <= fields.keys() for _, fields in lines)
+    assert "hunter2" not in repr(ear.told)
+
+
+async def test_two_workers_never_run_the_same_job(app: Holdfast) -> None:
+    ran: Counter[int] = Counter()
+
+    @app.task("count")
+    async def count(number: int) -> None:
+        ran[number] += 1
+        await asyncio.sleep(0)
+
+    async with working(app, slots=5), working(app, slots=5):
+        jobs = [await app.submit("count", {"number": i}) for i in range(200)]
+        for job in jobs:
+            await ended(app, job.job_id)
+
+    assert {1} == set(ran.values())
+    assert 200 == len(ran)
+
+
+async def test_a_job_waits_while_every_slot_is_taken(app: Holdfast) -> None:
+    gate = gated(app)
+    async with working(app, slots=1):
+        first, second = await app.submit("gated"), await app.submit("gated")
+        await until_running(app, first.job_id)
+
+        assert State.SCHEDULED is (await app.get(second.job_id)).state
+        gate.open.set()
+        assert State.COMPLETED is await ended(app, second.job_id)

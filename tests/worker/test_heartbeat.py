@@ -1,0 +1,251 @@
+"""Leases are kept while a job runs, and only then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Holdfast, State, lifecycle
+from holdfast.clock import ManualClock
+from holdfast.job import Job
+from holdfast.observe import Silent
+from holdfast.store import Change, Claim, Fence, MemoryStore
+from holdfast.worker.channel import Notes, WorkerChannel
+from holdfast.worker.execution import Interruption
+from holdfast.worker.guard import Guard, orphans
+from holdfast.worker.heartbeat import Heartbeat
+from holdfast.worker.run import Run
+from holdfast.worker.tether import Gave, Holding, Renewed, Took
+from tests.worker.faulty import FaultyStore
+from tests.worker.rig import ended, until_running, working
+
+LEASE = 30.0
+
+
+class Ward:
+    """One claimed job under a heartbeat, on a clock that stands still."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = FaultyStore(MemoryStore(self.clock))
+        self.app = Holdfast(store=self.store, clock=self.clock)  # type: ignore[arg-type]
+        self.delivered: list[Callable[[], None]] = []
+        self.runs: list[Run] = []
+
+        @self.app.task("work", timeout=120)
+        async def work() -> None: ...
+
+        self.heartbeat = Heartbeat(
+            self.store,  # type: ignore[arg-type]
+            lambda: list(self.runs),
+            self.clock,
+            Silent(),
+            self.deliver,
+        )
+
+    def deliver(self, heard: Callable[[], None]) -> None:
+        self.delivered.append(heard)
+        heard()
+
+    async def claimed(self, token: str = "mine") -> Run:
+        await self.app.submit("work")
+        (job,) = await self.store.inner.claim(
+            Claim(queues=("default",), limit=1, worker="w", token=token)
+        )
+        notes = Notes(self.store)  # type: ignore[arg-type]
+        run = Run(
+            job,
+            self.app.registry["work"],
+            lambda run: WorkerChannel(run, self.store, notes, self.app.submitter(self.store)),  # type: ignore[arg-type]
+            self.clock.monotonic(),
+        )
+        self.runs.append(run)
+        return run
+
+    async def stored(self, run: Run) -> Job:
+        (job,) = await self.store.inner.get([run.job.id])
+        assert job is not None
+        return job
+
+    async def left(self, run: Run) -> float:
+        job = await self.stored(run)
+        assert job.lease is not None
+        assert job.lease.until is not None
+        return (job.lease.until - self.clock.now()).total_seconds()
+
+
+@pytest.fixture
+async def ward() -> Ward:
+    ward = Ward()
+    await ward.app.start()
+    return ward
+
+
+@pytest.mark.req("S-7")
+async def test_a_lease_is_renewed_after_a_third_of_it(ward: Ward) -> None:
+    run = await ward.claimed()
+    ward.clock.advance(LEASE / 3 - 0.1)
+    await ward.heartbeat.once()
+    assert LEASE * 2 / 3 + 0.1 == pytest.approx(await ward.left(run))
+
+    ward.clock.advance(0.1)
+    await ward.heartbeat.once()
+
+    assert LEASE == pytest.approx(await ward.left(run))
+
+
+@pytest.mark.req("S-7")
+async def test_the_beat_stops_at_the_deadline_so_that_a_hung_worker_holds_nothing_for_ever(
+    ward: Ward,
+) -> None:
+    run = await ward.claimed()
+    for _ in range(40):
+        ward.clock.advance(10)
+        await ward.heartbeat.once()
+
+    assert await ward.left(run) < 0
+    assert run.signals.lease_lost
+
+
+@pytest.mark.req("S-7")
+async def test_a_missed_beat_is_no_news_until_the_lease_has_surely_ended(ward: Ward) -> None:
+    run = await ward.claimed()
+    ward.store.away.add("*")
+    ward.clock.advance(LEASE - 0.1)
+    await ward.heartbeat.once()
+    assert not run.signals.lease_lost
+
+    ward.clock.advance(0.2)
+    await ward.heartbeat.once()
+
+    assert run.signals.lease_lost
+    assert Interruption.LEASE_LOST is run.interruption
+
+
+@pytest.mark.req("S-7")
+async def test_a_lease_that_another_worker_has_is_lost_at_the_next_beat(ward: Ward) -> None:
+    run = await ward.claimed()
+    ward.clock.advance(LEASE + 1)
+    job = await ward.stored(run)
+    await ward.store.inner.swap([Change(job, lifecycle.lease_lost(job, now=ward.clock.now()))])
+    ward.clock.advance(2)
+    await ward.store.inner.promote(1)
+    await ward.store.inner.claim(Claim(queues=("default",), limit=1, worker="x", token="theirs"))
+
+    await ward.heartbeat.once()
+
+    assert run.signals.lease_lost
+    assert await ward.left(run) == pytest.approx(LEASE)
+
+
+@pytest.mark.req("S-7")
+async def test_an_expired_lease_nobody_took_is_renewed(ward: Ward) -> None:
+    run = await ward.claimed()
+    ward.clock.advance(LEASE + 5)
+
+    await ward.heartbeat.once()
+
+    assert not run.signals.lease_lost
+    assert LEASE == pytest.approx(await ward.left(run))
+
+
+@pytest.mark.req("A-12")
+async def test_a_wish_to_cancel_is_heard_between_beats(ward: Ward) -> None:
+    run = await ward.claimed()
+    await ward.app.cancel(run.job.id, reason="enough")
+    ward.clock.advance(1)
+
+    delay = await ward.heartbeat.once()
+
+    assert run.signals.cancel is not None
+    assert "enough" == run.signals.cancel.reason
+    assert run.interruption is None
+    assert delay <= 1.0
+
+
+@pytest.mark.req("A-12")
+async def test_force_after_a_polite_wish_interrupts(ward: Ward) -> None:
+    run = await ward.claimed()
+    await ward.app.cancel(run.job.id)
+    await ward.heartbeat.once()
+    await ward.app.cancel(run.job.id, force=True)
+
+    await ward.heartbeat.once()
+
+    assert Interruption.CANCELLED is run.interruption
+
+
+@pytest.mark.req("S-11")
+async def test_a_worker_whose_own_clock_is_a_day_off_keeps_its_leases() -> None:
+    store = MemoryStore()
+    wrong = ManualClock()
+    app = Holdfast(store=store, clock=wrong)
+    go = asyncio.Event()
+
+    @app.task("work", lease=0.6)
+    async def work() -> None:
+        await go.wait()
+
+    async with working(app):
+        job = await app.submit("work")
+        await until_running(app, job.job_id)
+        before = await app.get(job.job_id)
+        wrong.advance(timedelta(days=1))
+        go.set()
+        assert State.COMPLETED is await ended(app, job.job_id)
+        assert 1 == before.attempt
+
+
+# --- the supervisor's guard ------------------------------------------------------------------
+
+
+def holding(run: Run) -> Holding:
+    return Holding(run.job.id, run.fence.token, LEASE, run.timeout)
+
+
+@pytest.mark.req("S-7")
+async def test_the_guard_renews_only_what_its_worker_did_not(ward: Ward) -> None:
+    run = await ward.claimed()
+    guard = Guard(ward.clock)
+    guard.hear("w", Took([holding(run)]))
+    ward.clock.advance(LEASE / 3)
+    guard.hear("w", Renewed([run.job.id]))
+    ward.clock.advance(LEASE / 3)
+    await guard.once(ward.store.inner)
+    assert LEASE / 3 == pytest.approx(await ward.left(run))
+
+    ward.clock.advance(LEASE / 6)
+    await guard.once(ward.store.inner)
+
+    assert LEASE == pytest.approx(await ward.left(run))
+
+
+@pytest.mark.req("S-7")
+async def test_the_guard_stops_at_the_deadline_and_when_the_job_is_settled(ward: Ward) -> None:
+    run, other = await ward.claimed("a"), await ward.claimed("b")
+    guard = Guard(ward.clock)
+    guard.hear("w", Took([holding(run), holding(other)]))
+    guard.hear("w", Gave([other.job.id]))
+    ward.clock.advance(LEASE / 2)
+    await guard.once(ward.store.inner)
+    assert LEASE / 2 == pytest.approx(await ward.left(other))
+    assert LEASE == pytest.approx(await ward.left(run))
+
+    for _ in range(20):
+        ward.clock.advance(LEASE / 2)
+        await guard.once(ward.store.inner)
+
+    assert await ward.left(run) < 0
+
+
+async def test_orphans_are_what_the_dead_worker_held_and_nothing_else(ward: Ward) -> None:
+    run = await ward.claimed()
+    await ward.app.submit("work")
+    await ward.store.inner.claim(
+        Claim(queues=("default",), limit=1, worker="another", token="theirs")
+    )
+
+    assert [Fence(run.job.id, "mine")] == await orphans(ward.store.inner, "w")

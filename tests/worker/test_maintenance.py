@@ -1,0 +1,306 @@
+"""What keeps the store in order: due times, dead workers, lifetimes, retention, schedules."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast import FailureCategory, Holdfast, State, lifecycle
+from holdfast.chance import Chance
+from holdfast.clock import ManualClock
+from holdfast.cron import MissedRuns, cron_entry, due_instants, instants
+from holdfast.job import Event
+from holdfast.maintenance.cron import CronService
+from holdfast.maintenance.promoter import Promoter
+from holdfast.maintenance.pruner import Pruner
+from holdfast.maintenance.reaper import Reaper
+from holdfast.maintenance.releaser import Releaser
+from holdfast.observe import Silent
+from holdfast.policy import Retention
+from holdfast.store import Change, Claim, Fence, MemoryStore
+from tests.worker.rig import ended, working
+
+
+class Yard:
+    """A store on a clock that stands still, and an app over it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(datetime(2026, 3, 1, tzinfo=UTC))
+        self.store = MemoryStore(self.clock)
+        self.app = Holdfast(store=self.store, clock=self.clock)
+        self.reaper = Reaper(self.store, Chance(1), Silent())
+
+    async def state(self, job_id: str) -> State:
+        return (await self.app.get(job_id)).state
+
+    async def claim(self, worker: str = "w", token: str = "t") -> Fence:
+        want = Claim(queues=("default",), limit=1, worker=worker, token=token)
+        (job,) = await self.store.claim(want)
+        return Fence(job.id, token)
+
+
+@pytest.fixture
+async def yard() -> Yard:
+    yard = Yard()
+    await yard.app.start()
+    return yard
+
+
+async def test_the_promoter_says_when_to_come_back(yard: Yard) -> None:
+    promoter = Promoter(yard.store)
+    assert 1.0 == await promoter.once()
+    job = await yard.app.submit("x", delay=0.25)
+    assert 0.25 == pytest.approx(await promoter.once())
+
+    yard.clock.advance(0.25)
+    await promoter.once()
+
+    assert State.SCHEDULED is await yard.state(job.job_id)
+
+
+@pytest.mark.req("S-6", "S-10")
+async def test_the_reaper_takes_jobs_of_silent_workers_back_and_says_so(yard: Yard) -> None:
+    job = await yard.app.submit("x")
+    await yard.claim()
+    yard.clock.advance(29.9)
+    await yard.reaper.once()
+    assert State.RUNNING is await yard.state(job.job_id)
+
+    yard.clock.advance(0.1)
+    await yard.reaper.once()
+
+    status = await yard.app.get(job.job_id, include_history=True)
+    assert State.RETRYING is status.state
+    assert status.history is not None
+    last = status.history[-1]
+    assert (Event.LAPSE, "lease expired", "w") == (last.event, last.reason, last.worker)
+
+
+@pytest.mark.req("S-10", "M-11", "L-6")
+async def test_a_job_that_silences_every_worker_ends_dead_of_a_system_failure(yard: Yard) -> None:
+    job = await yard.app.submit("x", max_attempts=3)
+    for i in range(3):
+        await yard.claim(token=str(i))
+        yard.clock.advance(31)
+        await yard.reaper.once()
+        yard.clock.advance(2)
+        await Promoter(yard.store).once()
+
+    details = await yard.app.failure(job.job_id)
+    assert State.DEAD_LETTER is details.final_state
+    assert 3 == details.total_attempts
+    assert {FailureCategory.SYSTEM} == {a.failure.category for a in details.attempts if a.failure}
+
+
+async def test_burying_takes_back_only_what_the_dead_still_held(yard: Yard) -> None:
+    mine, taken = await yard.app.submit("x"), await yard.app.submit("x")
+    fence = await yard.claim(token="mine")
+    await yard.claim(worker="other", token="theirs")
+
+    buried = await yard.reaper.bury([fence, Fence(taken.job_id, "older")], "it was killed")
+    await yard.store.promote(10)
+
+    assert 1 == buried
+    assert State.SCHEDULED is await yard.state(mine.job_id)
+    assert State.RUNNING is await yard.state(taken.job_id)
+
+
+@pytest.mark.req("M-6", "L-6")
+async def test_whatever_outlives_its_lifetime_ends_dead(yard: Yard) -> None:
+    waiting = await yard.app.submit("x", lifetime=60, hold=True)
+    ready = await yard.app.submit("x", lifetime=60)
+    later = await yard.app.submit("x", lifetime=60, delay=30)
+    fresh = await yard.app.submit("x", lifetime=61)
+    yard.clock.advance(60)
+
+    await yard.reaper.once()
+
+    for job in (waiting, ready, later):
+        details = await yard.app.failure(job.job_id)
+        assert State.DEAD_LETTER is details.final_state
+        assert details.failure is not None
+        assert "LIFETIME_EXCEEDED" == details.failure.code
+    assert State.SCHEDULED is await yard.state(fresh.job_id)
+
+
+async def test_the_pruner_forgets_what_was_kept_long_enough(yard: Yard) -> None:
+    old = await yard.app.submit("x")
+    await yard.app.cancel(old.job_id)
+    yard.clock.advance(timedelta(days=6))
+    young = await yard.app.submit("x")
+    await yard.app.cancel(young.job_id)
+    yard.clock.advance(timedelta(days=1))
+
+    await Pruner(yard.store, Retention()).once()
+
+    assert [False, True] == [
+        job is not None for job in await yard.store.get([old.job_id, young.job_id])
+    ]
+
+
+@pytest.mark.req("M-9")
+async def test_the_releaser_finds_what_a_crash_left_undecided(yard: Yard) -> None:
+    first = await yard.app.submit("x")
+    second = await yard.app.submit("x", depends_on=[first.job_id])
+    third = await yard.app.submit("x", depends_on=[second.job_id])
+    (job,) = await yard.store.get([first.job_id])
+    assert job is not None
+    await yard.store.swap([Change(job, lifecycle.cancelled(job, now=yard.clock.now()))])
+
+    await Releaser(yard.store).once()
+
+    assert State.CANCELLED is await yard.state(second.job_id)
+    assert State.CANCELLED is await yard.state(third.job_id)
+
+
+# --- schedules -------------------------------------------------------------------------------
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def schedule(expression: str, tz: str, missed: MissedRuns = MissedRuns.ONE) -> object:
+    return cron_entry("tick", "tick", expression, tz, missed, None, {})
+
+
+@pytest.mark.parametrize(
+    ("expression", "tz", "after", "expected"),
+    [
+        # Berlin: the hour after 02:00 is skipped in March and comes twice in October.
+        (
+            "30 2 * * *",
+            "Europe/Berlin",
+            "2026-03-28T00:00",
+            ["2026-03-28T01:30", "2026-03-29T01:00", "2026-03-30T00:30"],
+        ),
+        (
+            "30 2 * * *",
+            "Europe/Berlin",
+            "2026-10-24T12:00",
+            ["2026-10-25T00:30", "2026-10-26T01:30"],
+        ),
+        (
+            "0 3 * * *",
+            "Europe/Berlin",
+            "2026-03-28T12:00",
+            ["2026-03-29T01:00", "2026-03-30T01:00"],
+        ),
+        # Every half hour goes on in real time through both changes.
+        (
+            "*/30 * * * *",
+            "Europe/Berlin",
+            "2026-03-29T00:15",
+            ["2026-03-29T00:30", "2026-03-29T01:00", "2026-03-29T01:30"],
+        ),
+        (
+            "*/30 * * * *",
+            "Europe/Berlin",
+            "2026-10-24T23:45",
+            ["2026-10-25T00:00", "2026-10-25T00:30", "2026-10-25T01:00", "2026-10-25T01:30"],
+        ),
+        # New York, and a zone that moves by half an hour.
+        (
+            "15 2 * * *",
+            "America/New_York",
+            "2026-03-07T12:00",
+            ["2026-03-08T07:00", "2026-03-09T06:15"],
+        ),
+        (
+            "30 1 * * *",
+            "America/New_York",
+            "2026-10-31T12:00",
+            ["2026-11-01T05:30", "2026-11-02T06:30"],
+        ),
+        (
+            "10 2 * * *",
+            "Australia/Lord_Howe",
+            "2026-10-02T20:00",
+            ["2026-10-03T15:30", "2026-10-04T15:10"],
+        ),
+        ("@hourly", "UTC", "2026-03-29T00:30", ["2026-03-29T01:00", "2026-03-29T02:00"]),
+    ],
+)
+def test_a_change_of_clocks_neither_skips_nor_doubles_a_tick(
+    expression: str, tz: str, after: str, expected: list[str]
+) -> None:
+    entry = schedule(expression, tz)
+
+    ticks = instants(entry, after=utc(after))  # type: ignore[arg-type]
+
+    assert [utc(text) for text in expected] == [next(ticks) for _ in expected]
+
+
+@pytest.mark.parametrize(
+    ("missed", "expected"),
+    [
+        (MissedRuns.SKIP, []),
+        (MissedRuns.ONE, ["2026-03-01T03:00"]),
+        (MissedRuns.ALL, ["2026-03-01T01:00", "2026-03-01T02:00", "2026-03-01T03:00"]),
+    ],
+)
+def test_missed_ticks_are_made_up_for_as_the_schedule_says(
+    missed: MissedRuns, expected: list[str]
+) -> None:
+    entry = schedule("0 * * * *", "UTC", missed)
+
+    due = due_instants(entry, last=utc("2026-03-01T00:00"), now=utc("2026-03-01T03:30"))  # type: ignore[arg-type]
+
+    assert [utc(text) for text in expected] == due
+
+
+@pytest.mark.parametrize("missed", list(MissedRuns))
+def test_a_tick_on_time_is_submitted_under_every_policy(missed: MissedRuns) -> None:
+    entry = schedule("0 * * * *", "UTC", missed)
+
+    due = due_instants(entry, last=utc("2026-03-01T00:00"), now=utc("2026-03-01T01:00:02"))  # type: ignore[arg-type]
+
+    assert [utc("2026-03-01T01:00")] == due
+
+
+async def test_any_number_of_workers_submit_one_job_per_tick() -> None:
+    yard = Yard()
+
+    @yard.app.cron("*/5 * * * *", missed="all")
+    @yard.app.task("tick")
+    async def tick() -> None: ...
+
+    await yard.app.start()
+    services = [CronService(yard.app, yard.store) for _ in range(5)]
+    await services[0].once()
+    for _ in range(60):
+        yard.clock.advance(60)
+        await asyncio.gather(*(service.once() for service in services))
+
+    jobs = (await yard.app.search(limit=1000)).jobs
+    assert 12 == len(jobs)
+    assert {"cron": "tick"} == jobs[0].tags
+
+
+async def test_a_schedule_submits_and_its_job_runs() -> None:
+    app = Holdfast(store=MemoryStore())
+    ran = asyncio.Event()
+
+    @app.cron("* * * * * *")
+    @app.task("tick")
+    async def tick() -> None:
+        ran.set()
+
+    async with working(app), working(app):
+        await asyncio.wait_for(ran.wait(), 5)
+
+
+async def test_one_worker_leads_and_another_takes_over() -> None:
+    app = Holdfast(store=MemoryStore())
+
+    @app.task("x")
+    async def x() -> None: ...
+
+    async with app, working(app):
+        async with working(app):
+            job = await app.submit("x", delay=0.2)
+            assert State.COMPLETED is await ended(app, job.job_id)
+        job = await app.submit("x", delay=0.2)
+        assert State.COMPLETED is await ended(app, job.job_id, timeout=6)

@@ -1,0 +1,166 @@
+"""The store goes away and comes back: workers wait, keep their results, and go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Holdfast, State
+from holdfast.clock import ManualClock
+from holdfast.store import MemoryStore
+from holdfast.worker import Worker
+from tests.worker.faulty import FaultyStore
+from tests.worker.rig import Ear, ended, until, until_running, working
+
+
+@pytest.fixture
+def store() -> FaultyStore:
+    return FaultyStore(MemoryStore())
+
+
+@pytest.fixture
+def app(store: FaultyStore) -> Holdfast:
+    return Holdfast(store=store)  # type: ignore[arg-type]  # it passes every verb on
+
+
+@pytest.mark.req("S-9")
+async def test_a_result_is_kept_while_the_store_is_away_and_written_when_it_is_back(
+    app: Holdfast, store: FaultyStore
+) -> None:
+    go, ran, ear = asyncio.Event(), Counter[str](), Ear()
+
+    @app.task("work")
+    async def work() -> str:
+        await go.wait()
+        ran["work"] += 1
+        return "kept"
+
+    async with working(app, ear=ear):
+        job = await app.submit("work")
+        await until_running(app, job.job_id)
+        store.away.add("*")
+        go.set()
+        await until(lambda: store.refused > 3)
+        store.away.clear()
+        status = await app.wait(job.job_id, timeout=10)
+
+    assert (State.COMPLETED, "kept", 1) == (status.state, status.output, status.attempt)
+    assert 1 == ran["work"]
+    assert ear.all("store.unavailable")
+
+
+@pytest.mark.req("S-9", "S-12")
+async def test_an_answer_whose_receipt_was_lost_is_not_written_twice(
+    app: Holdfast, store: FaultyStore
+) -> None:
+    @app.task("work")
+    async def work() -> str:
+        return "once"
+
+    async with working(app):
+        store.forgetful.add("swap")
+        job = await app.submit("work")
+        assert State.COMPLETED is await ended(app, job.job_id)
+        await until(lambda: not store.forgetful)
+        other = await app.submit("work")
+        assert State.COMPLETED is await ended(app, other.job_id)
+        (history,) = await app.store.history([job.job_id])
+
+    assert 1 == sum(edge.to_state is State.COMPLETED for edge in history)
+
+
+@pytest.mark.req("S-9")
+async def test_workers_and_maintenance_go_on_by_themselves(
+    app: Holdfast, store: FaultyStore
+) -> None:
+    @app.task("work")
+    async def work() -> None: ...
+
+    async with working(app):
+        await ended(app, (await app.submit("work")).job_id)
+        store.away.add("*")
+        await until(lambda: store.refused > 5)
+        store.away.clear()
+        job = await app.submit("work", delay=0.1)
+
+        assert State.COMPLETED is await ended(app, job.job_id)
+
+
+@pytest.mark.req("S-9")
+async def test_producers_wait_for_the_store(app: Holdfast, store: FaultyStore) -> None:
+    async with app:
+        store.away.add("add")
+        submitting = asyncio.create_task(app.submit("work"))
+        await until(lambda: store.refused > 1)
+        store.away.clear()
+
+        job = await asyncio.wait_for(submitting, 5)
+
+        assert State.SCHEDULED is (await app.get(job.job_id)).state
+
+
+async def test_a_worker_waits_for_a_store_that_is_away_when_it_starts(
+    app: Holdfast, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task("work")
+    async def work() -> None: ...
+
+    store.away.add("claim")
+    async with working(app):
+        job = await app.submit("work")
+        await until(lambda: store.refused > 2)
+        store.away.clear()
+
+        assert State.COMPLETED is await ended(app, job.job_id)
+
+
+async def test_a_claim_whose_answer_was_lost_is_found_by_the_reaper() -> None:
+    clock = ManualClock()
+    store = FaultyStore(MemoryStore(clock))
+    app = Holdfast(store=store, clock=clock)  # type: ignore[arg-type]  # it passes every verb on
+
+    @app.task("work", lease=5)
+    async def work() -> None: ...
+
+    async with working(app):
+        store.forgetful.add("claim")
+        job = await app.submit("work")
+        await until(lambda: not store.forgetful)
+        assert State.RUNNING is (await app.get(job.job_id)).state
+
+        clock.advance(timedelta(seconds=7))
+
+        async with asyncio.timeout(10):
+            while (await app.get(job.job_id)).state is not State.COMPLETED:
+                clock.advance(0.5)
+                await asyncio.sleep(0.05)
+        assert 2 == (await app.get(job.job_id)).attempt
+
+
+async def test_one_answer_that_cannot_be_written_does_not_hold_up_the_others(
+    app: Holdfast,
+) -> None:
+    def broken(attempt: int, first: timedelta, most: timedelta) -> timedelta:
+        raise ZeroDivisionError
+
+    @app.task("broken", backoff=broken, max_attempts=2)
+    async def fails() -> None:
+        raise ValueError("no")
+
+    @app.task("work")
+    async def work() -> None: ...
+
+    async with app:
+        jobs = [await app.submit("work") for _ in range(3)]
+        bad = await app.submit("broken")
+        jobs += [await app.submit("work") for _ in range(3)]
+        worker = Worker(app, slots=10)
+        task = asyncio.create_task(worker.run())
+        for job in jobs:
+            assert State.COMPLETED is await ended(app, job.job_id, timeout=5)
+        assert (await app.get(bad.job_id)).state is not State.RUNNING
+        worker.halt()
+        await task

@@ -1,0 +1,161 @@
+"""Stopping a worker: nothing is lost, and no attempt is used up by it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Holdfast, JobContext, State
+from holdfast.job import Event
+from holdfast.store import MemoryStore
+from holdfast.worker import Worker
+from tests.worker.faulty import FaultyStore
+from tests.worker.rig import Ear, until_running
+
+
+class Site:
+    """An app with one task that waits for a word."""
+
+    def __init__(self, store: object = None) -> None:
+        self.app = Holdfast(store=store or MemoryStore())  # type: ignore[arg-type]
+        self.go = asyncio.Event()
+        self.ran: list[str] = []
+
+        @self.app.task("wait")
+        async def wait(ctx: JobContext) -> None:
+            await self.go.wait()
+            self.ran.append(ctx.job_id)
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+async def test_a_first_stop_lets_running_jobs_finish_and_takes_no_more(site: Site) -> None:
+    async with site.app as app:
+        worker = Worker(app, slots=1)
+        task = asyncio.create_task(worker.run())
+        first, second = await app.submit("wait"), await app.submit("wait")
+        await until_running(app, first.job_id)
+
+        worker.stop()
+        site.go.set()
+        await asyncio.wait_for(task, 5)
+
+        assert State.COMPLETED is (await app.get(first.job_id)).state
+        assert State.SCHEDULED is (await app.get(second.job_id)).state
+
+
+@pytest.mark.req("S-10")
+async def test_after_the_grace_period_jobs_are_given_back_unspent(site: Site) -> None:
+    async with site.app as app:
+        worker = Worker(app, grace=timedelta(seconds=0.2))
+        task = asyncio.create_task(worker.run())
+        job = await app.submit("wait")
+        await until_running(app, job.job_id)
+        began = time.monotonic()
+
+        worker.stop()
+        await asyncio.wait_for(task, 5)
+
+        status = await app.get(job.job_id, include_history=True)
+        assert 0.2 <= time.monotonic() - began < 1.5
+        assert (State.SCHEDULED, 0) == (status.state, status.attempt)
+        assert status.history is not None
+        assert [Event.GIVE_BACK, Event.DUE] == [edge.event for edge in status.history][-2:]
+
+
+async def test_a_second_stop_does_not_wait_for_the_grace_period(site: Site) -> None:
+    async with site.app as app:
+        worker = Worker(app, grace=timedelta(seconds=60))
+        task = asyncio.create_task(worker.run())
+        job = await app.submit("wait")
+        await until_running(app, job.job_id)
+
+        worker.stop()
+        await asyncio.sleep(0.05)
+        assert not task.done()
+        worker.stop()
+        await asyncio.wait_for(task, 3)
+
+        status = await app.get(job.job_id)
+        assert (State.SCHEDULED, 0) == (status.state, status.attempt)
+
+
+async def test_draining_twice_is_still_draining(site: Site) -> None:
+    async with site.app as app:
+        worker = Worker(app, grace=timedelta(seconds=60))
+        task = asyncio.create_task(worker.run())
+        job = await app.submit("wait")
+        await until_running(app, job.job_id)
+
+        worker.drain()
+        worker.drain()
+        await asyncio.sleep(0.05)
+        assert not task.done()
+        site.go.set()
+        await asyncio.wait_for(task, 3)
+
+        assert State.COMPLETED is (await app.get(job.job_id)).state
+
+
+async def test_an_idle_worker_stops_at_once(site: Site) -> None:
+    async with site.app as app:
+        worker = Worker(app)
+        task = asyncio.create_task(worker.run())
+        await asyncio.sleep(0.05)
+        began = time.monotonic()
+
+        worker.stop()
+        await asyncio.wait_for(task, 3)
+
+        assert time.monotonic() - began < 0.5
+
+
+async def test_a_stop_before_the_start_is_heard(site: Site) -> None:
+    worker = Worker(site.app)
+
+    worker.stop()
+
+    await asyncio.wait_for(worker.run(), 3)
+
+
+async def test_a_worker_leaves_even_while_the_store_is_away() -> None:
+    store = FaultyStore(MemoryStore())
+    site, ear = Site(store), Ear()
+    async with site.app as app:
+        worker = Worker(app, grace=timedelta(seconds=0.3), observer=ear)
+        task = asyncio.create_task(worker.run())
+        job = await app.submit("wait")
+        await until_running(app, job.job_id)
+        store.away.add("*")
+        site.go.set()
+        await ear.heard("store.unavailable")
+        began = time.monotonic()
+
+        worker.stop()
+        await asyncio.wait_for(task, 5)
+
+        assert time.monotonic() - began < 3
+        assert 1 == sum(fields["lost"] == 1 for fields in ear.all("results.lost"))
+
+
+async def test_a_job_that_was_given_back_runs_again(site: Site) -> None:
+    async with site.app as app:
+        first = Worker(app, grace=timedelta(0))
+        task = asyncio.create_task(first.run())
+        job = await app.submit("wait")
+        await until_running(app, job.job_id)
+        first.stop()
+        await asyncio.wait_for(task, 5)
+
+        site.go.set()
+        await Worker(app).run(burst=True)
+
+        status = await app.get(job.job_id)
+        assert (State.COMPLETED, 1) == (status.state, status.attempt)
+        assert [job.job_id] == site.ran

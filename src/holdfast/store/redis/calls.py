@@ -81,9 +81,8 @@ def change(wanted: Change) -> dict[str, object]:
         "exp": fields.micros(after.expires_at),
         "edges": [wire.edge_values(edge) for edge in after.trail],
         "atm": after.attempt - (after.state is State.RUNNING),
-        "drop": ["hf:ff"],
     }
-    values: list[object] = [*wire.changed_fields(after), "atm", call["atm"]]
+    values: list[object] = [*wire.changed_fields(after, before), "atm", call["atm"]]
     if before.lease and lease:
         call["token"] = before.lease.token
     if wanted.until is not None:
@@ -107,7 +106,7 @@ def _moved(after: Job, before: Job, call: dict[str, object], values: list[object
     if after.state in TERMINAL:
         _ended(after, call, values)
     elif before.state in TERMINAL:
-        call["drop"] = ["hf:ff", "finishedOn", "processedOn", "failedReason", "returnvalue"]
+        call["drop"] = ["finishedOn", "processedOn", "failedReason", "returnvalue"]
     if after.failure is not None and any(edge.failure for edge in after.trail):
         failure = after.failure
         values += ["failedReason", failure.message]

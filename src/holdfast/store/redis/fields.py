@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -48,35 +48,74 @@ def level(priority: int) -> int:
     return max(0, min(int(Priority.BULK), priority))
 
 
-class Reader:
-    """Typed access to the fields of a hash, absent ones included."""
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """The fields of a job's hash in the order in which scripts answer with them."""
 
-    def __init__(self, values: Mapping[str, bytes | None]) -> None:
-        self._values = values
+    name: bytes | None
+    timestamp: bytes | None
+    delay: bytes | None
+    priority: bytes | None
+    started: bytes | None
+    made: bytes | None
+    stalled: bytes | None
+    processed_on: bytes | None
+    finished_on: bytes | None
+    parent_key: bytes | None
+    parent: bytes | None
+    scheduler: bytes | None
+    deduplication: bytes | None
+    doom: bytes | None
+    ttl: bytes | None
+    limit_key: bytes | None
+    state: bytes | None
+    revision: bytes | None
+    due_at: bytes | None
+    scheduled_at: bytes | None
+    started_at: bytes | None
+    expires_at: bytes | None
+    token: bytes | None
+    worker: bytes | None
+    until: bytes | None
+    number: bytes | None
+    has_dependents: bytes | None
+    history: bytes | None
+    seen: bytes | None
+    held: bytes | None
+    updated_at: bytes | None
+    processed_by: bytes | None
+    foreign_failure: bytes | None
+    data: bytes | None
+    options: bytes | None
+    returnvalue: bytes | None
+    failed_reason: bytes | None
+    stacktrace: bytes | None
+    progress: bytes | None
+    fixed: bytes | None
+    rest: bytes | None
+    depends_on: bytes | None
+    finished_at: bytes | None
+    own_progress: bytes | None
+    checkpoint: bytes | None
+    own_result: bytes | None
+    created_at: bytes | None
 
-    def raw(self, name: str) -> bytes | None:
-        """Return a field as it is."""
-        return self._values[name]
 
-    def text(self, name: str) -> str:
-        """Return a field as text, empty when absent."""
-        return (self._values[name] or b"").decode("utf-8", "replace")
+def text(value: bytes | None) -> str:
+    """Read a field as text, empty when absent."""
+    return value.decode("utf-8", "replace") if value else ""
 
-    def number(self, name: str) -> int:
-        """Return a field as a number, 0 when absent or not one."""
-        try:
-            return int(self._values[name] or 0)
-        except ValueError:
-            return 0
 
-    def time(self, name: str) -> datetime | None:
-        """Return a field of microseconds as an instant."""
-        value = self._values[name]
-        return instant(int(value)) if value else None
+def number(value: bytes | None) -> int:
+    """Read a field as a number, 0 when absent or not one."""
+    try:
+        return int(value) if value else 0
+    except ValueError:
+        return 0
 
-    def json(self, name: str) -> object:
-        """Return a field of JSON, None when it is not."""
-        return parsed(self._values[name] or b"")
+
+def time(value: bytes | None) -> datetime | None:
+    """Read a field of microseconds as an instant."""
+    return EPOCH + timedelta(microseconds=int(value)) if value else None
 
 
 def parsed(data: bytes) -> object:
@@ -87,6 +126,7 @@ def parsed(data: bytes) -> object:
         return None
 
 
+@functools.lru_cache(1024)
 def read_rest(data: bytes) -> Rest:
     """Read the blob of what changes rarely."""
     return _rest.decode(data)
@@ -94,28 +134,28 @@ def read_rest(data: bytes) -> Rest:
 
 def read_cancel(data: bytes | None) -> CancelRequest | None:
     """Read just the wish to cancel."""
-    return _rest.decode(data).cancel if data else None
+    return read_rest(data).cancel if data else None
 
 
-def mutable(fields: Reader, state: State) -> dict[str, object]:
+def mutable(row: Row, state: State) -> dict[str, object]:
     """Return the fields that every job on the wire has and scripts keep up to date."""
     lease = None
-    if version := fields.number("ats"):
-        lease = Lease(fields.text("hf:tok"), version, fields.text("hf:wrk"), fields.time("hf:unt"))
+    if version := number(row.started):
+        lease = Lease(text(row.token), version, text(row.worker), time(row.until))
     return {
         "state": state,
-        "revision": fields.number("hf:rev"),
-        "priority": level(fields.number("priority")),
-        "attempt": fields.number("atm") + (state is State.RUNNING),
-        "updated_at": instant(fields.number("hf:upd")),
-        "due_at": fields.time("hf:due"),
-        "scheduled_at": fields.time("hf:sch"),
-        "started_at": fields.time("hf:run"),
-        "finished_at": fields.time("hf:fin"),
-        "expires_at": instant(fields.number("hf:exp")),
+        "revision": number(row.revision),
+        "priority": level(number(row.priority)),
+        "attempt": number(row.made) + (state is State.RUNNING),
+        "updated_at": instant(number(row.updated_at)),
+        "due_at": time(row.due_at),
+        "scheduled_at": time(row.scheduled_at),
+        "started_at": time(row.started_at),
+        "finished_at": time(row.finished_at),
+        "expires_at": instant(number(row.expires_at)),
         "lease": lease,
-        "progress": _latest_progress(fields),
-        "checkpoint": fields.raw("hf:cp"),
+        "progress": _latest_progress(row) if row.progress else None,
+        "checkpoint": row.checkpoint,
     }
 
 
@@ -131,16 +171,14 @@ def read_progress(data: bytes) -> Progress:
     return _progress.decode(data)
 
 
-def _latest_progress(fields: Reader) -> Progress | None:
+def _latest_progress(row: Row) -> Progress:
     """Ours, unless a BullMQ client has reported since."""
-    kept, wire = fields.raw("hf:pg"), fields.raw("progress")
-    if wire is None:
-        return None
-    if kept is not None:
-        progress = read_progress(kept)
+    wire = row.progress or b""
+    if row.own_progress is not None:
+        progress = read_progress(row.own_progress)
         if progress_values(progress)[1].encode() == wire:
             return progress
-    return foreign_progress(wire, instant(fields.number("hf:upd")))
+    return foreign_progress(wire, instant(number(row.updated_at)))
 
 
 def foreign_progress(wire: bytes, at: datetime) -> Progress:

@@ -8,7 +8,6 @@ from holdfast.errors import StoreError, UnsafeStoreError
 from holdfast.store.redis.client import Client
 from holdfast.store.redis.settings import Settings
 
-
 OLDEST = 7
 """The first major version that runs scripts which free memory on a full server."""
 

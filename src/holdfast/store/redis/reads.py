@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -295,33 +295,34 @@ async def _event_page(store: RedisStore, after: str | None, limit: int) -> Event
     told = int(newest)
     if limit == 0:
         return EventPage((), str(told))
-    kept = _number(first) - 1 if first else told
+    kept = int(first) - 1 if first else told
     oldest = max(kept, told - store.settings.events_kept)
-    found = tuple(_event(row_id, paired(values)) for row_id, values in rows)
+    since = max(start, oldest)
+    found = tuple(event for row in rows for event in _told(*row) if int(event.cursor) > since)
+    page = found[:limit]
     gap = after is not None and start < oldest
-    return EventPage(found, found[-1].cursor if found else str(max(start, oldest)), gap)
+    return EventPage(page, page[-1].cursor if page else str(since), gap)
 
 
-def _event(row_id: bytes, values: dict[bytes, bytes]) -> JobEvent:
-    body = values[b"e"]
-    moved = body.startswith(b"[")
-    transition = wire.read_edge(body) if moved else None
-    progress = None if moved else fields.read_progress(body)
-    at: datetime = transition.at if transition else progress.at if progress else fields.EPOCH
-    return JobEvent(
-        cursor=str(_number(row_id)),
-        job_id=values[b"i"].decode(),
-        type=values[b"t"].decode(),
-        queue=values[b"q"].decode(),
-        kind=EventKind.TRANSITION if moved else EventKind.PROGRESS,
-        at=at,
-        transition=transition,
-        progress=progress,
-    )
-
-
-def _number(row_id: bytes) -> int:
-    return int(row_id.split(b"-")[0])
+def _told(row_id: bytes, values: list[bytes]) -> Iterator[JobEvent]:
+    """Read the events of one entry: job, type, queue and what happened, of each in turn."""
+    last, count = int(row_id.split(b"-")[0]), len(values) // 8
+    for n in range(count):
+        job_id, type_, queue, body = values[n * 8 + 1 : n * 8 + 8 : 2]
+        moved = body.startswith(b"[")
+        transition = wire.read_edge(body) if moved else None
+        progress = None if moved else fields.read_progress(body)
+        at: datetime = transition.at if transition else progress.at if progress else fields.EPOCH
+        yield JobEvent(
+            cursor=str(last - count + 1 + n),
+            job_id=job_id.decode(),
+            type=type_.decode(),
+            queue=queue.decode(),
+            kind=EventKind.TRANSITION if moved else EventKind.PROGRESS,
+            at=at,
+            transition=transition,
+            progress=progress,
+        )
 
 
 def _event_number(cursor: str) -> int:

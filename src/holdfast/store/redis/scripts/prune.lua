@@ -51,6 +51,7 @@ for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', '-inf', '(' .
   call('DEL', shared .. 'minute:' .. minute)
   call('ZREM', shared .. 'minutes', minute)
 end
-call('XTRIM', shared .. 'events', 'MAXLEN', ARGV[3])
 flush()
+local told = tonumber(call('GET', shared .. 'told') or 0)
+call('XTRIM', shared .. 'events', 'MINID', int(math.max(0, told - tonumber(ARGV[3]))) .. '-0')
 return gone

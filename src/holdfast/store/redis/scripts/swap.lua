@@ -61,6 +61,7 @@ local function enter(j, c, prev)
     push(q, j.id, j.priority)
     tell(q, 'waiting', 'jobId', j.id, 'prev', prev)
   elseif c.state == 'RUNNING' then
+    free_locks(q)
     call('SET', j.key .. ':lock', j.tok, 'PX', int(math.max(1, (j.ttl or tonumber(ARGV[5])) / 1000)))
     call('LPUSH', q.base .. 'active', j.id)
     tell(q, 'active', 'jobId', j.id, 'prev', prev)
@@ -74,7 +75,8 @@ end
 
 local function write(j, c)
   local old, priority = j.state, j.priority
-  for _, name in ipairs(c.drop) do call('HDEL', j.key, name) end
+  if c.drop then call('HDEL', j.key, unpack(c.drop)) end
+  if j.ff then call('HDEL', j.key, 'hf:ff') end
   if c.level ~= j.level then
     j.level, j.priority = c.level, c.level
     put(j, 'priority', c.level)

@@ -1,7 +1,8 @@
 -- tail: events after a number, as far back as they are kept.
 -- edges: none; notices what others did
 -- ARGV[6] number; ARGV[7] how many
--- returns: {number of the newest, id of the oldest kept or '', entries}
+-- returns: {number of the newest, number of the oldest kept or '', entries}; an entry's id is
+-- the number of the last event in it
 -- needs: base queue job links forget flow sync
 for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
 flush()
@@ -12,4 +13,6 @@ local rows = {}
 if ARGV[7] ~= '0' then
   rows = call('XRANGE', shared .. 'events', '(' .. int(start) .. '-0', '+', 'COUNT', ARGV[7])
 end
-return {int(told), first and first[1] or '', rows}
+local oldest = ''
+if first then oldest = int(tonumber(string.match(first[1], '^%d+')) - #first[2] / 8 + 1) end
+return {int(told), oldest, rows}

@@ -49,7 +49,7 @@ local function spread(hid, state)
       local edges = shared .. 'p:' .. child
       local place = string.match(call('HGET', edges, hid) or '', '^(%d+):')
       if place then call('HSET', edges, hid, place .. ':' .. state) end
-      if ripe(child) then rank('ripe', child, number_of(child)) end
+      rank('ripe', child, ripe(child) and number_of(child) or nil)
     end
   end
   return any

@@ -83,11 +83,23 @@ local function unqueue(q, id, priority)
   return call('ZREM', q.base .. 'prioritized', id) == 1
 end
 
+-- Locks are given up together when the call ends.
+local function free_locks(q)
+  if q.unlocked then
+    for i = 1, #q.unlocked, 1000 do
+      call('DEL', unpack(q.unlocked, i, math.min(i + 999, #q.unlocked)))
+    end
+    sliced('SREM', q.base .. 'stalled', q.freed)
+    q.unlocked, q.freed = nil, nil
+  end
+end
+
 -- Take a job out of the place that its state means; whether it was there.
 local function leave(q, id, state, priority)
   if state == 'RUNNING' then
-    call('DEL', q.base .. id .. ':lock')
-    call('SREM', q.base .. 'stalled', id)
+    q.unlocked, q.freed = q.unlocked or {}, q.freed or {}
+    q.unlocked[#q.unlocked + 1] = q.base .. id .. ':lock'
+    q.freed[#q.freed + 1] = id
     return call('LREM', q.base .. 'active', -1, id) == 1
   elseif state == 'SCHEDULED' then
     return unqueue(q, id, priority)

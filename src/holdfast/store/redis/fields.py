@@ -51,53 +51,58 @@ def level(priority: int) -> int:
 class Row(msgspec.Struct, frozen=True, gc=False):
     """The fields of a job's hash in the order in which scripts answer with them."""
 
-    name: bytes | None
-    timestamp: bytes | None
-    delay: bytes | None
+    name: bytes
     priority: bytes | None
     started: bytes | None
     made: bytes | None
-    stalled: bytes | None
-    processed_on: bytes | None
-    finished_on: bytes | None
-    parent_key: bytes | None
-    parent: bytes | None
-    scheduler: bytes | None
-    deduplication: bytes | None
     doom: bytes | None
+    deduplication: bytes | None
+    parent_key: bytes | None
     ttl: bytes | None
     limit_key: bytes | None
-    state: bytes | None
-    revision: bytes | None
-    due_at: bytes | None
-    scheduled_at: bytes | None
-    started_at: bytes | None
-    expires_at: bytes | None
+    now: bytes
     token: bytes | None
-    worker: bytes | None
-    until: bytes | None
-    number: bytes | None
     has_dependents: bytes | None
-    history: bytes | None
-    seen: bytes | None
-    held: bytes | None
-    updated_at: bytes | None
-    processed_by: bytes | None
-    foreign_failure: bytes | None
+    worker: bytes | None
     data: bytes | None
     options: bytes | None
     returnvalue: bytes | None
     failed_reason: bytes | None
     stacktrace: bytes | None
     progress: bytes | None
+    scheduler: bytes | None
     fixed: bytes | None
     rest: bytes | None
     depends_on: bytes | None
-    finished_at: bytes | None
     own_progress: bytes | None
     checkpoint: bytes | None
     own_result: bytes | None
-    created_at: bytes | None
+
+
+class Now(msgspec.Struct, frozen=True, gc=False):
+    """What scripts keep up to date, packed into one field."""
+
+    state: bytes
+    revision: bytes
+    updated_at: bytes
+    due_at: bytes
+    scheduled_at: bytes
+    started_at: bytes
+    finished_at: bytes
+    expires_at: bytes
+    until: bytes
+    number: bytes
+    history: bytes
+    seen: bytes
+    held: bytes
+    stalls: bytes
+    foreign_failure: bytes
+    created_at: bytes
+
+
+def read_now(row: Row) -> Now:
+    """Unpack what scripts keep up to date."""
+    return Now(*row.now.split(b"|"))
 
 
 def text(value: bytes | None) -> str:
@@ -137,24 +142,25 @@ def read_cancel(data: bytes | None) -> CancelRequest | None:
     return read_rest(data).cancel if data else None
 
 
-def mutable(row: Row, state: State) -> dict[str, object]:
+def mutable(row: Row, now: Now) -> dict[str, object]:
     """Return the fields that every job on the wire has and scripts keep up to date."""
     lease = None
     if version := number(row.started):
-        lease = Lease(text(row.token), version, text(row.worker), time(row.until))
+        lease = Lease(text(row.token), version, text(row.worker), time(now.until))
+    state = State(now.state.decode())
     return {
         "state": state,
-        "revision": number(row.revision),
+        "revision": int(now.revision),
         "priority": level(number(row.priority)),
         "attempt": number(row.made) + (state is State.RUNNING),
-        "updated_at": instant(number(row.updated_at)),
-        "due_at": time(row.due_at),
-        "scheduled_at": time(row.scheduled_at),
-        "started_at": time(row.started_at),
-        "finished_at": time(row.finished_at),
-        "expires_at": instant(number(row.expires_at)),
+        "updated_at": instant(int(now.updated_at)),
+        "due_at": time(now.due_at),
+        "scheduled_at": time(now.scheduled_at),
+        "started_at": time(now.started_at),
+        "finished_at": time(now.finished_at),
+        "expires_at": instant(int(now.expires_at)),
         "lease": lease,
-        "progress": _latest_progress(row) if row.progress else None,
+        "progress": _latest_progress(row, now) if row.progress else None,
         "checkpoint": row.checkpoint,
     }
 
@@ -171,14 +177,14 @@ def read_progress(data: bytes) -> Progress:
     return _progress.decode(data)
 
 
-def _latest_progress(row: Row) -> Progress:
+def _latest_progress(row: Row, now: Now) -> Progress:
     """Ours, unless a BullMQ client has reported since."""
     wire = row.progress or b""
     if row.own_progress is not None:
         progress = read_progress(row.own_progress)
         if progress_values(progress)[1].encode() == wire:
             return progress
-    return foreign_progress(wire, instant(number(row.updated_at)))
+    return foreign_progress(wire, instant(int(now.updated_at)))
 
 
 def foreign_progress(wire: bytes, at: datetime) -> Progress:

@@ -8,12 +8,14 @@ from holdfast.job import Encoding, Failure, FailureCategory, Job, State
 from holdfast.policy import HOUR, MAX_ATTEMPTS, Backoff, BackoffKind
 from holdfast.profiles import BULLMQ
 from holdfast.store.redis.fields import (
+    Now,
     Rest,
     Row,
     instant,
     mutable,
     number,
     parsed,
+    read_now,
     read_rest,
     text,
     time,
@@ -27,8 +29,8 @@ def read_job(job_id: str, queue: str, row: Row) -> Job:
     """Read a job that a BullMQ client made."""
     found = parsed(row.options or b"")
     options = found if isinstance(found, dict) else {}
-    state = State(text(row.state))
-    ended = state is State.COMPLETED
+    now = read_now(row)
+    ended = now.state == State.COMPLETED.encode()
     attempts = options.get("attempts")
     allowed = attempts if isinstance(attempts, int) else 1
     rest = read_rest(row.rest) if row.rest else Rest(max_attempts=1)
@@ -39,7 +41,7 @@ def read_job(job_id: str, queue: str, row: Row) -> Job:
         payload=row.data or b"{}",
         encoding=Encoding.JSON,
         profile=BULLMQ.name,
-        created_at=instant(number(row.created_at)),
+        created_at=instant(int(now.created_at)),
         timeout=BULLMQ.timeout,
         lease_ttl=BULLMQ.lease,
         lifetime=BULLMQ.lifetime,
@@ -47,14 +49,14 @@ def read_job(job_id: str, queue: str, row: Row) -> Job:
         max_attempts=max(1, min(allowed, MAX_ATTEMPTS), rest.max_attempts),
         generation=rest.generation,
         cancel=rest.cancel,
-        failure=None if ended else rest.failure if _is_ours(row, rest) else failure(row),
+        failure=None if ended else rest.failure if _is_ours(now, rest) else failure(row, now),
         result=row.returnvalue if ended else None,
-        **mutable(row, state),  # type: ignore[arg-type]  # one value per field of Job
+        **mutable(row, now),  # type: ignore[arg-type]  # one value per field of Job
     )
 
 
-def _is_ours(row: Row, rest: Rest) -> bool:
-    return rest.failure is not None and not row.foreign_failure
+def _is_ours(now: Now, rest: Rest) -> bool:
+    return rest.failure is not None and not now.foreign_failure
 
 
 def backoff(option: object) -> Backoff:
@@ -78,7 +80,7 @@ def backoff(option: object) -> Backoff:
     )
 
 
-def failure(row: Row) -> Failure | None:
+def failure(row: Row, now: Now) -> Failure | None:
     """Read why a BullMQ worker's attempt failed."""
     if row.failed_reason is None:
         return None
@@ -91,6 +93,6 @@ def failure(row: Row) -> Failure | None:
         message=message,
         stack_trace=str(stack[-1]) if isinstance(stack, list) and stack else "",
         attempt=number(row.made),
-        at=time(row.finished_at) or time(row.updated_at),
+        at=time(now.finished_at) or time(now.updated_at),
         worker=text(row.worker),
     )

@@ -35,8 +35,8 @@ from holdfast.store.redis.fields import (
     maybe,
     micros,
     mutable,
-    number,
     parsed,
+    read_now,
     read_rest,
     text,
 )
@@ -105,41 +105,34 @@ def new_fields(job: Job) -> Fields:
     fields: Fields = [
         *("name", job.type, "data", packed(_data(job)), "opts", _text(_options(job))),
         *("timestamp", created // 1000, "delay", max(0, wait), "priority", job.priority),
-        *("hf:job", _text(fixed), "hf:ttl", job.lease_ttl // MICROSECOND, "hf:crt", created),
-        *changed_fields(job),
+        *("hf:job", _text(fixed), "hf:ttl", job.lease_ttl // MICROSECOND),
+        *("hf:rest", _text(_rest_of(job))),
     ]
     if job.limit_key:
         fields += ["hf:limit", job.limit_key]
     return fields
 
 
-def changed_fields(job: Job, before: Job | None = None) -> Fields:
-    """Return what a decided change writes whatever the state, flat; only what changed."""
-    fields: Fields = [
-        *("hf:state", job.state.value, "hf:rev", job.revision),
-        *("hf:upd", micros(job.updated_at)),
+def now_values(job: Job) -> list[str]:
+    """Return what scripts keep up to date, in the order in which it is packed."""
+    return [
+        job.state.value,
+        str(job.revision),
+        str(micros(job.updated_at)),
+        maybe(job.due_at),
+        maybe(job.scheduled_at),
+        maybe(job.started_at),
+        maybe(job.finished_at),
+        str(micros(job.expires_at)),
+        maybe(job.lease.until) if job.lease else "",
     ]
-    for field, name in _TIMES:
-        moment = getattr(job, name)
-        if before is None or moment != getattr(before, name):
-            fields += [field, maybe(moment)]
-    if before is None or job.held != before.held:
-        fields += ["hf:held", "1" if job.held else ""]
-    if before is None or _rest_of(job) != _rest_of(before):
-        fields += ["hf:rest", _text(_rest_of(job))]
-    if job.lease is not None:
-        fields += ["hf:tok", job.lease.token, "hf:wrk", job.lease.worker]
-        fields += ["hf:unt", maybe(job.lease.until)]
-    return fields
 
 
-_TIMES = (
-    ("hf:due", "due_at"),
-    ("hf:sch", "scheduled_at"),
-    ("hf:run", "started_at"),
-    ("hf:fin", "finished_at"),
-    ("hf:exp", "expires_at"),
-)
+def rest_value(job: Job, before: Job | None = None) -> str | None:
+    """Return the blob of what changes rarely; None when it did not."""
+    if before is not None and _rest_of(job) == _rest_of(before):
+        return None
+    return _text(_rest_of(job))
 
 
 def _rest_of(job: Job) -> Rest:
@@ -230,7 +223,7 @@ def read_job(image: Image) -> Job:
 
 def _parts(image: Image) -> tuple[str, str, Row]:
     job_id, queue, values = image
-    return job_id.decode(), queue.decode(), Row(*values)
+    return job_id.decode(), queue.decode(), Row(*values)  # type: ignore[arg-type]  # by position
 
 
 @functools.lru_cache(1024)
@@ -240,9 +233,9 @@ def _read_fixed(data: bytes) -> Fixed:
 
 def _own_job(job_id: str, queue: str, row: Row, fixed: Fixed) -> Job:
     rest = read_rest(row.rest or b"")
-    state = State(text(row.state))
-    failure = foreign.failure(row) if row.foreign_failure else rest.failure
-    ended = state is State.COMPLETED
+    now = read_now(row)
+    failure = foreign.failure(row, now) if now.foreign_failure else rest.failure
+    ended = now.state == b"COMPLETED"
     return Job(
         id=job_id,
         type=text(row.name),
@@ -250,7 +243,7 @@ def _own_job(job_id: str, queue: str, row: Row, fixed: Fixed) -> Job:
         payload=_payload(row.data or b"", fixed.encoding),
         encoding=fixed.encoding,
         profile=fixed.profile,
-        created_at=instant(number(row.created_at)),
+        created_at=instant(int(now.created_at)),
         timeout=fixed.timeout,
         lease_ttl=fixed.lease_ttl,
         lifetime=fixed.lifetime,
@@ -267,11 +260,11 @@ def _own_job(job_id: str, queue: str, row: Row, fixed: Fixed) -> Job:
         spawned_by=fixed.spawned_by,
         max_attempts=rest.max_attempts,
         generation=rest.generation,
-        held=row.held == b"1",
+        held=now.held == b"1",
         cancel=rest.cancel,
         failure=None if ended else failure,
         result=_result(row) if ended else None,
-        **mutable(row, state),  # type: ignore[arg-type]  # one value per field of Job
+        **mutable(row, now),  # type: ignore[arg-type]  # one value per field of Job
     )
 
 

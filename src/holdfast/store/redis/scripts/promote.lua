@@ -47,7 +47,7 @@ for _, entry in ipairs(due) do
     if j.state ~= 'DELAYED' and j.state ~= 'RETRYING' then follow(j, 'DELAYED') end
     j.sch = now
     put(j, 'delay', 0)
-    put(j, 'hf:sch', int(now))
+    j.p[SCH] = int(now)
     step(j, 'due', 'SCHEDULED', now, 'time reached')
     push(q, j.id, j.priority)
     tell(q, 'waiting', 'jobId', j.id, 'prev', 'delayed')
@@ -61,9 +61,9 @@ end
 local function insert(q, j)
   local ids = call('LRANGE', q.base .. 'wait', 0, -1)
   for i = #ids, 1, -1 do
-    local other = call('HMGET', q.base .. ids[i], 'hf:sch', 'hf:n')
-    local sch = tonumber(other[1]) or 0
-    if sch > j.sch or (sch == j.sch and (tonumber(other[2]) or 0) > j.n) then
+    local other = unpacked(call('HGET', q.base .. ids[i], 'hf:now') or '')
+    local sch = tonumber(other[SCH] or 0) or 0
+    if sch > j.sch or (sch == j.sch and (tonumber(other[NUM]) or 0) > j.n) then
       call('LINSERT', q.base .. 'wait', 'AFTER', ids[i], j.id)
       return
     end

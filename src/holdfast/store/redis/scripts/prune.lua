@@ -18,7 +18,7 @@ local function look(q, set, longest)
   for _, id in ipairs(found) do
     local j = adopt(q, id)
     local keep = j and span[j.state]
-    local fin = j and tonumber(call('HGET', j.key, 'hf:fin')) or 0
+    local fin = j and tonumber(j.p[FIN]) or 0
     if keep and fin + keep <= now and not needed(j.hid) then old[#old + 1] = {fin, j.n, j} end
   end
 end

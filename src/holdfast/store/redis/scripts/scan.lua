@@ -28,8 +28,8 @@ local function fits(hid)
     if not call('ZSCORE', shared .. index, hid) then return false end
   end
   if want.created_after or want.created_before or want.updated_after then
-    local at = call('HMGET', key_of(hid), 'hf:crt', 'hf:upd')
-    local created, updated = tonumber(at[1]) or 0, tonumber(at[2]) or 0
+    local at = unpacked(call('HGET', key_of(hid), 'hf:now') or '')
+    local created, updated = tonumber(at[CRT] or 0) or 0, tonumber(at[UPD] or 0) or 0
     if want.created_after and created < want.created_after then return false end
     if want.created_before and created >= want.created_before then return false end
     if want.updated_after and updated < want.updated_after then return false end

@@ -76,12 +76,15 @@ end
 local function write(j, c)
   local old, priority = j.state, j.priority
   if c.drop then call('HDEL', j.key, unpack(c.drop)) end
-  if j.ff then call('HDEL', j.key, 'hf:ff') end
   if c.level ~= j.level then
     j.level, j.priority = c.level, c.level
     put(j, 'priority', c.level)
   end
-  j.rev, j.run, j.exp, j.unt, j.sch = c.revised, c.run, c.exp, c.unt, c.sch
+  local p = j.p
+  for i, value in ipairs(c.now) do p[i] = value end
+  p[HELD], p[FF] = c.held, ''
+  j.rev, j.run, j.exp, j.unt, j.sch =
+    tonumber(p[REV]), tonumber(p[RUN]), tonumber(p[EXP]), tonumber(p[UNT]), tonumber(p[SCH])
   for _, edge in ipairs(c.edges) do go(j, edge[1], edge[2], edge[3], edge[4], edge[5]) end
   for i = 1, #c.fields, 2 do put(j, c.fields[i], c.fields[i + 1]) end
   if c.stack then stack(j, c) end

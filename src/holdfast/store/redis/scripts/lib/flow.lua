@@ -34,7 +34,7 @@ end
 
 local function child_failed(j, q, id, reason)
   local key, child = q.base .. id, j.key
-  local flags = cjson.decode(j.parent)
+  local flags = cjson.decode(call('HGET', child, 'parent') or '{}')
   if not (flags.fpof or flags.cpof or flags.idof or flags.rdof) then return end
   if call('SREM', key .. ':dependencies', child) == 0 then return end
   local left = call('SCARD', key .. ':dependencies')

@@ -1,45 +1,52 @@
 -- job: reading a job's hash, going along edges, writing it back with its index entries.
-local LIGHT = {
-  'name', 'timestamp', 'delay', 'priority', 'ats', 'atm', 'stc', 'processedOn', 'finishedOn',
-  'parentKey', 'parent', 'rjk', 'deid', 'defa', 'hf:ttl', 'hf:limit', 'hf:state', 'hf:rev',
-  'hf:due', 'hf:sch', 'hf:run', 'hf:exp', 'hf:tok', 'hf:wrk', 'hf:unt', 'hf:n', 'hf:kids',
-  'hf:hn', 'hf:ats', 'hf:held', 'hf:upd', 'pb', 'hf:ff',
+-- What scripts must know of a job is packed into one field, hf:now, because every field costs:
+-- STATE|revision|updated|due|scheduled|started|finished|expires|lease end|number|edges told|
+-- starts seen|held|stalls seen|failed by BullMQ|created; times in microseconds, '' for none.
+local CORE = {
+  'name', 'priority', 'ats', 'atm', 'defa', 'deid', 'parentKey', 'hf:ttl', 'hf:limit', 'hf:now',
+  'hf:tok', 'hf:kids', 'pb',
 }
-local HEAVY = {
-  'data', 'opts', 'returnvalue', 'failedReason', 'stacktrace', 'progress', 'hf:job', 'hf:rest',
-  'hf:deps', 'hf:fin', 'hf:pg', 'hf:cp', 'hf:res', 'hf:crt',
+local REST = {
+  'data', 'opts', 'returnvalue', 'failedReason', 'stacktrace', 'progress', 'rjk', 'hf:job',
+  'hf:rest', 'hf:deps', 'hf:pg', 'hf:cp', 'hf:res',
 }
 local INDEX = {}
-for i, name in ipairs(LIGHT) do INDEX[name] = i end
+for i, name in ipairs(CORE) do INDEX[name] = i end
+local STATE, REV, UPD, DUE, SCH, RUN, FIN, EXP, UNT, NUM, TOLD, SEEN, HELD, STC, FF, CRT =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
+local PACKED = '^' .. string.rep('([^|]*)|', 15) .. '([^|]*)$'
+local function unpacked(now_field) return {string.match(now_field, PACKED)} end
+local function blank()
+  return {'', '0', '0', '', '', '', '', '', '', '', '0', '0', '', '0', '', '0'}
+end
 
 local function level_of(priority) return math.max(0, math.min(4, priority)) end
 
 local function load(q, id)
   local key = q.base .. id
-  local v = call('HMGET', key, unpack(LIGHT))
+  local v = call('HMGET', key, unpack(CORE))
   if not v[1] then return nil end
-  local own, priority = v[15] and true or false, tonumber(v[4]) or 0
-  local level, state, sch = level_of(priority), v[17], tonumber(v[20])
+  local own, priority = v[8] and true or false, tonumber(v[2]) or 0
+  local level = level_of(priority)
+  local p = v[10] and unpacked(v[10]) or blank()
+  local state, sch = v[10] and p[STATE] or nil, tonumber(p[SCH])
   return {
     q = q, id = id, key = key, own = own, hid = own and id or (q.name .. ':' .. id), out = {},
-    values = v, type = v[1], created = (tonumber(v[2]) or 0) * 1000, delay = tonumber(v[3]) or 0,
-    priority = priority, level = level, from_level = level, ats = tonumber(v[5]) or 0,
-    atm = tonumber(v[6]) or 0, stc = tonumber(v[7]) or 0, processed = tonumber(v[8]),
-    finished = tonumber(v[9]), parent_key = v[10], parent = v[11], rjk = v[12], deid = v[13],
-    defa = v[14], ttl = tonumber(v[15]), limit = v[16], state = state, was = state,
-    rev = tonumber(v[18]) or 0, due = tonumber(v[19]), sch = sch, sch_before = sch,
-    run = tonumber(v[21]), exp = tonumber(v[22]), tok = v[23], wrk = v[24],
-    unt = tonumber(v[25]), n = tonumber(v[26]), kids = v[27], hn = tonumber(v[28]) or 0,
-    seen = tonumber(v[29]) or 0, held = v[30] == '1', upd = tonumber(v[31]) or 0, pb = v[32],
-    ff = v[33],
+    values = v, p = p, type = v[1], priority = priority, level = level, from_level = level,
+    ats = tonumber(v[3]) or 0, atm = tonumber(v[4]) or 0, defa = v[5], deid = v[6],
+    parent_key = v[7], ttl = tonumber(v[8]), limit = v[9], state = state, was = state,
+    rev = tonumber(p[REV]), upd = tonumber(p[UPD]), due = tonumber(p[DUE]), sch = sch,
+    sch_before = sch, run = tonumber(p[RUN]), exp = tonumber(p[EXP]), unt = tonumber(p[UNT]),
+    n = tonumber(p[NUM]), hn = tonumber(p[TOLD]), seen = tonumber(p[SEEN]), tok = v[11],
+    kids = v[12], wrk = v[13],
   }
 end
 
--- What a reader gets: id, queue, the light fields as they are now, the heavy fields.
+-- What a reader gets: id, queue, the core fields as they are now, the rest.
 local function image(j)
-  local values, heavy = j.values, call('HMGET', j.key, unpack(HEAVY))
-  local from = #LIGHT
-  for i = 1, #heavy do values[from + i] = heavy[i] end
+  local values, rest = j.values, call('HMGET', j.key, unpack(REST))
+  local from = #CORE
+  for i = 1, #rest do values[from + i] = rest[i] end
   return {j.hid, j.q.name, values}
 end
 
@@ -48,6 +55,12 @@ local function put(j, field, value)
   local n = #out
   out[n + 1], out[n + 2] = field, value
   if index and j.values then j.values[index] = tostring(value) end
+end
+
+local function pack(j)
+  local packed = table.concat(j.p, '|')
+  if j.values then j.values[10] = packed end
+  return packed
 end
 
 local COUNTED = {
@@ -139,15 +152,14 @@ local function step(j, event, to, at, reason, failure)
     ',' .. cjson.encode(j.wrk or '') .. ',' .. (failure or 'null') .. ']'
   j.rev = from and j.rev + 1 or 0
   go(j, event, from, to, at, json)
-  put(j, 'hf:state', to)
-  put(j, 'hf:rev', j.rev)
-  put(j, 'hf:upd', moment)
+  local p = j.p
+  p[STATE], p[REV], p[UPD] = to, j.rev, moment
 end
 
 -- Write a job back, and its places in the indexes.
 local function save(j)
-  put(j, 'hf:hn', j.hn)
-  put(j, 'hf:ats', j.ats)
+  j.p[TOLD], j.p[SEEN] = j.hn, j.ats
+  put(j, 'hf:now', pack(j))
   call('HSET', j.key, unpack(j.out))
   j.out = {}
   records[j.hid] = j.state .. ':' .. j.level .. ':' .. j.q.name .. ':' .. j.type

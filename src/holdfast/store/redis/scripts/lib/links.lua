@@ -37,7 +37,7 @@ local function link(child, parent, fan_in)
 end
 
 local function number_of(hid)
-  return tonumber(call('HGET', key_of(hid), 'hf:n'))
+  return tonumber(unpacked(call('HGET', key_of(hid), 'hf:now'))[NUM])
 end
 
 -- A job ended: everything that still waits for it learns how. Returns whether anything does.

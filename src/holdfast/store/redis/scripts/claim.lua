@@ -26,7 +26,7 @@ local function start(q, j)
   step(j, 'claim', 'RUNNING', now, 'claimed')
   free_locks(q)
   call('SET', j.key .. ':lock', token, 'PX', int(math.max(1, math.ceil(ttl / 1000))))
-  call('LPUSH', q.base .. 'active', j.id)
+  place(q, 'active', j.id)
   tell(q, 'active', 'jobId', j.id, 'prev', 'waiting')
 end
 
@@ -41,6 +41,7 @@ local function fail_doomed(q, j)
   j.unt = nil
   j.p[FIN], j.p[UNT], j.p[FF] = int(now), '', '1'
   step(j, dead == 'FAILED' and 'fail' or 'exhaust', dead, now, j.defa)
+  fill(q)
   leave(q, j.id, 'RUNNING', j.priority)
   call('HDEL', j.key, 'defa')
   call('ZADD', q.base .. 'failed', int(now_ms), j.id)

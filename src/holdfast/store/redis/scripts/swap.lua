@@ -48,8 +48,11 @@ local function finish(j, c, prev)
     erase(q, j.id)
     forget(j.hid, q.name, j.id)
   else
-    call('ZADD', q.base .. (completed and 'completed' or 'failed'), int(c.finished), j.id)
-    if keep then evict(j, completed, keep) end
+    place(q, completed and 'completed' or 'failed', int(c.finished), j.id)
+    if keep then
+      fill(q)
+      evict(j, completed, keep)
+    end
   end
   return ripened
 end
@@ -92,6 +95,7 @@ local function write(j, c)
     save(j)
     return j.kids and TERMINAL[j.state] and spread(j.hid, j.state)
   end
+  if TERMINAL[old] then fill(j.q) end
   leave(j.q, j.id, old, priority)
   if old == 'PENDING' then rank('ripe', j.hid) end
   if old == 'RUNNING' and limited then j.q.rung = true end
@@ -111,6 +115,7 @@ for i, c in ipairs(cmsgpack.unpack(ARGV[6])) do
     answers[i] = {1, write(j, c) and 1 or 0}
   end
 end
+for _, q in pairs(open_queues) do fill(q) end
 settle()
 flush()
 return answers

@@ -10,6 +10,9 @@ local REST = {
   'data', 'opts', 'returnvalue', 'failedReason', 'stacktrace', 'progress', 'rjk', 'hf:job',
   'hf:rest', 'hf:deps', 'hf:pg', 'hf:cp', 'hf:res',
 }
+-- What the rest comes to for our own job that has not ended: the other fields are Node's.
+local OWN = {'data', 'progress', 'hf:job', 'hf:rest', 'hf:deps', 'hf:pg', 'hf:cp'}
+local OWN_PLACES = {1, 6, 8, 9, 10, 11, 12}
 local INDEX = {}
 for i, name in ipairs(CORE) do INDEX[name] = i end
 local STATE, REV, UPD, DUE, SCH, RUN, FIN, EXP, UNT, NUM, TOLD, SEEN, HELD, STC, FF, CRT =
@@ -44,9 +47,15 @@ end
 
 -- What a reader gets: id, queue, the core fields as they are now, the rest.
 local function image(j)
-  local values, rest = j.values, call('HMGET', j.key, unpack(REST))
-  local from = #CORE
-  for i = 1, #rest do values[from + i] = rest[i] end
+  local values, p, from = j.values, j.p, #CORE
+  if j.own and p[FF] == '' and j.state ~= 'COMPLETED' then
+    for i = 1, #REST do values[from + i] = false end
+    local some = call('HMGET', j.key, unpack(OWN))
+    for i, at in ipairs(OWN_PLACES) do values[from + at] = some[i] end
+  else
+    local rest = call('HMGET', j.key, unpack(REST))
+    for i = 1, #rest do values[from + i] = rest[i] end
+  end
   return {j.hid, j.q.name, values}
 end
 
@@ -68,18 +77,16 @@ local COUNTED = {
   CANCELLED = 'cancelled', RETRYING = 'retried',
 }
 
--- queue, level and type of jobs -> the names of their counters
-local kinds = {}
+-- level and type of a queue's jobs -> the names of their counters
 local function kind_of(j, level)
-  local name = j.q.name .. ':' .. level .. ':'
-  local by_type = kinds[name]
+  local by_type = j.q.kinds[level]
   if not by_type then
     by_type = {}
-    kinds[name] = by_type
+    j.q.kinds[level] = by_type
   end
   local kind = by_type[j.type]
   if not kind then
-    kind = {where = name, type = j.type, tally = {}}
+    kind = {where = j.q.name .. ':' .. level .. ':', type = j.type, tally = {}}
     by_type[j.type] = kind
   end
   return kind
@@ -205,10 +212,12 @@ local function flush()
   for name, n in pairs(counters) do call('SET', shared .. name, int(n)) end
   for _, q in pairs(open_queues) do
     free_locks(q)
+    fill(q)
     if q.rung then ring(q) end
     if q.later then mark_due(q) end
     if q.last then
       touch(q)
+      call('XTRIM', q.stream, 'MAXLEN', '~', q.kept)
       if q.caught_up then call('SET', q.base .. 'hf:seen', q.last) end
     end
   end

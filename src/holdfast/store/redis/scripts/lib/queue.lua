@@ -9,7 +9,7 @@ local function queue(name)
   local meta = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'version',
     'opts.maxLenEvents', 'max', 'duration')
   q = {
-    name = name, base = base, paused = meta[1] and true or false,
+    name = name, base = base, stream = base .. 'events', kinds = {}, paused = meta[1] and true or false,
     concurrency = tonumber(meta[2]), kept = tonumber(meta[4]) or 10000,
     max = tonumber(meta[5]), duration = tonumber(meta[6]),
   }
@@ -36,7 +36,7 @@ local function touch(q)
 end
 
 local function tell(q, event, ...)
-  q.last = call('XADD', q.base .. 'events', 'MAXLEN', '~', q.kept, '*', 'event', event, ...)
+  q.last = call('XADD', q.stream, '*', 'event', event, ...)
 end
 
 local function ring(q)
@@ -81,6 +81,27 @@ local function unqueue(q, id, priority)
   if call('LREM', q.base .. 'wait', -1, id) == 1 then return true end
   if call('LREM', q.base .. 'paused', -1, id) == 1 then return true end
   return call('ZREM', q.base .. 'prioritized', id) == 1
+end
+
+-- Places that nothing in the same call looks at are filled together when the call ends.
+local function place(q, set, ...)
+  local places = q.places
+  if not places then
+    places = {}
+    q.places = places
+  end
+  local list = places[set]
+  if not list then
+    list = {}
+    places[set] = list
+  end
+  for i = 1, select('#', ...) do list[#list + 1] = select(i, ...) end
+end
+local function fill(q)
+  for set, list in pairs(q.places or {}) do
+    sliced(set == 'active' and 'LPUSH' or 'ZADD', q.base .. set, list)
+  end
+  q.places = nil
 end
 
 -- Locks are given up together when the call ends.

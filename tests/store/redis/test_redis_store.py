@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from redis.asyncio import Redis
 
 from holdfast.errors import StoreError, StoreUnavailableError, UnsafeStoreError, ValidationError
-from holdfast.job import State
+from holdfast.job import Priority, State
 from holdfast.store import Search, open_store
 from holdfast.store.redis import RedisStore
 from tests.servers import Valkey
@@ -171,3 +171,32 @@ async def _persistently(call: Callable[[], Awaitable[Job]]) -> Job:
         except StoreUnavailableError:
             await asyncio.sleep(0.1)
     raise AssertionError("the server did not come back")
+
+
+@pytest.mark.req("S-14")
+@pytest.mark.parametrize("priority", ["CRITICAL", "LOW"])
+async def test_many_jobs_of_other_types_do_not_hide_one_behind_them(
+    valkey_server: Valkey, priority: str
+) -> None:
+    async with RedisStore.from_url(place(valkey_server)) as store:
+        side = Side(store)
+        strange = [replace(_made(store), type="strange", queue="q") for _ in range(1100)]
+        await store.add([replace(job, priority=Priority[priority]) for job in strange])
+        wanted = await side.add("wanted", {}, priority=priority)
+
+        found = [job.id for _ in range(3) for job in await side.claim(types=("wanted",))]
+
+        assert [wanted.id] == found
+        assert 1100 == (await store.find(Search(states=(State.SCHEDULED,), limit=1))).total
+
+
+async def test_script_that_failed_half_way_does_not_stop_the_store(valkey_server: Valkey) -> None:
+    async with RedisStore.from_url(place(valkey_server, prefix="half")) as store:
+        side = Side(store)
+        await side.add("first", {})
+        async with Redis(port=valkey_server.port) as raw:
+            await raw.decrby("half:hf:told", 2)
+
+        job = await side.add("second", {})
+
+        assert job.id == (await side.get(job.id)).id

@@ -104,9 +104,26 @@ class Client:
         if name not in self._waiting:
             self._waiting[name] = self._patient(name)
         grace = wait + self._settings.timeout
+        try:
+            return await self._wait(grace, self._waiting[name], words)
+        except StoreUnavailableError:
+            await self._forget(name)
+            raise
+
+    async def _forget(self, name: str) -> None:
+        """Drop a broken connection; the next call looks where the server is by then."""
+        broken = self._waiting.pop(name, None)
+        if broken is not None:
+            with contextlib.suppress(exceptions.RedisError, OSError):
+                await broken.aclose()
+        if isinstance(self._redis, RedisCluster):
+            node = self._home(self._redis)
+            self._place = {"host": node.host, "port": node.port}
+
+    async def _wait(self, grace: timedelta, client: Redis, words: Sequence[Value]) -> Any:
         with translated():
             async with asyncio.timeout(grace.total_seconds()):
-                return await self._waiting[name].execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py is half typed
+                return await client.execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py is half typed
 
     def _connected(self, timeout: float | None, **more: Any) -> Redis:
         options = {**self._options(timeout), **more}

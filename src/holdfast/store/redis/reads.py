@@ -53,21 +53,6 @@ def paired(answer: object) -> dict[bytes, bytes]:
     return dict(zip(answer[::2], answer[1::2], strict=True))
 
 
-async def queue_names(store: RedisStore) -> list[str]:
-    """Return the queues this prefix has, whoever made them."""
-    known = await store.client.command("SMEMBERS", store.keys.shared("queues"))
-    names = {name.decode() for name in known}
-    start, end = f"{store.settings.prefix}:", ":meta"
-    cursor = b"0"
-    pattern = "".join(f"\\{c}" if c in "*?[]\\^" else c for c in start) + "*" + end
-    while True:
-        cursor, keys = await store.client.command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
-        found = (key.decode("utf-8", "replace") for key in keys)
-        names |= {key[len(start) : -len(end)] for key in found}
-        if int(cursor) == 0:
-            return sorted(name for name in names if name and ":" not in name)
-
-
 async def find(store: RedisStore, search: Search) -> Page:
     """Return one page of matching jobs."""
     start = None

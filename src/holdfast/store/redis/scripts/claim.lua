@@ -11,7 +11,7 @@ if want[2] then
   for _, type in ipairs(want[2]) do types[type] = true end
 end
 local SCAN = 1000 -- ready jobs looked at in one queue before the call gives up on finding a fit
-local taken = {}
+local taken, strangers = {}, 0
 
 local function start(q, j)
   local ttl = j.ttl or tonumber(ARGV[5])
@@ -56,7 +56,10 @@ end
 local function try(q, id)
   local j = load(q, id)
   if not j then return nil end
-  if types and not types[j.type] then return false end
+  if types and not types[j.type] then
+    strangers = strangers + 1
+    return false
+  end
   if not j.n or j.state ~= 'SCHEDULED' then
     reconcile(q, id)
     j = load(q, id)
@@ -96,6 +99,23 @@ local function from_list(q)
     for _, id in ipairs(scattered) do call('LREM', key, -1, id) end
     passed = passed + kept
   end
+  return looked >= SCAN
+end
+
+-- More jobs of other types than a call looks at must not hide what lies behind them: they go to
+-- the back of the line, in their order.
+local function rotate_list(q)
+  local key = q.base .. 'wait'
+  local ids = call('LRANGE', key, -SCAN, -1)
+  call('LTRIM', key, 0, -(#ids + 1))
+  for i = #ids, 1, -1 do call('LPUSH', key, ids[i]) end
+  q.rung = true
+end
+local function rotate_levels(q)
+  local ids = call('ZRANGE', q.base .. 'prioritized', 0, SCAN - 1, 'WITHSCORES')
+  for i = 1, #ids, 2 do
+    push(q, ids[i], math.floor(tonumber(ids[i + 1]) / 4294967296))
+  end
 end
 
 local function from_levels(q)
@@ -115,6 +135,7 @@ local function from_levels(q)
     sliced('ZREM', key, gone)
     passed = passed + kept
   end
+  return looked >= SCAN
 end
 
 for _, name in ipairs(want[1]) do
@@ -122,8 +143,10 @@ for _, name in ipairs(want[1]) do
     local q = queue(name)
     if not q.paused then
       local before = #taken
-      from_list(q)
-      from_levels(q)
+      strangers = 0
+      if from_list(q) and strangers >= SCAN then rotate_list(q) end
+      strangers = 0
+      if from_levels(q) and strangers >= SCAN then rotate_levels(q) end
       if #taken > before and (call('LLEN', q.base .. 'wait') > 0 or
         call('ZCARD', q.base .. 'prioritized') > 0) then q.rung = true end
     end

@@ -48,6 +48,7 @@ class Signature:
                 parameter.kind is parameter.POSITIONAL_ONLY
             ):
                 raise SignatureError(f"parameter {name!r} cannot be given by name")
+        self._takes_any = any(p.kind is p.VAR_KEYWORD for p in self._parameters.values())
         self._whole = list(self._parameters) == [WHOLE]
         self._target = hints.get(WHOLE, Any) if self._whole else self._struct(function, hints)
 
@@ -81,10 +82,11 @@ class Signature:
             ) from None
         if self._whole:
             return {WHOLE: value}
-        if isinstance(value, dict):
-            return value
         fields: Mapping[str, object] = msgspec.structs.asdict(value)
-        return {name: v for name, v in fields.items() if v is not msgspec.UNSET}
+        given = {name: v for name, v in fields.items() if v is not msgspec.UNSET}
+        if self._takes_any:
+            given = msgspec.json.decode(job.payload, type=dict[str, object]) | given
+        return given
 
     def _unpack_bytes(self, job: Job) -> dict[str, object]:
         if self._whole and self._target in (bytes, Any, bytes | None):
@@ -94,11 +96,11 @@ class Signature:
         )
 
     def _struct(self, function: Callable[..., object], hints: Mapping[str, object]) -> Any:
-        """One msgspec struct with a field per parameter; a dict where ``**kwargs`` takes any."""
-        if any(p.kind is p.VAR_KEYWORD for p in self._parameters.values()):
-            return dict[str, Any]
+        """One msgspec struct with a field per parameter; more are let through for ``**kwargs``."""
         fields: list[Any] = []
         for name, parameter in self._parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                continue
             kind = hints.get(name, Any)
             kind = Any if kind is object else kind
             if parameter.default is parameter.empty:
@@ -107,7 +109,9 @@ class Signature:
                 fields.append((name, kind | msgspec.UnsetType, msgspec.UNSET))
         name = getattr(function, "__name__", "task")
         try:
-            return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+            return msgspec.defstruct(
+                name, fields, kw_only=True, forbid_unknown_fields=not self._takes_any
+            )
         except TypeError as error:
             raise SignatureError(f"cannot decode into its annotations: {error}") from None
 

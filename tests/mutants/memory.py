@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-LAYERS = ("memory verbs", "memory rest")
+LAYERS = ("memory verbs",)
 
 
 def _in(file: str, old: str, new: str, why: str) -> Mutant:
@@ -100,14 +100,14 @@ MUTANTS = (
         "a lease lasts a moment too long",
     ),
     _in(
-        "memory/store.py",
+        "memory/tables.py",
         "and job.finished_at + span <= now",
         "and job.finished_at + span < now",
         "a job is pruned a moment late",
     ),
     _in(
-        "memory/store.py",
-        "            and not self._state.is_needed(job.id)\n",
+        "memory/tables.py",
+        "            and not self.is_needed(job.id)\n",
         "",
         "a dependency is pruned while a live job needs it",
     ),
@@ -119,9 +119,9 @@ MUTANTS = (
     ),
     _in(
         "memory/store.py",
-        "lifted = (now - job.scheduled_at) // interval",
-        "lifted = 1 + (now - job.scheduled_at) // interval",
-        "a job ages before its first interval is over",
+        "(max(0, job.priority - lifted), place)",
+        "(job.priority - lifted, place)",
+        "ageing does not end at the top",
     ),
     _in(
         "memory/store.py",

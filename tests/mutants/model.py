@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-LAYERS = ("model", "memory verbs")
+LAYERS = {
+    "lifecycle.py": ("lifecycle", "memory verbs"),
+    "policy.py": ("policy",),
+    "dependencies.py": ("dependencies",),
+}
 
 
 def _in(file: str, old: str, new: str, why: str) -> Mutant:
-    return Mutant(file, old, new, why, LAYERS)
+    return Mutant(file, old, new, why, LAYERS.get(file, ("memory verbs",)))
 
 
 MUTANTS = (
@@ -150,8 +154,8 @@ MUTANTS = (
     ),
     _in(
         "lifecycle.py",
-        "        cancel=None,\n        lease=_answered(job),",
-        "        lease=_answered(job),",
+        "        cancel=None,\n        lease=replace(",
+        "        lease=replace(",
         "a reopened job is still wanted to stop",
     ),
     _in(

@@ -18,6 +18,8 @@ class Mutant:
     why: str
     layers: tuple[str, ...]
     """Which parts of the suite look for it, the likeliest first."""
+    look: str = ""
+    """A word in the names of the tests that should notice: they are tried before all others."""
 
     @property
     def path(self) -> Path:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from holdfast.job import TERMINAL, DependencyKind, Event, Job, State, Transition
 from holdfast.lifecycle import may_answer
 from holdfast.worker.heartbeat import DEADLINE_MARGIN
 from tests import history
-from tests.simulation.record import ANSWERS, Record
+from tests.simulation.record import ANSWERS, OUTCOMES, Record
 from tests.simulation.world import BEGIN
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 SLACK = 2.0
 """Seconds that a message may be on its way, or a clock run ahead, without anything being wrong."""
+
+
+GRACE = 10.0
+"""Seconds after which a schedule must have submitted, with workers there."""
 
 
 @dataclass
@@ -103,26 +107,40 @@ def _renewed_late(evidence: Evidence) -> Iterator[str]:
 
 def _foreign_writes(evidence: Evidence) -> Iterator[str]:
     """Only who holds the newest lease says how a job went."""
-    owners = {
-        claim.job.lease.token: claim.sender for claim in evidence.record.claims if claim.job.lease
-    }
-    for written in _answers(evidence.record):
+    owners = _owners(evidence.record)
+    for written in _changes(evidence.record, ANSWERS):
         lease = written.change.before.lease
         assert lease is not None
         if written.answer.written and owners.get(lease.token) != written.sender:
             yield f"{written.change.before.id} was answered by {written.sender} under another's lease"
 
 
+def _owners(record: Record) -> dict[str, str]:
+    """Token -> the process that claimed under it."""
+    return {claim.job.lease.token: claim.sender for claim in record.claims if claim.job.lease}
+
+
 def _wrong_result(evidence: Evidence) -> Iterator[str]:
-    """A job that completed did so in the attempt that says so."""
+    """A job that completed did so in the attempt that says so.
+
+    A claim that acts twice may give a job to the same worker again under the same token, which
+    nobody but that worker has: what it returned under the older version is then as good.
+    """
     finished = {
-        (run.job_id, run.version) for run in evidence.record.executions if run.finished is not None
+        (run.job_id, str(run.version).encode())
+        for run in evidence.record.executions
+        if run.finished is not None
+    }
+    tokens = {
+        (claim.job.id, str(claim.job.lease_version).encode()): claim.job.lease.token
+        for claim in evidence.record.claims
+        if claim.job.lease
     }
     for job in evidence.jobs:
-        if job.state is State.COMPLETED:
-            if job.result != str(job.lease_version).encode():
-                yield f"{job.id} holds the result of version {job.result!r}"
-            if (job.id, job.lease_version) not in finished:
+        if job.state is State.COMPLETED and job.lease is not None:
+            if tokens.get((job.id, job.result or b"")) != job.lease.token:
+                yield f"{job.id} version {job.lease_version} holds the result of {job.result!r}"
+            if (job.id, job.result) not in finished:
                 yield f"{job.id} completed without having run to its end"
 
 
@@ -145,7 +163,7 @@ def _unoffered(evidence: Evidence) -> Iterator[str]:
     """What a handler finished is offered to the store, however long that is away."""
     offered = {
         (written.change.before.id, written.change.before.lease_version, written.sender)
-        for written in _answers(evidence.record)
+        for written in _changes(evidence.record, OUTCOMES)
     }
     for run in evidence.record.executions:
         if run.finished is None or _was_disturbed(evidence, run):
@@ -156,12 +174,14 @@ def _unoffered(evidence: Evidence) -> Iterator[str]:
 
 def _given_up(evidence: Evidence) -> Iterator[str]:
     """An answer that came late, but under the newest lease, is given again until it is heard."""
-    answers: defaultdict[tuple[str, str], list[Written]] = defaultdict(list)
-    for written in _answers(evidence.record):
+    newest: dict[tuple[str, str], Written] = {}
+    owners = _owners(evidence.record)
+    for written in _changes(evidence.record, OUTCOMES):
         assert written.change.before.lease is not None
-        answers[written.change.before.id, written.change.before.lease.token].append(written)
-    for (job_id, token), all_ in answers.items():
-        last = all_[-1]
+        token = written.change.before.lease.token
+        if owners.get(token) == written.sender:
+            newest[written.change.before.id, token] = written
+    for (job_id, token), last in newest.items():
         job = last.answer.job
         welcome = not last.answer.written and job is not None and may_answer(job, token)
         if welcome and last.sender not in evidence.record.deaths and evidence.ended:
@@ -171,9 +191,10 @@ def _given_up(evidence: Evidence) -> Iterator[str]:
 def _early(evidence: Evidence) -> Iterator[str]:
     """No dependent starts before what it waits for has ended as it must."""
     for job in evidence.jobs:
-        claim = next((e for e in evidence.histories[job.id] if e.event is Event.CLAIM), None)
-        if claim is None or not evidence.parents[job.id]:
-            continue
+        begun = (Event.CLAIM, Event.REOPEN)
+        claim = next((e for e in evidence.histories[job.id] if e.event in begun), None)
+        if claim is None or claim.event is Event.REOPEN or not evidence.parents[job.id]:
+            continue  # it never ran, or an operator said that it shall
         ends = [_ended(evidence, parent, claim) for parent in evidence.parents[job.id]]
         if job.dependency_kind is DependencyKind.AFTER_ANY:
             if not any(ends):
@@ -215,25 +236,35 @@ def _cancel_lies(evidence: Evidence) -> Iterator[str]:
 
 def _ticks(evidence: Evidence) -> Iterator[str]:
     """Cron: one job for every minute since the schedule was first seen, and none beside."""
-    ticks = sorted(job.dedupe.key for job in evidence.jobs if job.type == "tick" and job.dedupe)
-    minutes = [int((evidence.end - 10) // 60), len(ticks)]
-    if minutes[1] < minutes[0]:
-        yield f"{minutes[0]} minutes have passed and only {minutes[1]} ticks were submitted"
+    seen = evidence.record.schedule_seen
+    if seen is None:
+        return
+    minutes = _minute(_instant(evidence.end - GRACE)) - _minute(seen)
+    ticks = sum(job.type == "tick" for job in evidence.jobs)
+    if ticks < minutes:
+        yield f"{minutes} minutes began and only {ticks} ticks were submitted"
 
 
-def _answers(record: Record) -> Iterator[Written]:
+def _minute(moment: datetime) -> int:
+    return int(moment.timestamp() // 60)
+
+
+def _changes(record: Record, events: frozenset[Event]) -> Iterator[Written]:
+    """The changes that holders of leases asked for."""
     for written in record.swaps:
         if written.change.before.lease is not None and any(
-            edge.event in ANSWERS for edge in written.change.after.trail
+            edge.event in events for edge in written.change.after.trail
         ):
             yield written
 
 
 def _was_disturbed(evidence: Evidence, run: Execution) -> bool:
-    """Whether a process died, or the run ended, before it could say how a handler went."""
+    """Whether nobody could say how a handler went: its process died, or had given it up."""
     assert run.finished is not None
+    if (run.process, run.job_id) in evidence.record.left_behind:
+        return True
     return run.process in evidence.record.deaths or evidence.end - run.finished < 5 * SLACK
 
 
-def _instant(seconds: float) -> object:
+def _instant(seconds: float) -> datetime:
     return BEGIN + timedelta(seconds=seconds)

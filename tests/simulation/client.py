@@ -73,7 +73,9 @@ class Client:
 
     async def _submit_dependent(self) -> None:
         if self._known:
-            parents = self._draw.sample(self._known, min(len(self._known), self._draw.randint(1, 3)))
+            parents = self._draw.sample(
+                self._known, min(len(self._known), self._draw.randint(1, 3))
+            )
             kind = self._draw.choice(KINDS)
             answer = await self._app.submit(
                 "work", {"steps": self._steps()}, depends_on=parents, dependency_type=kind
@@ -151,12 +153,12 @@ class Client:
             ["effect"],
         ]
         unusual: list[list[Any]] = [
-            ["sleep", round(draw.uniform(2, 7), 2)],
+            ["sleep", round(draw.uniform(2, 4.8), 2)],
             ["fail", draw.randint(1, 3)],
             ["hopeless"],
-            ["poll", 5],
-            ["sleep", 30],
-            ["stubborn", draw.choice([3, 9, 15])],
+            ["poll", 4],
+            ["sleep", 9],
+            ["stubborn", draw.choice([3, 12])],
             ["die", draw.choice([1, 1, 2, 9])],
             ["spawn", "child", [["sleep", 0.2], ["effect"]]],
         ]

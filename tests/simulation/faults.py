@@ -14,7 +14,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StoreUnavailableError
-from holdfast.store import Store
+from holdfast.inline import run_now
+from holdfast.store import MemoryStore, Store
 from tests.simulation.loop import PROCESS, WORLD, SimLoop
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tests.simulation.record import Record
+
+    Act = Callable[[], Coroutine[Any, Any, Any]]
+    Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
 PATIENCE = 4.0
 """Seconds after which a caller gives up waiting for an answer."""
@@ -97,8 +101,9 @@ class Network:
         self._context = contextvars.Context()
         self._context.run(PROCESS.set, WORLD)
 
-    async def call(self, sender: str, verb: str, act: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def call(self, sender: str, verb: str, act: Act, *, at_once: bool) -> Any:
         """Make one call, or fail to."""
+        start = self._start_at_once if at_once else self._start
         fate = self._fate(sender, verb)
         if fate is not Fate.FINE:
             self._record.happened(fate.value)
@@ -108,14 +113,14 @@ class Network:
             await asyncio.sleep(self._draw.choice([delay, PATIENCE]))
             raise StoreUnavailableError(f"{verb}: {fate}")
         if fate is Fate.LATE:
-            self._later(PATIENCE + self._draw.random() * 12, act)
+            self._later(PATIENCE + self._draw.random() * 12, act, start)
             await asyncio.sleep(PATIENCE)
             raise StoreUnavailableError(f"{verb}: {fate}")
         if fate is Fate.SLOW:
             delay = self._draw.random() * 3.0
-        answer = await self._acted(act, delay)
+        answer = await self._acted(act, delay, start)
         if fate is Fate.REPEATED:
-            self._later(self._draw.random() * 8, act)
+            self._later(self._draw.random() * 8, act, start)
         if fate is Fate.LOST_REPLY:
             await asyncio.sleep(self._draw.choice([delay, PATIENCE]))
             raise StoreUnavailableError(f"{verb}: {fate}")
@@ -130,36 +135,40 @@ class Network:
             return Fate.SLOW
         return fate
 
-    async def _acted(self, act: Callable[[], Coroutine[Any, Any, Any]], delay: float) -> Any:
+    async def _acted(self, act: Act, delay: float, start: Start) -> Any:
         """Let the store act once the request arrives; the sender may die meanwhile."""
         answer = self._loop.create_future()
 
         async def arrive() -> None:
             try:
                 value = await act()
-            except Exception as error:  # it belongs to the caller
+            except Exception as error:  # noqa: BLE001  # it belongs to the caller
                 if not answer.done():
                     answer.set_exception(error)
             else:
                 if not answer.done():
                     answer.set_result(value)
 
-        self._loop.call_later(delay, self._start, arrive, context=self._context)
+        self._loop.call_later(delay, start, arrive, context=self._context)
         return await answer
 
-    def _later(self, delay: float, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def _later(self, delay: float, act: Act, start: Start) -> None:
         """Let the store act when nobody waits any more."""
 
         async def unheard() -> None:
             try:
                 await act()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # nobody waits for it
                 self._record.note(WORLD, f"unheard: {error!r}")
 
-        self._loop.call_later(delay, self._start, unheard, context=self._context)
+        self._loop.call_later(delay, start, unheard, context=self._context)
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._loop.create_task(work())
+
+    def _start_at_once(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Let a store act that never waits, without the cost of a task."""
+        run_now(work())
 
     def _latency(self) -> float:
         return self._draw.uniform(*LATENCY)
@@ -193,7 +202,8 @@ def _faulty(verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
             return answer
 
         self._record.sent(self._process, verb, args)
-        return await self._network.call(self._process, verb, act)
+        at_once = isinstance(self._inner, MemoryStore) and verb not in HINTS
+        return await self._network.call(self._process, verb, act, at_once=at_once)
 
     call.__name__ = verb
     return call

@@ -36,6 +36,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def __init__(self, draw: random.Random, *, most_steps: int = 2_000_000) -> None:
         super().__init__()
         self.steps = 0
+        self.world: object = None
+        """For handlers, who know nothing but their context."""
         self.complaints: list[str] = []
         """What asyncio would only have logged: callbacks and tasks that died."""
         self._draw = draw
@@ -81,7 +83,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def wake_all(self) -> None:
         """Let everything that sleeps go on."""
-        self._asleep.clear()
+        self._asleep = {}
 
     def is_alive(self, process: str) -> bool:
         """Whether a process was not killed."""
@@ -93,7 +95,10 @@ class SimLoop(asyncio.BaseEventLoop):
         return self._virtual
 
     def create_future(self) -> asyncio.Future[Any]:
-        return _Future(self._number(), loop=self)
+        self._numbers += 1
+        future = _Future(loop=self)
+        future.number = self._numbers
+        return future
 
     def run_in_executor(  # type: ignore[override]  # runs here, a moment later
         self, executor: object, func: Callable[..., Any], *args: object
@@ -112,13 +117,6 @@ class SimLoop(asyncio.BaseEventLoop):
             context = contextvars.copy_context()
             context.run(PROCESS.set, PROCESS.get().removesuffix(PULSE))
         return self.call_soon(callback, *args, context=context)
-
-    def call_soon(
-        self, callback: Any, *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
-        if self._buried:
-            return asyncio.Handle(callback, args, self, context)
-        return super().call_soon(callback, *args, context=context)
 
     def _process_events(self, event_list: object) -> None:
         """There are no sockets."""
@@ -150,35 +148,40 @@ class SimLoop(asyncio.BaseEventLoop):
         self.steps += 1
         if self.steps > self._most_steps:
             raise Stuck(f"{self._most_steps} steps by {self._virtual:.3f} s and no end")
+        queues, timers, asleep = self._queues, self._scheduled, self._asleep
         while True:
-            self._sort_in()
-            ready = [name for name, queue in self._queues.items() if queue and self._awake(name)]
+            if self._ready or (timers and timers[0]._when <= self._virtual):
+                self._sort_in()
+            ready = [name for name, queue in queues.items() if queue]
+            if asleep:
+                ready = [name for name in ready if asleep.get(name, 0.0) <= self._virtual]
             if not ready:
                 self._jump()
                 continue
-            name = ready[self._draw.randrange(len(ready))] if len(ready) > 1 else ready[0]
-            handle = self._queues[name].popleft()
+            name = ready[0] if len(ready) == 1 else self._draw.choice(ready)
+            handle = queues[name].popleft()
             if not handle._cancelled:
                 handle._run()
                 return
 
     def _sort_in(self) -> None:
         """Give everything that is ready to its process."""
-        timers = self._scheduled
+        timers, queues, ready = self._scheduled, self._queues, self._ready
         while timers and (timers[0]._cancelled or timers[0]._when <= self._virtual):
             timer = heapq.heappop(timers)
             timer._scheduled = False
-            self._ready.append(timer)
-        while self._ready:
-            handle = self._ready.popleft()
+            ready.append(timer)
+        while ready:
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
             process = handle._context.get(PROCESS, WORLD)
-            if process in self._dead:
+            if process in queues:
+                queues[process].append(handle)
+            elif process in self._dead:
                 self._graves.append(handle)
-            elif not handle._cancelled:
-                self._queues.setdefault(process, deque()).append(handle)
-
-    def _awake(self, process: str) -> bool:
-        return self._asleep.get(process, 0.0) <= self._virtual
+            else:
+                queues[process] = deque([handle])
 
     def _jump(self) -> None:
         """Nothing can run now: go to the next instant at which something can."""
@@ -200,6 +203,7 @@ class SimLoop(asyncio.BaseEventLoop):
             if task.done() and not task.cancelled() and task._log_traceback:  # type: ignore[attr-defined]
                 self.complaints.append(f"{task.get_coro()!r} died: {task.exception()!r}")
         self._buried = True
+        self.call_soon = self._unheard  # type: ignore[method-assign]  # nothing runs any more
         for task in self._made:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
@@ -212,6 +216,11 @@ class SimLoop(asyncio.BaseEventLoop):
         self._scheduled.clear()
         self._queues.clear()
         self.close()
+
+    def _unheard(
+        self, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        return asyncio.Handle(callback, args, self, context)
 
     def _complain(self, context: dict[str, Any]) -> None:
         if not self._buried:
@@ -232,9 +241,7 @@ class _Task(asyncio.Task[Any]):
 class _Future(asyncio.Future[Any]):
     """A future whose place in a set does not depend on its address."""
 
-    def __init__(self, number: int, *, loop: asyncio.AbstractEventLoop) -> None:
-        self.number = number
-        super().__init__(loop=loop)
+    number = 0
 
     def __hash__(self) -> int:
         return self.number

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.job import Event
 from holdfast.lifecycle import may_answer
+from holdfast.timing import parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 ANSWERS = frozenset({Event.COMPLETE, Event.FAIL, Event.RETRY, Event.GIVE_BACK})
 """What only the holder of a lease may write."""
+
+OUTCOMES = ANSWERS | {Event.EXHAUST, Event.CANCEL, Event.EXPIRE}
+"""What a holder's answer may amount to."""
 
 
 @dataclass
@@ -73,6 +77,10 @@ class Record:
     cancels: list[tuple[float, str, str]] = field(default_factory=list)
     """(when it was answered, job, answer)."""
     deaths: dict[str, float] = field(default_factory=dict)
+    schedule_seen: datetime | None = None
+    """From when on a schedule's instants count."""
+    left_behind: set[tuple[str, str]] = field(default_factory=set)
+    """(process, job) of handlers that would not stop."""
 
     # --- hearing -------------------------------------------------------------------------
 
@@ -109,6 +117,11 @@ class Record:
             if not held:
                 self.happened("note refused")
 
+    def _hold(self, process: str, args: tuple[Any, ...], held: bool) -> None:
+        name, *_, data = args
+        if name.startswith("cron:") and held and self.schedule_seen is None:
+            self.schedule_seen = parse_timestamp(data.decode())
+
     def _promote(self, process: str, args: tuple[Any, ...], promoted: Promoted) -> None:
         if promoted.count:
             self.note(process, f"promote -> {promoted.count}")
@@ -116,7 +129,9 @@ class Record:
     def _claim(self, process: str, args: tuple[Any, ...], jobs: list[Job]) -> None:
         for job in jobs:
             self.claims.append(Claimed(job, process, self.time()))
-            self.note(process, f"claim -> {job.id} attempt {job.attempt} version {job.lease_version}")
+            self.note(
+                process, f"claim -> {job.id} attempt {job.attempt} version {job.lease_version}"
+            )
 
     def _extend(self, process: str, args: tuple[Any, ...], beats: list[Any]) -> None:
         for fence, beat in zip(args[0], beats, strict=True):
@@ -163,4 +178,3 @@ class Record:
     def digest(self) -> str:
         """A fingerprint of everything that happened."""
         return hashlib.sha256(self.text().encode()).hexdigest()
-

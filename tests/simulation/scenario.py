@@ -35,6 +35,9 @@ SAFETY = 40.0
 HEALING = 900.0
 """Seconds after which every job must have ended once the misfortune is over."""
 
+SETTLED = 12.0
+"""Seconds that are given to what comes late."""
+
 WORKERS = 3
 SHM = Path("/dev/shm")
 
@@ -140,11 +143,19 @@ class Scenario:
 
     async def _misfortune(self) -> None:
         end = SAFETY * self._draw.uniform(0.3, 1.0)
-        pace = self._draw.choice([0.5, 2.0, 6.0])
+        pace = self._draw.choice([0.7, 2.0, 5.0, 10.0])
         while self._loop.time() < end:
             await asyncio.sleep(self._draw.expovariate(1 / pace))
             self._draw.choice(
-                [self._kill, self._kill, self._pause, self._hang, self._stop, self._cut, self._outage]
+                [
+                    self._kill,
+                    self._kill,
+                    self._pause,
+                    self._hang,
+                    self._stop,
+                    self._cut,
+                    self._outage,
+                ]
             )()
             await self._toggle_queue()
 
@@ -218,7 +229,9 @@ class Scenario:
     def _start_client(self) -> None:
         name = self._world.name("client")
         client = Client(name, self._world.app(name), self._record, self._draw, self._known)
-        self._loop.spawn(name, client.run(self._draw.randint(4, 14), self._draw.choice([0.3, 1.5])))
+        self._loop.spawn(
+            name, client.run(self._draw.randint(6, 20), self._draw.choice([0.2, 0.6, 1.5]))
+        )
 
     # --- the heal phase --------------------------------------------------------------------
 
@@ -231,14 +244,14 @@ class Scenario:
         self._loop.wake_all()
         for queue in QUEUES:
             await self._store.configure(queue, {"paused": False})
-        started, cron = self._loop.time(), 0.0
+        started = self._loop.time()
         while self._loop.time() < started + HEALING:
             if len(self._world.workers) < 2:
                 self._start_worker()
             await asyncio.sleep(1.0)
             live = [job for job in await self._jobs() if job.state not in TERMINAL]
             await self._release(live)
-            if not live and self._loop.time() > started + 70:
+            if not live and self._loop.time() > started + SETTLED:
                 return True
         return False
 

@@ -11,6 +11,7 @@ from holdfast import Backoff, BackoffKind, Holdfast, JobContext, PermanentError,
 from holdfast.chance import Chance
 from holdfast.worker import Worker
 from tests.simulation.faults import FaultyStore, Network
+from tests.simulation.loop import PROCESS
 from tests.simulation.record import Execution, Record
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from holdfast.store import Store
     from tests.simulation.loop import SimLoop
 
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+BEGIN = datetime(2026, 1, 1, 0, 0, 45, tzinfo=UTC)
+"""A quarter of a minute before a schedule is due."""
+
 LEASE = 3.0
 QUEUES = ("default", "other")
 CRON = "* * * * *"
@@ -29,6 +32,25 @@ BACKOFF = Backoff(
     initial_delay=timedelta(seconds=0.3),
     max_delay=timedelta(seconds=3),
     jitter=True,
+)
+
+
+TASKS = Holdfast("memory://")
+"""The tasks of every process; reading their signatures for each anew would take a while."""
+
+_OPTIONS: dict[str, Any] = {"lease": LEASE, "backoff": BACKOFF, "lifetime": 1800}
+
+
+async def work(ctx: JobContext, steps: list[list[Any]]) -> int:
+    """Do what a job's payload says, in whatever process this is."""
+    loop: Any = asyncio.get_running_loop()
+    return await Handler(loop.world, PROCESS.get(), ctx).run(steps)
+
+
+TASKS.task("work", timeout=5, max_attempts=4, **_OPTIONS)(work)
+TASKS.task("rare", timeout=4, max_attempts=2, queue="other", concurrency=1, **_OPTIONS)(work)
+TASKS.cron(CRON, missed="all", payload={"steps": [["sleep", 0.5], ["effect"]]})(
+    TASKS.task("tick", timeout=5, max_attempts=6, **_OPTIONS)(work)
 )
 
 
@@ -77,6 +99,7 @@ class World:
         open_store: Callable[[], Store],
     ) -> None:
         self.loop = loop
+        loop.world = self
         self.record = record
         self.network = network
         self.workers: dict[str, Worker] = {}
@@ -97,15 +120,7 @@ class World:
             clock=WrongClock(self.loop, self._draw),
             chance=Chance(self._draw.getrandbits(32)),
         )
-
-        async def work(ctx: JobContext, steps: list[list[Any]]) -> int:
-            return await Handler(self, process, ctx).run(steps)
-
-        options: dict[str, Any] = {"lease": LEASE, "backoff": BACKOFF, "lifetime": 1800}
-        app.task("work", timeout=8, max_attempts=6, **options)(work)
-        app.task("rare", timeout=5, max_attempts=2, queue="other", concurrency=1, **options)(work)
-        tick = app.task("tick", timeout=8, max_attempts=6, **options)(work)
-        app.cron(CRON, missed="all", payload={"steps": [["sleep", 0.5], ["effect"]]})(tick)
+        app.registry, app.crons = TASKS.registry, TASKS.crons
         return app
 
     async def worker(self, process: str) -> None:
@@ -214,3 +229,5 @@ class _Listener:
             self._record.happened(event)
             job = fields.get("job_id", fields.get("error", ""))
             self._record.note(self._process, f"{event} {job}")
+        if event == "job.stubborn":
+            self._record.left_behind.add((self._process, str(fields["job_id"])))

@@ -6,6 +6,7 @@ kept in the store, so that missed ones are known after a pause.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from holdfast.app import Holdfast
@@ -14,6 +15,7 @@ from holdfast.form import Submission
 from holdfast.store import Store
 from holdfast.timing import format_timestamp, parse_timestamp
 
+PREFIX = "cron:"
 LONGEST_WAIT = 1.0
 FOR_EVER = timedelta(days=36_500)
 KEY_WINDOW = timedelta(days=7)
@@ -28,18 +30,21 @@ class CronService:
         self._app = app
         self._store = store
         self._submitter = app.submitter(store)
+        self._id = app.chance.token()
 
     async def once(self) -> float:
         if not self._app.crons:
             return LONGEST_WAIT
         now = self._store.now()
-        waits = [await self._serve(entry, now) for entry in self._app.crons.values()]
+        kept = {hold.name: hold.data for hold in await self._store.holds(PREFIX)}
+        waits = [
+            await self._serve(entry, now, _last(entry, kept)) for entry in self._app.crons.values()
+        ]
         return min([LONGEST_WAIT, *waits])
 
-    async def _serve(self, entry: CronEntry, now: datetime) -> float:
-        last = await self._last(entry)
+    async def _serve(self, entry: CronEntry, now: datetime, last: datetime | None) -> float:
         if last is None:
-            await self._remember(entry, now)
+            await self._begin(entry, now)
         for instant in due_instants(entry, last=last, now=now):
             await self._submit(entry, instant)
         if last is not None and next(instants(entry, after=last)) <= now:
@@ -58,16 +63,27 @@ class CronService:
         submission = Submission(type=entry.type, payload=entry.payload, **options)  # type: ignore[arg-type]
         await self._submitter.submit(submission)
 
-    async def _last(self, entry: CronEntry) -> datetime | None:
-        for hold in await self._store.holds(_place(entry)):
-            if hold.name == _place(entry):
-                return parse_timestamp(hold.data.decode())
-        return None
+    async def _begin(self, entry: CronEntry, now: datetime) -> None:
+        """Note when a schedule was first seen: the first note counts, another's cannot follow."""
+        await self._store.hold(_first_place(entry), self._id, FOR_EVER, _written(now))
 
     async def _remember(self, entry: CronEntry, moment: datetime) -> None:
-        data = format_timestamp(moment).encode()
-        await self._store.hold(_place(entry), "cron", FOR_EVER, data)
+        await self._store.hold(_last_place(entry), "cron", FOR_EVER, _written(moment))
 
 
-def _place(entry: CronEntry) -> str:
-    return f"cron:{entry.name}"
+def _last(entry: CronEntry, kept: Mapping[str, bytes]) -> datetime | None:
+    """The instant up to which a schedule was served, or since when it is known."""
+    data = kept.get(_last_place(entry), kept.get(_first_place(entry)))
+    return None if data is None else parse_timestamp(data.decode())
+
+
+def _last_place(entry: CronEntry) -> str:
+    return f"{PREFIX}last:{entry.name}"
+
+
+def _first_place(entry: CronEntry) -> str:
+    return f"{PREFIX}first:{entry.name}"
+
+
+def _written(moment: datetime) -> bytes:
+    return format_timestamp(moment).encode()

@@ -53,7 +53,9 @@ class Gate:
     def admits(self, kind: Kind) -> bool:
         """Whether every limit has room for a job; if so, it counts against each."""
         scopes = [(s, self.rules[rule]) for s, rule in kind.scopes() if rule in self.rules]
-        if any([self._is_full(scope, rule) for scope, rule in scopes]):
+        full = [scope for scope, rule in scopes if self._is_full(scope, rule)]
+        self.full.update(full)
+        if full:
             return False
         for scope, rule in scopes:
             self._running[scope] += 1
@@ -73,12 +75,9 @@ class Gate:
         return found
 
     def _is_full(self, scope: str, rule: LimitRule) -> bool:
-        full = (rule.concurrency is not None and self._running[scope] >= rule.concurrency) or (
-            rule.rate is not None and self._windows.get(scope, (0, None))[0] >= rule.rate
-        )
-        if full:
-            self.full.add(scope)
-        return full
+        if rule.concurrency is not None and self._running[scope] >= rule.concurrency:
+            return True
+        return rule.rate is not None and self._windows.get(scope, (0, None))[0] >= rule.rate
 
     def _state(self, scope: str, rule: LimitRule) -> LimitState:
         started, until = self._windows.get(scope, (0, None))
@@ -143,9 +142,7 @@ async def _choose(session: Statements, want: Claim, gate: Gate) -> list[int]:
     return chosen
 
 
-def _page(
-    queue: str, want: Claim, gate: Gate, place: tuple[int, int]
-) -> dict[str, object]:
+def _page(queue: str, want: Claim, gate: Gate, place: tuple[int, int]) -> dict[str, object]:
     return {
         "queue": queue,
         "types": None if want.types is None else Texts(want.types),

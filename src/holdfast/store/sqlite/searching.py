@@ -43,11 +43,11 @@ class Source(msgspec.Struct, frozen=True):
 
 _BY_STATE = "job INDEXED BY job_state WHERE state = :in_state"
 _BY_MOVED = (
-    "journal JOIN job ON job.seq = journal.seq AND job.moved = journal.number"
+    "journal CROSS JOIN job ON job.seq = journal.seq AND job.moved = journal.number"
     " WHERE journal.number > -1"
 )
 _BY_MOVED_INTO = (
-    "journal JOIN job ON job.seq = journal.seq AND job.moved = journal.number"
+    "journal CROSS JOIN job ON job.seq = journal.seq AND job.moved = journal.number"
     " WHERE journal.to_state IN (SELECT value FROM json_each(:states))"
 )
 _BY_TYPE = "job INDEXED BY job_type WHERE type = :of_type"

@@ -27,9 +27,6 @@ from holdfast.store.sqlite.writer import Operation, Transaction, Writer
 
 T = TypeVar("T")
 
-POLL = 0.1
-"""Seconds between looks for what no message told: costs about 0.1 % of a core."""
-
 _names = itertools.count(1)
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -38,7 +35,13 @@ class Session:
     """The store, opened in one process."""
 
     def __init__(
-        self, location: Location, clock: Clock, lane: Callable[[str], Lane], *, sockets: bool
+        self,
+        location: Location,
+        clock: Clock,
+        lane: Callable[[str], Lane],
+        *,
+        sockets: bool,
+        poll: float,
     ) -> None:
         self.pid = os.getpid()
         self._location = location
@@ -47,6 +50,7 @@ class Session:
         self._reader = Reader(location, self._lanes[1])
         self._bell = Bell()
         self._sockets = sockets
+        self._poll = poll
         self._herald: Herald | None = None
         self._looked = 0.0
         self._version = self._number = self._settings = -1
@@ -109,8 +113,8 @@ class Session:
             return False
         if self._herald is not None:
             self._herald.listen(interest, self._heard)
-        woken = await self._bell.wait(interest, rung, min(left, POLL))
-        if not woken and not self._closed and loop.time() - self._looked >= POLL / 2:
+        woken = await self._bell.wait(interest, rung, min(left, self._poll))
+        if not woken and not self._closed and loop.time() - self._looked >= self._poll / 2:
             await self._look()
         return True
 

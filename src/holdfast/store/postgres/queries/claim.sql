@@ -10,7 +10,7 @@
 -- for the next claim, so that the journal's order by transaction is the order of events.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
-), turn AS (
+), turn AS MATERIALIZED (
     SELECT asked.queue, asked.turn
     FROM unnest(%(queues)s::text[]) WITH ORDINALITY AS asked (queue, turn)
     WHERE NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = asked.queue AND q.paused)
@@ -38,15 +38,16 @@ WITH clock AS MATERIALIZED (
     UPDATE {schema}.job j
     SET state = 'RUNNING', revision = j.revision + 1, attempt = j.attempt + 1, place = NULL,
         lease_version = j.lease_version + 1, lease_token = %(token)s, lease_worker = %(worker)s,
-        lease_until = clock.now + b.lease_ttl, started_at = clock.now, updated_at = clock.now,
+        lease_until = clock.now + b.lease_ttl, started_at = greatest(clock.now, j.updated_at),
+        updated_at = greatest(clock.now, j.updated_at),
         xid = pg_current_xact_id()
     FROM served JOIN {schema}.body b USING (number), clock
     WHERE j.number = served.number
-    RETURNING {columns}, j.number, clock.now, served.turn, served.level, served.place
+    RETURNING {columns}, j.number, served.turn, served.level, served.place
 ), told AS (
     INSERT INTO {schema}.journal
         (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
-    SELECT number, now, attempt, lease_version, 'SCHEDULED', 'RUNNING', 'claim', 'claimed',
+    SELECT number, updated_at, attempt, lease_version, 'SCHEDULED', 'RUNNING', 'claim', 'claimed',
         lease_worker
     FROM taken ORDER BY turn, level, place
 ), moved AS (
@@ -57,7 +58,7 @@ WITH clock AS MATERIALIZED (
         greatest(0, ceil(ln(greatest(seconds, 1e-6) / 1e-6) / ln(2::float8) * 4 - 1e-9)) AS bucket
     FROM (
         SELECT queue, type, priority,
-            extract(epoch FROM now - scheduled_at)::double precision AS seconds
+            extract(epoch FROM updated_at - scheduled_at)::double precision AS seconds
         FROM taken WHERE scheduled_at IS NOT NULL
     ) AS wait GROUP BY queue, type, priority, bucket
 ), counted AS (

@@ -1,0 +1,187 @@
+"""The store itself: opening, closing, sharing, and the clock it goes by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.clock import ManualClock
+from holdfast.form import Defaults
+from holdfast.job import FailureCategory, State
+from holdfast.policy import Retention
+from holdfast.profiles import DOCUMENT, document_metadata, document_word
+from holdfast.store import LimitRule, Search
+from tests.conformance.conftest import SERVED
+from tests.conformance.hand import MANY, TICK, Hand, fence
+from tests.conformance.snapshot import snapshot
+from tests.conformance.stores import NAMES, PLACES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.store import Store
+    from tests.conformance.stores import Place
+
+LASTING = [pytest.param(n, marks=SERVED.get(n, ())) for n in NAMES if n != "memory"]
+
+
+@pytest.fixture(params=LASTING)
+def lasting(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """An empty place of a store that outlives its process."""
+    with PLACES[request.param](request) as place:
+        yield place
+
+
+@pytest.mark.req("S-11")
+async def test_store_goes_by_its_clock(store: Store, clock: ManualClock) -> None:
+    assert clock.now() == store.now()
+    clock.advance(5)
+    assert clock.now() == store.now()
+
+
+async def test_store_may_be_closed_twice_and_before_it_is_started(place: Place) -> None:
+    await place.open(ManualClock()).close()
+
+    store = await place.open(ManualClock()).start()
+    await store.close()
+    await store.close()
+
+
+@pytest.mark.req("S-2", "S-1")
+async def test_everything_is_there_after_a_restart(lasting: Place) -> None:
+    clock = ManualClock()
+    store = await lasting.open(clock).start()
+    hand = Hand(store, clock)
+    running = await hand.run("running", tags={"k": "v"}, idempotency_key="k")
+    await hand.note(running, checkpoint=b"\x00half")
+    await hand.fail(await hand.run("failed"), FailureCategory.PERMANENT)
+    await hand.add("child", after=[running])
+    await hand.add("later", delay=60)
+    await store.configure("default", {"paused": True})
+    await store.limit("queue:x", LimitRule(concurrency=1))
+    jobs = (await store.find(Search())).jobs
+    labels = {job.id: job.type for job in jobs}
+    before = await snapshot(store, labels)
+    await store.close()
+
+    again = await lasting.open(clock).start()
+
+    assert before == await snapshot(again, labels)
+    await again.close()
+
+
+@pytest.mark.req("S-1")
+async def test_what_one_store_wrote_another_on_the_same_place_sees_at_once(
+    lasting: Place,
+) -> None:
+    clock = ManualClock()
+    one, two = [await lasting.open(clock).start() for _ in range(2)]
+    here, there = Hand(one, clock), Hand(two, clock)
+
+    job = await here.add("a")
+    taken = await there.take(job)
+    assert taken == await here.get(job)
+    (beat,) = await one.extend([fence(taken)])
+    assert beat.held
+    await here.complete(taken)
+    assert State.COMPLETED is (await there.get(job)).state
+    await two.configure("default", {"paused": True})
+    await here.add("b")
+    assert [] == await here.claim()
+
+    for store in (one, two):
+        await store.close()
+
+
+@pytest.mark.req("S-11")
+async def test_worker_whose_clock_is_a_day_off_changes_nothing(hand: Hand) -> None:
+    """What it decides carries its own times, but due and lease go by the store's."""
+    job = await hand.add("a", delay=60)
+    running = await hand.run("b")
+    wrong = ManualClock(hand.now)
+    wrong.advance(86_400)
+
+    early = Hand(hand.store, wrong)
+    assert 0 == (await hand.store.promote(MANY)).count
+    assert [] == await early.claim(types=("a",))
+    assert [] == await hand.store.overdue(MANY)
+    (beat,) = await hand.store.extend([fence(running)])
+
+    assert running.lease is not None
+    assert running.lease.until == beat.until
+    assert State.DELAYED is (await hand.get(job)).state
+
+
+@pytest.mark.req("L-1", "L-2", "L-4")
+async def test_document_job_shows_its_own_words_along_its_life(hand: Hand) -> None:
+    seen = []
+    made = hand.job("doc", hold=True, defaults=Defaults(profile=DOCUMENT), lease=None)
+    (job,) = await hand.add_all(made)
+    seen.append(document_word(job))
+    job = await hand.release(job)
+    seen.append(document_word(job))
+    job = await hand.take(job)
+    seen.append(document_word(job))
+    job = await hand.fail(job, message="page 3 is torn")
+    seen.append(document_word(job))
+    told = document_metadata(job)
+    hand.clock.advance(1)
+    await hand.store.promote(MANY)
+    job = await hand.complete(await hand.take(job))
+    seen.append(document_word(job))
+
+    assert "document" == job.profile
+    assert ["CREATED", "QUEUED", "RUNNING", "RETRYING", "SUCCEEDED"] == seen
+    assert (1, 3, "page 3 is torn", "RETRYABLE") == (
+        told.retry_count,
+        told.max_retries,
+        told.last_error,
+        told.error_type,
+    )
+
+
+@pytest.mark.req("M-12", "M-13")
+@pytest.mark.parametrize(
+    "text",
+    ["", "'; DROP TABLE job; --", "ü\u00df\u4e16\U0001f600", "a\nb\tc", "\\u0000 %s ?1 {} $1"],
+    ids=["empty", "quotes", "wide", "control", "placeholders"],
+)
+async def test_text_of_every_kind_comes_back_as_it_was(hand: Hand, text: str) -> None:
+    job = await hand.run("a", tags={"k": text}, payload=text)
+    failed = await hand.fail(
+        job,
+        FailureCategory.PERMANENT,
+        message=text,
+        code=text,
+        stack_trace=text,
+        context={"k": text},
+    )
+
+    assert ({"k": text}, job.payload) == (failed.tags, (await hand.get(job)).payload)
+    assert failed.failure is not None
+    assert [text] * 3 == [
+        failed.failure.message,
+        failed.failure.code,
+        failed.failure.stack_trace,
+    ]
+    assert {"k": text} == failed.failure.context
+
+
+@pytest.mark.req("M-13")
+async def test_times_are_kept_to_the_millisecond_at_least(hand: Hand) -> None:
+    hand.clock.advance(7 * TICK)
+
+    job = await hand.add("a", delay=1.001)
+
+    assert hand.now == job.created_at
+    assert hand.now + 1001 * TICK == job.due_at
+
+
+async def test_empty_calls_answer_empty(store: Store) -> None:
+    assert [] == await store.swap([])
+    assert [] == await store.extend([])
+    assert [] == await store.note([])
+    assert [] == await store.delete([])
+    assert [] == await store.history([])
+    assert 0 == await store.prune(Retention(), MANY)

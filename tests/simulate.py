@@ -1,0 +1,56 @@
+"""Run the whole system in virtual time, seed by seed.
+
+``python -m tests.simulate [--seeds N] [--start S] [--store memory|sqlite] [--trace]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections import Counter
+
+from tests.simulation.scenario import simulate
+
+
+def main() -> int:
+    asked = _arguments()
+    counts: Counter[str] = Counter()
+    simulated, started = 0.0, time.monotonic()
+    failed: list[str] = []
+    for seed in range(asked.start, asked.start + asked.seeds):
+        store = asked.store or ("sqlite" if seed % 5 == 4 else "memory")
+        run = simulate(seed, store)
+        counts += run.record.counts
+        counts["jobs"] += len(run.jobs)
+        simulated += run.simulated
+        if asked.trace or run.violations:
+            print(run.report(), flush=True)
+        if run.violations:
+            failed.append(f"--start {seed} --seeds 1 --store {store}")
+            if len(failed) >= asked.failures:
+                break
+    _summary(counts, simulated, time.monotonic() - started)
+    for arguments in failed:
+        print(f"FAILED: python -m tests.simulate {arguments}")
+    return 1 if failed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulate", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=int(os.environ.get("SEEDS", "500")))
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--store", choices=["memory", "sqlite"], help="one in five is SQLite")
+    parser.add_argument("--failures", type=int, default=1, help="stop after so many")
+    parser.add_argument("--trace", action="store_true", help="print every trace")
+    return parser.parse_args()
+
+
+def _summary(counts: Counter[str], simulated: float, took: float) -> None:
+    for what, count in sorted(counts.items()):
+        print(f"{count:10}  {what}")
+    print(f"{simulated:10.0f}  seconds simulated in {took:.0f} s")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

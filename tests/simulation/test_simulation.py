@@ -1,0 +1,98 @@
+"""The real worker, heartbeat, maintenance and client code under faults, in virtual time."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.scenario import simulate
+
+ROOT = Path(__file__).resolve().parents[2]
+STRIDE = 10
+SEEDS = {"memory": range(150), "sqlite": range(20)}
+MUST_HAPPEN = (
+    *("kill", "pause longer than a lease", "hang", "graceful stop", "cut off", "outage"),
+    *("request lost", "reply lost", "acts late", "acts twice", "slow"),
+    *("swap refused", "stale answer refused", "repeated answer", "late answer still welcome"),
+    *("beat refused", "note refused", "heartbeat.missed", "job.lease_lost", "job.stubborn"),
+    *("job.reaped", "job.released", "job.stale", "maintenance.leading", "store.unavailable"),
+    *("submission ACCEPTED", "submission DUPLICATE", "fan-in submitted", "client gave up"),
+    *("cancel CANCELLED", "cancel CANCEL_REQUESTED", "cancel ALREADY_COMPLETE", "wait answered"),
+    *("ended COMPLETED", "ended FAILED", "ended DEAD_LETTER", "ended CANCELLED", "tick"),
+    *("retry QUEUED", "retry NOT_RETRIABLE", "maintenance.failed"),
+)
+
+
+@functools.cache
+def _outcome(seed: int, store: str) -> tuple[str, Counter[str]]:
+    """What is wrong with a run, if anything, and what happened in it."""
+    run = simulate(seed, store)
+    counts = Counter(run.record.counts)
+    counts.update(f"ended {job.state}" for job in run.jobs)
+    counts.update(job.type for job in run.jobs)
+    return run.report() if run.violations else "", counts
+
+
+@pytest.mark.parametrize("first", SEEDS["memory"][::STRIDE])
+@pytest.mark.req("S-1", "S-4", "S-5", "S-6", "S-9", "S-10", "S-11", stores=["memory"])
+@pytest.mark.req("S-12", "S-15", "M-2", "M-9", "A-12", "L-6", stores=["memory"])
+def test_promises_hold_in_virtual_time_on_the_memory_store(first: int) -> None:
+    for seed in range(first, first + STRIDE):
+        wrong, _ = _outcome(seed, "memory")
+        assert not wrong, wrong
+
+
+@pytest.mark.parametrize("first", SEEDS["sqlite"][::STRIDE])
+@pytest.mark.req("S-1", "S-4", "S-5", "S-6", "S-9", "S-10", "S-11", stores=["sqlite"])
+@pytest.mark.req("S-12", "S-15", "M-2", "M-9", "A-12", "L-6", stores=["sqlite"])
+def test_promises_hold_in_virtual_time_on_sqlite(first: int) -> None:
+    for seed in range(first, first + STRIDE):
+        wrong, _ = _outcome(seed, "sqlite")
+        assert not wrong, wrong
+
+
+def test_everything_that_can_go_wrong_went_wrong_somewhere() -> None:
+    counts: Counter[str] = Counter()
+    for seed in SEEDS["memory"]:
+        counts += _outcome(seed, "memory")[1]
+
+    assert [] == [what for what in MUST_HAPPEN if not counts[what]]
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_the_same_seed_tells_the_same_story_whatever_the_hash_seed(store: str) -> None:
+    told = f"from tests.simulation.scenario import simulate; print(simulate(3, {store!r}).record.digest())"
+
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", told],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": "src", "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "2")
+    }
+
+    assert {f"{simulate(3, store).record.digest()}\n"} == digests
+
+
+def test_other_seeds_tell_other_stories() -> None:
+    assert 3 == len({simulate(seed).record.digest() for seed in range(3)})
+
+
+def test_a_report_names_jobs_shortly_and_ends_with_what_is_wrong() -> None:
+    run = simulate(0)
+    run.violations = [f"{run.jobs[0].id} was accepted and is lost"]
+
+    lines = run.report().splitlines()
+
+    assert ["seed 0 on memory:", "  j1 was accepted and is lost"] == lines[-2:]
+    assert any("claim -> j1 attempt 1" in line for line in lines)

@@ -75,6 +75,7 @@ def change(wanted: Change) -> dict[str, object]:
     before, after = wanted.before, wanted.after
     call: dict[str, object] = {
         "id": before.id,
+        "queue": before.queue,
         "rev": before.revision,
         "now": wire.now_values(after),
         "held": "1" if after.held else "",

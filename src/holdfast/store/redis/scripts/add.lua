@@ -108,7 +108,7 @@ local function write(job)
   touch(q)
   call('INCR', q.base .. 'id')
   local j = {
-    q = q, id = job.id, hid = job.id, key = q.base .. job.id, own = true, out = job.fields,
+    q = q, id = job.id, hid = job.id, key = q.base .. job.id, ttl = true, out = job.fields,
     type = job.type, level = job.level, from_level = job.level, priority = job.level, hn = 0,
     ats = 0, limit = job.limit, n = next_of('number'), p = blank(),
   }

@@ -32,24 +32,25 @@ end
 
 -- BullMQ's word on a job that stalled too often or whose child failed: fail it, do not run it.
 local function fail_doomed(q, j)
+  local doom = doom_of(j)
   start(q, j)
-  local dead = string.find(j.defa, 'stalled', 1, true) and 'DEAD_LETTER' or 'FAILED'
+  local dead = string.find(doom, 'stalled', 1, true) and 'DEAD_LETTER' or 'FAILED'
   j.atm = j.atm + 1
   put(j, 'atm', j.atm)
-  put(j, 'failedReason', j.defa)
+  put(j, 'failedReason', doom)
   put(j, 'finishedOn', int(now_ms))
   j.unt = nil
   j.p[FIN], j.p[UNT], j.p[FF] = int(now), '', '1'
-  step(j, dead == 'FAILED' and 'fail' or 'exhaust', dead, now, j.defa)
+  step(j, dead == 'FAILED' and 'fail' or 'exhaust', dead, now, doom)
   fill(q)
   leave(q, j.id, 'RUNNING', j.priority)
   call('HDEL', j.key, 'defa')
   call('ZADD', q.base .. 'failed', int(now_ms), j.id)
-  tell(q, 'failed', 'jobId', j.id, 'failedReason', j.defa, 'prev', 'active')
+  tell(q, 'failed', 'jobId', j.id, 'failedReason', doom, 'prev', 'active')
   save(j)
   if j.kids then spread(j.hid, j.state) end
-  if j.parent_key then tell_parent(j, false, j.defa) end
-  if j.deid then free_key(j) end
+  if parent_key_of(j) then tell_parent(j, false, doom) end
+  if deduplication_of(j) then free_key(j) end
 end
 
 -- Whether the job at hand was taken (true), is to be passed over (false) or does not exist (nil).
@@ -64,7 +65,7 @@ local function try(q, id)
     reconcile(q, id)
     j = load(q, id)
   end
-  if j.defa then
+  if doom_of(j) then
     fail_doomed(q, j)
     return true
   end

@@ -9,7 +9,8 @@ local names = call('SMEMBERS', shared .. 'queues')
 
 local function due_of(j, score)
   local wire = math.floor(score / 4096)
-  if j.due and math.floor(j.due / 1000) == wire then return j.due end
+  local due = j and tonumber(j.p[DUE])
+  if due and math.floor(due / 1000) == wire then return due end
   return wire * 1000
 end
 
@@ -28,7 +29,7 @@ for _, name in ipairs(names) do
   local later = call('ZRANGEBYSCORE', q.base .. 'delayed', int((now_ms + 1) * 4096), '+inf',
     'WITHSCORES', 'LIMIT', 0, 1)
   if later[1] then
-    local at = due_of(adopt(q, later[1]) or {}, tonumber(later[2]))
+    local at = due_of(adopt(q, later[1]), tonumber(later[2]))
     if not next_due or at < next_due then next_due = at end
   end
 end

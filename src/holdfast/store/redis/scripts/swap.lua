@@ -27,7 +27,7 @@ end
 local function finish(j, c, prev)
   local q, completed = j.q, c.state == 'COMPLETED'
   local keep
-  if not j.own then
+  if not j.ttl then
     local ok, opts = pcall(cjson.decode, call('HGET', j.key, 'opts') or '{}')
     keep = ok and kept_by(opts, completed)
   end
@@ -42,8 +42,8 @@ local function finish(j, c, prev)
   end
   save(j)
   local ripened = j.kids and spread(j.hid, c.state)
-  if j.parent_key then tell_parent(j, completed, completed and c.value or c.reason) end
-  if j.deid then free_key(j) end
+  if parent_key_of(j) then tell_parent(j, completed, completed and c.value or c.reason) end
+  if deduplication_of(j) then free_key(j) end
   if keep and keep.count == 0 then
     erase(q, j.id)
     forget(j.hid, q.name, j.id)
@@ -106,7 +106,7 @@ end
 
 local answers = {}
 for i, c in ipairs(cmsgpack.unpack(ARGV[6])) do
-  local j = find(c.id)
+  local j = find_in(c.queue, c.id)
   if not j then
     answers[i] = {0, false}
   elseif not matches(j, c) then

@@ -25,30 +25,32 @@ end
 
 local function level_of(priority) return math.max(0, math.min(4, priority)) end
 
+-- No more than 32 fields: a larger table costs twice as much. Others are read where needed.
 local function load(q, id)
   local key = q.base .. id
   local v = call('HMGET', key, unpack(CORE))
   if not v[1] then return nil end
-  local own, priority = v[8] and true or false, tonumber(v[2]) or 0
+  local ttl, priority = tonumber(v[8]), tonumber(v[2]) or 0
   local level = level_of(priority)
   local p = v[10] and unpacked(v[10]) or blank()
   local state, sch = v[10] and p[STATE] or nil, tonumber(p[SCH])
   return {
-    q = q, id = id, key = key, own = own, hid = own and id or (q.name .. ':' .. id), out = {},
-    values = v, p = p, type = v[1], priority = priority, level = level, from_level = level,
-    ats = tonumber(v[3]) or 0, atm = tonumber(v[4]) or 0, defa = v[5], deid = v[6],
-    parent_key = v[7], ttl = tonumber(v[8]), limit = v[9], state = state, was = state,
-    rev = tonumber(p[REV]), upd = tonumber(p[UPD]), due = tonumber(p[DUE]), sch = sch,
-    sch_before = sch, run = tonumber(p[RUN]), exp = tonumber(p[EXP]), unt = tonumber(p[UNT]),
-    n = tonumber(p[NUM]), hn = tonumber(p[TOLD]), seen = tonumber(p[SEEN]), tok = v[11],
-    kids = v[12], wrk = v[13],
+    q = q, id = id, key = key, hid = ttl and id or (q.name .. ':' .. id), out = {}, values = v,
+    p = p, type = v[1], priority = priority, level = level, from_level = level, ttl = ttl,
+    ats = tonumber(v[3]) or 0, atm = tonumber(v[4]) or 0, limit = v[9], state = state,
+    was = state, rev = tonumber(p[REV]), upd = tonumber(p[UPD]), sch = sch, sch_before = sch,
+    run = tonumber(p[RUN]), exp = tonumber(p[EXP]), unt = tonumber(p[UNT]), n = tonumber(p[NUM]),
+    hn = tonumber(p[TOLD]), tok = v[11], kids = v[12], wrk = v[13],
   }
 end
+local function doom_of(j) return j.values[5] end
+local function deduplication_of(j) return j.values[6] end
+local function parent_key_of(j) return j.values[7] end
 
 -- What a reader gets: id, queue, the core fields as they are now, the rest.
 local function image(j)
   local values, p, from = j.values, j.p, #CORE
-  if j.own and p[FF] == '' and j.state ~= 'COMPLETED' then
+  if j.ttl and p[FF] == '' and j.state ~= 'COMPLETED' then
     for i = 1, #REST do values[from + i] = false end
     local some = call('HMGET', j.key, unpack(OWN))
     for i, at in ipairs(OWN_PLACES) do values[from + at] = some[i] end
@@ -185,22 +187,22 @@ local function save(j)
   j.sch_before = j.sch
 end
 
--- Find a job by the id that holdfast knows it by.
+-- Find a job by the id that holdfast knows it by; in a queue, if that is known.
 local adopt
+local function find_in(name, hid)
+  local id = hid
+  if string.sub(hid, 1, #name + 1) == name .. ':' then id = string.sub(hid, #name + 2) end
+  return adopt(queue(name), id)
+end
 local function find(hid)
   local record = record_of(hid)
-  local name, id
   if record then
-    local _
-    _, _, name = read_record(record)
-    id = hid
-    if string.sub(hid, 1, #name + 1) == name .. ':' then id = string.sub(hid, #name + 2) end
-  else
-    name, id = string.match(hid, '^([^:]+):(.+)$')
-    if not name or call('EXISTS', prefix .. ':' .. name .. ':' .. id) == 0 then return nil end
+    local _, _, name = read_record(record)
+    return find_in(name, hid)
   end
-  local q = queue(name)
-  return adopt(q, id)
+  local name, id = string.match(hid, '^([^:]+):(.+)$')
+  if not name or call('EXISTS', prefix .. ':' .. name .. ':' .. id) == 0 then return nil end
+  return adopt(queue(name), id)
 end
 
 local function flush()

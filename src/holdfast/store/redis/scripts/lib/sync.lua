@@ -68,7 +68,7 @@ end
 
 -- Lead a job along the table to where BullMQ has put it.
 local function follow(j, to, due)
-  local first = j.ats > j.seen and j.state ~= nil
+  local first = j.ats > tonumber(j.p[SEEN]) and j.state ~= nil
   for _ = 1, 9 do
     if j.state == to and not first then break end
     local again = first and j.state == 'RUNNING'
@@ -79,11 +79,10 @@ local function follow(j, to, due)
     j.was_running = j.state == 'RUNNING'
     effect(j, event, state, at)
     step(j, event, state, at, reason)
-    j.seen = j.ats
+    j.p[SEEN] = j.ats
   end
   if due then
-    j.due = math.floor(due / 4096) * 1000
-    j.p[DUE] = int(j.due)
+    j.p[DUE] = int(math.floor(due / 4096) * 1000)
   end
   save(j)
   if TERMINAL[j.state] and j.kids then spread(j.hid, j.state) end
@@ -118,7 +117,7 @@ local function reconcile(q, id)
   j.processed, j.finished = tonumber(v[4]), tonumber(v[5])
   local to, due = place_of(q, id)
   if to == 'FAILED' then
-    if j.state and TERMINAL[j.state] and j.state ~= 'COMPLETED' and j.ats <= j.seen then
+    if j.state and TERMINAL[j.state] and j.state ~= 'COMPLETED' and j.ats <= tonumber(j.p[SEEN]) then
       to = j.state
     else
       local ok, opts = pcall(cjson.decode, call('HGET', j.key, 'opts') or '{}')
@@ -128,7 +127,8 @@ local function reconcile(q, id)
   elseif to == 'DELAYED' and (j.atm > 0 or j.state == 'RUNNING' or j.state == 'RETRYING') then
     to = 'RETRYING'
   end
-  if due and j.due and j.n and math.floor(due / 4096) == math.floor(j.due / 1000) then due = nil end
+  local known = tonumber(j.p[DUE])
+  if due and known and math.floor(due / 4096) == math.floor(known / 1000) then due = nil end
   j.stalled = v[3] and v[3] ~= j.p[STC]
   if j.stalled then j.p[STC] = v[3] end
   local record = record_of(j.hid)
@@ -141,7 +141,7 @@ local function reconcile(q, id)
     j.p[REV] = j.rev
     j.changed = true
   end
-  if j.state ~= to or j.ats > j.seen or due or j.changed or j.stalled then follow(j, to, due) end
+  if j.state ~= to or j.ats > tonumber(j.p[SEEN]) or due or j.changed or j.stalled then follow(j, to, due) end
   return j
 end
 

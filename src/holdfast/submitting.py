@@ -213,16 +213,20 @@ def _rejected(job_id: str, error: Rejected | None) -> SubmissionResult:
 
 
 async def patiently(call: Callable[[], Awaitable[T]], chance: Chance, patience: timedelta) -> T:
-    """Await a call; repeat it with growing, jittered pauses while the store is unavailable."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience.total_seconds()
+    """Await a call; repeat it with growing, jittered pauses while the store is unavailable.
+
+    Gives up once that has lasted for as long as ``patience`` since the first refusal.
+    """
+    deadline: float | None = None
     pause = FIRST_PAUSE
     while True:
         try:
             return await call()
         except StoreUnavailableError:
+            now = asyncio.get_running_loop().time()
+            deadline = deadline or now + patience.total_seconds()
             wait = pause * (0.5 + chance.fraction())
-            if loop.time() + wait > deadline:
+            if now + wait > deadline:
                 raise
             await asyncio.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)

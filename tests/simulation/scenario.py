@@ -181,6 +181,13 @@ class Scenario:
             self._record.note(victim, f"hangs for {seconds:.1f} s")
             self._record.happened("hang")
 
+    def _skip_beats(self) -> None:
+        for victim in self._world.workers:
+            seconds = self._draw.uniform(0.7, 1.2) * LEASE
+            self._loop.skip_beats(victim, seconds)
+            self._record.note(victim, f"skips beats for {seconds:.1f} s")
+            self._record.happened("skipped beats")
+
     def _stop(self) -> None:
         victims = [*self._world.workers]
         if victims:

@@ -67,7 +67,10 @@ def test_everything_that_can_go_wrong_went_wrong_somewhere() -> None:
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 def test_the_same_seed_tells_the_same_story_whatever_the_hash_seed(store: str) -> None:
-    told = f"from tests.simulation.scenario import simulate; print(simulate(3, {store!r}).record.digest())"
+    told = (
+        "from tests.simulation.scenario import simulate;"
+        f"print(simulate(3, {store!r}).record.digest())"
+    )
 
     digests = {
         subprocess.run(

@@ -18,7 +18,7 @@ from holdfast.store import AddStatus, Fence, Search
 from holdfast.store.sqlite import SQLiteStore, writer
 from holdfast.store.sqlite.lane import InlineLane, ThreadLane
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.rows import id_of, key_of, micros, moment
+from holdfast.store.sqlite.values import id_of, key_of, micros, moment
 from tests.conformance.hand import Hand, job_id
 
 if TYPE_CHECKING:

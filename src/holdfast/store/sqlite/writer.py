@@ -20,10 +20,13 @@ from holdfast.store.sqlite import schema
 from holdfast.store.sqlite.connection import BUSY, connect, primary_code, translation
 from holdfast.store.sqlite.lane import Lane
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.rows import Row, micros
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import Row, micros
 
 T = TypeVar("T")
+
+_AT = 6  # the column of a row of the journal that tells when
+_MINUTE = 60_000_000
 
 FROZEN_AFTER = 10
 """Waits of half a second without anybody's commit before the lock counts as stuck."""
@@ -47,6 +50,8 @@ class Transaction:
         self.told = False
         """Whether the journal grew."""
         (self.number,) = connection.execute(statement("newest_number")).fetchone()
+        self._marks: dict[int, list[int]] = {}
+        self._minute, self._bounds = -1, [0, 0]
         self._ageing: dict[str, int] | None = None
         self._limited: bool | None = None
 
@@ -54,6 +59,23 @@ class Transaction:
         """Run one statement for many rows."""
         if rows:
             self.connection.executemany(statement(name), rows)
+
+    def journal(self, rows: Sequence[Row]) -> None:
+        """Append to the journal, and note where its minutes lie."""
+        if rows:
+            self.many("journal", rows)
+            self.told = True
+            for row in rows:
+                self.mark(row[_AT], row[0])
+
+    def mark(self, instant: int, number: int) -> None:
+        """Note that something happened then and has this number."""
+        if self._minute == instant // _MINUTE:
+            self._bounds[1] = number
+            return
+        self._minute = instant // _MINUTE
+        self._bounds = self._marks.setdefault(self._minute, [number, number])
+        self._bounds[1] = number
 
     @property
     def ageing(self) -> dict[str, int]:
@@ -74,6 +96,11 @@ class Transaction:
         self._ageing = self._limited = None
         self.woken.add(None)
         self.execute(statement("touch_settings"))
+
+    def finish(self) -> None:
+        """Write what is written once for all operations."""
+        self.count()
+        self.many("mark", [(minute, *bounds) for minute, bounds in self._marks.items()])
 
     def count(self) -> None:
         """Add what moved to the counters; at the end, or before someone reads them."""
@@ -155,7 +182,7 @@ class Writer:
             outcomes = [
                 (future, *self._attempt(transaction, operation)) for operation, future in batch
             ]
-            transaction.count()
+            transaction.finish()
             connection.execute("COMMIT")
         except (sqlite3.Error, HoldfastError) as error:
             if connection.in_transaction:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants import memory, model, sqlite
+from tests.mutants import memory, model, redis, sqlite
 from tests.mutants.mutant import Mutant, RottenMutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +23,12 @@ AT_ONCE = 2
 LONGEST = 180
 SURVIVED, CAUGHT, NONE_CHOSEN = 0, 1, 5  # pytest's exit statuses
 
-MUTANTS: tuple[Mutant, ...] = (*model.MUTANTS, *memory.MUTANTS, *sqlite.MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (
+    *model.MUTANTS,
+    *memory.MUTANTS,
+    *redis.MUTANTS,
+    *sqlite.MUTANTS,
+)
 
 VERBS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/conformance/test_verbs_*"))
 LAYERS: dict[str, tuple[list[str], str]] = {
@@ -31,6 +36,8 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "policy": (["tests/model/test_policy.py"], ""),
     "dependencies": (["tests/model/test_dependencies.py"], ""),
     "memory verbs": (VERBS, "memory"),
+    "redis verbs": (VERBS, "redis"),
+    "redis wire": (["tests/wire"], ""),
     "sqlite verbs": (VERBS, "sqlite"),
     "sqlite matrix": (["tests/conformance/test_matrix.py"], "sqlite"),
     "sqlite race": (["tests/conformance/test_race.py"], "sqlite"),

@@ -39,7 +39,8 @@ async def _value(raw: Redis, key: str, prefix: str) -> Any:
             fields = await raw.hgetall(key)
             shown = {n: v for n, v in fields.items() if not n.startswith("hf:")}
             shown = {
-                n: "..." if n in CHANGING else v.replace(prefix, "P") for n, v in shown.items()
+                n.replace(prefix, "P"): "..." if n in CHANGING else v.replace(prefix, "P")
+                for n, v in shown.items()
             }
             if "opts" in shown:
                 shown["opts"] = json.loads(shown["opts"])

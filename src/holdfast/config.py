@@ -227,4 +227,12 @@ def variable(key: str) -> str:
 
 def shown(value: object) -> object:
     """Return a value as a person or a JSON document may have it."""
-    return format_duration(value) if isinstance(value, timedelta) else value
+    match value:
+        case timedelta():
+            return format_duration(value)
+        case dict():
+            return ",".join(f"{name}={weight:g}" for name, weight in value.items())
+        case list():
+            return ",".join(value)
+        case _:
+            return value

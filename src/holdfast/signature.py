@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -48,8 +49,13 @@ class Signature:
                 parameter.kind is parameter.POSITIONAL_ONLY
             ):
                 raise SignatureError(f"parameter {name!r} cannot be given by name")
+        self._takes_any = any(p.kind is p.VAR_KEYWORD for p in self._parameters.values())
         self._whole = list(self._parameters) == [WHOLE]
         self._target = hints.get(WHOLE, Any) if self._whole else self._struct(function, hints)
+        try:
+            self._decoder = msgspec.json.Decoder(self._target, dec_hook=_decode_model)
+        except TypeError as error:
+            raise SignatureError(f"cannot decode into its annotations: {error}") from None
 
     def name(self, args: tuple[object, ...]) -> dict[str, object]:
         """Name positional arguments, the context left out."""
@@ -74,17 +80,18 @@ class Signature:
         nothing = not self._whole and job.payload == b"null"
         data = b"{}" if nothing else job.payload
         try:
-            value = msgspec.json.decode(data, type=self._target, dec_hook=_decode_model)
+            value = self._decoder.decode(data)
         except msgspec.DecodeError as error:
             raise PermanentError(
                 f"payload does not fit the task: {error}", code="PAYLOAD_INVALID"
             ) from None
         if self._whole:
             return {WHOLE: value}
-        if isinstance(value, dict):
-            return value
         fields: Mapping[str, object] = msgspec.structs.asdict(value)
-        return {name: v for name, v in fields.items() if v is not msgspec.UNSET}
+        given = {name: v for name, v in fields.items() if v is not msgspec.UNSET}
+        if self._takes_any:
+            given = msgspec.json.decode(data, type=dict[str, object]) | given
+        return given
 
     def _unpack_bytes(self, job: Job) -> dict[str, object]:
         if self._whole and self._target in (bytes, Any, bytes | None):
@@ -94,34 +101,42 @@ class Signature:
         )
 
     def _struct(self, function: Callable[..., object], hints: Mapping[str, object]) -> Any:
-        """One msgspec struct with a field per parameter; a dict where ``**kwargs`` takes any."""
-        if any(p.kind is p.VAR_KEYWORD for p in self._parameters.values()):
-            return dict[str, Any]
+        """One msgspec struct with a field per parameter; more are let through for ``**kwargs``."""
         fields: list[Any] = []
         for name, parameter in self._parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                continue
             kind = hints.get(name, Any)
             kind = Any if kind is object else kind
             if parameter.default is parameter.empty:
                 fields.append((name, kind))
             else:
-                fields.append((name, kind | msgspec.UnsetType, msgspec.UNSET))
+                fields.append((name, kind, msgspec.UNSET))
         name = getattr(function, "__name__", "task")
-        try:
-            return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
-        except TypeError as error:
-            raise SignatureError(f"cannot decode into its annotations: {error}") from None
+        forbid = not self._takes_any
+        return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=forbid)
 
 
 def _hints(function: Callable[..., object]) -> dict[str, Any]:
+    """Resolve what the parameters are annotated with; what is returned does not matter."""
+    plain = inspect.unwrap(function)
+    if not hasattr(plain, "__annotations__"):
+        plain = getattr(type(plain), "__call__", plain)  # noqa: B004  # an object may be a task
+    given = SimpleNamespace(__annotations__=dict(getattr(plain, "__annotations__", {})))
+    given.__annotations__.pop("return", None)
+    names = getattr(plain, "__globals__", {})
     try:
-        return typing.get_type_hints(inspect.unwrap(function), include_extras=True)
-    except (NameError, TypeError):
-        return dict(getattr(function, "__annotations__", {}))
+        return typing.get_type_hints(given, globalns=names, include_extras=True)
+    except NameError as error:
+        told = f"cannot resolve its annotations: {error}; import it where the program runs"
+        raise SignatureError(f"{told}, not only for type checking") from None
+    except TypeError as error:
+        raise SignatureError(f"cannot resolve its annotations: {error}") from None
 
 
 def _decode_model(kind: type, value: object) -> object:
     if not is_model(kind):
-        raise NotImplementedError(f"cannot decode into {kind!r}")
+        raise TypeError(f"cannot decode into {kind.__name__}")
     try:
         return kind.model_validate(value)  # type: ignore[attr-defined]  # pydantic, by duck
     except ValueError as error:

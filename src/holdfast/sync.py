@@ -206,6 +206,8 @@ class SyncOperations:
             _call(loop, operations.close())
             _call(loop, operations.store.close())
             loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
 
     def _run(self, operate: Callable[[Operations], Coroutine[Any, Any, T]]) -> T:
         loop, operations = self._app.home or self._open()
@@ -215,7 +217,10 @@ class SyncOperations:
         with self._lock:
             if self._loop is None or self._operations is None or self._pid != os.getpid():
                 loop = asyncio.new_event_loop()
-                threading.Thread(target=loop.run_forever, name="holdfast-sync", daemon=True).start()
+                self._thread = threading.Thread(
+                    target=loop.run_forever, name="holdfast-sync", daemon=True
+                )
+                self._thread.start()
                 store = self._app.open_store()
                 _call(loop, store.start())
                 self._loop, self._pid = loop, os.getpid()

@@ -97,7 +97,7 @@ async def test_atomic_batch_with_a_conflicting_key_writes_nothing(app: Holdfast)
 
 @pytest.mark.req("M-9")
 async def test_cycle_is_refused_and_named(app: Holdfast) -> None:
-    with pytest.raises(ValidationError, match="a -> b -> a|b -> a -> b"):
+    with pytest.raises(ValidationError, match=r"a -> b -> a|b -> a -> b"):
         await app.submit_batch(
             [
                 Submission(type="x", ref="a", depends_on=["b"]),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from holdfast import Holdfast, JobContext, State, ValidationError, Worker
+from holdfast.clock import ManualClock
 from holdfast.results import CancellationStatus
+from holdfast.store import Change, Store, Swapped
 from tests.app.conftest import Drain
 
 
@@ -49,13 +52,13 @@ async def test_ended_and_unknown_jobs_cannot_be_cancelled(app: Holdfast, drain: 
 
 
 @pytest.mark.req("A-12")
-async def test_running_job_hears_of_it_and_stops_at_its_next_checkpoint(app: Holdfast) -> None:
+async def test_running_job_hears_of_it_and_stops_at_its_next_checkpoint(live_app: Holdfast) -> None:
     started, heard = asyncio.Event(), []
 
-    @app.task("stepwise")
+    @live_app.task("stepwise")
     async def stepwise(ctx: JobContext) -> None:
         started.set()
-        while not ctx.is_cancelled():
+        while not ctx.is_cancelled():  # noqa: ASYNC110  # what a handler would do
             await asyncio.sleep(0.01)
         heard.append(ctx.is_cancelled())
         await ctx.checkpoint({"step": 1})
@@ -63,21 +66,21 @@ async def test_running_job_hears_of_it_and_stops_at_its_next_checkpoint(app: Hol
 
     job_id = (await stepwise.submit()).job_id
     async with asyncio.TaskGroup() as group:
-        group.create_task(Worker(app, maintenance=False).run(burst=True))
+        group.create_task(Worker(live_app, maintenance=False).run(burst=True))
         await started.wait()
-        result = await app.cancel(job_id)
+        result = await live_app.cancel(job_id)
 
-    job = await app.get(job_id)
+    job = await live_app.get(job_id)
     assert CancellationStatus.CANCEL_REQUESTED is result.status
     assert [True] == heard
     assert (State.CANCELLED, 1) == (job.state, job.attempt)
 
 
 @pytest.mark.req("A-12")
-async def test_force_interrupts_a_running_job(app: Holdfast) -> None:
+async def test_force_interrupts_a_running_job(live_app: Holdfast) -> None:
     started, cleaned = asyncio.Event(), asyncio.Event()
 
-    @app.task("endless")
+    @live_app.task("endless")
     async def endless() -> None:
         started.set()
         try:
@@ -87,10 +90,10 @@ async def test_force_interrupts_a_running_job(app: Holdfast) -> None:
 
     job_id = (await endless.submit()).job_id
     async with asyncio.TaskGroup() as group:
-        group.create_task(Worker(app, maintenance=False).run(burst=True))
+        group.create_task(Worker(live_app, maintenance=False).run(burst=True))
         await started.wait()
-        result = await app.cancel(job_id, force=True, reason="enough")
-        job = await app.wait(job_id, timeout=10)
+        result = await live_app.cancel(job_id, force=True, reason="enough")
+        job = await live_app.wait(job_id, timeout=10)
 
     assert CancellationStatus.CANCEL_REQUESTED is result.status
     assert cleaned.is_set()
@@ -144,3 +147,26 @@ async def test_ids_or_filter_must_be_given_but_not_both(app: Holdfast) -> None:
     for given in ({}, {"job_ids": [], "filter": {}}):
         with pytest.raises(ValidationError, match="not both"):
             await app.cancel_batch(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.req("A-13")
+async def test_many_jobs_are_cancelled_in_few_calls(store: Store, clock: ManualClock) -> None:
+    calls = 0
+    swap = store.swap
+
+    async def counting(changes: Sequence[Change]) -> list[Swapped]:
+        nonlocal calls
+        calls += 1
+        return await swap(changes)
+
+    store.swap = counting  # type: ignore[method-assign]  # count, then as before
+    async with Holdfast(store=store, clock=clock) as app:
+        await app.submit_batch([{"type": "x"}] * 700)
+        first = (await app.search(limit=1)).jobs[0].job_id
+
+        result = await app.cancel_batch(filter={"types": ["x"]})
+        twice = await app.cancel_batch(job_ids=[first, first])
+
+    assert (700, 0) == (result.cancelled, result.skipped)
+    assert 2 == calls
+    assert 2 == twice.skipped

@@ -57,7 +57,7 @@ class Verdict:
 
 
 def main(words: list[str]) -> int:
-    chosen = [m for m in MUTANTS if not words or any(w in f"{m.file} {m.why}" for w in words)]
+    chosen = chosen_by(words)
     print(f"{len(chosen)} mutants, {AT_ONCE} at a time; first the suite without any", flush=True)
     for layer in dict.fromkeys(layer for mutant in chosen for layer in mutant.layers):
         status, output = _suite(ROOT, layer)
@@ -71,6 +71,11 @@ def main(words: list[str]) -> int:
     for verdict in survived:
         print(f"NOT CAUGHT: {verdict.mutant.path}: {verdict.mutant.why} {verdict.error}")
     return 1 if survived else 0
+
+
+def chosen_by(words: list[str]) -> list[Mutant]:
+    """The mutants whose file or reason holds one of the words; all of them without any."""
+    return [m for m in MUTANTS if not words or any(w in f"{m.file} {m.why}" for w in words)]
 
 
 def judge(mutant: Mutant) -> Verdict:

@@ -60,8 +60,14 @@ def cancel(
 @click.command()
 @ids_argument
 @click.option("--reset-attempts", is_flag=True, help="Count attempts from the start again.")
-@click.option("--priority", type=click.Choice([p.name for p in Priority], case_sensitive=False))
-@click.option("--delay", metavar="SPAN", default="0")
+@click.option(
+    "--priority",
+    type=click.Choice([p.name for p in Priority], case_sensitive=False),
+    help="Give it another priority.",
+)
+@click.option(
+    "--delay", metavar="SPAN", default="0", help="Start no earlier than so long from now."
+)
 @store_options
 def retry(
     job_ids: tuple[str, ...],

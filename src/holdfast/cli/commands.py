@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from typing import Any
 
 import click
 
 from holdfast import __version__
-from holdfast.cli.exits import INTERRUPTED, OK
+from holdfast.cli.exits import INTERRUPTED, OK, hush
 
 SECTIONS = {
     "Run jobs": {
@@ -104,7 +103,6 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except BrokenPipeError:
-        # The reader has seen enough; let nothing complain while the interpreter shuts down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        hush()
         code = OK
     sys.exit(code if isinstance(code, int) else OK)

@@ -12,6 +12,7 @@ import msgspec
 from holdfast import config
 from holdfast.app import Holdfast
 from holdfast.cli.exits import UNREACHABLE, Problem
+from holdfast.cli.finding import find_app
 from holdfast.errors import HoldfastError
 
 T = TypeVar("T")
@@ -27,21 +28,26 @@ def store_options(command: F) -> F:
 
 
 def on_store(
-    url: str | None, operate: Callable[[Holdfast], Awaitable[T]], *, new: bool = False
+    url: str | None,
+    operate: Callable[[Holdfast], Awaitable[T]],
+    *,
+    new: bool = False,
+    app: str | None = None,
 ) -> T:
     """Open the store, do one thing, close it.
 
     Only ``new`` creates a SQLite file that is not there: a look into the wrong directory
-    should not leave one behind.
+    should not leave one behind. ``app`` names an app whose own settings are to be used.
     """
-    settings = config.load(flags={"url": url})
+    settings = config.load(flags={"url": url, "app": app})
     place = settings.text("url")
     if place.startswith("sqlite:") and not new:
         _must_exist(place, settings.source("url"))
+    chosen = find_app(settings)[1] if app else Holdfast(place)
 
     async def work() -> T:
-        async with Holdfast(place) as app:
-            return await operate(app)
+        async with chosen:
+            return await operate(chosen)
 
     return asyncio.run(work())
 

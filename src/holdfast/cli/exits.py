@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -41,6 +43,14 @@ def told_plainly() -> Iterator[None]:
         raise problem_of(error) from None
     except TimeoutError:
         raise Problem("timed out", TIMED_OUT) from None
+    except BrokenPipeError:
+        hush()
+        raise click.exceptions.Exit(OK) from None
+
+
+def hush() -> None:
+    """The reader has seen enough: let nothing complain while the interpreter shuts down."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def problem_of(error: Exception) -> Problem:

@@ -28,12 +28,13 @@ _FILTERS = (
         "priorities",
         multiple=True,
         type=click.Choice([p.name for p in Priority], case_sensitive=False),
+        help="Only this priority; may be repeated.",
     ),
-    click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE"),
-    click.option("--correlation-id", metavar="ID"),
-    click.option("--created-after", metavar="TIME"),
-    click.option("--created-before", metavar="TIME"),
-    click.option("--updated-after", metavar="TIME"),
+    click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only with this tag."),
+    click.option("--correlation-id", metavar="ID", help="Only with this tracing id."),
+    click.option("--created-after", metavar="TIME", help="Submitted then or later."),
+    click.option("--created-before", metavar="TIME", help="Submitted before."),
+    click.option("--updated-after", metavar="TIME", help="Moved then or later."),
 )
 
 

@@ -25,7 +25,7 @@ from holdfast.searching import FailureFilter
 from holdfast.store import Order
 
 cursor_option = click.option("--cursor", help="Go on after an earlier page.")
-limit_option = click.option("--limit", type=int, default=50, show_default=True)
+limit_option = click.option("--limit", type=int, default=50, help="How many, to 1000.  [50]")
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,11 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command()
 @filter_options
-@click.option("--order", type=click.Choice(list(Order), case_sensitive=False))
+@click.option(
+    "--order",
+    type=click.Choice(list(Order), case_sensitive=False),
+    help="In which order.  [CREATED_DESC]",
+)
 @cursor_option
 @limit_option
 @store_options
@@ -81,23 +85,25 @@ def explain(job_id: str, url: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--type", "types", multiple=True)
-@click.option("--queue", "queues", multiple=True)
+@click.option("--type", "types", multiple=True, help="Only this type; may be repeated.")
+@click.option("--queue", "queues", multiple=True, help="Only this queue; may be repeated.")
 @click.option(
     "--state",
     "states",
     multiple=True,
     type=click.Choice([State.FAILED, State.DEAD_LETTER, State.RETRYING], case_sensitive=False),
+    help="Only this state; may be repeated.",
 )
 @click.option(
     "--category",
     "failure_category",
     multiple=True,
     type=click.Choice(list(FailureCategory), case_sensitive=False),
+    help="Only this category; may be repeated.",
 )
-@click.option("--code", "error_code")
-@click.option("--after", metavar="TIME")
-@click.option("--before", metavar="TIME")
+@click.option("--code", "error_code", help="Only this error code.")
+@click.option("--after", metavar="TIME", help="Failed then or later.")
+@click.option("--before", metavar="TIME", help="Failed before.")
 @cursor_option
 @limit_option
 @store_options

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
-import traceback
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -15,16 +12,21 @@ import click
 from holdfast import config
 from holdfast.app import Holdfast
 from holdfast.cli.common import url_option
-from holdfast.cli.exits import FAILED, USAGE, Problem
+from holdfast.cli.exits import FAILED, Problem
+from holdfast.cli.finding import find_app
 from holdfast.config import Settings
-from holdfast.errors import HoldfastError
 from holdfast.job import DEFAULT_QUEUE
-from holdfast.loading import load_app
 from holdfast.observe import logging
 from holdfast.worker import Worker
 
-log_level_option = click.option("--log-level", type=click.Choice(logging.LEVELS))
-log_format_option = click.option("--log-format", type=click.Choice(logging.FORMATS))
+log_level_option = click.option(
+    "--log-level", type=click.Choice(logging.LEVELS), help="How much to log.  [info]"
+)
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(logging.FORMATS),
+    help="Lines for people, or JSON lines.  [text]",
+)
 
 
 @click.command()
@@ -88,35 +90,12 @@ def dev(app: str | None, url: str | None) -> None:
     _run(found, settings, queues, burst=False)
 
 
-def find_app(settings: Settings) -> tuple[str, Holdfast]:
-    """Load the app the settings name, with the store they name; Problem says what is wrong."""
-    path = settings["app"]
-    if not isinstance(path, str):
-        raise Problem("say which app: holdfast worker MODULE:APP, or app in holdfast.toml", USAGE)
-    if os.getcwd() not in sys.path:  # noqa: PTH109  # compared with texts
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    for key in ("url", "log.level", "log.format"):
-        if settings.source(key) != "default":
-            os.environ[config.variable(key)] = settings.text(key)
-    try:
-        app = load_app(path)
-    except HoldfastError:
-        raise
-    except Exception as error:  # noqa: BLE001  # whatever a user's module raises
-        raise Problem(f"importing {path!r} failed: {_last_line(error)}", USAGE) from None
-    if settings.source("url") == "flag" and app.url != settings["url"]:
-        raise Problem(
-            f"{path} names its own store, {app.url}, which --url cannot change:"
-            " write Holdfast() there, and --url or $HOLDFAST_URL decides",
-            USAGE,
-        )
-    return path, app
-
-
 def _run(
     app: Holdfast, settings: Settings, queues: list[str] | dict[str, float], *, burst: bool
 ) -> None:
     logging.configure(settings.text("log.level"), settings.text("log.format"))
+    if app.shares_store:
+        click.echo("holdfast: these jobs live in memory: no other process sees them", err=True)
 
     async def work() -> None:
         hand = Worker(
@@ -160,9 +139,3 @@ def _grace(settings: Settings) -> timedelta:
     value = settings["worker.grace"]
     assert isinstance(value, timedelta)
     return value
-
-
-def _last_line(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{where}"

@@ -23,25 +23,36 @@ SPAN = "SPAN"
 @click.argument("type_", metavar="TYPE")
 @click.argument("payload", required=False)
 @click.option("--bytes", "as_bytes", is_flag=True, help="Take the payload as bytes, not JSON.")
-@click.option("--queue")
-@click.option("--priority", type=click.Choice([p.name for p in Priority], case_sensitive=False))
+@click.option("--queue", help="Which queue; else the task's, or default.")
+@click.option(
+    "--priority",
+    type=click.Choice([p.name for p in Priority], case_sensitive=False),
+    help="What goes first within a queue.",
+)
 @click.option("--delay", metavar=SPAN, help="Start no earlier than so long from now.")
 @click.option("--scheduled-at", metavar="TIME", help="Start no earlier than this.")
 @click.option("--hold", is_flag=True, help="Wait for `holdfast release`.")
 @click.option("--timeout", metavar=SPAN, help="How long one attempt may take.")
 @click.option("--lifetime", metavar=SPAN, help="How long the job may take in all.")
 @click.option("--lease", metavar=SPAN, help="How soon a silent worker loses the job.")
-@click.option("--max-attempts", type=int)
+@click.option("--max-attempts", type=int, help="From 1 to 100, the first included.")
 @click.option("--backoff", metavar="JSON", help='Such as {"strategy": "LINEAR"}.')
-@click.option("--retry-timeouts/--no-retry-timeouts", default=None)
+@click.option(
+    "--retry-timeouts/--no-retry-timeouts", default=None, help="Whether to retry a timeout."
+)
 @click.option("--idempotency-key", metavar="KEY", help="Submit nothing when the key was used.")
 @click.option("--idempotency-window", metavar=SPAN, help="How long the key counts.")
-@click.option("--correlation-id", metavar="ID")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE")
+@click.option("--correlation-id", metavar="ID", help="Your own id for tracing.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A label to find it by.")
 @click.option("--depends-on", multiple=True, metavar="JOB", help="Wait for this job.")
-@click.option("--dependency-type", type=click.Choice(list(DependencyKind), case_sensitive=False))
-@click.option("--callback-url", metavar="URL")
-@click.option("--limit-key", metavar="KEY")
+@click.option(
+    "--dependency-type",
+    type=click.Choice(list(DependencyKind), case_sensitive=False),
+    help="What it waits for in them.",
+)
+@click.option("--callback-url", metavar="URL", help="Where its end is to be posted.")
+@click.option("--limit-key", metavar="KEY", help="Whose limit it counts towards.")
+@click.option("--app", metavar="MODULE:APP", help="Take what its task says as defaults.")
 @click.option("--wait", is_flag=True, help="Wait for its end; exit 1 unless it completed.")
 @click.option("--wait-timeout", metavar=SPAN, help="Wait no longer than this; exit 4.")
 @store_options
@@ -49,6 +60,7 @@ def submit(
     type_: str,
     payload: str | None,
     as_bytes: bool,
+    app: str | None,
     wait: bool,
     wait_timeout: str | None,
     url: str | None,
@@ -63,13 +75,13 @@ def submit(
     options = _options(given)
     patience = None if wait_timeout is None else span_or_text(wait_timeout)
 
-    async def operate(app: Holdfast) -> SubmissionResult | JobStatus:
-        result = await app.submit(type_, body, **options)
+    async def operate(queue: Holdfast) -> SubmissionResult | JobStatus:
+        result = await queue.submit(type_, body, **options)
         if not wait:
             return result
-        return await app.wait(result.job_id, timeout=patience)
+        return await queue.wait(result.job_id, timeout=patience)
 
-    result = on_store(url, operate, new=True)
+    result = on_store(url, operate, new=True, app=app)
     answer(result, as_json=as_json, show=lambda: _show(result))
     if isinstance(result, JobStatus) and result.state is not State.COMPLETED:
         raise Problem(f"job {result.job_id} ended {result.state}", FAILED)

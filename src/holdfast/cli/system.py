@@ -87,7 +87,7 @@ def config(url: str | None, as_json: bool) -> None:
         one.key: {"value": settings.shown(one.value), "source": one.source} for one in found
     }
     rows = [
-        (one.key, settings.shown(one.value), one.source, settings.SETTINGS[one.key].help)
+        (one.key, settings.shown(one.value) or "-", one.source, settings.SETTINGS[one.key].help)
         for one in found
     ]
     head = ("KEY", "VALUE", "SOURCE", "MEANING")

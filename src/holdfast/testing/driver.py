@@ -60,7 +60,7 @@ class Driver:
         run = self._run(job)
         outcome = await self._execute(run)
         if outcome is not None:
-            await self._settler.settle(run, outcome)
+            await self._settler.write([(run, outcome)])
         return job.id
 
     async def maintain(self, *, cron: bool = True) -> None:

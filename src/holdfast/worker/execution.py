@@ -49,6 +49,8 @@ class Interruption(StrEnum):
     CANCELLED = "CANCELLED"
     LEASE_LOST = "LEASE_LOST"
     STOPPING = "STOPPING"
+    CROWDED = "CROWDED"
+    """It was never started: it must not run beside another job that is under suspicion."""
 
 
 class Interrupted(msgspec.Struct, frozen=True, tag=True):

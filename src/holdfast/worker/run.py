@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cached_property
 
 from holdfast.context import Channel, JobContext, Signals
 from holdfast.handlers import Handler
@@ -19,7 +20,6 @@ class Run:
         self, job: Job, handler: Handler, channel: Callable[[Run], Channel], started: float
     ) -> None:
         assert job.lease is not None
-        assert job.started_at is not None
         self.job = job
         self.handler = handler
         self.fence = Fence(job.id, job.lease.token)
@@ -27,24 +27,33 @@ class Run:
         self.started = started
         """When it was claimed, by the local monotonic clock."""
         self.timeout = job.timeout.total_seconds()
+        self.deadline = started + self.timeout
+        """When it must have ended, by the local monotonic clock."""
         self.renewed = started
         """When the last accepted renewal was sent, by the local monotonic clock."""
         self.task: asyncio.Task[None] | None = None
-        self.interrupted: Callable[[Run], None] = _unheard
+        self.interrupted: Callable[[Run], None] | None = None
         """Hears that the handler was told to stop."""
-        self.signalled: Callable[[Run], None] = _unheard
+        self.signalled: Callable[[Run], None] | None = None
         """Hears that the signals changed."""
+        self.written: Callable[[], None] | None = None
+        """Hears that the outcome was written or dropped."""
         self.interruption: Interruption | None = None
         self.answered = False
         """Whether its outcome was handed over; what comes later is dropped."""
-        deadline = job.started_at + job.timeout
-        self.channel = channel(self)
-        self.context = JobContext(job, deadline, self.signals, self.channel)
+        self._make_channel = channel
 
-    @property
-    def deadline(self) -> float:
-        """When it must have ended, by the local monotonic clock."""
-        return self.started + self.timeout
+    @cached_property
+    def channel(self) -> Channel:
+        """How the job's context reaches the store."""
+        return self._make_channel(self)
+
+    @cached_property
+    def context(self) -> JobContext:
+        """What the handler is given, if it asks for it."""
+        assert self.job.started_at is not None
+        deadline = self.job.started_at + self.job.timeout
+        return JobContext(self.job, deadline, self.signals, self.channel)
 
     def lease_over(self, now: float) -> bool:
         """Whether the lease has surely ended, counted from the last renewal that was sent."""
@@ -53,24 +62,23 @@ class Run:
     def cancel(self, request: CancelRequest) -> None:
         """Hear that someone wants it to stop."""
         self.signals.cancel = request
-        self.signalled(self)
+        if self.signalled is not None:
+            self.signalled(self)
         if request.force:
             self.interrupt(Interruption.CANCELLED)
 
     def lose_lease(self) -> None:
         """Hear that the job is no longer ours."""
         self.signals.lease_lost = True
-        self.signalled(self)
+        if self.signalled is not None:
+            self.signalled(self)
         self.interrupt(Interruption.LEASE_LOST)
 
     def interrupt(self, why: Interruption) -> None:
         """Stop the handler; the first reason counts."""
-        if self.interruption is None:
+        if self.interruption is None and not self.answered:
             self.interruption = why
             if self.task is not None:
                 self.task.cancel()
-            self.interrupted(self)
-
-
-def _unheard(run: Run) -> None:
-    """Nobody listens."""
+            if self.interrupted is not None:
+                self.interrupted(self)

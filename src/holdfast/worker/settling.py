@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from enum import StrEnum
 
 from holdfast import lifecycle
-from holdfast.batcher import Batcher
 from holdfast.chance import Chance
 from holdfast.errors import StoreUnavailableError
-from holdfast.job import Job, State
+from holdfast.job import Failure, Job, State
 from holdfast.observe import Observer
 from holdfast.releasing import release_dependents
 from holdfast.store import Change, Store
@@ -30,86 +28,100 @@ from holdfast.worker.run import Run
 Answer = tuple[Run, Outcome]
 
 
-class Settled(StrEnum):
-    """What became of a job's answer."""
-
-    WRITTEN = "WRITTEN"
-    REPEATED = "REPEATED"
-    STALE = "STALE"
+LARGEST_GROUP = 1000
 
 
 class Settler:
     """Writes outcomes in groups; keeps them while the store is away."""
 
     def __init__(
-        self, store: Store, chance: Chance, observer: Observer, custody: Custody | None = None
+        self,
+        store: Store,
+        chance: Chance,
+        observer: Observer,
+        custody: Custody | None = None,
+        after: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._chance = chance
         self._observer = observer
         self._custody = custody or Nobody()
-        self._batcher: Batcher[Answer, Settled] = Batcher(self._write)
-
-    def settle(self, run: Run, outcome: Outcome) -> asyncio.Future[Settled]:
-        """Queue an outcome to be written; it will be, even if nobody waits for it."""
-        written = self._batcher.put((run, outcome))
-        written.add_done_callback(self._heard)
-        return written
-
-    @property
-    def unwritten(self) -> int:
+        self._after = after
+        self._waiting: list[Answer] = []
+        self._task: asyncio.Task[None] | None = None
+        self.unwritten = 0
         """How many outcomes are not written yet."""
-        return self._batcher.unanswered
+
+    def settle(self, run: Run, outcome: Outcome) -> None:
+        """Queue an outcome to be written: soon, with all that wait by then."""
+        self._waiting.append((run, outcome))
+        self.unwritten += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._drain())
 
     async def close(self) -> None:
         """Wait until everything is written."""
-        await self._batcher.close()
+        while self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
 
-    def _heard(self, written: asyncio.Future[Settled]) -> None:
-        """Tell of an answer that no patience could write; its lease will run out."""
-        if not written.cancelled() and (error := written.exception()) is not None:
-            self._observer.tell("results.lost", error=repr(error), lost=1)
+    async def _drain(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[:LARGEST_GROUP], self._waiting[LARGEST_GROUP:]
+            try:
+                await self.write(group)
+            except Exception as error:  # noqa: BLE001  # the leases run out, the worker goes on
+                self._observer.tell("results.lost", error=repr(error), lost=len(group))
+            finally:
+                self.unwritten -= len(group)
+                if self._after is not None:
+                    self._after()
 
-    async def _write(self, answers: Sequence[Answer]) -> Sequence[Settled]:
+    def drop(self, run: Run) -> None:
+        """Write nothing about a job that is no longer ours."""
+        self._let_go([run])
+
+    def _let_go(self, runs: Sequence[Run]) -> None:
+        self._custody.settled(runs)
+        for run in runs:
+            if run.written is not None:
+                run.written()
+
+    async def write(self, answers: Sequence[Answer]) -> None:
         """Write a group; a store that is away is tried again until it is back."""
         pause = FIRST_PAUSE
         while True:
             try:
-                return await self._write_now(answers)
+                await self._write_now(answers)
             except StoreUnavailableError as error:
                 self._observer.tell("store.unavailable", error=str(error), kept=len(answers))
                 await asyncio.sleep(pause * (0.5 + self._chance.fraction()))
                 pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                return
 
-    async def _write_now(self, answers: Sequence[Answer]) -> Sequence[Settled]:
-        settled: list[Settled | None] = [None] * len(answers)
-        current = [run.job for run, _ in answers]
-        open_ = list(range(len(answers)))
+    async def _write_now(self, answers: Sequence[Answer]) -> None:
+        open_ = [(run, outcome, run.job) for run, outcome in answers]
         ripe = False
         while open_:
             now = self._store.now()
             changes = [
-                Change(current[i], self._decide(*answers[i], current[i], now)) for i in open_
+                Change(job, self._decide(run, outcome, job, now)) for run, outcome, job in open_
             ]
-            written = await self._store.swap(changes)
             again = []
-            for i, change, answer in zip(open_, changes, written, strict=True):
+            for (run, outcome, _), change, answer in zip(
+                open_, changes, await self._store.swap(changes), strict=True
+            ):
                 ripe = ripe or answer.ripe
                 if answer.written:
-                    settled[i] = Settled.WRITTEN
-                    self._tell(answers[i][0], change.after)
-                elif (verdict := _standing(answers[i][0], answer.job)) is not None:
-                    settled[i] = verdict
-                    self._tell_stale(answers[i][0], verdict)
+                    self._tell(run, change.after)
+                elif answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token):
+                    self._tell_refused(run, answer.job)
                 else:
-                    assert answer.job is not None
-                    current[i] = answer.job
-                    again.append(i)
+                    again.append((run, outcome, answer.job))
             open_ = again
-        self._custody.settled([run for run, _ in answers])
+        self._let_go([run for run, _ in answers])
         if ripe:
             await release_dependents(self._store)
-        return [answer for answer in settled if answer is not None]
 
     def _decide(self, run: Run, outcome: Outcome, job: Job, now: datetime) -> Job:
         if job.state is not State.RUNNING:
@@ -119,12 +131,14 @@ class Settler:
                 return lifecycle.completed(job, result, now=now)
             case Interrupted(Interruption.CANCELLED):
                 return lifecycle.cancelled(job, now=now)
-            case Interrupted(Interruption.STOPPING):
-                return lifecycle.given_back(job, now=now)
-            case Interrupted(_):
-                failure = timeout_failure(run.timeout)
+            case Interrupted(why) if why in _GIVEN_BACK:
+                return lifecycle.given_back(job, now=now, reason=_GIVEN_BACK[why])
+            case Interrupted():
+                return self._after_failure(run, timeout_failure(run.timeout), job, now)
             case Failed(failure):
-                pass
+                return self._after_failure(run, failure, job, now)
+
+    def _after_failure(self, run: Run, failure: Failure, job: Job, now: datetime) -> Job:
         jitter, custom = self._chance.jitter(), run.handler.options.custom_backoff
         try:
             return lifecycle.after_failure(job, failure, now=now, jitter=jitter, custom=custom)
@@ -152,12 +166,18 @@ class Settler:
             due_at=after.due_at if after.state is State.RETRYING else None,
         )
 
-    def _tell_stale(self, run: Run, verdict: Settled) -> None:
-        if verdict is Settled.STALE:
+    def _tell_refused(self, run: Run, job: Job | None) -> None:
+        """Tell of an answer that came too late, unless it was this very one that came before."""
+        if job is None or not lifecycle.has_answered(job, run.fence.token):
             self._observer.tell(
                 "job.stale", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt
             )
 
+
+_GIVEN_BACK = {
+    Interruption.STOPPING: "worker is stopping",
+    Interruption.CROWDED: "to be run alone",
+}
 
 _WORDS = {
     State.COMPLETED: "job.completed",
@@ -166,12 +186,3 @@ _WORDS = {
     State.CANCELLED: "job.cancelled",
     State.RETRYING: "job.retrying",
 }
-
-
-def _standing(run: Run, job: Job | None) -> Settled | None:
-    """Whether an answer that was not written is settled all the same; None: decide again."""
-    if job is None:
-        return Settled.STALE
-    if lifecycle.may_answer(job, run.fence.token):
-        return None
-    return Settled.REPEATED if lifecycle.has_answered(job, run.fence.token) else Settled.STALE

@@ -18,6 +18,7 @@ from holdfast.presence import PRESENCE, WorkerInfo, announce
 from holdfast.releasing import release_dependents
 from holdfast.store import Claim, Store
 from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
+from holdfast.worker.alarm import Alarm
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.custody import Custody, Nobody
 from holdfast.worker.execution import (
@@ -29,14 +30,16 @@ from holdfast.worker.execution import (
     system_failure,
 )
 from holdfast.worker.hands import Hands
+from holdfast.worker.opening import opened, pause_unless
 from holdfast.worker.pulse import Pulse
+from holdfast.worker.quarantine import Quarantine
 from holdfast.worker.rates import Rates
 from holdfast.worker.run import Run
 from holdfast.worker.runners import Runner
 from holdfast.worker.runners.inline import AsyncRunner
 from holdfast.worker.runners.process import ProcessRunner
 from holdfast.worker.runners.thread import ThreadRunner
-from holdfast.worker.settling import Settled, Settler
+from holdfast.worker.settling import Settler
 
 STUBBORN = 5.0
 """How long an interrupted handler may take to stop before its slot is given back, in seconds."""
@@ -76,6 +79,7 @@ class Worker:
         self._observer = observer or Silent()
         self._custody = custody or Nobody()
         self._hands = Hands(app.registry, slots)
+        self._quarantine = Quarantine(self._hands.wake)
         self._threads = ThreadRunner(self._observer)
         self._abandoned: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -84,18 +88,18 @@ class Worker:
 
     async def run(self, *, burst: bool = False) -> None:
         """Work until told to stop, or, in a burst, until there is nothing left to do."""
-        await self._started_app()
-        try:
-            await self._run(self._app.store, burst=burst)
-        finally:
-            await self._app.close()
+        async with opened(self._app, self._stopping, self._observer) as store:
+            await self._run(store, burst=burst)
 
     async def _run(self, store: Store, *, burst: bool) -> None:
         self._notes = Notes(store)
-        self._settler = Settler(store, self._app.chance, self._observer, self._custody)
+        self._settler = Settler(
+            store, self._app.chance, self._observer, self._custody, self._hands.wake
+        )
         self._submitter = self._app.submitter(store)
         self._runners = self._make_runners()
         self._rates = Rates(self._app.clock)
+        self._alarm = Alarm(self._app.clock, self._hands.running)
         self._pulse = Pulse(self._app, self._hands.running, self._observer, self._custody)
         async with asyncio.TaskGroup() as group:
             await self._pulse.start(group)
@@ -104,11 +108,16 @@ class Worker:
                 service = Maintenance(self._app, self.id, self._queues, self._observer)
                 tasks.append(group.create_task(service.run()))
             self._observer.tell("worker.started", worker=self.id, queues=self._queues)
-            await self._claim_loop(store, burst=burst)
-            await self._wind_down()
-            await self._pulse.stop()
-            for task in tasks:
-                task.cancel()
+            try:
+                await self._claim_loop(store, burst=burst)
+            except BaseException:
+                self.halt()
+                raise
+            finally:
+                await self._wind_down()
+                await self._pulse.stop()
+                for task in tasks:
+                    task.cancel()
         with contextlib.suppress(StoreUnavailableError):
             await announce(store, self._info(), timedelta(0))
         self._observer.tell("worker.stopped", worker=self.id)
@@ -135,31 +144,36 @@ class Worker:
         self.drain()
 
     async def _claim_loop(self, store: Store, *, burst: bool) -> None:
-        await self._declare_limits(store)
-        seen, pause = 0, FIRST_PAUSE
+        seen, pause, declared = 0, FIRST_PAUSE, False
         while not self._stopping.is_set():
             try:
+                declared = declared or await self._declare_limits(store)
+                quiet = not self._hands.running and not self._settler.unwritten
                 wanted, taken = self._room, await self._claim(store)
-                if burst and not taken and not self._hands.running and not await self._more(store):
-                    return
-                if not self._room:
+                if burst and not taken and not self._hands.running:
+                    if quiet and not await self._more(store):
+                        return
+                    await self._settler.close()
+                elif not self._room:
                     await self._hands.changed()
                 elif taken < wanted:
                     seen = await self._idle(store, seen, burst=burst)
                 pause = FIRST_PAUSE
             except StoreUnavailableError as error:
                 self._observer.tell("store.unavailable", error=str(error))
-                await self._back_off(pause)
+                await pause_unless(self._stopping, pause * (0.5 + self._app.chance.fraction()))
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _claim(self, store: Store) -> int:
         """Claim for every group of types that has room; return how many jobs came."""
         taken = 0
         for types, room in self._hands.wishes(self._settler.unwritten):
+            if self._quarantine.is_closed:
+                break
             jobs = await store.claim(
                 Claim(
                     queues=self._in_order(),
-                    limit=room,
+                    limit=1 if self._quarantine.is_careful else room,
                     worker=self.id,
                     token=self._app.chance.token(),
                     types=types,
@@ -174,24 +188,27 @@ class Worker:
         now = self._app.clock.monotonic()
         runs = [Run(job, self._app.registry[job.type], self._channel, now) for job in jobs]
         self._custody.took(runs)
+        for run in self._quarantine.refused(runs):
+            run.answered = True
+            runs.remove(run)
+            self._settler.settle(run, Interrupted(Interruption.CROWDED))
         loop = asyncio.get_running_loop()
         for run in runs:
             self._hands.take(run)
             self._observer.tell("job.started", **_names(run))
             run.interrupted = self._interrupted
             run.task = loop.create_task(self._work(run))
+        self._alarm.watch(runs)
         self._pulse.heed(runs)
 
     async def _work(self, run: Run) -> None:
         """Run one job from its claim to its answer."""
-        loop = asyncio.get_running_loop()
-        alarm = loop.call_later(run.timeout, run.interrupt, Interruption.TIMEOUT)
         try:
             outcome = await self._runners[run.handler.runner].run(run)
         except asyncio.CancelledError:
             outcome = system_failure("the handler cancelled itself", "CANCELLED_ITSELF")
-        finally:
-            alarm.cancel()
+        except Exception as error:  # noqa: BLE001  # nothing may keep a slot for ever
+            outcome = system_failure(f"the runner failed: {error!r}", "RUNNER_FAILED")
         if run.interruption is not None and not isinstance(outcome, Succeeded):
             outcome = Interrupted(run.interruption)
         self._answer(run, outcome)
@@ -203,14 +220,9 @@ class Worker:
         run.answered = True
         self._hands.drop(run)
         if isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
-            self._custody.settled([run])
+            self._settler.drop(run)
         else:
-            self._settler.settle(run, outcome).add_done_callback(self._written)
-
-    def _written(self, answer: asyncio.Future[Settled]) -> None:
-        """Look for room again: it may have been unwritten answers that took it."""
-        if not self._hands.are_full:
-            self._hands.wake()
+            self._settler.settle(run, outcome)
 
     def _interrupted(self, run: Run) -> None:
         """Give a handler some time to stop; one that will not is left behind."""
@@ -237,14 +249,8 @@ class Worker:
             arrival.cancel()
             other.cancel()
 
-    async def _back_off(self, pause: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause * (0.5 + self._app.chance.fraction())):
-                await self._stopping.wait()
-
     async def _more(self, store: Store) -> bool:
-        """In a burst: whether finished jobs or passed time made new work."""
-        await self._settler.close()
+        """In a burst: whether jobs that ended elsewhere or passed time made new work."""
         released = await release_dependents(store)
         return bool(released or (await store.promote(self._slots)).count)
 
@@ -264,6 +270,7 @@ class Worker:
         if self._settler.unwritten:
             self._observer.tell("results.lost", worker=self.id, lost=self._settler.unwritten)
         closing.cancel()
+        self._alarm.cancel()
         for runner in self._runners.values():
             await runner.close()
 
@@ -285,7 +292,11 @@ class Worker:
 
     @property
     def _room(self) -> int:
-        return self._hands.room(self._settler.unwritten)
+        """How many jobs the next claim may bring."""
+        if self._quarantine.is_closed:
+            return 0
+        room = self._hands.room(self._settler.unwritten)
+        return min(room, 1) if self._quarantine.is_careful else room
 
     def _in_order(self) -> tuple[str, ...]:
         """The queues in the order to be served: as given, or drawn by weight."""
@@ -308,27 +319,13 @@ class Worker:
             RunnerKind.PROCESS: ProcessRunner(self._app, self._observer),
         }
 
-    async def _started_app(self) -> None:
-        """Start the app; a store that is away now will be back."""
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                await self._app.start()
-            except StoreUnavailableError as error:
-                self._observer.tell("store.unavailable", error=str(error))
-                if self._stopping.is_set():
-                    raise
-                await self._back_off(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
-            else:
-                return
-
-    async def _declare_limits(self, store: Store) -> None:
+    async def _declare_limits(self, store: Store) -> bool:
         for handler in self._app.registry:
             if handler.options.limit is not None:
                 await store.limit(f"task:{handler.type}", handler.options.limit)
             if handler.options.key_limit is not None:
                 await store.limit(f"key:{handler.type}", handler.options.key_limit)
+        return True
 
     async def _be_present(self, store: Store) -> None:
         while True:

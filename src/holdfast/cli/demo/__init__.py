@@ -37,7 +37,7 @@ async def _play(folder: Path, url: str) -> bool:
 
     screen = Screen()
     story = Story(app, screen)
-    click.echo(f"two worker processes, one SQLite file: {url}")
+    click.echo("Two worker processes and one SQLite file that will be gone afterwards.")
     async with app, workers(folder, url) as log:
         following = asyncio.create_task(screen.follow(app.events(after=None)))
         try:

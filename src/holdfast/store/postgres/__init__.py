@@ -5,12 +5,11 @@ from __future__ import annotations
 from holdfast.errors import MissingExtraError
 
 try:
-    import psycopg
-    import psycopg_pool
+    from holdfast.store.postgres.settings import Settings
+    from holdfast.store.postgres.store import PostgresStore
 except ModuleNotFoundError as error:
-    raise MissingExtraError("postgres", error.name or "psycopg") from None
-
-from holdfast.store.postgres.settings import Settings
-from holdfast.store.postgres.store import PostgresStore
+    if error.name not in ("psycopg", "psycopg_pool"):
+        raise
+    raise MissingExtraError("postgres", error.name) from None
 
 __all__ = ["PostgresStore", "Settings"]

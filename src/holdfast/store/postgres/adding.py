@@ -173,9 +173,7 @@ async def _release(session: Statements, locked: Sequence[Key]) -> None:
         await session.run("keys_release", _key_columns(locked))
 
 
-async def _link(
-    session: Statements, fresh: Sequence[Job], states: Mapping[str, State]
-) -> set[str]:
+async def _link(session: Statements, fresh: Sequence[Job], states: Mapping[str, State]) -> set[str]:
     """Write who waits for whom; return the new jobs for which a dependency had ended."""
     pairs = await _pairs(session, fresh)
     if not pairs:
@@ -195,7 +193,9 @@ async def _link(
 async def _pairs(session: Statements, fresh: Sequence[Job]) -> list[tuple[str, str]]:
     fan_in = {job.id for job in fresh if job.dependency_kind is DependencyKind.FAN_IN}
     families = defaultdict(list)
-    for root, id_ in await _spawned(session, {p for j in fresh if j.id in fan_in for p in j.depends_on}):
+    for root, id_ in await _spawned(
+        session, {p for j in fresh if j.id in fan_in for p in j.depends_on}
+    ):
         families[root].append(id_)
     waiting = await _waiting_fan_in(session, {job.spawned_by for job in fresh if job.spawned_by})
     pairs: dict[tuple[str, str], None] = {}

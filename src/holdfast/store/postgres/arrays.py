@@ -142,18 +142,15 @@ def _packed(values: Sequence[bytes | None]) -> bytes:
     return b"".join(parts)
 
 
-def _dumper(kind: type[Column[T]]) -> type[Dumper]:
-    class ColumnDumper(Dumper):
-        oid = kind.array
-        format = Format.BINARY
+class _ColumnDumper(Dumper):
+    format = Format.BINARY
 
-        def dump(self, obj: Column[T]) -> bytes:
-            return obj.pack()
-
-    return ColumnDumper
+    def dump(self, obj: Column[object]) -> bytes:
+        return obj.pack()
 
 
 def register(adapters: AdaptersMap) -> None:
     """Teach a connection's adapters to send columns."""
     for kind in (Ints, Longs, Floats, Flags, Moments, Blobs, Texts, Documents):
-        adapters.register_dumper(kind, _dumper(kind))
+        dumper = type(f"{kind.__name__}Dumper", (_ColumnDumper,), {"oid": kind.array})
+        adapters.register_dumper(kind, dumper)

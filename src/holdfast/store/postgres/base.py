@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from holdfast.clock import Clock
+from holdfast.job import Job
 from holdfast.store._base import EVENTS_KEPT
 from holdfast.store.postgres.clock import ServerClock
-from holdfast.store.postgres.database import Database, Params
-from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.database import Database, Params, Session
+from holdfast.store.postgres.heads import Heads
+from holdfast.store.postgres.rows import Row, job_of
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.wake import Wake
+
+_FOR_SEARCHES = b"""
+SET LOCAL enable_bitmapscan = on;
+SET LOCAL plan_cache_mode = force_custom_plan
+"""
 
 
 class Base:
@@ -25,16 +33,33 @@ class Base:
         self._database = Database(settings)
         direct = settings.listen_url or (None if settings.pgbouncer else settings.dsn)
         self._wake = Wake(self._database, settings.schema, direct)
+        self._heads = Heads()
         self._limited = False
         """Whether limits were seen: then claims go the long way."""
 
     def now(self) -> datetime:
         return self._clock.now()
 
-    async def _run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
+    async def _run(self, name: str, params: Params) -> list[Row]:
         if self._clock.is_stale:
             await self._look_at_clock()
-        return await self._database.run(name, params, prepare=prepare)
+        return await self._database.run(name, params)
+
+    async def _search(self, name: str, params: Params) -> list[Row]:
+        """Run a search: planned for what is asked, with every means the planner has."""
+
+        async def search(session: Session) -> list[Row]:
+            await session.connection.execute(_FOR_SEARCHES)
+            return await session.run(name, params, prepare=False)
+
+        return await self._database.atomically(search)
+
+    def _jobs(self, rows: Sequence[Row]) -> list[Job]:
+        """Read jobs; what is decided on them next must not be older than they are."""
+        jobs = [job_of(row) for row in rows]
+        if jobs:
+            self._clock.saw(max(job.updated_at for job in jobs))
+        return jobs
 
     async def _look_at_clock(self) -> None:
         asked = self._clock.ticks()

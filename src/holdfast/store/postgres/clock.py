@@ -21,6 +21,7 @@ class ServerClock:
         self.given = None if clock is None or isinstance(clock, SystemClock) else clock
         self._ticks: Clock = clock or SystemClock()
         self._seen: tuple[datetime, float] | None = None
+        self._checked = 0.0
 
     def now(self) -> datetime:
         """Return the server's time, as exactly as this process knows it."""
@@ -28,8 +29,7 @@ class ServerClock:
             return self.given.now()
         if self._seen is None:
             raise RuntimeError("the store's time is known once it has been started")
-        at, ticks = self._seen
-        return at + timedelta(seconds=self._ticks.monotonic() - ticks)
+        return self._at(self.ticks())
 
     @property
     def judged(self) -> datetime | None:
@@ -41,7 +41,7 @@ class ServerClock:
         """Whether the estimate should be checked."""
         if self.given is not None:
             return False
-        return self._seen is None or self.ticks() - self._seen[1] > REFRESH_AFTER
+        return self._seen is None or self.ticks() - self._checked > REFRESH_AFTER
 
     def ticks(self) -> float:
         """Return monotonic seconds, to be handed to ``heard``."""
@@ -50,7 +50,22 @@ class ServerClock:
     def heard(self, at: datetime, asked: float) -> None:
         """Take note of an answer to a question asked at a monotonic instant.
 
-        The server looked at its clock somewhere in between; halfway is the best guess.
+        The server looked at its clock somewhere in between. The estimate moves only when that
+        proves it wrong, so that it does not jump to and fro.
         """
         answered = self.ticks()
-        self._seen = (at, (asked + answered) / 2)
+        latest = at + timedelta(seconds=answered - asked)
+        if self._seen is None or not at <= self._at(answered) <= latest:
+            self._seen = (at + (latest - at) / 2, answered)
+        self._checked = answered
+
+    def saw(self, at: datetime) -> None:
+        """Take note of an instant that has been: what comes next must not be older."""
+        ticks = self.ticks()
+        if self.given is None and self._seen is not None and self._at(ticks) < at:
+            self._seen = (at, ticks)
+
+    def _at(self, ticks: float) -> datetime:
+        assert self._seen is not None
+        at, seen = self._seen
+        return at + timedelta(seconds=ticks - seen)

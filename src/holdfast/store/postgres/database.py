@@ -8,11 +8,14 @@ import os
 import select
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from datetime import timedelta
+from functools import partial
 from typing import Protocol, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncRawCursor
 from psycopg.adapt import AdaptersMap, Buffer, Loader
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import Format
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
@@ -25,23 +28,29 @@ from holdfast.store.postgres.sql import statement
 Params = Mapping[str, object]
 T = TypeVar("T")
 
+GUEST_IDLE = timedelta(minutes=5)
+"""How long a handler's transaction may stay idle: a frozen one must not hold its rows for ever."""
+
 TRIES = 6
 """How often a call is made that lost to another transaction (deadlock, serialization)."""
 
 _SESSION = """
 SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET timezone = 'UTC';
-SET statement_timeout = {statement};
-SET lock_timeout = {lock};
+SET statement_timeout = {limit};
+SET lock_timeout = {limit};
 SET idle_in_transaction_session_timeout = {idle};
-SET enable_sort = off;
 SET enable_bitmapscan = off;
+SET plan_cache_mode = force_generic_plan;
 SET jit = off
 """
-# A fresh jobs table has no statistics, and the planner then sorts all ready jobs for every
-# claim: 25 times slower. Statements that must sort still do.
+# A fresh jobs table has no statistics. The planner would then collect and sort all ready jobs for
+# every claim, and read the whole table for every swap: 25 times slower, both seen. Generic plans
+# do neither, and are made once. Searches, which need the means, turn them on for themselves.
 
-_KEEPALIVE = {
+_CONNECTION: dict[str, str | int | None] = {
+    "connect_timeout": 10,
+    "application_name": "holdfast",
     "keepalives": 1,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -98,9 +107,14 @@ class Session:
         self._prepare = prepare
 
     async def run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
-        async with self.connection.cursor(binary=True) as cursor:
-            text = statement(name, self._schema)
-            await cursor.execute(text, params, prepare=None if prepare and self._prepare else False)
+        sql = statement(name, self._schema)
+        async with AsyncRawCursor(self.connection) as cursor:
+            await cursor.execute(
+                sql.text.encode(),
+                [params[name] for name in sql.names],
+                prepare=None if prepare and self._prepare else False,
+                binary=True,
+            )
             return await cursor.fetchall() if cursor.description else []
 
 
@@ -110,7 +124,7 @@ class Database:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._adapters = adapters()
-        self._pool = self._new_pool(settings.pool)
+        self._pool = self._new_pool(settings.pool, idle=settings.timeout)
         self._guests: AsyncConnectionPool[AsyncConnection[Row]] | None = None
 
     @property
@@ -127,12 +141,12 @@ class Database:
         if self._guests is not None:
             await self._guests.close()
 
-    async def run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
+    async def run(self, name: str, params: Params) -> list[Row]:
         """Run one statement, committed when it returns."""
 
         async def once() -> list[Row]:
             async with self._session() as session:
-                return await session.run(name, params, prepare=prepare)
+                return await session.run(name, params)
 
         return await _insisting(once)
 
@@ -149,7 +163,7 @@ class Database:
     async def guest(self) -> AsyncIterator[Session]:
         """Lend a connection to a handler, from a pool of its own: heartbeats need theirs."""
         if self._guests is None:
-            self._guests = self._new_pool(self._settings.pool)
+            self._guests = self._new_pool(self._settings.pool, idle=GUEST_IDLE)
             await self._guests.open()
         with translated():
             connection = await self._guests.getconn()
@@ -161,7 +175,12 @@ class Database:
     async def connect(self, dsn: str) -> AsyncConnection[Row]:
         """Open a connection outside the pool."""
         with translated():
-            return await AsyncConnection.connect(dsn, **self._arguments())
+            return await AsyncConnection.connect(
+                make_conninfo(dsn, **_CONNECTION),
+                autocommit=True,
+                prepare_threshold=None,
+                context=self._adapters,
+            )
 
     @contextlib.asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
@@ -176,14 +195,14 @@ class Database:
     def _wrap(self, connection: AsyncConnection[Row]) -> Session:
         return Session(connection, self._settings.schema, prepare=not self._settings.pgbouncer)
 
-    def _new_pool(self, size: int) -> AsyncConnectionPool[AsyncConnection[Row]]:
+    def _new_pool(self, size: int, *, idle: timedelta) -> AsyncConnectionPool[AsyncConnection[Row]]:
         return AsyncConnectionPool(
             self._settings.dsn,
             min_size=1,
             max_size=size,
             open=False,
             kwargs=self._arguments(),
-            configure=self._configure,
+            configure=partial(self._configure, idle=idle),
             check=_check,
             timeout=self.limit,
             reconnect_timeout=self.limit,
@@ -193,17 +212,16 @@ class Database:
         return {
             "autocommit": True,
             "context": self._adapters,
-            "connect_timeout": 10,
-            "application_name": "holdfast",
             "prepare_threshold": None if self._settings.pgbouncer else 2,
-            **_KEEPALIVE,
+            **_CONNECTION,
         }
 
-    async def _configure(self, connection: AsyncConnection[Row]) -> None:
+    async def _configure(self, connection: AsyncConnection[Row], idle: timedelta) -> None:
+        text = "SET timezone = 'UTC'"  # the one setting that PgBouncer carries along
         if not self._settings.pgbouncer:
             limit = int(self.limit * 1000)
-            text = _SESSION.format(statement=limit, lock=limit, idle=limit)
-            await connection.execute(text.encode())
+            text = _SESSION.format(limit=limit, idle=int(idle.total_seconds() * 1000))
+        await connection.execute(text.encode())
 
 
 async def _check(connection: AsyncConnection[Row]) -> None:
@@ -216,9 +234,11 @@ async def _check(connection: AsyncConnection[Row]) -> None:
 
 def cut(connection: AsyncConnection[Row]) -> None:
     """End a call that hangs: whoever waits for the server sees the connection close."""
-    with contextlib.suppress(OSError, psycopg.Error):
-        with socket.socket(fileno=os.dup(connection.fileno())) as line:
-            line.shutdown(socket.SHUT_RDWR)
+    with (
+        contextlib.suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(connection.fileno())) as line,
+    ):
+        line.shutdown(socket.SHUT_RDWR)
 
 
 async def _insisting(once: Callable[[], Awaitable[T]]) -> T:
@@ -241,6 +261,11 @@ def translated() -> Iterator[None]:
     """Say in holdfast's words what went wrong."""
     try:
         yield
+    except psycopg.errors.QueryCanceled as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # psycopg may report only the query's end
+            raise asyncio.CancelledError from error
+        raise StoreUnavailableError(_words(error)) from error
     except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
         raise _LostToAnother(_words(error)) from error
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:

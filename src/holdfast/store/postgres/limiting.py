@@ -11,6 +11,7 @@ import msgspec
 from holdfast.store._shapes import Claim, LimitRule, LimitState
 from holdfast.store.postgres.arrays import Ints, Longs, Moments, Texts
 from holdfast.store.postgres.database import Statements
+from holdfast.store.postgres.heads import LEVELS
 from holdfast.store.postgres.rows import Row
 
 PAGE = 200
@@ -53,7 +54,9 @@ class Gate:
     def admits(self, kind: Kind) -> bool:
         """Whether every limit has room for a job; if so, it counts against each."""
         scopes = [(s, self.rules[rule]) for s, rule in kind.scopes() if rule in self.rules]
-        if any([self._is_full(scope, rule) for scope, rule in scopes]):
+        full = [scope for scope, rule in scopes if self._is_full(scope, rule)]
+        self.full.update(full)
+        if full:
             return False
         for scope, rule in scopes:
             self._running[scope] += 1
@@ -73,12 +76,9 @@ class Gate:
         return found
 
     def _is_full(self, scope: str, rule: LimitRule) -> bool:
-        full = (rule.concurrency is not None and self._running[scope] >= rule.concurrency) or (
-            rule.rate is not None and self._windows.get(scope, (0, None))[0] >= rule.rate
-        )
-        if full:
-            self.full.add(scope)
-        return full
+        if rule.concurrency is not None and self._running[scope] >= rule.concurrency:
+            return True
+        return rule.rate is not None and self._windows.get(scope, (0, None))[0] >= rule.rate
 
     def _state(self, scope: str, rule: LimitRule) -> LimitState:
         started, until = self._windows.get(scope, (0, None))
@@ -124,7 +124,7 @@ async def claim_limited(
                 "until": Moments([until for _, until in gate.opened.values()]),
             },
         )
-    rows = await session.run("claim", claim_params(want, judged, chosen)) if chosen else []
+    rows = await session.run("claim", claim_params(want, judged, chosen=chosen)) if chosen else []
     return rows, bool(gate.rules)
 
 
@@ -143,9 +143,7 @@ async def _choose(session: Statements, want: Claim, gate: Gate) -> list[int]:
     return chosen
 
 
-def _page(
-    queue: str, want: Claim, gate: Gate, place: tuple[int, int]
-) -> dict[str, object]:
+def _page(queue: str, want: Claim, gate: Gate, place: tuple[int, int]) -> dict[str, object]:
     return {
         "queue": queue,
         "types": None if want.types is None else Texts(want.types),
@@ -158,11 +156,18 @@ def _page(
 
 
 def claim_params(
-    want: Claim, judged: datetime | None, chosen: Sequence[int] | None = None
+    want: Claim,
+    judged: datetime | None,
+    *,
+    chosen: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
 ) -> dict[str, object]:
-    """What ``claim.sql`` is given."""
+    """What ``claim.sql`` is given: where to look, or which jobs to take."""
+    stretches = [(queue, n) for queue in want.queues for n in LEVELS] if chosen is None else []
     return {
-        "queues": Texts(want.queues if chosen is None else ()),
+        "queues": Texts([queue for queue, _ in stretches]),
+        "levels": Ints([n for _, n in stretches]),
+        "heads": Longs(heads or [0] * len(stretches)),
         "types": None if want.types is None else Texts(want.types),
         "most": want.limit,
         "token": want.token,

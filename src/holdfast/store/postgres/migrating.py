@@ -15,13 +15,14 @@ from importlib.resources.abc import Traversable
 import msgspec
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.sql import SQL, Identifier
 
 from holdfast.errors import SchemaVersionError, StoreError
 from holdfast.store.postgres.rows import Row
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.up\.sql", re.ASCII)
 _WORKS_WITH = re.compile(r"-- works with: (\d+)\n")
-_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('holdfast migrate ' || %s, 0))"
+_LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('holdfast migrate ' || %s, 0))"
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -64,6 +65,7 @@ class Migrator:
     ) -> None:
         self._connection = connection
         self._schema = schema
+        self._name = Identifier(schema)
         self._migrations = known() if migrations is None else migrations
 
     @property
@@ -75,7 +77,7 @@ class Migrator:
         """Return the versions the schema has, each with the oldest program it works with."""
         try:
             cursor = await self._connection.execute(
-                f"SELECT version, works_with FROM {self._schema}.migration".encode()
+                SQL("SELECT version, works_with FROM {}.migration").format(self._name)
             )
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return {}
@@ -104,14 +106,13 @@ class Migrator:
             await self._lock()
             await self._prepare()
             applied = await self.applied()
-            todo = [
-                m for m in self._migrations if m.version <= target and m.version not in applied
-            ]
+            todo = [m for m in self._migrations if m.version <= target and m.version not in applied]
             for migration in todo:
                 await self._apply(migration.up)
                 await self._connection.execute(
-                    f"INSERT INTO {self._schema}.migration (version, name, works_with)"
-                    " VALUES (%s, %s, %s)".encode(),
+                    SQL(
+                        "INSERT INTO {}.migration (version, name, works_with) VALUES (%s, %s, %s)"
+                    ).format(self._name),
                     (migration.version, migration.name, migration.works_with),
                 )
         return [migration.version for migration in todo]
@@ -126,20 +127,22 @@ class Migrator:
             for migration in todo:
                 await self._apply(migration.down)
                 await self._connection.execute(
-                    f"DELETE FROM {self._schema}.migration WHERE version = %s".encode(),
+                    SQL("DELETE FROM {}.migration WHERE version = %s").format(self._name),
                     (migration.version,),
                 )
         return [migration.version for migration in todo]
 
     async def _lock(self) -> None:
-        await self._connection.execute(_LOCK.encode(), (self._schema,))
+        await self._connection.execute(_LOCK, (self._schema,))
 
     async def _prepare(self) -> None:
-        await self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}".encode())
+        await self._connection.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(self._name))
         await self._connection.execute(
-            f"CREATE TABLE IF NOT EXISTS {self._schema}.migration ("
-            "version integer PRIMARY KEY, name text NOT NULL, works_with integer NOT NULL,"
-            " applied_at timestamptz NOT NULL DEFAULT clock_timestamp())".encode()
+            SQL(
+                "CREATE TABLE IF NOT EXISTS {}.migration ("
+                "version integer PRIMARY KEY, name text NOT NULL, works_with integer NOT NULL,"
+                " applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+            ).format(self._name)
         )
 
     async def _apply(self, text: str) -> None:

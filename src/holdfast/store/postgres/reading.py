@@ -38,7 +38,6 @@ from holdfast.store.postgres.rows import (
     Row,
     cancel_of,
     document,
-    job_of,
     progress_of,
     transition_of,
 )
@@ -57,7 +56,7 @@ class Reads(Base):
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         rows = await self._run("get", {"id": Texts(ids)})
-        found = {row[0]: job_of(row) for row in rows}
+        found = {job.id: job for job in self._jobs(rows)}
         return [found.get(id_) for id_ in ids]
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
@@ -81,29 +80,35 @@ class Reads(Base):
         filters = _filters(search)
         updated = search.order is Order.UPDATED_DESC
         parts = 2 if updated else 1
-        place = read_cursor(search.cursor, search.order, parts) if search.cursor else None
+        place = (
+            read_cursor(search.cursor, search.order, parts) if search.cursor is not None else None
+        )
         params = {**filters, "most": search.limit + 1}
         if updated:
             params |= {"xid": str(place[0]), "seq": place[1]} if place else _NOWHERE
         else:
             params |= {"place": place[0] if place else None}
-        rows = await self._run(f"find_{search.order.lower()}", params, prepare=False)
+        rows = await self._search(f"find_{search.order.lower()}", params)
         page = rows[: search.limit]
         total, exact = await self._count(search, filters)
         more = len(rows) > search.limit
         cursor = write_cursor(search.order, *map(int, page[-1][-parts:])) if more else None
-        return Page(tuple(map(job_of, page)), cursor, total, exact)
+        return Page(tuple(self._jobs(page)), cursor, total, exact)
 
     async def _count(self, search: Search, filters: dict[str, object]) -> tuple[int, bool]:
         if _is_countable(search):
-            ((total,),) = await self._run("find_total", filters, prepare=False)
+            ((total,),) = await self._search("find_total", filters)
             return total, True
-        counted = await self._run("find_count", {**filters, "most": COUNT_CAP + 1}, prepare=False)
+        counted = await self._search("find_count", {**filters, "most": COUNT_CAP + 1})
         total = counted[0][0]
         return min(total, COUNT_CAP), total <= COUNT_CAP
 
     async def failures(self, search: FailureSearch) -> FailurePage:
-        place = read_cursor(search.cursor, FAILURE_ORDER, parts=2) if search.cursor else None
+        place = (
+            read_cursor(search.cursor, FAILURE_ORDER, parts=2)
+            if search.cursor is not None
+            else None
+        )
         filters = _failure_filters(search)
         params = {
             **filters,
@@ -111,21 +116,19 @@ class Reads(Base):
             "at": _EPOCH + timedelta(microseconds=place[0]) if place else None,
             "place": place[1] if place else None,
         }
-        rows = await self._run("failures", params, prepare=False)
+        rows = await self._search("failures", params)
         page = rows[: search.limit]
         cursor = None
         if len(rows) > search.limit:
             at, number = page[-1][-2:]
             cursor = write_cursor(FAILURE_ORDER, (at - _EPOCH) // timedelta(microseconds=1), number)
         counts: tuple[dict[str, int], ...] = ({}, {}, {})
-        for group, *names, count in await self._run("failure_counts", filters, prepare=False):
+        for group, *names, count in await self._search("failure_counts", filters):
             which = _GROUPS[group]
             counts[which][names[which]] = count
         by_category, by_code, by_type = (dict(sorted(found.items())) for found in counts)
         total = sum(by_category.values())
-        return FailurePage(
-            tuple(map(job_of, page)), cursor, total, by_category, by_code, by_type
-        )
+        return FailurePage(tuple(self._jobs(page)), cursor, total, by_category, by_code, by_type)
 
     async def stats(self, window: timedelta) -> Stats:
         since = minute_of(self.now() - window)

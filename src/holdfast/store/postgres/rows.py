@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import timedelta
 from functools import lru_cache
 from typing import Final
 
 import msgspec
+from psycopg.rows import TupleRow
 
 from holdfast.job import (
     CancelRequest,
@@ -24,7 +25,8 @@ from holdfast.job import (
 )
 from holdfast.policy import Backoff
 
-Row = tuple  # type: ignore[type-arg]  # what a column holds is known by the statement only
+Row = TupleRow
+"""What a column holds is known by the statement only."""
 
 WIDTH: Final = 37
 """How many columns ``columns.sql`` lists."""
@@ -162,13 +164,3 @@ def cancel_of(data: bytes | None) -> CancelRequest | None:
 def seconds(span: timedelta | None) -> float | None:
     """A span as PostgreSQL's ``make_interval`` takes it."""
     return None if span is None else span.total_seconds()
-
-
-def edges_of(jobs: Sequence[Job]) -> list[tuple[int, Transition]]:
-    """Every transition in the trails, with the position of its job, counted from one."""
-    return [(n, edge) for n, job in enumerate(jobs, 1) for edge in job.trail]
-
-
-def latest(*moments: datetime | None) -> datetime | None:
-    """The latest of some moments, if there is one."""
-    return max((m for m in moments if m is not None), default=None)

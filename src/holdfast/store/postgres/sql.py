@@ -6,19 +6,34 @@ import re
 from functools import cache
 from importlib import resources
 
+import msgspec
+
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}", re.ASCII)
+_PARAMETER = re.compile(r"%\((\w+)\)s")
 _INCLUDE = re.compile(r"\{(columns|matching|failed)\}")
 
 
+class Statement(msgspec.Struct, frozen=True):
+    """A statement ready to be sent: $1, $2, ... and the names of what goes there."""
+
+    text: str
+    names: tuple[str, ...]
+
+
 @cache
-def statement(name: str, schema: str) -> bytes:
+def statement(name: str, schema: str) -> Statement:
     """Return a statement of ``queries/`` without its comments.
 
     ``{schema}`` is the only thing filled in, besides the three fragments that several share:
-    ``{columns}`` of a job, ``{matching}`` a search, ``{failed}`` as asked.
+    ``{columns}`` of a job, ``{matching}`` a search, ``{failed}`` as asked. Parameters are named
+    there and numbered here, once: psycopg would do it again for every call of a long statement.
     """
-    text = _INCLUDE.sub(lambda part: _read(part[1]), _read(name))
-    return text.replace("{schema}", schema).encode()
+    text = _INCLUDE.sub(lambda part: _read(part[1]), _read(name)).replace("{schema}", schema)
+    places: dict[str, int] = {}
+    numbered = _PARAMETER.sub(
+        lambda found: f"${places.setdefault(found[1], len(places) + 1)}", text
+    )
+    return Statement(numbered, tuple(places))
 
 
 def checked_schema(name: str) -> str:

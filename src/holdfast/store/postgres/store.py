@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Self
 
 from psycopg import AsyncConnection
 
 from holdfast.clock import Clock
-from holdfast.errors import UnsafeStoreError
-from holdfast.job import TERMINAL, Job, State
+from holdfast.errors import StaleLeaseError, UnsafeStoreError
+from holdfast.job import Job, State
 from holdfast.policy import Retention
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._ledger import minute_of
@@ -30,14 +30,16 @@ from holdfast.store._shapes import (
 )
 from holdfast.store.postgres.adding import add, add_plain, is_plain
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
-from holdfast.store.postgres.database import Session, Statements
+from holdfast.store.postgres.database import Session, translated
+from holdfast.store.postgres.enlist import enlist
+from holdfast.store.postgres.heads import LEVELS
 from holdfast.store.postgres.limiting import claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
-from holdfast.store.postgres.rows import WIDTH, Row, cancel_of, document, job_of, seconds
+from holdfast.store.postgres.rows import WIDTH, Row, cancel_of, document, seconds
 from holdfast.store.postgres.settings import Settings
+from holdfast.store.postgres.swapping import swap, swap_all
 from holdfast.store.postgres.wake import EVERY_QUEUE
-from holdfast.store.postgres.writing import swap_params
 
 MEASURES_KEPT = timedelta(days=7)
 AGED_AT_ONCE = 10_000
@@ -86,16 +88,61 @@ class PostgresStore(Reads):
     # --- submitting ----------------------------------------------------------------------
 
     async def add(
-        self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+        self,
+        jobs: Sequence[Job],
+        *,
+        atomic: bool = True,
+        fence: Fence | None = None,
+        connection: object = None,
     ) -> list[Added]:
+        """Write new jobs, as ``Store.add``; with ``connection`` in the caller's transaction.
+
+        See ``enlist`` for the connections it takes. The jobs exist once that transaction
+        commits, and workers are woken then.
+        """
+        if connection is not None:
+            session = enlist(connection, self.settings.schema)
+            added = await add(session, jobs, atomic=atomic, fence=fence, now=self.now())
+            await session.run("notify", self._wake.notice(_queues(jobs)))
+            return added
         if fence is None and is_plain(jobs):
             added = await add_plain(self._database, jobs)
         else:
             added = await self._database.atomically(
                 lambda session: add(session, jobs, atomic=atomic, fence=fence, now=self.now())
             )
-        self._ring({job.queue for job in jobs if job.state in _WAKING})
+        self._ring(_queues(jobs))
         return added
+
+    @contextlib.asynccontextmanager
+    async def transaction(
+        self, fence: Fence, decide: Callable[[Job], Job]
+    ) -> AsyncIterator[AsyncConnection[Row]]:
+        """Lend a connection inside a transaction that ends the job when it commits.
+
+        At the end of the block the job is read and locked under its lease, ``decide`` says how
+        it goes on, and that is committed together with whatever the block wrote. When the lease
+        is no longer the newest, everything is rolled back and ``StaleLeaseError`` raised.
+        """
+        async with self._database.guest() as session:
+            with translated():
+                async with session.connection.transaction():
+                    yield session.connection
+                    change, written = await self._settle(session, fence, decide)
+        self._ring(self._woken([change], written))
+
+    async def _settle(
+        self, session: Session, fence: Fence, decide: Callable[[Job], Job]
+    ) -> tuple[Change, dict[int, bool]]:
+        held = await session.run("holder", {"id": fence.job_id, "token": fence.token})
+        if not held:
+            raise StaleLeaseError(fence.job_id)
+        (before,) = self._jobs(await session.run("get", {"id": Texts([fence.job_id])}))
+        change = Change(before, decide(before))
+        written = await swap(session, [(0, change)], parents=True)
+        if not written:
+            raise StaleLeaseError(fence.job_id)
+        return change, written
 
     # --- working -------------------------------------------------------------------------
 
@@ -103,23 +150,38 @@ class PostgresStore(Reads):
         if not want.queues or want.limit < 1:
             return []
         judged = self._clock.judged
-        rows = []
+        rows: list[Row] = []
         if not self._limited:
-            rows = await self._run("claim", claim_params(want, judged))
+            rows = await self._claim(want, judged)
             self._limited = not rows and bool(await self._run("rules", {}))
         if self._limited:
             rows, self._limited = await self._database.atomically(
                 lambda session: claim_limited(session, want, judged)
             )
         rows.sort(key=_by_service)
-        return [job_of(row) for row in rows]
+        return self._jobs(rows)
+
+    async def _claim(self, want: Claim, judged: datetime | None) -> list[Row]:
+        begun = self._ticks()
+        heads = self._heads.start(want.queues, want.types, begun)
+        rows = await self._run("claim", claim_params(want, judged, heads=heads))
+        if heads is None:
+            ended = self._ticks()
+            self._heads.looked(want.queues, want.types, ended, ended - begun)
+        first: dict[int, int] = {}
+        for row in rows:
+            turn, place = row[-2:]
+            first[turn] = min(first.get(turn, place), place)
+        for turn, place in first.items():
+            queue, level = divmod(turn - 1, len(LEVELS))
+            self._heads.saw(want.queues[queue], level, want.types, place, begun)
+        return rows
+
+    def _ticks(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-        rounds = _rounds(changes)
-        if len(rounds) == 1:
-            written = await self._swap_alone(changes)
-        else:
-            written = await self._database.atomically(lambda s: _swap_in_turn(s, rounds))
+        written = await swap_all(self._database, changes)
         self._ring(self._woken(changes, written))
         stale = [c.before.id for n, c in enumerate(changes) if n not in written]
         stored = dict(zip(stale, await self.get(stale), strict=True)) if stale else {}
@@ -129,15 +191,6 @@ class PostgresStore(Reads):
             else Swapped(written=False, job=stored[change.before.id])
             for n, change in enumerate(changes)
         ]
-
-    async def _swap_alone(self, changes: Sequence[Change]) -> dict[int, bool]:
-        """The short way: one statement, unless a job ends that others wait for."""
-        everyone = list(enumerate(changes))
-        written = await _swap(self._database, everyone, parents=False) if everyone else {}
-        left = [(n, c) for n, c in everyone if n not in written]
-        if any(change.after.state in TERMINAL for _, change in left):
-            written |= await self._database.atomically(lambda s: _swap(s, left, parents=True))
-        return written
 
     def _woken(self, changes: Sequence[Change], written: Collection[int]) -> set[str]:
         done = [changes[n] for n in written]
@@ -189,7 +242,8 @@ class PostgresStore(Reads):
     async def promote(self, limit: int) -> Promoted:
         judged = self._clock.judged
         rows = await self._run("promote", {"most": limit, "now": judged})
-        await self._run("age", {"most": AGED_AT_ONCE, "now": judged})
+        if await self._run("age", {"most": AGED_AT_ONCE, "now": judged}):
+            self._heads.forget()
         later = await self._run("next_due", {})
         self._ring({queue for (queue,) in rows})
         await self._fold()
@@ -197,14 +251,14 @@ class PostgresStore(Reads):
 
     async def overdue(self, limit: int) -> list[Job]:
         rows = await self._run("overdue", {"most": limit, "now": self._clock.judged})
-        return [job_of(row) for row in rows]
+        return self._jobs(rows)
 
     async def dependents(self, limit: int) -> list[Dependent]:
         await self._run("sweep_waiting", {"most": SWEPT_AT_ONCE})
         rows = await self._run("dependents", {"most": limit})
         return [
-            Dependent(job_of(row), tuple(zip(row[WIDTH], map(State, row[WIDTH + 1]), strict=True)))
-            for row in rows
+            Dependent(job, tuple(zip(row[WIDTH], map(State, row[WIDTH + 1]), strict=True)))
+            for job, row in zip(self._jobs(rows), rows, strict=True)
         ]
 
     async def prune(self, retention: Retention, limit: int) -> int:
@@ -235,7 +289,8 @@ class PostgresStore(Reads):
         deleted = await self._database.atomically(
             lambda session: self._delete(session, "deletable", params)
         )
-        return [id_ in deleted for id_ in ids]
+        first = {id_: n for n, id_ in reversed(list(enumerate(ids)))}
+        return [id_ in deleted and first[id_] == n for n, id_ in enumerate(ids)]
 
     async def _delete(
         self, session: Session, choice: str, params: Mapping[str, object]
@@ -247,7 +302,7 @@ class PostgresStore(Reads):
         return {id_ for (id_,) in rows}
 
     async def _fold(self, *, at_once: bool = False) -> None:
-        ticks = asyncio.get_running_loop().time()
+        ticks = self._ticks()
         if at_once or ticks - self._folded > FOLD_EVERY:
             self._folded = ticks
             await self._run("fold", {})
@@ -293,53 +348,13 @@ class PostgresStore(Reads):
         self._wake.ring(queues)
 
 
-def _by_service(row: Row) -> tuple[int, int, int]:
-    return row[-3:]  # type: ignore[return-value]  # turn, level and place are numbers
+def _queues(jobs: Sequence[Job]) -> set[str]:
+    return {job.queue for job in jobs if job.state in _WAKING}
 
 
-def _rounds(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
-    """Changes in as many rounds as the most often named job needs: one each, in order."""
-    rounds: list[list[tuple[int, Change]]] = [[]]
-    seen: Counter[str] = Counter()
-    for n, change in enumerate(changes):
-        turn = seen[change.before.id]
-        seen[change.before.id] += 1
-        if turn == len(rounds):
-            rounds.append([])
-        rounds[turn].append((n, change))
-    return rounds
-
-
-async def _swap_in_turn(
-    session: Session, rounds: Sequence[Sequence[tuple[int, Change]]]
-) -> dict[int, bool]:
-    written: dict[int, bool] = {}
-    for changes in rounds:
-        written |= await _swap(session, changes, parents=True)
-    return written
-
-
-async def _swap(
-    session: Statements, changes: Sequence[tuple[int, Change]], *, parents: bool
-) -> dict[int, bool]:
-    """Write changes; return each that was written, and whether others wait for its end."""
-    params = {**swap_params([change for _, change in changes]), "parents": parents}
-    rows = await session.run("swap", params)
-    places = {number: changes[position - 1] for position, number, *_ in rows}
-    written = {n: False for n, _ in places.values()}
-    ended = {
-        number: state
-        for _, number, state, awaited in rows
-        if awaited and State(state) in TERMINAL
-    }
-    if ended:
-        told = {"parent": Longs(list(ended)), "state": Texts(list(ended.values()))}
-        for parent, child, is_waiting in await session.run("tell_children", told):
-            n, _ = places[parent]
-            later, change = places.get(child, (n, None))
-            waited = change is not None and later > n and change.before.state is State.PENDING
-            written[n] |= is_waiting or waited
-    return written
+def _by_service(row: Row) -> tuple[int, int]:
+    turn, place = row[-2:]
+    return turn, place
 
 
 async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:

@@ -64,22 +64,26 @@ class Wake:
         self._sender = EVERY_QUEUE
         self._pending: set[str] = set()
         self._wanted = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._sender_task: asyncio.Task[None] | None = None
+        self._listener_task: asyncio.Task[None] | None = None
+        self._stopping = False
         self.listening = asyncio.Event()
 
     def start(self) -> None:
-        self._tasks.append(asyncio.create_task(self._send_loop()))
+        self._stopping = False
+        self._sender_task = asyncio.create_task(self._send_loop())
         if self._listen_dsn is not None:
-            self._tasks.append(asyncio.create_task(self._listen_loop(self._listen_dsn)))
+            self._listener_task = asyncio.create_task(self._listen_loop(self._listen_dsn))
 
     async def stop(self) -> None:
         """Send what is still to be sent, then stop."""
-        with contextlib.suppress(HoldfastError):
-            await self._send()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        self._stopping = True
+        self._wanted.set()
+        if self._listener_task is not None:
+            self._listener_task.cancel()
+        tasks = [task for task in (self._sender_task, self._listener_task) if task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._sender_task = self._listener_task = None
         self.bell.ring([EVERY_QUEUE])
 
     def ring(self, queues: Collection[str]) -> None:
@@ -89,12 +93,13 @@ class Wake:
             self._pending.update(queues)
             self._wanted.set()
 
-    def payload(self, queue: str) -> str:
-        """What a notice says: who sent it, so that it can ignore its own, and the queue."""
-        return f"{self._sender} {queue}"
+    def notice(self, queues: Collection[str], sender: str = EVERY_QUEUE) -> dict[str, object]:
+        """What ``notify.sql`` is given: who sends, who may then ignore it, and the queues."""
+        payloads = [f"{sender} {queue}" for queue in sorted(queues)]
+        return {"channel": self.channel, "queues": Texts(payloads)}
 
     async def _send_loop(self) -> None:
-        while True:
+        while not (self._stopping and not self._pending):
             await self._wanted.wait()
             with contextlib.suppress(HoldfastError):
                 await self._send()
@@ -103,11 +108,10 @@ class Wake:
         self._wanted.clear()
         queues, self._pending = self._pending, set()
         if queues:
-            notices = Texts([self.payload(queue) for queue in sorted(queues)])
-            await self._database.run("notify", {"channel": self.channel, "queues": notices})
+            await self._database.run("notify", self.notice(queues, self._sender))
 
     async def _listen_loop(self, dsn: str) -> None:
-        while True:
+        while not self._stopping:
             with contextlib.suppress(HoldfastError, psycopg.Error, OSError):
                 connection = await self._database.connect(dsn)
                 async with connection:

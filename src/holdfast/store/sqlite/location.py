@@ -80,9 +80,16 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def create(self) -> None:
-        """Make the file, for this user alone; SQLite gives its companions the same mode."""
+        """Make the file, for this user alone; SQLite gives its companions the same mode.
+
+        A file that is there is not touched: closing any descriptor of it would end the locks
+        of every connection this process has, and another process would then take itself for
+        the last one and delete the log under them.
+        """
         try:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return
         except OSError as error:
             raise StoreError(f"cannot open {self.path}: {error.strerror}") from error
 

@@ -81,8 +81,8 @@ def _version(connection: sqlite3.Connection) -> int:
 
 def _statements(text: str) -> Iterator[str]:
     statement = ""
-    for line in text.splitlines(keepends=True):
-        statement += line
+    for part in text.split(";")[:-1]:
+        statement += part + ";"
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""

@@ -27,9 +27,6 @@ from holdfast.store.sqlite.writer import Operation, Transaction, Writer
 
 T = TypeVar("T")
 
-POLL = 0.1
-"""Seconds between looks for what no message told: costs about 0.1 % of a core."""
-
 _names = itertools.count(1)
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -38,7 +35,13 @@ class Session:
     """The store, opened in one process."""
 
     def __init__(
-        self, location: Location, clock: Clock, lane: Callable[[str], Lane], *, sockets: bool
+        self,
+        location: Location,
+        clock: Clock,
+        lane: Callable[[str], Lane],
+        *,
+        sockets: bool,
+        poll: float,
     ) -> None:
         self.pid = os.getpid()
         self._location = location
@@ -47,9 +50,11 @@ class Session:
         self._reader = Reader(location, self._lanes[1])
         self._bell = Bell()
         self._sockets = sockets
+        self._poll = poll
         self._herald: Herald | None = None
         self._looked = 0.0
         self._version = self._number = self._settings = -1
+        self._opened = asyncio.Event()
         self._closed = False
 
     async def open(self) -> None:
@@ -63,11 +68,13 @@ class Session:
         if self._sockets:
             self._herald = Herald.of(self._location.path, f"{self.pid}-{next(_names)}")
         _open.add(self)
+        self._opened.set()
         await self._look()
 
     async def close(self) -> None:
         """Finish what was asked for, then let go of the file and wake who waits."""
         self._closed = True
+        self._opened.set()
         _open.discard(self)
         self._bell.ring([None], news=True)
         await run_in(self._lanes[0], self._writer.close)
@@ -79,12 +86,12 @@ class Session:
 
     async def write(self, operation: Operation[T]) -> T:
         """Run an operation in the next transaction."""
-        self._check_open()
+        await self._usable()
         return await self._writer.write(operation)
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on one state of the file."""
-        self._check_open()
+        await self._usable()
         return await self._reader.read(query)
 
     async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
@@ -109,8 +116,8 @@ class Session:
             return False
         if self._herald is not None:
             self._herald.listen(interest, self._heard)
-        woken = await self._bell.wait(interest, rung, min(left, POLL))
-        if not woken and not self._closed and loop.time() - self._looked >= POLL / 2:
+        woken = await self._bell.wait(interest, rung, min(left, self._poll))
+        if not woken and not self._closed and loop.time() - self._looked >= self._poll / 2:
             await self._look()
         return True
 
@@ -136,7 +143,7 @@ class Session:
     async def _look(self) -> None:
         """See what other processes wrote."""
         self._looked = asyncio.get_running_loop().time()
-        self._check_open()
+        await self._usable()
         queues, news = await self._reader.glance(self._glance)
         if news:
             self._bell.ring(queues, news=True)
@@ -150,7 +157,9 @@ class Session:
         self._version, self._number, self._settings = version, number, settings
         return [None] if work else [], True
 
-    def _check_open(self) -> None:
+    async def _usable(self) -> None:
+        """Wait for a start under way; refuse after the end."""
+        await self._opened.wait()
         if self._closed:
             raise StoreError(f"{self._location.path} is closed")
 

@@ -52,8 +52,11 @@ from holdfast.store.sqlite.bell import Interest
 from holdfast.store.sqlite.gate import Gate, read_rules
 from holdfast.store.sqlite.lane import Lane, ThreadLane
 from holdfast.store.sqlite.location import Location, filesystem_of
-from holdfast.store.sqlite.rows import micros
 from holdfast.store.sqlite.session import Session
+from holdfast.store.sqlite.values import micros
+
+POLL = 0.1
+"""Seconds between looks for what no message told: about 0.1 % of a core for who waits."""
 
 
 class SQLiteStore:
@@ -70,12 +73,14 @@ class SQLiteStore:
         clock: Clock | None = None,
         lane: Callable[[str], Lane] = ThreadLane,
         sockets: bool = True,
+        poll: float = POLL,
         filesystem_of: Callable[[Path], str] = filesystem_of,
     ) -> None:
         self._location = location
         self._clock = clock or SystemClock()
         self._lane = lane
         self._sockets = sockets
+        self._poll = poll
         self._filesystem_of = filesystem_of
         self._session: Session | None = None
 
@@ -241,7 +246,9 @@ class SQLiteStore:
     async def _open(self) -> None:
         self._location.check(self._filesystem_of)
         self._location.create()
-        session = Session(self._location, self._clock, self._lane, sockets=self._sockets)
+        session = Session(
+            self._location, self._clock, self._lane, sockets=self._sockets, poll=self._poll
+        )
         self._session = session
         try:
             await session.open()

@@ -10,7 +10,8 @@ class AsyncRunner:
     """Awaits the handler; cancelling it cancels the handler."""
 
     async def run(self, run: Run) -> Outcome:
-        return await perform(run.handler, run.job, run.context)
+        wanted = run.handler.signature.context is not None
+        return await perform(run.handler, run.job, run.context if wanted else None)
 
     async def close(self) -> None:
         pass

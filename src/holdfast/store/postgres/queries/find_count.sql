@@ -5,4 +5,4 @@ FROM (
     SELECT FROM {schema}.job j JOIN {schema}.body b USING (number)
     WHERE {matching}
     LIMIT %(most)s::integer
-) AS some
+) AS found

@@ -16,13 +16,13 @@ WITH clock AS MATERIALIZED (
     FROM (SELECT number, state FROM found ORDER BY due_at, number) AS ordered
 ), moved AS (
     UPDATE {schema}.job j
-    SET state = 'SCHEDULED', revision = j.revision + 1, updated_at = clock.now,
-        scheduled_at = clock.now, place = placed.place, level = j.priority,
+    SET state = 'SCHEDULED', revision = j.revision + 1, scheduled_at = greatest(clock.now, j.updated_at),
+        updated_at = greatest(clock.now, j.updated_at), place = placed.place, level = least(greatest(j.priority, 0), 4),
         xid = pg_current_xact_id()
     FROM placed, clock
     WHERE j.number = placed.number
     RETURNING j.number, j.queue, j.type, j.priority, j.attempt, j.lease_version,
-        coalesce(j.lease_worker, '') AS worker, placed.place, placed.state AS was, clock.now
+        coalesce(j.lease_worker, '') AS worker, placed.place, placed.state AS was, j.updated_at AS now
 ), told AS (
     INSERT INTO {schema}.journal
         (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)

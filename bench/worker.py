@@ -1,0 +1,244 @@
+"""What a worker costs: jobs per second beside the store's own speed and beside huey, how fast
+work is picked up, what idling costs, and how fast processes are fed and killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+from bench.hand import Hand
+from bench.sqlite import BATCH, BYTES, jobs, work_by_hand, work_off
+from holdfast import Holdfast, State
+from holdfast.presence import workers
+from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.sqlite.location import Location
+
+SLOTS = 100
+PEER = Path(__file__).with_name("huey_peer.py")
+Figures = dict[str, float]
+
+
+async def main(*, quick: bool, folder: str | None) -> None:
+    """Print every figure."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        await throughput(Path(place), rounds=2 if quick else 3, count=4_000 if quick else 10_000)
+        await pickup(Path(place), seconds=5 if quick else 20)
+        await idling(Path(place), seconds=5 if quick else 20)
+        await dispatch(Path(place), count=2_000 if quick else 5_000)
+        await killing(Path(place), times=3 if quick else 10)
+
+
+async def throughput(place: Path, rounds: int, count: int) -> None:
+    """Let everyone take turns and compare the medians."""
+    python = peer_python(place)
+    rates: dict[str, list[float]] = {}
+    costs: dict[str, list[float]] = {}
+    for i in range(rounds):
+        for name, figures in {
+            "hand": await by_hand(place / f"hand{i}.db", count),
+            "store": await by_store(place / f"store{i}.db", count),
+            "worker": await by_worker(place / f"worker{i}.db", count),
+            "huey": by_huey(python, place / f"huey{i}.db", count),
+        }.items():
+            rates.setdefault(name, []).append(count / figures["seconds"])
+            costs.setdefault(name, []).append(figures["cpu"] / count * 1e6)
+            if "loop" in figures:
+                costs.setdefault("loop", []).append(figures["loop"] / count * 1e6)
+    rate = {name: statistics.median(each) for name, each in rates.items()}
+    cost = {name: statistics.median(each) for name, each in costs.items()}
+    print(f"{'no-op jobs worked off:':42} {'jobs/s':>8} {'CPU us/job':>11}")
+    for name, title in TITLES.items():
+        print(f"{title:42} {rate[name]:8,.0f} {cost[name]:11.0f}")
+    print(f"{'  of which on the event loop':42} {'':8} {cost['loop']:11.0f}")
+    print(
+        f"the worker reaches {rate['worker'] / rate['store']:.0%} of the store,"
+        f" {rate['worker'] / rate['hand']:.0%} of the hand-written ceiling"
+        f" and {rate['worker'] / rate['huey']:.1f} x huey"
+        f" ({cost['huey'] / cost['worker']:.1f} x by CPU)",
+        flush=True,
+    )
+
+
+TITLES = {
+    "hand": "claim + settle by hand, batches of 100",
+    "store": "claim + settle by the store, batches of 100",
+    "worker": f"one worker process, {SLOTS} slots",
+    "huey": "one huey consumer, 4 threads",
+}
+
+
+async def by_hand(path: Path, count: int) -> Figures:
+    """Claim and settle with the sqlite3 module."""
+    hand = Hand(path.parent, path.name)
+    for _ in range(count // BATCH):
+        hand.submit([BYTES] * BATCH)
+    started = clocks()
+    for _ in range(count // BATCH):
+        work_by_hand(hand)
+    return since(started)
+
+
+async def by_store(path: Path, count: int) -> Figures:
+    """Claim and settle with the store's verbs alone."""
+    async with SQLiteStore(Location(path=path)) as store:
+        for _ in range(count // BATCH):
+            await store.add(jobs(store, BATCH))
+        started = clocks()
+        for _ in range(count // BATCH):
+            await work_off(store)
+        return since(started)
+
+
+async def by_worker(path: Path, count: int) -> Figures:
+    """Run a worker process until all is done."""
+    url = f"sqlite:///{path}"
+    async with Holdfast(url) as app:
+        await fill(app, "noop", count)
+        figures = json.loads(start(url, "drain", SLOTS).communicate()[0])
+        (queue,) = await app.queues()
+        assert queue.counts == {State.COMPLETED: count}
+        return figures
+
+
+def by_huey(python: str, path: Path, count: int) -> Figures:
+    """Run huey's consumer until all is done; its commits are as durable as ours."""
+    command = [python, str(PEER), str(path), str(count), "4"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+
+def peer_python(place: Path) -> str:
+    """Return a Python that has huey: ``$HUEY_PYTHON``, or one made for the occasion."""
+    if given := os.environ.get("HUEY_PYTHON"):
+        return given
+    venv.create(place / "huey", with_pip=True)
+    python = str(place / "huey" / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "huey"], check=True)
+    return python
+
+
+async def pickup(place: Path, seconds: int) -> None:
+    """Submit twenty jobs a second to an idle worker and see when each begins."""
+    url = f"sqlite:///{place}/pickup.db"
+    async with Holdfast(url) as app:
+        worker = await started(app, url)
+        waits = []
+        for _ in range(20 * seconds):
+            began = time.perf_counter()
+            job = await app.submit("when")
+            acknowledged = time.time()
+            status = await app.wait(job.job_id, timeout=10)
+            assert isinstance(status.output, float)
+            waits.append(max(0.0, status.output - acknowledged) * 1000)
+            await asyncio.sleep(max(0.0, 0.05 - (time.perf_counter() - began)))
+        end(worker)
+    waits.sort()
+    p50, p99 = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
+    print(
+        f"pickup at 20 jobs/s, acknowledged to begun: p50 {p50:.1f} ms, p99 {p99:.1f} ms",
+        flush=True,
+    )
+
+
+async def idling(place: Path, seconds: int) -> None:
+    """See what a worker with nothing to do uses."""
+    url = f"sqlite:///{place}/idle.db"
+    async with Holdfast(url) as app:
+        worker = await started(app, url)
+        await asyncio.sleep(1.0)
+        before = ticks(worker.pid)
+        await asyncio.sleep(seconds)
+        spent = (ticks(worker.pid) - before) / os.sysconf("SC_CLK_TCK")
+        memory = megabytes(worker.pid)
+        end(worker)
+    print(f"idle worker: {spent / seconds:.2%} CPU, {memory:.0f} MB", flush=True)
+
+
+async def dispatch(place: Path, count: int) -> None:
+    """Feed no-op functions to the process runner."""
+    url = f"sqlite:///{place}/dispatch.db"
+    async with Holdfast(url) as app:
+        await fill(app, "noop.process", count)
+        figures = json.loads(start(url, "drain", SLOTS).communicate()[0])
+    print(f"process runner: {count / figures['seconds']:,.0f} jobs/s dispatched", flush=True)
+
+
+async def killing(place: Path, times: int) -> None:
+    """See how long past its timeout a computing process lives."""
+    url = f"sqlite:///{place}/killing.db"
+    async with Holdfast(url) as app:
+        worker = await started(app, url)
+        late: dict[bool, list[float]] = {False: [], True: []}
+        await app.wait((await app.submit("noop.process", {"n": 1})).job_id, timeout=30)
+        for stubborn in [False, True] * times:
+            job = await app.submit("spin", {"stubborn": stubborn}, timeout=1.0, max_attempts=1)
+            await app.wait(job.job_id, timeout=30)
+            failure = (await app.failure(job.job_id)).failure
+            assert failure is not None
+            assert failure.duration is not None
+            late[stubborn].append(failure.duration.total_seconds() - 1.0)
+        end(worker)
+    polite, stubborn_ = (max(late[each]) * 1000 for each in (False, True))
+    print(f"killed past its timeout, at worst: {polite:.0f} ms, deaf to SIGTERM {stubborn_:.0f} ms")
+
+
+async def fill(app: Holdfast, type_: str, count: int) -> None:
+    """Submit no-op jobs."""
+    for start_at in range(0, count, BATCH):
+        batch = [{"type": type_, "payload": {"n": i}} for i in range(start_at, start_at + BATCH)]
+        await app.submit_batch(batch)
+
+
+def start(url: str, mode: str, slots: int) -> subprocess.Popen[bytes]:
+    """Start a worker process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "bench.site", mode, str(slots)],
+        env={**os.environ, "HOLDFAST_URL": url},
+        stdout=subprocess.PIPE,
+    )
+
+
+async def started(app: Holdfast, url: str) -> subprocess.Popen[bytes]:
+    """Start a worker process and wait until it is there."""
+    worker = start(url, "serve", SLOTS)
+    async with asyncio.timeout(30):
+        while not await workers(app.store):  # noqa: ASYNC110  # another process
+            await asyncio.sleep(0.05)
+    return worker
+
+
+def end(worker: subprocess.Popen[bytes]) -> None:
+    """Stop a worker process."""
+    worker.terminate()
+    worker.communicate(timeout=30)
+
+
+def ticks(pid: int) -> int:
+    """Return the processor time a process used, in clock ticks."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def megabytes(pid: int) -> float:
+    """Return how much memory of a process is resident."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1024**2
+
+
+def clocks() -> tuple[float, float]:
+    """Return both clocks."""
+    return time.perf_counter(), time.process_time()
+
+
+def since(started_at: tuple[float, float]) -> Figures:
+    """Return what passed on both clocks."""
+    now = clocks()
+    return {"seconds": now[0] - started_at[0], "cpu": now[1] - started_at[1]}

@@ -1,0 +1,69 @@
+"""Writing decided changes under their fences, and telling those who wait for an end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.job import TERMINAL, State
+from holdfast.store._shapes import Change
+from holdfast.store.postgres.arrays import Longs, Texts
+from holdfast.store.postgres.database import Database, Session, Statements
+from holdfast.store.postgres.writing import swap_params
+
+Numbered = Sequence[tuple[int, Change]]
+"""Changes with their places in the call."""
+
+
+async def swap_all(database: Database, changes: Sequence[Change]) -> dict[int, bool]:
+    """Write what still fits; return the place of each change that was, and whether it is ripe.
+
+    The short way is one statement. When a job ends that others wait for, nothing is written
+    that way: a second statement must tell them, in the same transaction.
+    """
+    runs = _runs(changes)
+    if len(runs) > 1:
+        return await database.atomically(lambda session: _swap_in_turn(session, runs))
+    written = await swap(database, runs[0], parents=False) if changes else {}
+    left = [(n, change) for n, change in runs[0] if n not in written]
+    if any(change.after.state in TERMINAL for _, change in left):
+        written |= await database.atomically(lambda session: swap(session, left, parents=True))
+    return written
+
+
+def _runs(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
+    """Changes in their order, cut wherever a job would come a second time."""
+    runs: list[list[tuple[int, Change]]] = [[]]
+    seen: set[str] = set()
+    for n, change in enumerate(changes):
+        if change.before.id in seen:
+            runs.append([])
+            seen.clear()
+        seen.add(change.before.id)
+        runs[-1].append((n, change))
+    return runs
+
+
+async def _swap_in_turn(session: Session, runs: Sequence[Numbered]) -> dict[int, bool]:
+    written: dict[int, bool] = {}
+    for changes in runs:
+        written |= await swap(session, changes, parents=True)
+    return written
+
+
+async def swap(session: Statements, changes: Numbered, *, parents: bool) -> dict[int, bool]:
+    """Write changes; return each that was written, and whether others wait for its end."""
+    params = {**swap_params([change for _, change in changes]), "parents": parents}
+    rows = await session.run("swap", params)
+    places = {number: changes[position - 1] for position, number, *_ in rows}
+    written = {n: False for n, _ in places.values()}
+    ended = {
+        number: state for _, number, state, awaited in rows if awaited and State(state) in TERMINAL
+    }
+    if ended:
+        told = {"parent": Longs(list(ended)), "state": Texts(list(ended.values()))}
+        for parent, child, is_waiting in await session.run("tell_children", told):
+            n, _ = places[parent]
+            later, change = places.get(child, (n, None))
+            waited = change is not None and later > n and change.before.state is State.PENDING
+            written[n] |= is_waiting or waited
+    return written

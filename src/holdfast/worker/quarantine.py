@@ -1,0 +1,61 @@
+"""Jobs whose worker died under them start one at a time, so that a deadly one dies alone.
+
+When a process dies nobody knows which of its jobs killed it, and each has used up an attempt.
+Run together again they would all end with the guilty one; one after the other only that one
+goes on failing. A suspect that has lived for a while does not hold the next one up any longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from holdfast.job import Job
+from holdfast.worker.run import Run
+
+SYMPTOM = "LEASE_EXPIRED"
+INCUBATION = 2.0
+"""How long the first suspect has the others wait, in seconds; each that survives halves it."""
+
+SHORTEST = 0.05
+
+
+def is_suspect(job: Job) -> bool:
+    """Whether the job's last attempt ended together with its worker."""
+    return job.failure is not None and job.failure.code == SYMPTOM
+
+
+class Quarantine:
+    """Admits one suspect at a time; nothing is claimed until it has proved harmless."""
+
+    def __init__(self, opened: Callable[[], None]) -> None:
+        self._opened = opened
+        self._timer: asyncio.TimerHandle | None = None
+        self._survivors = 0
+        self.is_careful = False
+        """Whether the next job had better be claimed alone: there may be more suspects."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a suspect is being watched."""
+        return self._timer is not None
+
+    def refused(self, runs: Sequence[Run]) -> list[Run]:
+        """Admit the first suspect; return the others, which must not be in hand with it."""
+        suspects = [run for run in runs if is_suspect(run.job)]
+        self.is_careful = bool(suspects)
+        if not suspects:
+            self._survivors = 0
+            return []
+        suspects[0].written = self.open
+        patience = max(SHORTEST, INCUBATION / 2**self._survivors)
+        self._timer = asyncio.get_running_loop().call_later(patience, self.open)
+        return suspects[1:]
+
+    def open(self) -> None:
+        """Let others in again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._survivors = min(self._survivors + 1, 10)
+            self._opened()

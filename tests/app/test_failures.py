@@ -1,0 +1,250 @@
+"""Looking into failures, and an operator's retry."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from holdfast import (
+    FailureCategory,
+    Holdfast,
+    JobContext,
+    PermanentError,
+    State,
+    TemporaryError,
+    ValidationError,
+)
+from holdfast.chance import Chance
+from holdfast.clock import ManualClock
+from holdfast.results import AttemptResult, RetryStatus
+from holdfast.store import Store
+from tests.app.conftest import Drain
+
+
+class OutOfPaper(Exception):
+    pass
+
+
+class Jammed(OutOfPaper):
+    pass
+
+
+@pytest.fixture
+def raising(app: Holdfast) -> dict[str, BaseException]:
+    """A task that raises what this map holds for its type."""
+    errors: dict[str, BaseException] = {}
+
+    @app.task("fails", max_attempts=2, permanent=[OutOfPaper], temporary=[Jammed])
+    async def fails(ctx: JobContext) -> None:
+        if error := errors.get(ctx.type):
+            raise error.with_traceback(None)
+
+    return errors
+
+
+@pytest.mark.req("M-11", "A-14")
+@pytest.mark.parametrize(
+    ("error", "category", "code", "state"),
+    [
+        (PermanentError("no", code="NO"), FailureCategory.PERMANENT, "NO", State.FAILED),
+        (TemporaryError("later"), FailureCategory.TEMPORARY, "TemporaryError", State.RETRYING),
+        (ValueError("odd"), FailureCategory.TEMPORARY, "ValueError", State.RETRYING),
+        (OutOfPaper("empty"), FailureCategory.PERMANENT, "OutOfPaper", State.FAILED),
+        (Jammed("pull"), FailureCategory.TEMPORARY, "Jammed", State.RETRYING),
+        (SystemExit(3), FailureCategory.TEMPORARY, "SystemExit", State.RETRYING),
+    ],
+)
+async def test_what_a_handler_raises_decides_the_category(
+    app: Holdfast,
+    drain: Drain,
+    raising: dict[str, BaseException],
+    error: BaseException,
+    category: FailureCategory,
+    code: str,
+    state: State,
+) -> None:
+    raising["fails"] = error
+    job_id = (await app.submit("fails")).job_id
+
+    await drain()
+
+    details = await app.failure(job_id)
+    assert details.failure is not None
+    assert (category, code, state) == (
+        details.failure.category,
+        details.failure.code,
+        details.final_state,
+    )
+    assert "test_failures.py" in details.failure.stack_trace
+    assert "execution.py" not in details.failure.stack_trace
+
+
+@pytest.mark.req("M-11", "M-6")
+async def test_execution_timeout_is_a_failure_of_its_own_category(live_app: Holdfast) -> None:
+    from holdfast import Worker
+
+    @live_app.task("slow", timeout=0.05, retry_timeouts=False)
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    job_id = (await slow.submit()).job_id
+    await Worker(live_app, maintenance=False).run(burst=True)
+
+    details = await live_app.failure(job_id)
+    assert details.failure is not None
+    assert (State.FAILED, FailureCategory.TIMEOUT) == (
+        details.final_state,
+        details.failure.category,
+    )
+    assert [AttemptResult.TIMEOUT] == [attempt.result for attempt in details.attempts]
+
+
+@pytest.mark.req("M-7")
+async def test_retry_after_overrides_the_backoff(
+    app: Holdfast, drain: Drain, raising: dict[str, BaseException], clock: ManualClock
+) -> None:
+    raising["fails"] = TemporaryError("busy", retry_after=90)
+    job_id = (await app.submit("fails")).job_id
+
+    await drain()
+
+    job = await app.get(job_id)
+    assert clock.now() + timedelta(seconds=90) == job.scheduled_for
+
+
+@pytest.mark.req("A-14", "M-10")
+async def test_failed_job_shows_all_its_attempts(
+    app: Holdfast, drain: Drain, raising: dict[str, BaseException], clock: ManualClock
+) -> None:
+    raising["fails"] = TemporaryError("first")
+    job_id = (await app.submit("fails")).job_id
+    await drain()
+    clock.advance(3600)
+    raising["fails"] = PermanentError("second", code="GONE")
+    await drain()
+
+    details = await app.failure(job_id)
+    newest = await app.failure(job_id, include_all_attempts=False)
+
+    one, two = details.attempts
+    assert (State.FAILED, 2) == (details.final_state, details.total_attempts)
+    assert one.failure is not None
+    assert two.failure is not None
+    assert ("first", "second") == (one.failure.message, two.failure.message)
+    assert (None, one.attempt_id) == (one.previous_attempt_id, two.previous_attempt_id)
+    assert () == newest.attempts
+    assert newest.failure == details.failure
+
+
+@pytest.mark.req("A-15")
+async def test_failures_are_listed_with_aggregations(
+    app: Holdfast, drain: Drain, raising: dict[str, BaseException], clock: ManualClock
+) -> None:
+    raising["fails"] = PermanentError("no", code="NO")
+    failed = [(await app.submit("fails")).job_id for _ in range(3)]
+    await drain()
+    clock.advance(60)
+    raising["fails"] = TemporaryError("later", code="BUSY")
+    dead = (await app.submit("fails", max_attempts=1)).job_id
+    await drain()
+
+    everything = await app.failures(limit=2)
+    rest = await app.failures(limit=2, cursor=everything.next_cursor)
+    permanent = await app.failures(failure_category=["PERMANENT"], states=["FAILED"])
+    busy = await app.failures(error_code="BUSY")
+    recent = await app.failures(after=clock.now() - timedelta(seconds=1))
+
+    assert (4, {"NO": 3, "BUSY": 1}) == (everything.total_count, everything.by_code)
+    assert {"PERMANENT": 3, "TEMPORARY": 1} == everything.by_category
+    assert {"fails": 4} == everything.by_type
+    assert {*failed, dead} == {f.job_id for page in (everything, rest) for f in page.failures}
+    assert set(failed) == {f.job_id for f in permanent.failures}
+    assert [dead] == [f.job_id for f in busy.failures] == [f.job_id for f in recent.failures]
+
+
+@pytest.mark.req("A-15", "A-3")
+async def test_wrong_failure_filters_are_named(app: Holdfast) -> None:
+    with pytest.raises(ValidationError) as caught:
+        await app.failures(states=["COMPLETED"], failure_category=["BAD"], limit=0)
+
+    assert {"states", "failure_category", "limit"} == {f.field for f in caught.value.faults}
+
+
+@pytest.mark.req("A-16")
+async def test_retry_grants_one_further_attempt(
+    app: Holdfast, drain: Drain, raising: dict[str, BaseException]
+) -> None:
+    raising["fails"] = PermanentError("no")
+    job_id = (await app.submit("fails", max_attempts=1)).job_id
+    await drain()
+
+    result = await app.retry(job_id)
+    del raising["fails"]
+    await drain()
+
+    job = await app.get(job_id)
+    assert (RetryStatus.QUEUED, State.SCHEDULED) == (result.status, result.new_state)
+    assert (State.COMPLETED, 2, 2) == (job.state, job.attempt, job.max_attempts)
+
+
+@pytest.mark.req("A-16")
+async def test_retry_can_reset_attempts_change_priority_and_wait(
+    app: Holdfast, drain: Drain, raising: dict[str, BaseException], clock: ManualClock
+) -> None:
+    raising["fails"] = PermanentError("no")
+    job_id = (await app.submit("fails")).job_id
+    await drain()
+
+    result = await app.retry(job_id, reset_attempts=True, priority="CRITICAL", delay=60)
+
+    job = await app.get(job_id)
+    assert (RetryStatus.QUEUED, State.DELAYED) == (result.status, result.new_state)
+    assert clock.now() + timedelta(seconds=60) == result.scheduled_for
+    assert (0, 2, 0) == (job.attempt, job.max_attempts, job.priority)
+
+
+@pytest.mark.req("A-16")
+async def test_only_failed_jobs_can_be_retried(app: Holdfast) -> None:
+    waiting = (await app.submit("x")).job_id
+    cancelled = (await app.submit("x")).job_id
+    await app.cancel(cancelled)
+
+    results = [await app.retry(job_id) for job_id in (waiting, cancelled, "nobody")]
+
+    assert [RetryStatus.NOT_RETRIABLE, RetryStatus.NOT_RETRIABLE, RetryStatus.NOT_FOUND] == [
+        result.status for result in results
+    ]
+    with pytest.raises(ValidationError, match="priority"):
+        await app.retry(waiting, priority="URGENT")
+    with pytest.raises(ValidationError, match="delay"):
+        await app.retry(waiting, delay="soon")
+
+
+@pytest.mark.req("L-4", "L-1")
+async def test_document_queue_reports_its_own_words_and_metadata(
+    store: Store, clock: ManualClock
+) -> None:
+    from holdfast import Worker
+
+    documents = Holdfast(store=store, clock=clock, chance=Chance(1), queues={"docs": "document"})
+
+    @documents.task("convert", queue="docs")
+    async def convert() -> None:
+        raise TemporaryError("page 7 is upside down")
+
+    async with documents as app:
+        job_id = (await convert.submit()).job_id
+        created = (await app.get(job_id)).word
+        await Worker(app, queues=["docs"], maintenance=False).run(burst=True)
+        job = await app.get(job_id)
+
+    assert ("QUEUED", "RETRYING") == (created, job.word)
+    assert job.document is not None
+    assert (1, 3, "page 7 is upside down", "RETRYABLE") == (
+        job.document.retry_count,
+        job.document.max_retries,
+        job.document.last_error,
+        job.document.error_type,
+    )

@@ -1,0 +1,229 @@
+"""Commands about jobs, as a person and as a program use them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Place
+
+
+def test_submitted_job_is_shown_with_everything_it_was_given(place: Place) -> None:
+    job_id = place.submit(
+        "greet",
+        '{"name": "Ada"}',
+        *("--queue", "mail", "--priority", "high", "--delay", "PT1H", "--timeout", "9.5"),
+        *("--lifetime", "PT2H", "--lease", "8", "--max-attempts", "4", "--tag", "team=a"),
+        *("--correlation-id", "c", "--idempotency-key", "k", "--idempotency-window", "60"),
+        *("--backoff", '{"strategy": "LINEAR"}', "--no-retry-timeouts", "--limit-key", "l"),
+        *("--callback-url", "https://example.org/x"),
+    )
+
+    job = place.json("job", job_id)["job"]
+    assert ("greet", "mail", "DELAYED", 1, 4) == (
+        job["type"],
+        job["queue"],
+        job["state"],
+        job["priority"],
+        job["max_attempts"],
+    )
+    assert ({"team": "a"}, "c") == (job["tags"], job["correlation_id"])
+    shown = place.run("job", job_id).stdout
+    assert "priority     HIGH" in shown
+    assert "tags         team=a" in shown
+
+
+def test_payload_may_come_from_standard_input(place: Place) -> None:
+    result = place.run("submit", "greet", "-", "--json", given='{"name": "Ada"}\n')
+
+    assert "ACCEPTED" == json.loads(result.stdout)["status"]
+
+
+def test_payload_may_be_bytes(place: Place) -> None:
+    job_id = json.loads(place.run("submit", "x", "-", "--bytes", "--json", given=b"\xff").stdout)
+
+    (job,) = place.stored(job_id["job_id"])
+    assert b"\xff" == job.payload
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--tag", "team"], "--tag must be NAME=VALUE, got 'team'"),
+        (["--backoff", "{"], "--backoff must be JSON"),
+        (["--backoff", '{"speed": 1}'], "backoff"),
+        (["--priority", "urgent"], "'urgent' is not one of"),
+        (["--depends-on", "nobody"], "depends_on: must exist"),
+    ],
+)
+def test_wrong_options_are_told_by_name(place: Place, args: list[str], told: str) -> None:
+    result = place.run("submit", "greet", *args)
+
+    assert 2 == result.exit_code
+    assert told in result.stderr
+
+
+def test_repeated_key_is_a_duplicate_and_another_payload_is_refused(place: Place) -> None:
+    first = place.submit("greet", '{"n": 1}', "--idempotency-key", "k")
+
+    again = place.json("submit", "greet", '{"n": 1}', "--idempotency-key", "k")
+    other = place.run("submit", "greet", '{"n": 2}', "--idempotency-key", "k")
+
+    assert ("DUPLICATE", first) == (again["status"], again["existing_job_id"])
+    assert 1 == other.exit_code
+    assert f"was used with another payload by job {first}" in other.stderr
+
+
+def test_faults_are_listed_per_field(place: Place) -> None:
+    result = place.run("submit", "no type", "{]", "--delay", "soon", "--max-attempts", "0")
+
+    assert 2 == result.exit_code
+    told = result.stderr.splitlines()
+    assert "holdfast: this is not valid:" == told[0]
+    assert {"type", "payload", "delay", "max_attempts"} == {
+        line.strip().partition(":")[0] for line in told[1:]
+    }
+
+
+def test_jobs_are_listed_filtered_and_paged(place: Place) -> None:
+    ids = [place.submit("greet", "--tag", f"n={n}") for n in range(3)]
+    place.submit("other", "--queue", "side", "--priority", "bulk")
+
+    everything = place.json("jobs", "--order", "created_asc")
+    tagged = place.json("jobs", "--tag", "n=1")
+    side = place.json("jobs", "--queue", "side", "--priority", "BULK", "--state", "SCHEDULED")
+    page = place.json("jobs", "--type", "greet", "--limit", "2")
+    rest = place.json("jobs", "--type", "greet", "--limit", "2", "--cursor", page["next_cursor"])
+    shown = place.run("jobs", "--type", "greet", "--limit", "2")
+
+    assert [*ids, side["jobs"][0]["job_id"]] == [job["job_id"] for job in everything["jobs"]]
+    assert [ids[1]] == [job["job_id"] for job in tagged["jobs"]]
+    assert (3, True, False) == (page["total_count"], page["has_more"], rest["has_more"])
+    assert ids[:1] == [job["job_id"] for job in rest["jobs"]]
+    head, first, second, total, more = shown.stdout.splitlines()
+    assert ["ID", "TYPE", "QUEUE", "STATE", "PRIORITY", "ATTEMPT", "CREATED"] == head.split()
+    assert ids[2] in first
+    assert ids[1] in second
+    assert ("3 in all", f"more with --cursor {page['next_cursor']}") == (total, more)
+
+
+@pytest.mark.slow
+def test_job_shows_its_result_history_logs_and_failures(place: Place) -> None:
+    good = place.submit("greet", '{"name": "Ada"}')
+    bad = place.submit("fail")
+    place.work()
+
+    done = place.json("job", good, "--history", "--logs", "--failure")
+    shown = place.run("job", good, "--history", "--logs").stdout
+    failed = place.run("job", bad, "--failure").stdout
+    failures = place.json("failures")
+    listed = place.run("failures").stdout
+
+    assert "hello Ada" == done["job"]["result"]["output"]
+    assert ["PENDING", "SCHEDULED", "RUNNING", "COMPLETED"] == [
+        edge["to_state"] for edge in done["job"]["history"]
+    ]
+    assert [("INFO", "greeting")] == [(line["level"], line["message"]) for line in done["logs"]]
+    assert ["SUCCESS"] == [one["result"] for one in done["failure"]["attempts"]]
+    assert 'output    "hello Ada"' in shown
+    assert "greeting name=Ada" in shown
+    assert "attempt 1: FAILURE" in failed
+    assert "PERMANENT NEVER: it cannot be" in failed
+    assert "raise PermanentError" in failed
+    assert ({"NEVER": 1}, 1) == (failures["by_code"], failures["total_count"])
+    assert "by code: NEVER=1" in listed
+
+
+def test_explanation_is_one_sentence(place: Place) -> None:
+    job_id = place.submit("greet")
+
+    told = place.json("explain", job_id)
+    shown = place.run("explain", job_id).stdout
+
+    assert ("NO_WORKER", "SCHEDULED") == (told["cause"], told["state"])
+    assert f"{job_id} is SCHEDULED: no worker is running\n" == shown
+
+
+def test_one_job_is_cancelled_once(place: Place) -> None:
+    job_id = place.submit("greet")
+
+    first = place.run("cancel", job_id, "--reason", "no need")
+    second = place.run("cancel", job_id)
+    unknown = place.run("cancel", "nobody")
+
+    assert (0, f"{job_id}  CANCELLED: no need\n") == (first.exit_code, first.stdout)
+    assert (1, f"{job_id}  ALREADY_COMPLETE: already CANCELLED\n") == (
+        second.exit_code,
+        second.stdout,
+    )
+    assert (1, "nobody  NOT_FOUND\n") == (unknown.exit_code, unknown.stdout)
+
+
+def test_many_jobs_are_cancelled_by_filter_after_a_look(place: Place) -> None:
+    for _ in range(3):
+        place.submit("greet")
+    kept = place.submit("other")
+
+    look = place.run("cancel", "--type", "greet", "--dry-run")
+    done = place.json("cancel", "--type", "greet")
+
+    assert "3 of 3 would be cancelled, 0 had ended, 0 not found\n" == look.stdout
+    assert (3, 3) == (done["requested"], done["cancelled"])
+    assert "SCHEDULED" == place.json("job", kept)["job"]["state"]
+
+
+def test_cancel_needs_ids_or_filters(place: Place) -> None:
+    for args in ([], ["some-id", "--type", "greet"]):
+        result = place.run("cancel", *args)
+
+        assert 2 == result.exit_code
+        assert "give job ids, or filters such as --type, but not both" in result.stderr
+
+
+@pytest.mark.slow
+def test_failed_job_is_retried_and_others_are_not(place: Place) -> None:
+    failed, waiting = place.submit("fail"), place.submit("other", "--queue", "nobody-serves")
+    place.work()
+
+    retried = place.json("retry", failed, "--priority", "critical", "--delay", "60")
+    refused = place.run("retry", waiting, "nobody")
+
+    assert [("QUEUED", "DELAYED")] == [(r["status"], r["new_state"]) for r in retried]
+    assert 1 == refused.exit_code
+    assert "NOT_RETRIABLE" in refused.stdout
+    assert "NOT_FOUND" in refused.stdout
+
+
+def test_held_job_is_released_and_ended_job_deleted(place: Place) -> None:
+    job_id = place.submit("greet", "--hold")
+
+    released = place.json("release", job_id)
+    again = place.run("release", job_id)
+    early = place.run("delete", job_id)
+    place.run("cancel", job_id)
+    deleted = place.json("delete", job_id)
+
+    assert [("RELEASED", "SCHEDULED")] == [(r["status"], r["new_state"]) for r in released]
+    assert (1, 1) == (again.exit_code, early.exit_code)
+    assert "NOT_ENDED" in early.stdout
+    assert ["DELETED"] == [r["status"] for r in deleted]
+
+
+def test_unknown_job_is_told_without_a_traceback(place: Place) -> None:
+    for command in ("job", "explain"):
+        result = place.run(command, "nobody")
+
+        assert 1 == result.exit_code
+        assert "holdfast: no job with id 'nobody'\n" == result.stderr
+
+
+def test_text_in_a_job_cannot_move_the_cursor(place: Place) -> None:
+    place.submit("greet", "--tag", "x=\x1b[2Jgone", "--correlation-id", "a\u202eb")
+    (job,) = place.json("jobs")["jobs"]
+
+    shown = place.run("job", job["job_id"]).stdout
+
+    assert "\x1b[2J" not in shown
+    assert "\u202e" not in shown
+    assert r"\x1b[2Jgone" in shown

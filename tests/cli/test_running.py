@@ -1,0 +1,161 @@
+"""The commands that run jobs, as real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Place, environment
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("nowhere:app", "no app at 'nowhere:app': there is no module 'nowhere'"),
+        ("jobs_here:nope", "module 'jobs_here' has no 'nope'"),
+        ("jobs_here:greet", "it is a Task, not a Holdfast"),
+        ("several", "it holds several apps, say several:one or several:two"),
+        ("empty", "the module holds no Holdfast app"),
+        ("broken", "importing 'broken' failed: ZeroDivisionError: division by zero (broken.py"),
+        (":", "it must look like module:name"),
+    ],
+)
+def test_wrong_app_is_told_in_one_line(
+    place: Place, monkeypatch: pytest.MonkeyPatch, path: str, told: str
+) -> None:
+    monkeypatch.syspath_prepend(place.path)
+    (place.path / "several.py").write_text(
+        "from holdfast import Holdfast\none = Holdfast()\ntwo = Holdfast()\n", "utf-8"
+    )
+    (place.path / "empty.py").write_text("", "utf-8")
+    (place.path / "broken.py").write_text("1 / 0\n", "utf-8")
+
+    result = place.run("worker", path)
+
+    assert 2 == result.exit_code
+    assert told in result.stderr.replace(str(place.path) + os.sep, "")
+    assert 1 == len(result.stderr.splitlines())
+
+
+def test_worker_without_app_says_where_to_name_one(place: Place) -> None:
+    result = place.run("worker")
+
+    assert 2 == result.exit_code
+    assert "MODULE:APP" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["-c", "0"], "worker.slots: must be a whole number from 1, got '0'"),
+        (["--processes", "many"], "worker.processes: must be a whole number"),
+        (["-Q", "a b"], "worker.queues: must be names"),
+        (["--grace", "soon"], "worker.grace: must be an ISO 8601 duration"),
+    ],
+)
+def test_wrong_flags_are_told_by_name(place: Place, args: list[str], told: str) -> None:
+    result = place.run("worker", "jobs_here", *args)
+
+    assert 2 == result.exit_code
+    assert told in result.stderr
+
+
+def test_flag_cannot_change_the_store_an_app_names_itself(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(place.path)
+    (place.path / "fixed.py").write_text(
+        "from holdfast import Holdfast\napp = Holdfast('sqlite:///own.db')\n", "utf-8"
+    )
+
+    result = place.run("worker", "fixed", "--url", "sqlite:///other.db")
+
+    assert 2 == result.exit_code
+    assert "fixed names its own store, sqlite:///own.db" in result.stderr
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_burst_runs_what_is_there_and_ends(place: Place, processes: str) -> None:
+    ids = [place.submit("greet", '{"name": "Ada"}') for _ in range(5)]
+    side = place.submit("other", "--queue", "side")
+
+    done = place.process(
+        *("worker", "jobs_here:app", "-Q", "default=3,side", "-c", "4", "--burst"),
+        *("--processes", processes, "--log-format", "json"),
+    )
+
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    completed = {line["job_id"] for line in lines if line["event"] == "job.completed"}
+    assert (0, "") == (done.returncode, done.stdout)
+    assert {*ids, side} == completed
+
+
+def test_submit_uses_what_the_task_says_and_waits_for_the_result(place: Place) -> None:
+    with _running(place, "worker", "jobs_here") as worker:
+        done = place.process(
+            *("submit", "greet", '{"name": "Ada"}', "--app", "jobs_here"),
+            *("--wait", "--wait-timeout", "30", "--json"),
+        )
+        failed = place.process("submit", "fail", "--wait", "--wait-timeout", "30")
+        worker.send_signal(signal.SIGTERM)
+        worker.wait(20)
+
+    job = json.loads(done.stdout)
+    assert (0, "COMPLETED", "hello Ada", 5) == (
+        done.returncode,
+        job["state"],
+        job["result"]["output"],
+        job["max_attempts"],
+    )
+    assert 1 == failed.returncode
+    assert "ended FAILED" in failed.stderr
+    assert 0 == worker.returncode
+
+
+def test_settings_file_is_enough_to_start_a_worker(place: Place) -> None:
+    place.submit("other", "--queue", "side")
+    (place.path / "holdfast.toml").write_text(
+        'app = "jobs_here"\n[worker]\nqueues = ["side"]\n[log]\nlevel = "debug"\n', "utf-8"
+    )
+
+    done = place.process("worker", "--burst")
+
+    assert 0 == done.returncode
+    assert "job started" in done.stderr
+    assert "COMPLETED" == place.json("jobs")["jobs"][0]["state"]
+
+
+def test_dev_serves_every_queue_its_tasks_name(place: Place) -> None:
+    place.submit("other", "--queue", "side")
+
+    with _running(place, "dev", "jobs_here") as process:
+        assert process.stderr is not None
+        seen = []
+        for line in process.stderr:
+            seen.append(line)
+            if "job completed" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+
+    told = "".join(seen)
+    assert "queues  default, side" in told
+    assert "task    greet (async)" in told
+    assert 0 == process.returncode
+
+
+def _running(place: Place, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", "-m", "holdfast", *args],
+        cwd=place.path,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -1,0 +1,83 @@
+"""Writes docs/reference-cli.md from the commands themselves: python -m tests.docs.reference"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import click
+
+from holdfast.cli import cli
+from holdfast.cli.commands import SECTIONS
+from tests.architecture import tree
+
+PAGE = tree.ROOT / "docs" / "reference-cli.md"
+PREFACE = """# Command line
+
+`holdfast COMMAND`, or `python -m holdfast COMMAND`. Written from the commands themselves by
+`python -m tests.docs.reference`.
+
+**The store** is `--url`, else `$HOLDFAST_URL`, else `url` in `holdfast.toml`, else
+`sqlite:///holdfast.db`. Commands that only look do not create a SQLite file that is not there.
+
+**Answers** are tables for people. With `--json` a command prints one JSON document on one line
+instead, whose field names stay (`events` prints one document per event). Times are ISO 8601 in UTC,
+durations ISO 8601. Errors and logs go to stderr.
+
+**SPAN** is a number of seconds or an ISO 8601 duration such as `PT5M`; **TIME** is ISO 8601 with a
+time zone, such as `2026-01-15T10:30:00Z`.
+
+| exit code | meaning |
+| --: | --- |
+| 0 | done |
+| 1 | not found, refused, or the job that was waited for failed |
+| 2 | wrong usage: arguments, settings, or no app where one was named |
+| 3 | the store cannot be reached or opened |
+| 4 | timed out |
+| 130 | interrupted |
+
+**Completion** for the shell: put one of these into the shell's start-up file.
+
+    eval "$(_HOLDFAST_COMPLETE=bash_source holdfast)"      # ~/.bashrc
+    eval "$(_HOLDFAST_COMPLETE=zsh_source holdfast)"       # ~/.zshrc
+    _HOLDFAST_COMPLETE=fish_source holdfast | source       # ~/.config/fish/config.fish
+"""
+
+
+def render() -> str:
+    """Return the page."""
+    ctx = click.Context(cli, info_name="holdfast")
+    parts = [PREFACE]
+    for title, names in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        for name in names:
+            command = cli.get_command(ctx, name)
+            assert command is not None
+            parts += _described(command, f"holdfast {name}")
+    return "\n".join(parts)
+
+
+def _described(command: click.Command, path: str) -> Iterator[str]:
+    usage = " ".join([path, *command.collect_usage_pieces(click.Context(command))])
+    yield f"### {path}\n\n    {usage}\n\n{inspect.cleandoc(command.help or '')}\n"
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    if options:
+        yield "| option | meaning |\n| --- | --- |"
+        yield "\n".join(map(_row, options)) + "\n"
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from _described(inner, f"{path} {name}")
+
+
+def _row(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    value = f" {option.metavar}" if option.metavar else ""
+    told = re.sub(r"  \[(.*)\]$", r" Default: \1.", option.help or "")
+    if isinstance(option.type, click.Choice):
+        told += f" One of {', '.join(str(choice) for choice in option.type.choices)}."
+    return f"| {names}{value} | {told.strip()} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), "utf-8")

@@ -1,0 +1,93 @@
+"""Every example in the documentation runs, and prints what the page says.
+
+A fence says what is to be done with its block: ``python file=NAME`` is written to a file,
+``python example`` and ``sh example`` are run, and ``text output`` must be printed by the last
+one. The blocks of a page share a directory and come in the order of the page.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture import tree
+from tests.cli.conftest import environment
+
+FENCE = re.compile(r"^```(\w+) (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = [tree.ROOT / "README.md", *sorted((tree.ROOT / "docs").glob("*.md"))]
+WITH_EXAMPLES = [page for page in PAGES if FENCE.search(page.read_text("utf-8"))]
+SHELL = """set -euo pipefail
+stop() { for pid in $(jobs -p); do kill "$pid"; wait "$pid" || true; done; }
+trap stop EXIT
+"""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
+def test_examples_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path) -> None:
+    _command(tmp_path)
+    printed = ""
+    for language, use, text in FENCE.findall(page.read_text("utf-8")):
+        match language, use:
+            case "text", "output":
+                missing = [line for line in text.splitlines() if line not in printed]
+                assert [] == missing, printed
+            case "python", "example":
+                printed = _run(tmp_path, [sys.executable, "-c", text])
+            case "sh", "example":
+                printed = _run(tmp_path, ["bash", "-c", SHELL + text])
+            case "python", _ if use.startswith("file="):
+                (tmp_path / use.removeprefix("file=")).write_text(text, "utf-8")
+            case _:
+                pytest.fail(f"nobody knows what to do with {language} {use}")
+
+
+def test_readme_has_an_example_that_is_run() -> None:
+    uses = {use for _, use, _ in FENCE.findall((tree.ROOT / "README.md").read_text("utf-8"))}
+
+    assert {"file=shop.py", "example", "output"} == uses
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8"))
+
+    local = [link for link in links if "://" not in link]
+    assert [] == [link for link in local if not (page.parent / link).exists()]
+
+
+def _command(folder: Path) -> None:
+    """Put commands of this holdfast where a shell finds them first."""
+    for name, module in (("holdfast", "-m holdfast"), ("python", "")):
+        path = folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} {module} "$@"\n', "utf-8")
+        path.chmod(0o755)
+
+
+def _run(folder: Path, command: list[str]) -> str:
+    search = os.pathsep.join([str(folder), str(tree.PACKAGE.parent)])
+    path = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment(PYTHONPATH=search, PATH=path, HOLDFAST_WORKER_GRACE="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, _ = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    assert 0 == process.returncode, printed
+    return printed

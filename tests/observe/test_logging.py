@@ -1,0 +1,137 @@
+"""Log lines: readable, parseable, harmless, without payloads."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from holdfast import Holdfast, JobContext, PermanentError, TemporaryError, Worker
+from holdfast.observe.logging import LOGGER, JsonLines, Lines, LogObserver, configure
+from holdfast.observe.text import plain
+
+
+@pytest.fixture(autouse=True)
+def _quiet_afterwards() -> Iterator[None]:
+    before = (LOGGER.handlers, LOGGER.level, LOGGER.propagate)
+    yield
+    LOGGER.handlers, LOGGER.level, LOGGER.propagate = before
+
+
+def _told(event: str, *, style: str = "text", level: str = "debug", **fields: object) -> str:
+    stream = io.StringIO()
+    configure(level, style, stream)
+    LogObserver().tell(event, **fields)
+    return stream.getvalue()
+
+
+JOB = {"job_id": "0123456789ab", "type": "email.send", "attempt": 2, "queue": "default"}
+
+
+def test_line_about_a_job_says_its_id_type_attempt_and_time() -> None:
+    line = _told("job.completed", **JOB, seconds=0.0123)
+
+    assert line.endswith(
+        " INFO    job completed  01234567 email.send attempt 2 in 0.012 s queue=default\n"
+    )
+
+
+def test_json_line_holds_every_field_in_full() -> None:
+    due = datetime(2026, 1, 1, tzinfo=UTC)
+    line = json.loads(_told("job.retrying", style="json", **JOB, error="no", due_at=due, left=None))
+
+    assert line.pop("time").endswith("Z")
+    assert {
+        "level": "INFO",
+        "event": "job.retrying",
+        **JOB,
+        "error": "no",
+        "due_at": "2026-01-01T00:00:00+00:00",
+    } == line
+
+
+@pytest.mark.parametrize(
+    ("event", "level"),
+    [
+        ("job.started", "DEBUG"),
+        ("job.completed", "INFO"),
+        ("something.new", "INFO"),
+        ("job.dead", "WARNING"),
+        ("store.unavailable", "WARNING"),
+        ("maintenance.failed", "ERROR"),
+    ],
+)
+def test_level_says_whether_a_person_has_to_act(event: str, level: str) -> None:
+    assert level == json.loads(_told(event, style="json"))["level"]
+
+
+def test_what_is_below_the_level_is_not_written() -> None:
+    assert "" == _told("job.completed", level="warning", **JOB)
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+@pytest.mark.parametrize(
+    "evil",
+    ["two\nlines", "\x1b[31mred", "a\rb", "\u202egnp.exe", "nul\x00", "\u2028", "\x85", "\ud800"],
+)
+def test_text_from_elsewhere_cannot_forge_or_reorder_lines(style: str, evil: str) -> None:
+    line = _told("job.failed", style=style, **JOB | {"type": evil}, error=evil)
+
+    assert 1 == len(line.splitlines())
+    assert line.endswith("\n")
+    assert not set(evil) & set(line.rstrip("\n")) & set("\n\x1b\r\u202e\x00\u2028\x85\ud800")
+
+
+def test_long_text_is_cut() -> None:
+    line = _told("job.failed", **JOB, error="x" * 100_000)
+
+    assert len(line) < 1000
+    assert "x" * 300 in line
+
+
+def test_ordinary_text_stays_as_it_is() -> None:
+    assert "Grüße, 世界 🎉" == plain("Grüße, 世界 🎉")
+
+
+def test_records_of_others_are_shown_too() -> None:
+    record = logging.LogRecord("x", logging.INFO, "f", 1, "plain %s", ("words",), None)
+
+    assert Lines().format(record).endswith("plain words")
+    assert "plain words" == json.loads(JsonLines().format(record))["event"]
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+async def test_worker_never_logs_a_payload_and_always_names_the_job(style: str) -> None:
+    stream = io.StringIO()
+    configure("debug", style, stream)
+    app = Holdfast("memory://")
+
+    @app.task("good")
+    async def good(ctx: JobContext, secret: str) -> str:
+        await ctx.log("INFO", f"job's own log: {secret}")
+        return secret
+
+    @app.task("bad", max_attempts=2)
+    async def bad(secret: str) -> None:
+        raise TemporaryError("later", retry_after=0) if secret else PermanentError("never")
+
+    async with app:
+        await good.submit("hunter2")
+        await bad.submit("hunter2")
+        await Worker(app, observer=LogObserver()).run(burst=True)
+
+    lines = stream.getvalue().splitlines()
+    assert "hunter2" not in stream.getvalue()
+    about_jobs = [line for line in lines if "job completed" in line or '"job.' in line]
+    assert about_jobs
+    if style == "json":
+        parsed = [json.loads(line) for line in lines]
+        jobs = [line for line in parsed if line["event"].startswith("job.")]
+        assert {"job.started", "job.completed", "job.retrying", "job.dead"} == {
+            line["event"] for line in jobs
+        }
+        assert all({"job_id", "type", "attempt"} <= line.keys() for line in jobs)

@@ -1,0 +1,362 @@
+"""Jobs written in the caller's own transaction exist if and only if that commits."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import asyncpg
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from holdfast import lifecycle
+from holdfast.clock import SystemClock
+from holdfast.errors import StaleLeaseError, StoreError
+from holdfast.job import State
+from holdfast.store import AddStatus, Claim, Fence
+from holdfast.store.postgres import PostgresStore, Settings
+from tests.conformance.hand import Hand
+from tests.conformance.stores import empty_schema
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from tests.servers import Postgres
+
+pytestmark = pytest.mark.postgres
+SCHEMA = "enlisted"
+
+
+class RolledBack(Exception):
+    """What a caller raises to undo its transaction."""
+
+
+@pytest.fixture
+async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+        yield store
+
+
+@pytest.fixture
+def hand(store: PostgresStore) -> Hand:
+    return Hand(store, SystemClock())
+
+
+@asynccontextmanager
+async def psycopg_async(dsn: str) -> AsyncIterator[object]:
+    async with (
+        await psycopg.AsyncConnection.connect(dsn, row_factory=dict_row) as connection,
+        connection.transaction(),
+    ):
+        yield connection
+
+
+@asynccontextmanager
+async def psycopg_sync(dsn: str) -> AsyncIterator[object]:
+    with psycopg.connect(dsn, row_factory=dict_row) as connection, connection.transaction():
+        yield connection
+
+
+@asynccontextmanager
+async def asyncpg_connection(dsn: str) -> AsyncIterator[object]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        async with connection.transaction():
+            yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def asyncpg_pool(dsn: str) -> AsyncIterator[object]:
+    async with (
+        asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool,
+        pool.acquire() as connection,
+        connection.transaction(),
+    ):
+        yield connection
+
+
+def sqlalchemy_sync(use: Callable[..., object]) -> Callable[[str], object]:
+    @asynccontextmanager
+    async def opened(dsn: str) -> AsyncIterator[object]:
+        engine = create_engine(dsn.replace("postgresql:", "postgresql+psycopg:"))
+        try:
+            with use(engine) as connection, connection.begin():
+                yield connection
+        finally:
+            engine.dispose()
+
+    return opened
+
+
+def sqlalchemy_async(driver: str, use: Callable[..., object]) -> Callable[[str], object]:
+    @asynccontextmanager
+    async def opened(dsn: str) -> AsyncIterator[object]:
+        engine = create_async_engine(dsn.replace("postgresql:", f"postgresql+{driver}:"))
+        try:
+            async with use(engine) as connection, connection.begin():
+                yield connection
+        finally:
+            await engine.dispose()
+
+    return opened
+
+
+@asynccontextmanager
+async def django(dsn: str) -> AsyncIterator[object]:
+    from django.conf import settings
+    from django.db import transaction
+    from django.db.utils import ConnectionHandler
+
+    if not settings.configured:
+        settings.configure()
+    info = psycopg.conninfo.conninfo_to_dict(dsn)
+    database = {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": info["dbname"],
+        "USER": info["user"],
+        "HOST": info["host"],
+        "PORT": info["port"],
+    }
+    inside, outcome = asyncio.Event(), asyncio.Event()
+    failure: list[BaseException] = []
+    loop = asyncio.get_running_loop()
+    found: list[object] = []
+
+    def request() -> None:
+        """A view: Django's connections belong to one thread without an event loop."""
+        connection = ConnectionHandler({"default": database})["default"]
+        found.append(connection)
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(transaction, "get_connection", lambda using=None: connection)
+                with transaction.atomic():
+                    connection.ensure_connection()
+                    loop.call_soon_threadsafe(inside.set)
+                    asyncio.run_coroutine_threadsafe(outcome.wait(), loop).result(30)
+                    if failure:
+                        raise failure[0]
+        finally:
+            connection.close()
+
+    view = asyncio.create_task(asyncio.to_thread(request))
+    await inside.wait()
+    try:
+        yield found[0]
+    except RolledBack as error:
+        failure.append(error)
+    finally:
+        outcome.set()
+    await view
+
+
+CALLERS = {
+    "psycopg async": psycopg_async,
+    "psycopg sync": psycopg_sync,
+    "asyncpg": asyncpg_connection,
+    "asyncpg pool": asyncpg_pool,
+    "SQLAlchemy connection": sqlalchemy_sync(lambda engine: engine.connect()),
+    "SQLAlchemy session": sqlalchemy_sync(Session),
+    "SQLAlchemy async connection": sqlalchemy_async("psycopg", lambda engine: engine.connect()),
+    "SQLAlchemy async session": sqlalchemy_async("psycopg", AsyncSession),
+    "SQLAlchemy async connection on asyncpg": sqlalchemy_async(
+        "asyncpg", lambda engine: engine.connect()
+    ),
+    "SQLAlchemy async session on asyncpg": sqlalchemy_async("asyncpg", AsyncSession),
+    "Django": django,
+}
+caller = pytest.mark.parametrize("caller", CALLERS)
+
+
+@caller
+@pytest.mark.req("S-1", stores=["postgres"])
+async def test_job_appears_and_wakes_workers_when_the_transaction_commits(
+    caller: str, store: PostgresStore, hand: Hand, postgres_server: Postgres
+) -> None:
+    await asyncio.wait_for(store._wake.listening.wait(), 10)
+    seen = await store.arrivals(["default"], -1, timedelta(0))
+    plain, keyed = hand.job("plain", tags={"a": "b"}), hand.job("keyed", idempotency_key="k")
+    child = hand.job("child", after=[keyed])
+
+    async with CALLERS[caller](postgres_server.dsn) as connection:
+        added = await store.add([plain, keyed, child], connection=connection)
+        before_commit = await store.get([plain.id])
+        assert seen == await store.arrivals(["default"], seen, timedelta(0))
+
+    assert [AddStatus.ACCEPTED] * 3 == [answer.status for answer in added]
+    assert [None] == before_commit
+    assert seen != await store.arrivals(["default"], seen, timedelta(seconds=10))
+    stored = await store.get([plain.id, keyed.id, child.id])
+    assert [State.SCHEDULED, State.SCHEDULED, State.PENDING] == [job.state for job in stored if job]
+    assert [keyed.id] == await store.parents(child.id)
+
+
+@caller
+async def test_job_never_existed_when_the_transaction_rolls_back(
+    caller: str, store: PostgresStore, hand: Hand, postgres_server: Postgres
+) -> None:
+    plain, keyed = hand.job("plain"), hand.job("keyed", idempotency_key="k")
+
+    async def submit_and_fail() -> None:
+        async with CALLERS[caller](postgres_server.dsn) as connection:
+            await store.add([plain, keyed], connection=connection)
+            raise RolledBack
+
+    with pytest.raises(RolledBack):
+        await submit_and_fail()
+
+    assert [None, None] == await store.get([plain.id, keyed.id])
+    again = hand.job("again", type="keyed", idempotency_key="k")
+    assert [AddStatus.ACCEPTED] == [answer.status for answer in await store.add([again])]
+
+
+async def test_refused_batch_leaves_the_callers_transaction_usable(
+    store: PostgresStore, hand: Hand, postgres_server: Postgres
+) -> None:
+    await hand.add("first", type="t", idempotency_key="k", payload=1)
+
+    async with psycopg_async(postgres_server.dsn) as connection:
+        conflict = [hand.job("other"), hand.job("second", type="t", idempotency_key="k", payload=2)]
+        refused = await store.add(conflict, connection=connection)
+        good = hand.job("good")
+        await store.add([good], connection=connection)
+
+    assert [AddStatus.ABORTED, AddStatus.CONFLICT] == [answer.status for answer in refused]
+    assert [None, good.id] == [j and j.id for j in await store.get([conflict[0].id, good.id])]
+
+
+async def test_unknown_kind_of_connection_is_refused_by_name(
+    store: PostgresStore, hand: Hand
+) -> None:
+    with pytest.raises(StoreError, match="must be from psycopg, asyncpg, SQLAlchemy or Django"):
+        await store.add([hand.job("a")], connection=object())
+
+
+async def _running(store: PostgresStore, hand: Hand, label: str = "job") -> Fence:
+    job = await hand.add(label)
+    await store.claim(Claim(queues=("default",), limit=1, worker="w", token=f"t.{label}"))
+    return Fence(job.id, f"t.{label}")
+
+
+async def _counter(dsn: str) -> psycopg.AsyncConnection:
+    connection = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
+    await connection.execute("CREATE TABLE IF NOT EXISTS counter (n integer)")
+    await connection.execute("TRUNCATE counter")
+    return connection
+
+
+async def _counted(connection: psycopg.AsyncConnection) -> int:
+    async with connection:
+        cursor = await connection.execute("SELECT count(*) FROM counter")
+        ((count,),) = await cursor.fetchall()
+        return count
+
+
+@pytest.mark.req("S-5", stores=["postgres"])
+async def test_handler_writes_and_completion_commit_together(
+    store: PostgresStore, hand: Hand, postgres_server: Postgres
+) -> None:
+    counter = await _counter(postgres_server.dsn)
+    fence = await _running(store, hand)
+    (parent,) = await store.get([fence.job_id])
+    child = hand.job("child", after=[parent])
+    await store.add([child])
+
+    async with store.transaction(
+        fence, lambda job: lifecycle.completed(job, b"1", now=store.now())
+    ) as connection:
+        await connection.execute("INSERT INTO counter VALUES (1)")
+        assert [State.RUNNING] == [j.state for j in await store.get([fence.job_id]) if j]
+        assert [True] == [beat.held for beat in await store.extend([fence])]
+
+    (job,) = await store.get([fence.job_id])
+    assert job is not None
+    assert (State.COMPLETED, b"1") == (job.state, job.result)
+    assert [child.id] == [d.job.id for d in await store.dependents(10)]
+    assert 1 == await _counted(counter)
+
+
+@pytest.mark.req("S-5", stores=["postgres"])
+async def test_stale_handler_writes_roll_back(
+    store: PostgresStore, hand: Hand, postgres_server: Postgres
+) -> None:
+    counter = await _counter(postgres_server.dsn)
+    fence = await _running(store, hand)
+
+    async def work_while_the_lease_is_lost() -> None:
+        async with store.transaction(
+            fence, lambda job: lifecycle.completed(job, None, now=store.now())
+        ) as connection:
+            await connection.execute("INSERT INTO counter VALUES (1)")
+            (job,) = await store.get([fence.job_id])
+            assert job is not None
+            await hand.swap(job, lifecycle.given_back(job, now=store.now()))
+            await store.claim(Claim(queues=("default",), limit=1, worker="x", token="other"))
+
+    with pytest.raises(StaleLeaseError):
+        await work_while_the_lease_is_lost()
+
+    (job,) = await store.get([fence.job_id])
+    assert job is not None
+    assert job.lease is not None
+    assert (State.RUNNING, "other") == (job.state, job.lease.token)
+    assert 0 == await _counted(counter)
+
+
+async def test_wish_to_cancel_during_the_transaction_is_heard_by_the_decision(
+    store: PostgresStore, hand: Hand
+) -> None:
+    fence = await _running(store, hand)
+
+    async with store.transaction(fence, lambda job: lifecycle.cancelled(job, now=store.now())):
+        (job,) = await store.get([fence.job_id])
+        assert job is not None
+        wish = lifecycle.cancel_requested(job, reason="enough", force=False, now=store.now())
+        await hand.swap(job, wish)
+
+    (job,) = await store.get([fence.job_id])
+    assert job is not None
+    assert (State.CANCELLED, "enough") == (job.state, job.failure and job.failure.message)
+
+
+async def test_failed_handler_writes_nothing_and_keeps_its_lease(
+    store: PostgresStore, hand: Hand, postgres_server: Postgres
+) -> None:
+    counter = await _counter(postgres_server.dsn)
+    fence = await _running(store, hand)
+
+    async def fail() -> None:
+        async with store.transaction(
+            fence, lambda job: lifecycle.completed(job, None, now=store.now())
+        ) as connection:
+            await connection.execute("INSERT INTO counter VALUES (1)")
+            raise RolledBack
+
+    with pytest.raises(RolledBack):
+        await fail()
+
+    assert [True] == [beat.held for beat in await store.extend([fence])]
+    assert 0 == await _counted(counter)
+
+
+async def test_handlers_transactions_leave_connections_for_heartbeats(
+    postgres_server: Postgres, store: PostgresStore, hand: Hand
+) -> None:
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
+    async with PostgresStore(settings) as small:
+        fence = await _running(small, hand)
+
+        async with small.transaction(
+            fence, lambda job: lifecycle.completed(job, None, now=small.now())
+        ):
+            beats = await asyncio.wait_for(small.extend([fence]), 10)
+
+    assert [True] == [beat.held for beat in beats]

@@ -1,0 +1,204 @@
+"""Every statement of the verbs that must not slow down as jobs pile up is answered by an index.
+
+The verbs run for real, their statements are caught, and SQLite is asked how it would run them.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.clock import ManualClock
+from holdfast.job import FailureCategory, State
+from holdfast.policy import DAY, HOUR, Retention
+from holdfast.store import FailureSearch, LimitRule, Order, Search
+from holdfast.store.sqlite import SQLiteStore, searching
+from holdfast.store.sqlite.lane import InlineLane
+from holdfast.store.sqlite.location import Location
+from tests.conformance.hand import Hand
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+LARGE = "job|body|journal|tag|edge|log|checkpoint"
+SCAN = re.compile(rf"SCAN ({LARGE}|child)\b(?! USING (COVERING )?INDEX (job_ripe|job_failed))")
+SORT = re.compile(r"USE TEMP B-TREE FOR (ORDER BY|GROUP BY|DISTINCT)")
+QUERY = re.compile(r"\s*(SELECT|WITH|UPDATE|DELETE)", re.IGNORECASE)
+EVERYTHING = Retention(completed=timedelta(0), failed=timedelta(0))
+
+
+@pytest.fixture
+async def hand(tmp_path: Path) -> AsyncIterator[Hand]:
+    """A small file with jobs in every state."""
+    clock = ManualClock()
+    async with SQLiteStore(
+        Location(path=tmp_path / "jobs.db"), clock=clock, lane=InlineLane, sockets=False
+    ) as store:
+        hand = Hand(store, clock)
+        parent = await hand.add("parent")
+        await hand.add("waits", after=[parent])
+        await hand.add("late", delay=60)
+        for label in ("good", "bad", "slow"):
+            await hand.add(label, tags={"tenant": "a"}, correlation_id="c", limit_key="k")
+        jobs = {job.type: job for job in await hand.claim(4)}
+        await hand.complete(jobs["good"])
+        await hand.complete(jobs["parent"])
+        await hand.fail(jobs["bad"], FailureCategory.PERMANENT)
+        yield hand
+
+
+async def _plans(store: SQLiteStore, call: Callable[[], Awaitable[object]]) -> dict[str, list[str]]:
+    """Run a verb; return the plan of every statement it ran."""
+    session = store._session
+    assert session is not None
+    caught: list[str] = []
+    connections: list[sqlite3.Connection] = [
+        connection
+        for connection in (session._writer.connection, session._reader.connection)
+        if connection is not None
+    ]
+    for connection in connections:
+        connection.set_trace_callback(caught.append)
+    await call()
+    for connection in connections:
+        connection.set_trace_callback(None)
+    return {
+        sql: [row[3] for row in connections[0].execute(f"EXPLAIN QUERY PLAN {sql}")]
+        for sql in dict.fromkeys(caught)
+        if QUERY.match(sql)
+    }
+
+
+def _faults(plans: dict[str, list[str]]) -> list[tuple[str, str]]:
+    return [
+        (sql, step)
+        for sql, steps in plans.items()
+        for step in steps
+        if SCAN.search(step) or SORT.search(step)
+    ]
+
+
+VERBS: dict[str, Callable[[Hand], Awaitable[object]]] = {
+    "claim": lambda hand: hand.claim(10),
+    "claim by type": lambda hand: hand.claim(10, types=["late", "good"]),
+    "promote": lambda hand: hand.store.promote(10),
+    "overdue": lambda hand: hand.store.overdue(10),
+    "dependents": lambda hand: hand.store.dependents(10),
+    "prune": lambda hand: hand.store.prune(EVERYTHING, 10),
+    "failures": lambda hand: hand.store.failures(FailureSearch(states=tuple(State))),
+    "events": lambda hand: hand.store.events("3", 10, timedelta(0)),
+    "get": lambda hand: hand.store.get([hand.job("good").id, "foreign"]),
+    "logs": lambda hand: hand.store.logs(hand.job("good").id),
+    "parents": lambda hand: hand.store.parents(hand.job("waits").id),
+    "delete": lambda hand: hand.store.delete([hand.job("good").id]),
+    "arrivals": lambda hand: hand.store.arrivals(["default"], -1, timedelta(0)),
+}
+SEARCHES = {
+    "everything": Search(),
+    "state": Search(states=(State.DELAYED, State.COMPLETED)),
+    "type": Search(types=("good", "late")),
+    "tag": Search(tags={"tenant": "a"}),
+    "correlation": Search(correlation_id="c"),
+    "created": Search(created_after=ManualClock().now(), created_before=ManualClock().now() + DAY),
+    "created and state": Search(created_before=ManualClock().now(), states=(State.DELAYED,)),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_verb_scans_and_sorts_nothing_that_grows(hand: Hand, verb: str) -> None:
+    assert isinstance(hand.store, SQLiteStore)
+    hand.clock.advance(3600)
+
+    plans = await _plans(hand.store, lambda: VERBS[verb](hand))
+
+    assert plans
+    assert [] == _faults(plans)
+
+
+async def test_claim_under_limits_scans_and_sorts_nothing_that_grows(hand: Hand) -> None:
+    assert isinstance(hand.store, SQLiteStore)
+    for scope in ("queue:default", "task:good", "key:slow"):
+        await hand.store.limit(scope, LimitRule(concurrency=5, rate=5))
+    hand.clock.advance(3600)
+    await hand.store.promote(10)
+
+    plans = await _plans(hand.store, lambda: hand.claim(10))
+
+    assert plans
+    assert [] == _faults(plans)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("order", [Order.CREATED_ASC, Order.CREATED_DESC])
+async def test_search_walks_an_index_in_the_order_asked(
+    hand: Hand, name: str, order: Order
+) -> None:
+    assert isinstance(hand.store, SQLiteStore)
+    search = replace(SEARCHES[name], order=order)
+
+    plans = await _plans(hand.store, lambda: hand.store.find(search))
+
+    assert plans
+    assert [] == _faults(plans)
+
+
+@pytest.mark.parametrize("name", ["everything", "state", "type", "tag", "created"])
+async def test_search_by_update_walks_the_journal_when_many_match(
+    hand: Hand, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(hand.store, SQLiteStore)
+    monkeypatch.setattr(searching, "COUNT_CAP", 0)
+    search = replace(SEARCHES[name], order=Order.UPDATED_DESC)
+
+    plans = await _plans(hand.store, lambda: hand.store.find(search))
+
+    assert any(
+        "SEARCH journal USING INTEGER PRIMARY KEY" in step for p in plans.values() for step in p
+    )
+    assert [] == _faults(plans)
+
+
+async def test_search_by_time_looks_only_where_that_time_lies(tmp_path: Path) -> None:
+    """An hour's jobs among many are found without passing the others."""
+    clock = ManualClock()
+    location = Location(path=tmp_path / "jobs.db")
+    async with SQLiteStore(location, clock=clock, lane=InlineLane, sockets=False) as store:
+        hand = Hand(store, clock)
+        for hour in range(5):
+            await hand.add_all(*(hand.job(f"{hour} {n}") for n in range(300)))
+            clock.advance(3600)
+        start = ManualClock().now()
+        early = Search(created_after=start, created_before=start + HOUR / 2, limit=1000)
+        late = Search(updated_after=start + 4 * HOUR, order=Order.CREATED_ASC, limit=1000)
+        steps = _steps(store)
+
+        pages = [await store.find(early), await store.find(late)]
+
+        assert [300, 300] == [page.total for page in pages] == [len(page.jobs) for page in pages]
+        assert {"0", "4"} == {job.type.partition(".")[0] for page in pages for job in page.jobs}
+        searches = [n for sql, n in steps if sql.startswith(("SELECT job.seq,", "SELECT count(*)"))]
+        assert 4 <= len(searches)
+        assert max(searches) < 300 * 40  # passing all 1,500 jobs would take more
+
+
+def _steps(store: SQLiteStore) -> list[tuple[str, int]]:
+    """Every statement of a search from now on, with the steps SQLite's machine took for it."""
+    session = store._session
+    assert session is not None
+    connection = session._reader.connection
+    assert connection is not None
+    steps: list[tuple[str, int]] = []
+
+    def step() -> None:
+        sql, taken = steps.pop()
+        steps.append((sql, taken + 100))
+
+    connection.set_progress_handler(step, 100)
+    connection.set_trace_callback(lambda sql: steps.append((sql, 0)))
+    return steps

@@ -1,0 +1,131 @@
+"""Migrations: applied once, in order, and never by a program that is too old."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import lifecycle
+from holdfast.errors import SchemaVersionError, StoreError
+from holdfast.store.sqlite import SQLiteStore, schema
+from holdfast.store.sqlite.location import Location
+from holdfast.store.sqlite.sql import MIGRATIONS, SOURCES
+from tests.store.processes import line_of, process, tell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OPEN = """
+import asyncio, sys
+from holdfast.store import open_store
+
+async def main():
+    print("ready", flush=True)
+    sys.stdin.readline()
+    async with open_store(sys.argv[1]):
+        print("open", flush=True)
+
+asyncio.run(main())
+"""
+EDGE = re.compile(r"([A-Z_]+) -> ([A-Z_]+)")
+MOVES = re.compile(r"\bstate = '")
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert [f"{n:04}" for n in range(1, len(MIGRATIONS) + 1)] == [m[:4] for m in MIGRATIONS]
+
+
+def test_eight_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with ExitStack() as stack:
+        openers = [stack.enter_context(process(OPEN, url)) for _ in range(8)]
+        assert ["ready"] * 8 == [line_of(opener) for opener in openers]
+        for opener in openers:
+            tell(opener)
+        assert ["open"] * 8 == [line_of(opener) for opener in openers]
+
+    file = sqlite3.connect(tmp_path / "jobs.db")
+    assert (len(MIGRATIONS),) == file.execute("PRAGMA user_version").fetchone()
+    assert (1,) == file.execute("SELECT count(*) FROM settings").fetchone()
+    file.close()
+
+
+async def test_newer_schema_is_refused_with_both_versions(tmp_path: Path) -> None:
+    location = Location(path=tmp_path / "jobs.db")
+    async with SQLiteStore(location):
+        pass
+    with sqlite3.connect(location.path) as newer:
+        newer.execute(f"PRAGMA user_version = {schema.KNOWN + 1}")
+    newer.close()
+
+    with pytest.raises(SchemaVersionError, match="upgrade holdfast") as refused:
+        await SQLiteStore(location).start()
+
+    assert (schema.KNOWN + 1, schema.KNOWN) == (refused.value.found, refused.value.known)
+
+
+async def test_failed_migration_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = Location(path=tmp_path / "jobs.db")
+    async with SQLiteStore(location):
+        pass
+    broken = {
+        **MIGRATIONS,
+        "0002_broken": "CREATE TABLE extra (x); INSERT INTO missing VALUES (1);",
+    }
+    monkeypatch.setattr(schema, "MIGRATIONS", broken)
+    monkeypatch.setattr(schema, "KNOWN", 2)
+
+    with pytest.raises(StoreError, match="no such table: missing"):
+        await SQLiteStore(location).start()
+
+    file = sqlite3.connect(location.path)
+    assert (1,) == file.execute("PRAGMA user_version").fetchone()
+    assert [] == file.execute("SELECT 1 FROM sqlite_schema WHERE name = 'extra'").fetchall()
+    file.close()
+
+
+async def test_second_migration_is_applied_to_a_file_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = Location(path=tmp_path / "jobs.db")
+    async with SQLiteStore(location):
+        pass
+    monkeypatch.setattr(
+        schema, "MIGRATIONS", {**MIGRATIONS, "0002_more": "CREATE TABLE extra (x);"}
+    )
+    monkeypatch.setattr(schema, "KNOWN", 2)
+
+    async with SQLiteStore(location):
+        pass
+
+    file = sqlite3.connect(location.path)
+    assert (2,) == file.execute("PRAGMA user_version").fetchone()
+    assert [(1,)] == file.execute("SELECT 1 FROM sqlite_schema WHERE name = 'extra'").fetchall()
+    file.close()
+
+
+@pytest.mark.req("M-3", stores=["sqlite"])
+def test_statements_that_move_states_declare_edges_of_the_table() -> None:
+    declared = {name: set(EDGE.findall(text)) for name, text in SOURCES.items()}
+    moving = {
+        name
+        for name, text in SOURCES.items()
+        if MOVES.search(text.partition("SET")[2].partition("WHERE")[0])
+    }
+
+    assert {"claim", "promote"} == moving == {name for name, edges in declared.items() if edges}
+    assert {("SCHEDULED", "RUNNING")} == declared["claim"]
+    assert {("DELAYED", "SCHEDULED"), ("RETRYING", "SCHEDULED")} == declared["promote"]
+    for edges in declared.values():
+        assert edges <= {(str(before), str(after)) for before, after in lifecycle.EDGES if before}
+
+
+def test_every_statement_says_first_what_it_is_for() -> None:
+    for name, text in SOURCES.items():
+        assert text.startswith(f"-- {name}: "), name

@@ -1,0 +1,123 @@
+"""Settings in layers: who wins, what is refused, and how it is told."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast import ValidationError, config
+
+
+def _file(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "holdfast.toml"
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+def test_later_layers_win_and_silence_changes_nothing(tmp_path: Path) -> None:
+    path = _file(tmp_path, 'url = "sqlite:///file.db"\n[worker]\nslots = 7\nprocesses = 3\n')
+    environment = {"HOLDFAST_WORKER_SLOTS": "8", "HOLDFAST_LOG_LEVEL": "debug"}
+
+    found = config.load(
+        flags={"log.level": "error", "worker.slots": None}, environment=environment, path=path
+    )
+
+    assert ("sqlite:///file.db", path) == (found["url"], found.source("url"))
+    assert (8, "$HOLDFAST_WORKER_SLOTS") == (
+        found["worker.slots"],
+        found.source("worker.slots"),
+    )
+    assert (3, "error", "flag") == (
+        found["worker.processes"],
+        found["log.level"],
+        found.source("log.level"),
+    )
+    assert (timedelta(seconds=30), "default") == (
+        found["worker.grace"],
+        found.source("worker.grace"),
+    )
+
+
+def test_value_that_equals_the_default_still_counts_as_given(tmp_path: Path) -> None:
+    path = _file(tmp_path, "[worker]\nslots = 99\n")
+
+    found = config.load(environment={"HOLDFAST_WORKER_SLOTS": "20"}, path=path)
+
+    assert (20, "$HOLDFAST_WORKER_SLOTS") == (found["worker.slots"], found.source("worker.slots"))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[worker]\nslot = 3\n", "worker.slot is not a setting, did you mean 'worker.slots'?"),
+        ("slots = 3\n", "slots is not a setting, did you mean 'worker.slots'?"),
+        ('colour = "red"\n', "colour is not a setting: known are url, app,"),
+        ("[worker]\nslots = 0\n", "worker.slots must be a whole number from 1, got 0"),
+        ("[worker]\nslots = true\n", "worker.slots must be a whole number from 1, got True"),
+        ('[log]\nlevel = "loud"\n', "log.level must be one of debug, info, warning, error"),
+        ('[worker]\ngrace = "soon"\n', "worker.grace must be an ISO 8601 duration"),
+        ('[worker]\nqueues = ["a b"]\n', "worker.queues must be names matching"),
+        ("url = \n", "cannot be read"),
+    ],
+)
+def test_wrong_file_is_refused_with_the_nearest_known_key(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        config.load(environment={}, path=_file(tmp_path, text))
+
+    assert told in str(caught.value)
+
+
+def test_everything_wrong_is_reported_at_once(tmp_path: Path) -> None:
+    path = _file(tmp_path, "[worker]\nslot = 3\nprocesses = 0\n")
+
+    with pytest.raises(ValidationError) as caught:
+        config.load(environment={"HOLDFAST_LOG_LEVEL": "loud"}, path=path)
+
+    assert 3 == len(caught.value.faults)
+
+
+def test_variable_that_looks_like_a_slip_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"did you mean \$HOLDFAST_WORKER_SLOTS"):
+        config.load(environment={"HOLDFAST_WORKER_SLOT": "3"})
+
+
+def test_variables_of_container_platforms_are_left_alone() -> None:
+    platform = {"HOLDFAST_PORT": "tcp://10.0.0.1:80", "HOLDFAST_SERVICE_HOST": "10.0.0.1"}
+
+    found = config.load(environment=platform)
+
+    assert {"default"} == {one.source for one in found.all()}
+
+
+def test_missing_file_is_an_error_only_when_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert "default" == config.load(environment={}).source("url")
+    with pytest.raises(ValidationError, match="cannot be read"):
+        config.load(environment={"HOLDFAST_CONFIG": str(tmp_path / "none.toml")})
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("a", ["a"]),
+        ("a,b", ["a", "b"]),
+        (["a", "b,c"], ["a", "b", "c"]),
+        ("a=3,b", {"a": 3.0, "b": 1.0}),
+        (["a=0.5"], {"a": 0.5}),
+    ],
+)
+def test_queues_are_an_order_or_weights(given: object, read: object) -> None:
+    assert read == config.read_queues(given)
+
+
+@pytest.mark.parametrize("given", ["", "a,,b", "a=x", "a=0", "a=-1", "a=nan", "a=inf", "ä", 3])
+def test_queues_that_make_no_sense_are_refused(given: object) -> None:
+    with pytest.raises(ValueError, match="must"):
+        config.read_queues(given)

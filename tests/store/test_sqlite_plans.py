@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import ManualClock
 from holdfast.job import FailureCategory, State
-from holdfast.policy import DAY, HOUR, Retention
+from holdfast.policy import DAY, HOUR, MINUTE, Retention
 from holdfast.store import FailureSearch, LimitRule, Order, Search
 from holdfast.store.sqlite import SQLiteStore, searching
 from holdfast.store.sqlite.lane import InlineLane
@@ -185,6 +185,31 @@ async def test_search_by_time_looks_only_where_that_time_lies(tmp_path: Path) ->
         searches = [n for sql, n in steps if sql.startswith(("SELECT job.seq,", "SELECT count(*)"))]
         assert 4 <= len(searches)
         assert max(searches) < 300 * 40  # passing all 1,500 jobs would take more
+
+
+async def test_search_by_time_finds_what_clocks_wrote_out_of_order(tmp_path: Path) -> None:
+    clock = ManualClock()
+    location = Location(path=tmp_path / "jobs.db")
+    async with SQLiteStore(location, clock=clock, lane=InlineLane, sockets=False) as store:
+        hand = Hand(store, clock)
+        start = clock.now()
+        jobs = []
+        for n, minutes in enumerate([0, 10, 2, 30, 2, 0, 11]):
+            clock.set(start + minutes * MINUTE)
+            jobs.append(hand.job(str(n)))
+        await store.add(jobs[:4])
+        await store.add(jobs[4:])
+
+        found = [
+            await store.find(
+                Search(created_after=start + low * MINUTE, created_before=start + high * MINUTE)
+            )
+            for low, high in [(0, 1), (2, 3), (3, 12), (12, 20), (30, 31), (31, 99)]
+        ]
+
+        assert ["50", "42", "61", "", "3", ""] == [
+            "".join(job.type for job in page.jobs) for page in found
+        ]
 
 
 def _steps(store: SQLiteStore) -> list[tuple[str, int]]:

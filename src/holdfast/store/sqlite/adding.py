@@ -151,7 +151,8 @@ def _insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list
             keys.append((job.dedupe.scope, job.dedupe.key, job.dedupe.digest, until, seq))
         if job.checkpoint is not None:
             checkpoints.append((seq, job.checkpoint))
-        tx.mark(micros(job.created_at), seq)
+        if not job.trail or job.trail[0].at is not job.created_at:
+            tx.mark(micros(job.created_at), seq)
         tx.ledger.moved(None, job)
         if job.state in WAKING:
             tx.woken.add(job.queue)

@@ -62,8 +62,10 @@ POLL = 0.1
 class SQLiteStore:
     """Jobs in one file, for any number of processes on one machine.
 
-    Durable over power loss unless the URL says ``?durability=process``. See ``Store`` for what
-    each verb promises.
+    Durable over power loss unless the URL says ``?durability=process``. One process writes at a
+    time: should it be frozen in the middle of that (stopped, suspended, in a debugger), the
+    others get ``StoreUnavailableError`` after five seconds until it goes on or is killed;
+    reading goes on. See ``Store`` for what each verb promises.
     """
 
     def __init__(

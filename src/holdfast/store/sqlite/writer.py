@@ -53,7 +53,6 @@ class Transaction:
         """Whether the journal grew."""
         (self.number,) = connection.execute(statement("newest_number")).fetchone()
         self._marks: dict[int, list[int]] = {}
-        self._minute, self._bounds = -1, [0, 0]
         self._ageing: dict[str, int] | None = None
         self._limited: bool | None = None
 
@@ -64,20 +63,24 @@ class Transaction:
 
     def journal(self, rows: Sequence[Row]) -> None:
         """Append to the journal, and note where its minutes lie."""
-        if rows:
-            self.many("journal", rows)
-            self.told = True
-            for row in rows:
+        if not rows:
+            return
+        self.many("journal", rows)
+        self.told = True
+        before = rows[0]
+        for row in rows:
+            if row[_AT] is not before[_AT]:
+                self.mark(before[_AT], before[0])
                 self.mark(row[_AT], row[0])
+            before = row
+        self.mark(rows[0][_AT], rows[0][0])
+        self.mark(before[_AT], before[0])
 
     def mark(self, instant: int, number: int) -> None:
         """Note that something happened then and has this number."""
-        if self._minute == instant // _MINUTE:
-            self._bounds[1] = number
-            return
-        self._minute = instant // _MINUTE
-        self._bounds = self._marks.setdefault(self._minute, [number, number])
-        self._bounds[1] = number
+        bounds = self._marks.setdefault(instant // _MINUTE, [number, number])
+        bounds[0] = min(bounds[0], number)
+        bounds[1] = max(bounds[1], number)
 
     @property
     def ageing(self) -> dict[str, int]:

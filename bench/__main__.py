@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from bench import sqlite, worker
+from bench import redis, sqlite, worker
 
-BENCHMARKS = {"sqlite": sqlite.main, "worker": worker.main}
+BENCHMARKS = {"redis": redis.main, "sqlite": sqlite.main, "worker": worker.main}
 
 
 def main() -> None:

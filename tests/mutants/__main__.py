@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants import memory, model, sqlite
+from tests.mutants import memory, model, redis, running, sqlite
 from tests.mutants.mutant import Mutant, RottenMutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +23,13 @@ AT_ONCE = 2
 LONGEST = 180
 SURVIVED, CAUGHT, NONE_CHOSEN = 0, 1, 5  # pytest's exit statuses
 
-MUTANTS: tuple[Mutant, ...] = (*model.MUTANTS, *memory.MUTANTS, *sqlite.MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (
+    *model.MUTANTS,
+    *memory.MUTANTS,
+    *sqlite.MUTANTS,
+    *redis.MUTANTS,
+    *running.MUTANTS,
+)
 
 VERBS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/conformance/test_verbs_*"))
 LAYERS: dict[str, tuple[list[str], str]] = {
@@ -31,8 +37,12 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "policy": (["tests/model/test_policy.py"], ""),
     "dependencies": (["tests/model/test_dependencies.py"], ""),
     "memory verbs": (VERBS, "memory"),
+    "redis verbs": (VERBS, "redis"),
+    "redis wire": (["tests/wire"], ""),
     "sqlite verbs": (VERBS, "sqlite"),
     "sqlite matrix": (["tests/conformance/test_matrix.py"], "sqlite"),
+    "simulation": (["tests/simulation/test_simulation.py"], "promises and memory"),
+    "maintenance": (["tests/worker/test_maintenance.py"], ""),
     "sqlite race": (["tests/conformance/test_race.py"], "sqlite"),
 }
 """Parts of the suite: files, and what the names of the tests must hold."""

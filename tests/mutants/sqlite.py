@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     _in(
         "upkeep.py",
-        '    tx.many("promote", moves)\n    tx.many("journal", journal)\n',
+        '    tx.many("promote", moves)\n    tx.journal(journal)\n',
         '    tx.many("promote", moves)\n',
         "promotions are not in the history",
         "promote",
@@ -138,8 +138,8 @@ MUTANTS = (
     ),
     _in(
         "searching.py",
-        "f\" AND {place} {'>' if ascending else '<'} :last{self._filters}\"",
-        "f\" AND {place} {'>=' if ascending else '<='} :last{self._filters}\"",
+        "(max(low, last), high) if self._ascending else (low, min(high, last))",
+        "(max(low, last - 1), high) if self._ascending else (low, min(high, last + 1))",
         "the last job of a page is on the next one too",
         "page",
     ),

@@ -42,20 +42,27 @@ class Arrivals:
 
     async def _once(self, queues: Sequence[str], seconds: float) -> None:
         """Block on the markers until one is there, somebody here rings, or time is up."""
-        rung = self._rung
-        async with asyncio.TaskGroup() as group:
-            popped = group.create_task(self._pop(queues, seconds))
-            heard = group.create_task(rung.wait())
+        popped = asyncio.ensure_future(self._pop(queues, seconds))
+        heard = asyncio.ensure_future(self._rung.wait())
+        try:
             await asyncio.wait({popped, heard}, return_when=asyncio.FIRST_COMPLETED)
-            popped.cancel()
+        finally:
             heard.cancel()
+            if not popped.done():
+                popped.cancel()
+            await asyncio.wait({popped, heard})
+        if not popped.cancelled():
+            popped.result()
 
     async def _pop(self, queues: Sequence[str], seconds: float) -> None:
+        if not queues:
+            await asyncio.sleep(seconds)
+            return
         markers = [self._keys.queue(queue, "marker") for queue in queues]
         answer = await self._client.blocking(
             timedelta(seconds=seconds),
             *("BZPOPMIN", *markers, f"{max(seconds, 0.001):.3f}"),
-            name=self._keys.client_name(queues[0]) if queues else "",
+            name=self._keys.client_name(queues[0]),
         )
         if answer is not None:
             self.ring()

@@ -18,7 +18,9 @@ def new_job(job: Job) -> dict[str, object]:
         "queue": job.queue,
         "type": job.type,
         "level": job.priority,
-        "exp": fields.micros(job.expires_at),
+        "now": wire.now_values(job),
+        "held": "1" if job.held else "",
+        "created": str(fields.micros(job.created_at)),
         "fields": wire.new_fields(job),
         "edges": [wire.edge_values(edge) for edge in job.trail],
         "after": job.depends_on,
@@ -71,30 +73,26 @@ def _indexes(job: Job) -> list[str]:
 def change(wanted: Change) -> dict[str, object]:
     """Return a decided change as ``swap.lua`` takes it."""
     before, after = wanted.before, wanted.after
-    lease = after.lease
     call: dict[str, object] = {
         "id": before.id,
+        "queue": before.queue,
         "rev": before.revision,
-        "revised": after.revision,
+        "now": wire.now_values(after),
+        "held": "1" if after.held else "",
         "state": after.state.value,
         "level": after.priority,
-        "exp": fields.micros(after.expires_at),
         "edges": [wire.edge_values(edge) for edge in after.trail],
         "atm": after.attempt - (after.state is State.RUNNING),
-        "drop": ["hf:ff"],
     }
-    values: list[object] = [*wire.changed_fields(after), "atm", call["atm"]]
-    if before.lease and lease:
+    values: list[object] = ["atm", call["atm"]]
+    if rest := wire.rest_value(after, before):
+        values += ["hf:rest", rest]
+    if before.lease and after.lease:
         call["token"] = before.lease.token
+        if after.lease.token != before.lease.token:
+            values += ["hf:tok", after.lease.token]
     if wanted.until is not None:
         call["until"] = fields.micros(wanted.until)
-    for name, moment in (
-        ("unt", lease.until if lease else None),
-        ("run", after.started_at),
-        ("sch", after.scheduled_at),
-    ):
-        if moment is not None:
-            call[name] = fields.micros(moment)
     if after.trail:
         _moved(after, before, call, values)
     call["fields"] = values
@@ -107,7 +105,7 @@ def _moved(after: Job, before: Job, call: dict[str, object], values: list[object
     if after.state in TERMINAL:
         _ended(after, call, values)
     elif before.state in TERMINAL:
-        call["drop"] = ["hf:ff", "finishedOn", "processedOn", "failedReason", "returnvalue"]
+        call["drop"] = ["finishedOn", "processedOn", "failedReason", "returnvalue"]
     if after.failure is not None and any(edge.failure for edge in after.trail):
         failure = after.failure
         values += ["failedReason", failure.message]

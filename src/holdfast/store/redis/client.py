@@ -19,6 +19,7 @@ from holdfast.store.redis.settings import Settings
 try:
     from redis import exceptions
     from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
+    from redis.asyncio.cluster import ClusterNode
     from redis.asyncio.connection import parse_url
     from redis.asyncio.retry import Retry
     from redis.asyncio.sentinel import Sentinel
@@ -38,6 +39,8 @@ PASSING = (
     "NOREPLICAS",
 )
 """Beginnings of errors that go away by themselves."""
+KEYLESS = frozenset({"PING", "TIME", "INFO", "CONFIG", "SCAN"})
+"""Commands that name no key: on a cluster the node that has ours is asked."""
 
 Value = str | bytes | int | float
 
@@ -51,6 +54,7 @@ class Client:
         self._waiting: dict[str, Redis] = {}
         self._place: dict[str, Any] = {}
         self._sentinel: Sentinel | None = None
+        self._route = ""
 
     @property
     def is_open(self) -> bool:
@@ -58,9 +62,10 @@ class Client:
 
     async def open(self, route: str) -> None:
         """Connect; ``route`` is a key of the slot in which everything lives."""
+        self._route = route
         with translated():
             if self._settings.cluster:
-                await self._open_cluster(route)
+                await self._open_cluster()
             elif self._settings.sentinel:
                 self._open_sentinel()
             else:
@@ -80,6 +85,8 @@ class Client:
         if self._redis is None:
             raise StoreUnavailableError("the store is not started")
         with translated():
+            if isinstance(self._redis, RedisCluster) and words[0] in KEYLESS:
+                return await self._home(self._redis).execute_command(*words)
             return await self._redis.execute_command(*words)
 
     async def run(self, name: str, key: str, args: Sequence[Value]) -> Any:
@@ -97,9 +104,26 @@ class Client:
         if name not in self._waiting:
             self._waiting[name] = self._patient(name)
         grace = wait + self._settings.timeout
+        try:
+            return await self._wait(grace, self._waiting[name], words)
+        except StoreUnavailableError:
+            await self._forget(name)
+            raise
+
+    async def _forget(self, name: str) -> None:
+        """Drop a broken connection; the next call looks where the server is by then."""
+        broken = self._waiting.pop(name, None)
+        if broken is not None:
+            with contextlib.suppress(exceptions.RedisError, OSError):
+                await broken.aclose()
+        if isinstance(self._redis, RedisCluster):
+            node = self._home(self._redis)
+            self._place = {"host": node.host, "port": node.port}
+
+    async def _wait(self, grace: timedelta, client: Redis, words: Sequence[Value]) -> Any:
         with translated():
             async with asyncio.timeout(grace.total_seconds()):
-                return await self._waiting[name].execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py is half typed
+                return await client.execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py is half typed
 
     def _connected(self, timeout: float | None, **more: Any) -> Redis:
         options = {**self._options(timeout), **more}
@@ -127,16 +151,20 @@ class Client:
             "max_connections": CONNECTIONS,
         }
 
-    async def _open_cluster(self, route: str) -> None:
+    async def _open_cluster(self) -> None:
         options = self._options(self._settings.timeout.total_seconds())
         del options["retry"]
         cluster = RedisCluster.from_url(self._settings.url, **options)
         self._redis = cluster
         await cluster.initialize()
-        node = cluster.get_node_from_key(route)
+        node = self._home(cluster)
+        self._place = {"host": node.host, "port": node.port}
+
+    def _home(self, cluster: RedisCluster) -> ClusterNode:
+        node = cluster.get_node_from_key(self._route)
         if node is None:
             raise StoreUnavailableError("no node of the cluster serves the prefix")
-        self._place = {"host": node.host, "port": node.port}
+        return node
 
     def _open_sentinel(self) -> None:
         where = parse_url(self._settings.url)
@@ -163,6 +191,8 @@ def translated() -> Iterator[None]:
         raise StoreUnavailableError(f"redis: {type(error).__name__} {error}".strip()) from error
     except exceptions.RedisClusterException as error:
         raise StoreUnavailableError(f"redis: {error}") from error
+    except exceptions.OutOfMemoryError as error:
+        raise StoreUnavailableError(f"redis: OOM {error}") from error
     except exceptions.ResponseError as error:
         if str(error).startswith(PASSING) or isinstance(error, exceptions.ReadOnlyError):
             raise StoreUnavailableError(f"redis: {error}") from error

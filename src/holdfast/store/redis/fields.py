@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -48,35 +48,79 @@ def level(priority: int) -> int:
     return max(0, min(int(Priority.BULK), priority))
 
 
-class Reader:
-    """Typed access to the fields of a hash, absent ones included."""
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """The fields of a job's hash in the order in which scripts answer with them."""
 
-    def __init__(self, values: Mapping[str, bytes | None]) -> None:
-        self._values = values
+    name: bytes
+    priority: bytes | None
+    started: bytes | None
+    made: bytes | None
+    doom: bytes | None
+    deduplication: bytes | None
+    parent_key: bytes | None
+    ttl: bytes | None
+    limit_key: bytes | None
+    now: bytes
+    token: bytes | None
+    has_dependents: bytes | None
+    worker: bytes | None
+    data: bytes | None
+    options: bytes | None
+    returnvalue: bytes | None
+    failed_reason: bytes | None
+    stacktrace: bytes | None
+    progress: bytes | None
+    scheduler: bytes | None
+    fixed: bytes | None
+    rest: bytes | None
+    depends_on: bytes | None
+    own_progress: bytes | None
+    checkpoint: bytes | None
+    own_result: bytes | None
 
-    def raw(self, name: str) -> bytes | None:
-        """Return a field as it is."""
-        return self._values[name]
 
-    def text(self, name: str) -> str:
-        """Return a field as text, empty when absent."""
-        return (self._values[name] or b"").decode("utf-8", "replace")
+class Now(msgspec.Struct, frozen=True, gc=False):
+    """What scripts keep up to date, packed into one field."""
 
-    def number(self, name: str) -> int:
-        """Return a field as a number, 0 when absent or not one."""
-        try:
-            return int(self._values[name] or 0)
-        except ValueError:
-            return 0
+    state: bytes
+    revision: bytes
+    updated_at: bytes
+    due_at: bytes
+    scheduled_at: bytes
+    started_at: bytes
+    finished_at: bytes
+    expires_at: bytes
+    until: bytes
+    number: bytes
+    history: bytes
+    seen: bytes
+    held: bytes
+    stalls: bytes
+    foreign_failure: bytes
+    created_at: bytes
 
-    def time(self, name: str) -> datetime | None:
-        """Return a field of microseconds as an instant."""
-        value = self._values[name]
-        return instant(int(value)) if value else None
 
-    def json(self, name: str) -> object:
-        """Return a field of JSON, None when it is not."""
-        return parsed(self._values[name] or b"")
+def read_now(row: Row) -> Now:
+    """Unpack what scripts keep up to date."""
+    return Now(*row.now.split(b"|"))
+
+
+def text(value: bytes | None) -> str:
+    """Read a field as text, empty when absent."""
+    return value.decode("utf-8", "replace") if value else ""
+
+
+def number(value: bytes | None) -> int:
+    """Read a field as a number, 0 when absent or not one."""
+    try:
+        return int(value) if value else 0
+    except ValueError:
+        return 0
+
+
+def time(value: bytes | None) -> datetime | None:
+    """Read a field of microseconds as an instant."""
+    return EPOCH + timedelta(microseconds=int(value)) if value else None
 
 
 def parsed(data: bytes) -> object:
@@ -87,6 +131,7 @@ def parsed(data: bytes) -> object:
         return None
 
 
+@functools.lru_cache(1024)
 def read_rest(data: bytes) -> Rest:
     """Read the blob of what changes rarely."""
     return _rest.decode(data)
@@ -94,28 +139,29 @@ def read_rest(data: bytes) -> Rest:
 
 def read_cancel(data: bytes | None) -> CancelRequest | None:
     """Read just the wish to cancel."""
-    return _rest.decode(data).cancel if data else None
+    return read_rest(data).cancel if data else None
 
 
-def mutable(fields: Reader, state: State) -> dict[str, object]:
+def mutable(row: Row, now: Now) -> dict[str, object]:
     """Return the fields that every job on the wire has and scripts keep up to date."""
     lease = None
-    if version := fields.number("ats"):
-        lease = Lease(fields.text("hf:tok"), version, fields.text("hf:wrk"), fields.time("hf:unt"))
+    if version := number(row.started):
+        lease = Lease(text(row.token), version, text(row.worker), time(now.until))
+    state = State(now.state.decode())
     return {
         "state": state,
-        "revision": fields.number("hf:rev"),
-        "priority": level(fields.number("priority")),
-        "attempt": fields.number("atm") + (state is State.RUNNING),
-        "updated_at": instant(fields.number("hf:upd")),
-        "due_at": fields.time("hf:due"),
-        "scheduled_at": fields.time("hf:sch"),
-        "started_at": fields.time("hf:run"),
-        "finished_at": fields.time("hf:fin"),
-        "expires_at": instant(fields.number("hf:exp")),
+        "revision": int(now.revision),
+        "priority": level(number(row.priority)),
+        "attempt": number(row.made) + (state is State.RUNNING),
+        "updated_at": instant(int(now.updated_at)),
+        "due_at": time(now.due_at),
+        "scheduled_at": time(now.scheduled_at),
+        "started_at": time(now.started_at),
+        "finished_at": time(now.finished_at),
+        "expires_at": instant(int(now.expires_at)),
         "lease": lease,
-        "progress": _latest_progress(fields),
-        "checkpoint": fields.raw("hf:cp"),
+        "progress": _latest_progress(row, now) if row.progress else None,
+        "checkpoint": row.checkpoint,
     }
 
 
@@ -131,16 +177,14 @@ def read_progress(data: bytes) -> Progress:
     return _progress.decode(data)
 
 
-def _latest_progress(fields: Reader) -> Progress | None:
+def _latest_progress(row: Row, now: Now) -> Progress:
     """Ours, unless a BullMQ client has reported since."""
-    kept, wire = fields.raw("hf:pg"), fields.raw("progress")
-    if wire is None:
-        return None
-    if kept is not None:
-        progress = read_progress(kept)
+    wire = row.progress or b""
+    if row.own_progress is not None:
+        progress = read_progress(row.own_progress)
         if progress_values(progress)[1].encode() == wire:
             return progress
-    return foreign_progress(wire, instant(fields.number("hf:upd")))
+    return foreign_progress(wire, instant(int(now.updated_at)))
 
 
 def foreign_progress(wire: bytes, at: datetime) -> Progress:

@@ -7,40 +7,56 @@ from datetime import timedelta
 from holdfast.job import Encoding, Failure, FailureCategory, Job, State
 from holdfast.policy import HOUR, MAX_ATTEMPTS, Backoff, BackoffKind
 from holdfast.profiles import BULLMQ
-from holdfast.store.redis.fields import Reader, instant, mutable, read_cancel
+from holdfast.store.redis.fields import (
+    Now,
+    Rest,
+    Row,
+    instant,
+    mutable,
+    number,
+    parsed,
+    read_now,
+    read_rest,
+    text,
+    time,
+)
 
 _MILLISECOND = timedelta(milliseconds=1)
 STALL = "stalled"
 
 
-def read_job(job_id: str, queue: str, fields: Reader) -> Job:
+def read_job(job_id: str, queue: str, row: Row) -> Job:
     """Read a job that a BullMQ client made."""
-    found = fields.json("opts")
+    found = parsed(row.options or b"")
     options = found if isinstance(found, dict) else {}
-    state = State(fields.text("hf:state"))
-    ended = state is State.COMPLETED
+    now = read_now(row)
+    ended = now.state == State.COMPLETED.encode()
     attempts = options.get("attempts")
     allowed = attempts if isinstance(attempts, int) else 1
-    parent = fields.text("parentKey")
+    rest = read_rest(row.rest) if row.rest else Rest(max_attempts=1)
     return Job(
         id=job_id,
-        type=fields.text("name"),
+        type=text(row.name),
         queue=queue,
-        payload=fields.raw("data") or b"{}",
+        payload=row.data or b"{}",
         encoding=Encoding.JSON,
         profile=BULLMQ.name,
-        created_at=instant(fields.number("hf:crt")),
+        created_at=instant(int(now.created_at)),
         timeout=BULLMQ.timeout,
         lease_ttl=BULLMQ.lease,
         lifetime=BULLMQ.lifetime,
         backoff=backoff(options.get("backoff")),
-        max_attempts=max(1, min(allowed, MAX_ATTEMPTS), fields.number("atm")),
-        tags={"bullmq.parent": parent} if parent else {},
-        cancel=read_cancel(fields.raw("hf:rest")),
-        failure=None if ended else failure(fields),
-        result=fields.raw("returnvalue") if ended else None,
-        **mutable(fields, state),  # type: ignore[arg-type]  # one value per field of Job
+        max_attempts=max(1, min(allowed, MAX_ATTEMPTS), rest.max_attempts),
+        generation=rest.generation,
+        cancel=rest.cancel,
+        failure=None if ended else rest.failure if _is_ours(now, rest) else failure(row, now),
+        result=row.returnvalue if ended else None,
+        **mutable(row, now),  # type: ignore[arg-type]  # one value per field of Job
     )
+
+
+def _is_ours(now: Now, rest: Rest) -> bool:
+    return rest.failure is not None and not now.foreign_failure
 
 
 def backoff(option: object) -> Backoff:
@@ -64,20 +80,19 @@ def backoff(option: object) -> Backoff:
     )
 
 
-def failure(fields: Reader) -> Failure | None:
+def failure(row: Row, now: Now) -> Failure | None:
     """Read why a BullMQ worker's attempt failed."""
-    reason = fields.raw("failedReason")
-    if reason is None:
+    if row.failed_reason is None:
         return None
-    stack = fields.json("stacktrace")
-    message = reason.decode("utf-8", "replace")
+    stack = parsed(row.stacktrace or b"")
+    message = text(row.failed_reason)
     stalled = STALL in message
     return Failure(
         category=FailureCategory.SYSTEM if stalled else FailureCategory.TEMPORARY,
         code="STALLED" if stalled else "",
         message=message,
         stack_trace=str(stack[-1]) if isinstance(stack, list) and stack else "",
-        attempt=fields.number("atm"),
-        at=fields.time("hf:fin") or fields.time("hf:upd"),
-        worker=fields.text("hf:wrk"),
+        attempt=number(row.made),
+        at=time(now.finished_at) or time(now.updated_at),
+        worker=text(row.worker),
     )

@@ -8,6 +8,9 @@ from holdfast.errors import StoreError, UnsafeStoreError
 from holdfast.store.redis.client import Client
 from holdfast.store.redis.settings import Settings
 
+OLDEST = 7
+"""The first major version that runs scripts which free memory on a full server."""
+
 
 class Health(msgspec.Struct, frozen=True):
     """What was found at start; ``warnings`` are for the operator's eyes."""
@@ -22,6 +25,7 @@ class Health(msgspec.Struct, frozen=True):
 async def examined(client: Client, settings: Settings) -> Health:
     """Look at the server; refuse one that may throw jobs away unless that was accepted."""
     facts = _facts(await client.command("INFO", "everything"))
+    _check_version(facts)
     policy = facts.get("maxmemory_policy", "")
     if policy not in ("noeviction", "") and "eviction" not in settings.accept:
         raise UnsafeStoreError(
@@ -39,6 +43,13 @@ async def examined(client: Client, settings: Settings) -> Health:
     name = facts.get("server_name", "redis")
     version = facts.get("valkey_version") or facts.get("redis_version", "")
     return Health(f"{name} {version}".strip(), policy, aof, tuple(warnings))
+
+
+def _check_version(facts: dict[str, str]) -> None:
+    version = facts.get("redis_version", "")
+    major = version.partition(".")[0]
+    if major.isdigit() and int(major) < OLDEST:
+        raise StoreError(f"redis: server {version} is too old, need {OLDEST}.0 or later")
 
 
 async def _append_only(client: Client, facts: dict[str, str]) -> str:

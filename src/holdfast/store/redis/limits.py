@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.job import State
-from holdfast.store._shapes import LimitRule, LimitState
+from holdfast.store._shapes import LimitRule, LimitState, Tally
 from holdfast.store.redis import fields, reads
 
 if TYPE_CHECKING:
@@ -31,14 +32,10 @@ async def limit(store: RedisStore, scope: str, rule: LimitRule | None) -> None:
 
 async def limits(store: RedisStore) -> list[LimitState]:
     """Return every limit with what is used of it."""
-    rules = {
-        scope.decode(): _rule(packed)
-        for scope, packed in (await reads.pairs(store, "limits")).items()
-    }
-    if not rules:
-        return []
-    usage = Usage(store, rules)
-    await usage.read()
+    tally, (rules, windows, running) = await store.call("counts", "limits", "")
+    usage = Usage({scope.decode(): _rule(terms) for scope, terms in reads.paired(rules).items()})
+    usage.read(fields.micros(store.now()), reads.paired(windows), reads.paired(running))
+    usage.count(reads.read_tally(tally))
     return usage.states()
 
 
@@ -54,23 +51,24 @@ def _rule(packed: bytes) -> LimitRule:
 class Usage:
     """How much of each limit is used now."""
 
-    def __init__(self, store: RedisStore, rules: dict[str, LimitRule]) -> None:
-        self._store = store
+    def __init__(self, rules: dict[str, LimitRule]) -> None:
         self._rules = rules
         self._windows: dict[str, tuple[int, int]] = {}
         self._keyed: dict[str, int] = {}
         self._running: dict[str, int] = {}
 
-    async def read(self) -> None:
-        """Read the counters."""
-        now = fields.micros(self._store.now())
-        for name, value in (await reads.pairs(self._store, "windows")).items():
+    def read(self, now: int, windows: dict[bytes, bytes], running: dict[bytes, bytes]) -> None:
+        """Take in the open rate windows and the running jobs by key."""
+        for name, value in windows.items():
             started, ends = map(int, value.split(b":"))
             if ends > now:
                 self._windows[name.decode()] = (started, ends)
-        for key, count in (await reads.pairs(self._store, "running")).items():
+        for key, count in running.items():
             self._keyed[f"key:{key.decode()}"] = int(count)
-        for tally in await reads.tallies(self._store):
+
+    def count(self, tallies: Sequence[Tally]) -> None:
+        """Take in the running jobs by queue and type."""
+        for tally in tallies:
             if tally.state is State.RUNNING:
                 for scope in (f"queue:{tally.queue}", f"task:{tally.type}"):
                     self._running[scope] = self._running.get(scope, 0) + tally.count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -42,29 +42,15 @@ POLL = timedelta(seconds=1)
 
 async def pairs(store: RedisStore, name: str) -> dict[bytes, bytes]:
     """Return a shared hash."""
-    return _paired(await store.client.command("HGETALL", store.keys.shared(name)))
+    return paired(await store.client.command("HGETALL", store.keys.shared(name)))
 
 
-def _paired(answer: object) -> dict[bytes, bytes]:
+def paired(answer: object) -> dict[bytes, bytes]:
+    """Return a flat answer of names and values as a map."""
     if isinstance(answer, dict):
         return answer
     assert isinstance(answer, list)
     return dict(zip(answer[::2], answer[1::2], strict=True))
-
-
-async def queue_names(store: RedisStore) -> list[str]:
-    """Return the queues this prefix has, whoever made them."""
-    known = await store.client.command("SMEMBERS", store.keys.shared("queues"))
-    names = {name.decode() for name in known}
-    start, end = f"{store.settings.prefix}:", ":meta"
-    cursor = b"0"
-    pattern = "".join(f"\\{c}" if c in "*?[]\\^" else c for c in start) + "*" + end
-    while True:
-        cursor, keys = await store.client.command("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
-        found = (key.decode("utf-8", "replace") for key in keys)
-        names |= {key[len(start) : -len(end)] for key in found}
-        if int(cursor) == 0:
-            return sorted(name for name in names if name and ":" not in name)
 
 
 async def find(store: RedisStore, search: Search) -> Page:
@@ -72,18 +58,15 @@ async def find(store: RedisStore, search: Search) -> Page:
     start = None
     if search.cursor is not None:
         (start,) = read_cursor(search.cursor, search.order)
-    await store.call("meet", calls.pack(list(search.queues)))
-    index, ascending, filters = _plan(search)
-    page = _Walk(store, index, ascending, filters)
-    await page.collect(start, search.limit + 1)
-    jobs, places = page.jobs, page.places
-    more = len(jobs) > search.limit
-    cursor = write_cursor(search.order, places[search.limit - 1]) if more else None
-    total, exact = await _total(store, search, index, ascending, filters)
-    return Page(tuple(jobs[: search.limit]), cursor, total, exact)
+    walk = _Walk(store, _plan(search))
+    await walk.collect(start, search.limit + 1)
+    more = len(walk.jobs) > search.limit
+    cursor = write_cursor(search.order, walk.places[search.limit - 1]) if more else None
+    total, exact = await _total(store, search, walk)
+    return Page(tuple(walk.jobs[: search.limit]), cursor, total, exact)
 
 
-def _plan(search: Search) -> tuple[str, bool, dict[str, object]]:
+def _plan(search: Search) -> dict[str, object]:
     within = [calls.tag_index(name, value) for name, value in search.tags.items()]
     if search.correlation_id:
         within.append(calls.correlation_index(search.correlation_id))
@@ -98,28 +81,29 @@ def _plan(search: Search) -> tuple[str, bool, dict[str, object]]:
         moment = getattr(search, name)
         if moment is not None:
             filters[name] = fields.micros(moment)
-    if search.order is Order.UPDATED_DESC:
-        return "moved", False, filters
     ascending = search.order is Order.CREATED_ASC
+    return {**filters, "index": _index(search, within), "ascending": ascending, "tally": True}
+
+
+def _index(search: Search, within: list[str]) -> str:
+    if search.order is Order.UPDATED_DESC:
+        return "moved"
     if within:
-        return within[0], ascending, filters
+        return within[0]
     if len(search.states) == 1:
-        return f"s:{search.states[0]}", ascending, filters
+        return f"s:{search.states[0]}"
     if len(search.types) == 1:
-        return f"t:{search.types[0]}", ascending, filters
-    return "created", ascending, filters
+        return f"t:{search.types[0]}"
+    return "created"
 
 
-async def _total(
-    store: RedisStore, search: Search, index: str, ascending: bool, filters: dict[str, object]
-) -> tuple[int, bool]:
-    if not filters["within"] and not {"created_after", "created_before", "updated_after"} & set(
-        filters
-    ):
-        return sum(t.count for t in await tallies(store) if _counts(t, search)), True
-    walk = _Walk(store, index, ascending, filters)
-    await walk.collect(None, 0, count=COUNT_CAP + 1)
-    return min(walk.count, COUNT_CAP), walk.count <= COUNT_CAP
+async def _total(store: RedisStore, search: Search, walk: _Walk) -> tuple[int, bool]:
+    dated = search.created_after or search.created_before or search.updated_after
+    if not (search.tags or search.correlation_id or dated):
+        return sum(tally.count for tally in walk.tallies if _counts(tally, search)), True
+    every = _Walk(store, _plan(search))
+    await every.collect(None, 0, count=COUNT_CAP + 1)
+    return min(every.count, COUNT_CAP), every.count <= COUNT_CAP
 
 
 def _counts(tally: Tally, search: Search) -> bool:
@@ -134,11 +118,10 @@ def _counts(tally: Tally, search: Search) -> bool:
 class _Walk:
     """Goes through an index, a bounded number of entries per call."""
 
-    def __init__(
-        self, store: RedisStore, index: str, ascending: bool, filters: dict[str, object]
-    ) -> None:
+    def __init__(self, store: RedisStore, want: dict[str, object]) -> None:
         self._store = store
-        self._want = {"index": index, "ascending": ascending, "look": LOOK, **filters}
+        self._want = {**want, "look": LOOK}
+        self.tallies: list[Tally] = []
         self.jobs: list[Job] = []
         self.places: list[int] = []
         self.count = 0
@@ -150,7 +133,8 @@ class _Walk:
             want = {**self._want, "images": images - len(self.jobs)}
             if reached is not None:
                 want["from"] = reached
-            found, places, fit, last = await self._store.call("scan", calls.pack(want))
+            found, places, fit, last, tally = await self._store.call("scan", calls.pack(want))
+            self.tallies = read_tally(tally)
             self.jobs += [wire.read_job(image) for image in found]
             self.places += [int(float(place)) for place in places]
             self.count += fit
@@ -162,16 +146,12 @@ class _Walk:
 
 async def failures(store: RedisStore, search: FailureSearch) -> FailurePage:
     """Return one page of the jobs that failed, and what they failed of."""
-    filters: dict[str, object] = {
-        "states": [state.value for state in search.states],
-        "types": list(search.types),
-        "queues": list(search.queues),
-        "levels": [],
-        "within": [],
-    }
+    states = tuple(dict.fromkeys(search.states))
+    few = len(states) <= 2
     matching: list[tuple[tuple[int, int], Job]] = []
-    for state in dict.fromkeys(search.states):
-        walk = _Walk(store, f"s:{state}", True, filters)
+    for group in [(state,) for state in states] if few else [states]:
+        plan = _plan(Search(states=group, types=search.types, queues=search.queues))
+        walk = _Walk(store, {**plan, "tally": False})
         await walk.collect(None, 1_000_000_000)
         matching += [
             ((fields.micros(job.failure.at), number), job)
@@ -211,26 +191,21 @@ def _tallied(words: Sequence[str]) -> dict[str, int]:
     return {str(word): count for word, count in sorted(Counter(words).items())}
 
 
-async def tallies(store: RedisStore) -> list[Tally]:
-    """Return the counters of jobs by kind and state."""
-    await store.call("meet", calls.pack([]))
+def read_tally(answer: object) -> list[Tally]:
+    """Read the counters of jobs by kind and state."""
     found = []
-    for field, count in (await pairs(store, "tally")).items():
+    for field, count in paired(answer).items():
         queue, level, state, type_ = field.decode().split(":", 3)
-        if int(count):
-            found.append(Tally(queue, type_, int(level), State(state), int(count)))
+        found.append(Tally(queue, type_, int(level), State(state), int(count)))
     return sorted(found, key=lambda t: (t.queue, t.type, t.priority, t.state))
 
 
 async def stats(store: RedisStore, first_minute: int) -> Stats:
     """Return the counters, and the measures from a minute on, summed."""
-    counted = await tallies(store)
-    minutes = await store.client.command(
-        "ZRANGEBYSCORE", store.keys.shared("minutes"), first_minute, "+inf"
-    )
+    tally, minutes = await store.call("counts", "stats", first_minute)
     summed: defaultdict[tuple[str, str, int, str, int], list[int]] = defaultdict(lambda: [0, 0])
     for minute in minutes:
-        for field, value in (await pairs(store, f"minute:{minute.decode()}")).items():
+        for field, value in paired(minute).items():
             kind, queue, level, measure, bucket, type_ = field.decode().split(":", 5)
             entry = summed[queue, type_, int(level), measure, int(bucket)]
             if kind == "n":
@@ -241,38 +216,24 @@ async def stats(store: RedisStore, first_minute: int) -> Stats:
         Reading(queue, type_, level, Measure(measure), bucket, count, top / 1_000_000)
         for (queue, type_, level, measure, bucket), (count, top) in sorted(summed.items())
     ]
-    return Stats(tuple(counted), tuple(readings))
+    return Stats(tuple(read_tally(tally)), tuple(readings))
 
 
 async def queues(store: RedisStore) -> list[QueueInfo]:
     """Return every queue that has settings or jobs."""
+    tally, known = await store.call("counts", "queues", "")
     counts: defaultdict[str, Counter[State]] = defaultdict(Counter)
-    for tally in await tallies(store):
-        counts[tally.queue][tally.state] += tally.count
-    ageing = await pairs(store, "ageing")
-    settled = {name.decode() for name in await pairs(store, "settings")}
-    found = []
-    for name in sorted(set(counts) | settled | set(await _paused_names(store))):
-        span = ageing.get(name.encode())
-        flag = await store.client.command("HGET", store.keys.queue(name, "meta"), "paused")
-        found.append(
-            QueueInfo(
-                name=name,
-                paused=flag is not None,
-                ageing=timedelta(microseconds=int(span)) if span else None,
-                counts={state: n for state, n in sorted(counts[name].items()) if n},
-            )
-        )
-    return found
-
-
-async def _paused_names(store: RedisStore) -> list[str]:
-    known = await store.client.command("SMEMBERS", store.keys.shared("queues"))
-    names = [name.decode() for name in known]
+    for each in read_tally(tally):
+        counts[each.queue][each.state] += each.count
     return [
-        name
-        for name in names
-        if await store.client.command("HEXISTS", store.keys.queue(name, "meta"), "paused")
+        QueueInfo(
+            name=name.decode(),
+            paused=bool(paused),
+            ageing=timedelta(microseconds=int(ageing)) if ageing else None,
+            counts=dict(sorted(counts[name.decode()].items())),
+        )
+        for name, paused, ageing, has_settings in sorted(known)
+        if name.decode() in counts or has_settings or paused
     ]
 
 
@@ -292,9 +253,7 @@ async def holds(store: RedisStore, prefix: str) -> list[Hold]:
 async def parents(store: RedisStore, job_id: str) -> list[str]:
     """Return every job this one waits or waited for."""
     (edges,) = await store.call("peek", "parents", calls.pack([job_id]))
-    places = {
-        parent.decode(): int(value.split(b":")[0]) for parent, value in _paired(edges).items()
-    }
+    places = {parent.decode(): int(value.split(b":")[0]) for parent, value in paired(edges).items()}
     return sorted(places, key=lambda parent: places[parent])
 
 
@@ -317,42 +276,38 @@ async def events(store: RedisStore, after: str | None, limit: int, wait: timedel
 
 async def _event_page(store: RedisStore, after: str | None, limit: int) -> EventPage:
     start = 0 if after is None else _event_number(after)
-    names = await store.client.command("SMEMBERS", store.keys.shared("queues"))
-    await store.call("meet", calls.pack([name.decode() for name in names]))
-    told = int(await store.client.command("GET", store.keys.shared("told")) or 0)
+    newest, first, rows = await store.call("tail", start, limit)
+    told = int(newest)
     if limit == 0:
         return EventPage((), str(told))
-    stream = store.keys.shared("events")
-    first = await store.client.command("XRANGE", stream, "-", "+", "COUNT", 1)
-    kept = _number(first[0][0]) - 1 if first else told
+    kept = int(first) - 1 if first else told
     oldest = max(kept, told - store.settings.events_kept)
+    since = max(start, oldest)
+    found = tuple(event for row in rows for event in _told(*row) if int(event.cursor) > since)
+    page = found[:limit]
     gap = after is not None and start < oldest
-    start = max(start, oldest)
-    rows = await store.client.command("XRANGE", stream, f"({start}-0", "+", "COUNT", limit)
-    found = tuple(_event(row_id, _paired(values)) for row_id, values in rows)
-    return EventPage(found, found[-1].cursor if found else str(start), gap)
+    return EventPage(page, page[-1].cursor if page else str(since), gap)
 
 
-def _event(row_id: bytes, values: dict[bytes, bytes]) -> JobEvent:
-    body = values[b"e"]
-    moved = body.startswith(b"[")
-    transition = wire.read_edge(body) if moved else None
-    progress = None if moved else fields.read_progress(body)
-    at: datetime = transition.at if transition else progress.at if progress else fields.EPOCH
-    return JobEvent(
-        cursor=str(_number(row_id)),
-        job_id=values[b"i"].decode(),
-        type=values[b"t"].decode(),
-        queue=values[b"q"].decode(),
-        kind=EventKind.TRANSITION if moved else EventKind.PROGRESS,
-        at=at,
-        transition=transition,
-        progress=progress,
-    )
-
-
-def _number(row_id: bytes) -> int:
-    return int(row_id.split(b"-")[0])
+def _told(row_id: bytes, values: list[bytes]) -> Iterator[JobEvent]:
+    """Read the events of one entry: job, type, queue and what happened, of each in turn."""
+    last, count = int(row_id.split(b"-")[0]), len(values) // 8
+    for n in range(count):
+        job_id, type_, queue, body = values[n * 8 + 1 : n * 8 + 8 : 2]
+        moved = body.startswith(b"[")
+        transition = wire.read_edge(body) if moved else None
+        progress = None if moved else fields.read_progress(body)
+        at: datetime = transition.at if transition else progress.at if progress else fields.EPOCH
+        yield JobEvent(
+            cursor=str(last - count + 1 + n),
+            job_id=job_id.decode(),
+            type=type_.decode(),
+            queue=queue.decode(),
+            kind=EventKind.TRANSITION if moved else EventKind.PROGRESS,
+            at=at,
+            transition=transition,
+            progress=progress,
+        )
 
 
 def _event_number(cursor: str) -> int:

@@ -34,6 +34,8 @@ async def advance(store: RedisStore, queue: str, scheduler: str, job: str, optio
     previous = int(job.rpartition(":")[2])
     following = next_time(plan, previous=previous, count=int(count), now=now)
     if following is None:
+        if plan.get("pattern") and not _is_readable(plan):
+            store.warn(f"queue {queue}: scheduler {scheduler} stops, its pattern is not understood")
         return False
     next_options = _options(plan, scheduler, following, count=int(count) + 1, now=now)
     made = await store.call("advance", queue, scheduler, job, following, next_options)
@@ -52,6 +54,10 @@ def next_time(plan: Mapping[str, str], *, previous: int, count: int, now: int) -
         offset = int(plan.get("offset") or previous % every)
         return (now - offset) // every * every + every + offset
     return _next_match(plan, max(previous, now))
+
+
+def _is_readable(plan: Mapping[str, str]) -> bool:
+    return _next_match(plan, 0) is not None
 
 
 def _next_match(plan: Mapping[str, str], after: int) -> int | None:

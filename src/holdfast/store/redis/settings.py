@@ -14,6 +14,7 @@ from holdfast.profiles import BULLMQ
 from holdfast.store._base import EVENTS_KEPT
 
 _PREFIX = re.compile(r"[^\s:\x00]{1,64}")
+_TAG = re.compile(r"\{[^{}]+\}")
 _OURS = frozenset(
     {"prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"}
 )
@@ -48,13 +49,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         prefix = asked.get("prefix", "bull")
         if not _PREFIX.fullmatch(prefix):
             raise StoreError(f"prefix must be 1 to 64 characters without ':', got {prefix!r:.60}")
+        cluster = asked.get("cluster", "") in ("1", "true", "yes")
+        if cluster and not _TAG.search(prefix):
+            raise StoreError(
+                "on a cluster the prefix must hold a hash tag, such as {bull}, so that all keys"
+                f" share a slot, got {prefix!r:.60}"
+            )
         return cls(
             url=plain,
             prefix=prefix,
             events_kept=_number(asked, "events_kept", EVENTS_KEPT),
             timeout=timedelta(seconds=_number(asked, "timeout", 10)),
             accept=accept,
-            cluster=asked.get("cluster", "") in ("1", "true", "yes"),
+            cluster=cluster,
             sentinel=asked.get("sentinel", ""),
             foreign_lifetime=timedelta(
                 seconds=_number(asked, "foreign_lifetime", int(BULLMQ.lifetime.total_seconds()))

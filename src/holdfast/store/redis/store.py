@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Fault, StaleLeaseError, StoreError, UnsafeStoreError, ValidationError
 from holdfast.job import CancelRequest, Job, LogLine, State, Transition
@@ -43,6 +45,7 @@ from holdfast.store.redis import calls, fields, limits, reads, schedule, wire
 from holdfast.store.redis.arrivals import Arrivals
 from holdfast.store.redis.calls import pack
 from holdfast.store.redis.client import Client, Value
+from holdfast.store.redis.explorer import Explorer
 from holdfast.store.redis.health import Health, examined
 from holdfast.store.redis.keys import Keys, is_usable
 from holdfast.store.redis.settings import Settings
@@ -65,6 +68,7 @@ class RedisStore:
         self._local = SystemClock()
         self._ahead = 0.0
         self._arrivals = Arrivals(self.client, self.keys)
+        self._explorer = Explorer(self)
         self._constants: tuple[Value, ...] = (
             settings.events_kept,
             settings.foreign_lifetime // fields.MICROSECOND,
@@ -153,6 +157,7 @@ class RedisStore:
     # --- maintenance ---------------------------------------------------------------------
 
     async def promote(self, limit: int) -> Promoted:
+        await self._explorer.step()
         asked = self._local.monotonic()
         count, next_due, now = await self.call("promote", limit)
         self._heard(int(now), asked)
@@ -257,6 +262,11 @@ class RedisStore:
         common = (self.settings.prefix, moment, *self._constants)
         return await self.client.run(name, self.keys.jobs, (*common, *args))
 
+    def warn(self, text: str) -> None:
+        """Add to what the operator should know."""
+        if text not in self.health.warnings:
+            self.health = replace(self.health, warnings=(*self.health.warnings, text))
+
     def _heard(self, server_micros: int, asked: float) -> None:
         """Learn the server's time: the least that is certainly not behind it.
 
@@ -268,19 +278,13 @@ class RedisStore:
 
     async def _meet(self) -> None:
         """Get to know the queues there are, and refuse those this store cannot speak to."""
-        names = await reads.queue_names(self)
-        versions = await self.call("meet", pack(names))
-        for name, version in zip(names, versions, strict=True):
-            _check_version(name, version.decode(), forced="unknown-version" in self.settings.accept)
-
-
-def _check_version(name: str, version: str, *, forced: bool) -> None:
-    known = not version or version.startswith(("bullmq:5.", "bullmq:6.", "bullmq-pro:"))
-    if not known and not forced:
-        raise StoreError(
-            f"queue {name!r} was last used by {version!r:.60}: only BullMQ 5 and 6 share queues"
-            " safely; add accept=unknown-version to the URL to go on"
-        )
+        strange = await self._explorer.all()
+        if strange and "unknown-version" not in self.settings.accept:
+            name, version = strange[0]
+            raise StoreError(
+                f"queue {name!r} was last used by {version!r:.60}: only BullMQ 5 and 6 share"
+                " queues safely; add accept=unknown-version to the URL to go on"
+            )
 
 
 def _added(status: bytes, job_id: bytes, missing: Sequence[bytes] = (), ripe: int = 0) -> Added:

@@ -7,7 +7,8 @@ BullMQ's own fields hold what BullMQ knows; ``hf:job`` the rest that is fixed at
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Mapping
 from datetime import timedelta
 
 import msgspec
@@ -28,33 +29,23 @@ from holdfast.store.redis import foreign
 from holdfast.store.redis.fields import (
     EPOCH,
     MICROSECOND,
-    Reader,
     Rest,
+    Row,
     instant,
     maybe,
     micros,
     mutable,
     parsed,
+    read_now,
     read_rest,
+    text,
 )
-
-LIGHT = (
-    *("name", "timestamp", "delay", "priority", "ats", "atm", "stc", "processedOn", "finishedOn"),
-    *("parentKey", "parent", "rjk", "deid", "defa", "hf:ttl", "hf:limit", "hf:state", "hf:rev"),
-    *("hf:due", "hf:sch", "hf:run", "hf:exp", "hf:tok", "hf:wrk", "hf:unt", "hf:n", "hf:kids"),
-    *("hf:hn", "hf:ats", "hf:held", "hf:upd", "pb"),
-)
-HEAVY = (
-    *("data", "opts", "returnvalue", "failedReason", "stacktrace", "progress", "hf:job"),
-    *("hf:rest", "hf:deps", "hf:fin", "hf:pg", "hf:cp", "hf:res", "hf:ff", "hf:crt"),
-)
-FIELDS = (*LIGHT, *HEAVY)
-"""The order in which a script answers with the fields of a job."""
 
 Fields = list[str | int | msgspec.Raw]
 """Names and values of a hash, flat, as a packed argument carries them."""
 
-Image = Sequence[bytes | Sequence[bytes | None]]
+Image = tuple[bytes, bytes, list[bytes | None]]
+"""A script's answer for a job: id, queue, the fields of its hash."""
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -114,33 +105,43 @@ def new_fields(job: Job) -> Fields:
     fields: Fields = [
         *("name", job.type, "data", packed(_data(job)), "opts", _text(_options(job))),
         *("timestamp", created // 1000, "delay", max(0, wait), "priority", job.priority),
-        *("hf:job", _text(fixed), "hf:ttl", job.lease_ttl // MICROSECOND, "hf:crt", created),
-        *changed_fields(job),
+        *("hf:job", _text(fixed), "hf:ttl", job.lease_ttl // MICROSECOND),
+        *("hf:rest", _text(_rest_of(job))),
     ]
     if job.limit_key:
         fields += ["hf:limit", job.limit_key]
     return fields
 
 
-def changed_fields(job: Job) -> Fields:
-    """Return what a decided change writes whatever the state, flat."""
-    rest = Rest(
+def now_values(job: Job) -> list[str]:
+    """Return what scripts keep up to date, in the order in which it is packed."""
+    return [
+        job.state.value,
+        str(job.revision),
+        str(micros(job.updated_at)),
+        maybe(job.due_at),
+        maybe(job.scheduled_at),
+        maybe(job.started_at),
+        maybe(job.finished_at),
+        str(micros(job.expires_at)),
+        maybe(job.lease.until) if job.lease else "",
+    ]
+
+
+def rest_value(job: Job, before: Job | None = None) -> str | None:
+    """Return the blob of what changes rarely; None when it did not."""
+    if before is not None and _rest_of(job) == _rest_of(before):
+        return None
+    return _text(_rest_of(job))
+
+
+def _rest_of(job: Job) -> Rest:
+    return Rest(
         max_attempts=job.max_attempts,
         generation=job.generation,
         cancel=job.cancel,
         failure=job.failure,
     )
-    fields: Fields = [
-        *("hf:state", job.state.value, "hf:rev", job.revision, "hf:rest", _text(rest)),
-        *("hf:upd", micros(job.updated_at), "hf:due", maybe(job.due_at)),
-        *("hf:sch", maybe(job.scheduled_at), "hf:run", maybe(job.started_at)),
-        *("hf:fin", maybe(job.finished_at), "hf:exp", micros(job.expires_at)),
-        *("hf:held", "1" if job.held else ""),
-    ]
-    if job.lease is not None:
-        fields += ["hf:tok", job.lease.token, "hf:wrk", job.lease.worker]
-        fields += ["hf:unt", maybe(job.lease.until)]
-    return fields
 
 
 def edge_values(edge: Transition) -> list[object]:
@@ -206,43 +207,43 @@ def is_json(data: bytes) -> bool:
 
 def scheduled(image: Image) -> tuple[str, str, str, bytes] | None:
     """Return queue, scheduler, wire id and options of a job that a BullMQ scheduler made."""
-    job_id, queue, values = image
-    scheduler, options = values[FIELDS.index("rjk")], values[FIELDS.index("opts")]
-    if not isinstance(scheduler, bytes) or not isinstance(options, bytes):
+    job_id, queue, row = _parts(image)
+    if row.scheduler is None or row.options is None:
         return None
-    assert isinstance(job_id, bytes)
-    assert isinstance(queue, bytes)
-    wire_id = job_id.decode().removeprefix(f"{queue.decode()}:")
-    return queue.decode(), scheduler.decode(), wire_id, options
+    return queue, text(row.scheduler), job_id.removeprefix(f"{queue}:"), row.options
 
 
 def read_job(image: Image) -> Job:
     """Read a job from a script's answer, ours or a BullMQ client's."""
+    job_id, queue, row = _parts(image)
+    if row.fixed is None:
+        return foreign.read_job(job_id, queue, row)
+    return _own_job(job_id, queue, row, _read_fixed(row.fixed))
+
+
+def _parts(image: Image) -> tuple[str, str, Row]:
     job_id, queue, values = image
-    assert isinstance(job_id, bytes)
-    assert isinstance(queue, bytes)
-    assert not isinstance(values, bytes)
-    fields = Reader(dict(zip(FIELDS, values, strict=True)))
-    if fields.raw("hf:job") is None:
-        return foreign.read_job(job_id.decode(), queue.decode(), fields)
-    return _own_job(job_id.decode(), queue.decode(), fields)
+    return job_id.decode(), queue.decode(), Row(*values)  # type: ignore[arg-type]  # by position
 
 
-def _own_job(job_id: str, queue: str, fields: Reader) -> Job:
-    fixed = _fixed.decode(fields.raw("hf:job") or b"")
-    rest = read_rest(fields.raw("hf:rest") or b"")
-    state = State(fields.text("hf:state"))
-    failure = foreign.failure(fields) if fields.raw("hf:ff") else rest.failure
-    ended = state is State.COMPLETED
-    deps = fields.raw("hf:deps")
+@functools.lru_cache(1024)
+def _read_fixed(data: bytes) -> Fixed:
+    return _fixed.decode(data)
+
+
+def _own_job(job_id: str, queue: str, row: Row, fixed: Fixed) -> Job:
+    rest = read_rest(row.rest or b"")
+    now = read_now(row)
+    failure = foreign.failure(row, now) if now.foreign_failure else rest.failure
+    ended = now.state == b"COMPLETED"
     return Job(
         id=job_id,
-        type=fields.text("name"),
+        type=text(row.name),
         queue=queue,
-        payload=_payload(fields.raw("data") or b"", fixed.encoding),
+        payload=_payload(row.data or b"", fixed.encoding),
         encoding=fixed.encoding,
         profile=fixed.profile,
-        created_at=instant(fields.number("hf:crt")),
+        created_at=instant(int(now.created_at)),
         timeout=fixed.timeout,
         lease_ttl=fixed.lease_ttl,
         lifetime=fixed.lifetime,
@@ -251,27 +252,26 @@ def _own_job(job_id: str, queue: str, fields: Reader) -> Job:
         tags=fixed.tags,
         correlation_id=fixed.correlation_id,
         callback_url=fixed.callback_url,
-        limit_key=fields.text("hf:limit"),
+        limit_key=text(row.limit_key),
         dedupe=fixed.dedupe,
-        depends_on=_ids.decode(deps) if deps else (),
+        depends_on=_ids.decode(row.depends_on) if row.depends_on else (),
         dependency_kind=fixed.dependency_kind,
         depth=fixed.depth,
         spawned_by=fixed.spawned_by,
         max_attempts=rest.max_attempts,
         generation=rest.generation,
-        held=fields.text("hf:held") == "1",
+        held=now.held == b"1",
         cancel=rest.cancel,
         failure=None if ended else failure,
-        result=_result(fields) if ended else None,
-        **mutable(fields, state),  # type: ignore[arg-type]  # one value per field of Job
+        result=_result(row) if ended else None,
+        **mutable(row, now),  # type: ignore[arg-type]  # one value per field of Job
     )
 
 
-def _result(fields: Reader) -> bytes | None:
-    kept, wire = fields.raw("hf:res"), fields.raw("returnvalue")
-    if kept is not None:
-        return kept
-    return None if wire == b"null" else wire
+def _result(row: Row) -> bytes | None:
+    if row.own_result is not None:
+        return row.own_result
+    return None if row.returnvalue == b"null" else row.returnvalue
 
 
 def _data(job: Job) -> bytes:

@@ -108,11 +108,13 @@ local function write(job)
   touch(q)
   call('INCR', q.base .. 'id')
   local j = {
-    q = q, id = job.id, hid = job.id, key = q.base .. job.id, own = true, out = job.fields,
+    q = q, id = job.id, hid = job.id, key = q.base .. job.id, ttl = true, out = job.fields,
     type = job.type, level = job.level, from_level = job.level, priority = job.level, hn = 0,
-    ats = 0, exp = job.exp, limit = job.limit, n = next_of('number'),
+    ats = 0, limit = job.limit, n = next_of('number'), p = blank(),
   }
-  put(j, 'hf:n', int(j.n))
+  for i, value in ipairs(job.now) do j.p[i] = value end
+  j.exp = tonumber(j.p[EXP])
+  j.p[NUM], j.p[HELD], j.p[CRT] = int(j.n), job.held, job.created
   for _, edge in ipairs(job.edges) do go(j, edge[1], edge[2], edge[3], edge[4], edge[5]) end
   local parents = dependencies(job)
   if #parents > 0 then put(j, 'hf:deps', cjson.encode(parents)) end

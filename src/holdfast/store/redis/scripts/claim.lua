@@ -11,7 +11,7 @@ if want[2] then
   for _, type in ipairs(want[2]) do types[type] = true end
 end
 local SCAN = 1000 -- ready jobs looked at in one queue before the call gives up on finding a fit
-local taken = {}
+local taken, strangers = {}, 0
 
 local function start(q, j)
   local ttl = j.ttl or tonumber(ARGV[5])
@@ -21,48 +21,51 @@ local function start(q, j)
   put(j, 'processedOn', int(now_ms))
   put(j, 'pb', worker)
   put(j, 'hf:tok', token)
-  put(j, 'hf:wrk', worker)
-  put(j, 'hf:unt', int(j.unt))
   j.run = math.max(now, j.upd)
-  put(j, 'hf:run', int(j.run))
+  j.p[RUN], j.p[UNT] = int(j.run), int(j.unt)
   step(j, 'claim', 'RUNNING', now, 'claimed')
+  free_locks(q)
   call('SET', j.key .. ':lock', token, 'PX', int(math.max(1, math.ceil(ttl / 1000))))
-  call('LPUSH', q.base .. 'active', j.id)
+  place(q, 'active', j.id)
   tell(q, 'active', 'jobId', j.id, 'prev', 'waiting')
 end
 
 -- BullMQ's word on a job that stalled too often or whose child failed: fail it, do not run it.
 local function fail_doomed(q, j)
+  local doom = doom_of(j)
   start(q, j)
-  local dead = string.find(j.defa, 'stalled', 1, true) and 'DEAD_LETTER' or 'FAILED'
+  local dead = string.find(doom, 'stalled', 1, true) and 'DEAD_LETTER' or 'FAILED'
   j.atm = j.atm + 1
   put(j, 'atm', j.atm)
-  put(j, 'failedReason', j.defa)
+  put(j, 'failedReason', doom)
   put(j, 'finishedOn', int(now_ms))
-  put(j, 'hf:fin', int(now))
-  put(j, 'hf:unt', '')
-  put(j, 'hf:ff', '1')
-  step(j, dead == 'FAILED' and 'fail' or 'exhaust', dead, now, j.defa)
+  j.unt = nil
+  j.p[FIN], j.p[UNT], j.p[FF] = int(now), '', '1'
+  step(j, dead == 'FAILED' and 'fail' or 'exhaust', dead, now, doom)
+  fill(q)
   leave(q, j.id, 'RUNNING', j.priority)
   call('HDEL', j.key, 'defa')
   call('ZADD', q.base .. 'failed', int(now_ms), j.id)
-  tell(q, 'failed', 'jobId', j.id, 'failedReason', j.defa, 'prev', 'active')
+  tell(q, 'failed', 'jobId', j.id, 'failedReason', doom, 'prev', 'active')
   save(j)
   if j.kids then spread(j.hid, j.state) end
-  if j.parent_key then tell_parent(j, false, j.defa) end
-  if j.deid then free_key(j) end
+  if parent_key_of(j) then tell_parent(j, false, doom) end
+  if deduplication_of(j) then free_key(j) end
 end
 
 -- Whether the job at hand was taken (true), is to be passed over (false) or does not exist (nil).
 local function try(q, id)
   local j = load(q, id)
   if not j then return nil end
-  if types and not types[j.type] then return false end
+  if types and not types[j.type] then
+    strangers = strangers + 1
+    return false
+  end
   if not j.n or j.state ~= 'SCHEDULED' then
     reconcile(q, id)
     j = load(q, id)
   end
-  if j.defa then
+  if doom_of(j) then
     fail_doomed(q, j)
     return true
   end
@@ -97,6 +100,23 @@ local function from_list(q)
     for _, id in ipairs(scattered) do call('LREM', key, -1, id) end
     passed = passed + kept
   end
+  return looked >= SCAN
+end
+
+-- More jobs of other types than a call looks at must not hide what lies behind them: they go to
+-- the back of the line, in their order.
+local function rotate_list(q)
+  local key = q.base .. 'wait'
+  local ids = call('LRANGE', key, -SCAN, -1)
+  call('LTRIM', key, 0, -(#ids + 1))
+  for i = #ids, 1, -1 do call('LPUSH', key, ids[i]) end
+  q.rung = true
+end
+local function rotate_levels(q)
+  local ids = call('ZRANGE', q.base .. 'prioritized', 0, SCAN - 1, 'WITHSCORES')
+  for i = 1, #ids, 2 do
+    push(q, ids[i], math.floor(tonumber(ids[i + 1]) / 4294967296))
+  end
 end
 
 local function from_levels(q)
@@ -116,6 +136,7 @@ local function from_levels(q)
     sliced('ZREM', key, gone)
     passed = passed + kept
   end
+  return looked >= SCAN
 end
 
 for _, name in ipairs(want[1]) do
@@ -123,8 +144,10 @@ for _, name in ipairs(want[1]) do
     local q = queue(name)
     if not q.paused then
       local before = #taken
-      from_list(q)
-      from_levels(q)
+      strangers = 0
+      if from_list(q) and strangers >= SCAN then rotate_list(q) end
+      strangers = 0
+      if from_levels(q) and strangers >= SCAN then rotate_levels(q) end
       if #taken > before and (call('LLEN', q.base .. 'wait') > 0 or
         call('ZCARD', q.base .. 'prioritized') > 0) then q.rung = true end
     end

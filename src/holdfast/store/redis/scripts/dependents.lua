@@ -14,7 +14,7 @@ while #found < limit do
   from = from + #ids
   for _, hid in ipairs(ids) do
     local j = #found < limit and find(hid)
-    if j and j.state == 'PENDING' and not j.held then
+    if j and j.state == 'PENDING' and j.p[HELD] ~= '1' then
       local edges, parents = call('HGETALL', shared .. 'p:' .. hid), {}
       for i = 1, #edges, 2 do
         local place, state = string.match(edges[i + 1], '^(%d+):(.*)$')

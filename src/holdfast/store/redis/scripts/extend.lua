@@ -10,7 +10,8 @@ for i, fence in ipairs(cmsgpack.unpack(ARGV[6])) do
   if j and j.state == 'RUNNING' and j.tok == fence[2] and j.unt then
     local ttl = j.ttl or tonumber(ARGV[5])
     j.unt = now + ttl
-    call('HSET', j.key, 'hf:unt', int(j.unt))
+    j.p[UNT] = int(j.unt)
+    call('HSET', j.key, 'hf:now', pack(j))
     call('SET', j.key .. ':lock', fence[2], 'PX', int(math.max(1, ttl / 1000)))
     call('SREM', j.q.base .. 'stalled', j.id)
     rank('over', j.hid, math.min(j.unt, j.exp))

@@ -13,9 +13,10 @@ local function renewed(j)
   local key = j.key .. ':lock'
   if call('GET', key) ~= j.tok then return false end
   local left = call('PTTL', key)
-  if left <= 0 or j.own and j.unt <= now and ARGV[2] ~= '' then return false end
+  if left <= 0 or j.ttl and j.unt <= now and ARGV[2] ~= '' then return false end
   j.unt = now + left * 1000
-  call('HSET', j.key, 'hf:unt', int(j.unt))
+  j.p[UNT] = int(j.unt)
+  call('HSET', j.key, 'hf:now', pack(j))
   rank('over', j.hid, math.min(j.unt, j.exp))
   return true
 end

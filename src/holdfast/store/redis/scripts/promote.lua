@@ -9,7 +9,8 @@ local names = call('SMEMBERS', shared .. 'queues')
 
 local function due_of(j, score)
   local wire = math.floor(score / 4096)
-  if j.due and math.floor(j.due / 1000) == wire then return j.due end
+  local due = j and tonumber(j.p[DUE])
+  if due and math.floor(due / 1000) == wire then return due end
   return wire * 1000
 end
 
@@ -28,7 +29,7 @@ for _, name in ipairs(names) do
   local later = call('ZRANGEBYSCORE', q.base .. 'delayed', int((now_ms + 1) * 4096), '+inf',
     'WITHSCORES', 'LIMIT', 0, 1)
   if later[1] then
-    local at = due_of(adopt(q, later[1]) or {}, tonumber(later[2]))
+    local at = due_of(adopt(q, later[1]), tonumber(later[2]))
     if not next_due or at < next_due then next_due = at end
   end
 end
@@ -47,7 +48,7 @@ for _, entry in ipairs(due) do
     if j.state ~= 'DELAYED' and j.state ~= 'RETRYING' then follow(j, 'DELAYED') end
     j.sch = now
     put(j, 'delay', 0)
-    put(j, 'hf:sch', int(now))
+    j.p[SCH] = int(now)
     step(j, 'due', 'SCHEDULED', now, 'time reached')
     push(q, j.id, j.priority)
     tell(q, 'waiting', 'jobId', j.id, 'prev', 'delayed')
@@ -61,9 +62,9 @@ end
 local function insert(q, j)
   local ids = call('LRANGE', q.base .. 'wait', 0, -1)
   for i = #ids, 1, -1 do
-    local other = call('HMGET', q.base .. ids[i], 'hf:sch', 'hf:n')
-    local sch = tonumber(other[1]) or 0
-    if sch > j.sch or (sch == j.sch and (tonumber(other[2]) or 0) > j.n) then
+    local other = unpacked(call('HGET', q.base .. ids[i], 'hf:now') or '')
+    local sch = tonumber(other[SCH] or 0) or 0
+    if sch > j.sch or (sch == j.sch and (tonumber(other[NUM]) or 0) > j.n) then
       call('LINSERT', q.base .. 'wait', 'AFTER', ids[i], j.id)
       return
     end
@@ -93,5 +94,7 @@ for _, name in ipairs(names) do
   if interval then lift(queue(name), interval) end
 end
 sweep()
+flush()
+weed(names)
 flush()
 return {count, next_due and int(next_due) or '', int(now)}

@@ -18,7 +18,7 @@ local function look(q, set, longest)
   for _, id in ipairs(found) do
     local j = adopt(q, id)
     local keep = j and span[j.state]
-    local fin = j and tonumber(call('HGET', j.key, 'hf:fin')) or 0
+    local fin = j and tonumber(j.p[FIN]) or 0
     if keep and fin + keep <= now and not needed(j.hid) then old[#old + 1] = {fin, j.n, j} end
   end
 end
@@ -51,6 +51,7 @@ for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', '-inf', '(' .
   call('DEL', shared .. 'minute:' .. minute)
   call('ZREM', shared .. 'minutes', minute)
 end
-call('XTRIM', shared .. 'events', 'MAXLEN', ARGV[3])
 flush()
+local told = tonumber(call('GET', shared .. 'told') or 0)
+call('XTRIM', shared .. 'events', 'MINID', int(math.max(0, told - tonumber(ARGV[3]))) .. '-0')
 return gone

@@ -1,7 +1,7 @@
 -- scan: walk one index from a place on and return the jobs that fit.
 -- edges: none
 -- ARGV[6] msgpack {index, ascending, from or '', limit looked at, limit of images, filters}
--- returns: {images, places, how many fit, place reached or ''}
+-- returns: {images, places, how many fit, place reached or '', tally when asked for}
 -- needs: base queue job links forget flow sync
 local want = cmsgpack.unpack(ARGV[6])
 local function set_of(list)
@@ -12,9 +12,11 @@ local function set_of(list)
 end
 local states, types = set_of(want.states), set_of(want.types)
 local queues, levels = set_of(want.queues), set_of(want.levels)
+for _, name in ipairs(want.queues) do
+  if call('EXISTS', prefix .. ':' .. name .. ':meta') == 1 then touch(queue(name)) end
+end
 for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
-flush_ranked()
-flush_records()
+flush()
 
 local function fits(hid)
   local record = record_of(hid)
@@ -26,8 +28,8 @@ local function fits(hid)
     if not call('ZSCORE', shared .. index, hid) then return false end
   end
   if want.created_after or want.created_before or want.updated_after then
-    local at = call('HMGET', key_of(hid), 'hf:crt', 'hf:upd')
-    local created, updated = tonumber(at[1]) or 0, tonumber(at[2]) or 0
+    local at = unpacked(call('HGET', key_of(hid), 'hf:now') or '')
+    local created, updated = tonumber(at[CRT] or 0) or 0, tonumber(at[UPD] or 0) or 0
     if want.created_after and created < want.created_after then return false end
     if want.created_before and created >= want.created_before then return false end
     if want.updated_after and updated < want.updated_after then return false end
@@ -59,4 +61,4 @@ for i = 1, #ids, 2 do
 end
 local reached = #ids >= want.look * 2 and ids[#ids] or ''
 flush()
-return {images, places, count, reached}
+return {images, places, count, reached, want.tally and call('HGETALL', shared .. 'tally') or {}}

@@ -27,7 +27,7 @@ end
 local function finish(j, c, prev)
   local q, completed = j.q, c.state == 'COMPLETED'
   local keep
-  if not j.own then
+  if not j.ttl then
     local ok, opts = pcall(cjson.decode, call('HGET', j.key, 'opts') or '{}')
     keep = ok and kept_by(opts, completed)
   end
@@ -42,14 +42,17 @@ local function finish(j, c, prev)
   end
   save(j)
   local ripened = j.kids and spread(j.hid, c.state)
-  if j.parent_key then tell_parent(j, completed, completed and c.value or c.reason) end
-  if j.deid then free_key(j) end
+  if parent_key_of(j) then tell_parent(j, completed, completed and c.value or c.reason) end
+  if deduplication_of(j) then free_key(j) end
   if keep and keep.count == 0 then
     erase(q, j.id)
     forget(j.hid, q.name, j.id)
   else
-    call('ZADD', q.base .. (completed and 'completed' or 'failed'), int(c.finished), j.id)
-    if keep then evict(j, completed, keep) end
+    place(q, completed and 'completed' or 'failed', int(c.finished), j.id)
+    if keep then
+      fill(q)
+      evict(j, completed, keep)
+    end
   end
   return ripened
 end
@@ -61,6 +64,7 @@ local function enter(j, c, prev)
     push(q, j.id, j.priority)
     tell(q, 'waiting', 'jobId', j.id, 'prev', prev)
   elseif c.state == 'RUNNING' then
+    free_locks(q)
     call('SET', j.key .. ':lock', j.tok, 'PX', int(math.max(1, (j.ttl or tonumber(ARGV[5])) / 1000)))
     call('LPUSH', q.base .. 'active', j.id)
     tell(q, 'active', 'jobId', j.id, 'prev', prev)
@@ -74,12 +78,16 @@ end
 
 local function write(j, c)
   local old, priority = j.state, j.priority
-  for _, name in ipairs(c.drop) do call('HDEL', j.key, name) end
+  if c.drop then call('HDEL', j.key, unpack(c.drop)) end
   if c.level ~= j.level then
     j.level, j.priority = c.level, c.level
     put(j, 'priority', c.level)
   end
-  j.rev, j.run, j.exp, j.unt, j.sch = c.revised, c.run, c.exp, c.unt, c.sch
+  local p = j.p
+  for i, value in ipairs(c.now) do p[i] = value end
+  p[HELD], p[FF] = c.held, ''
+  j.rev, j.run, j.exp, j.unt, j.sch =
+    tonumber(p[REV]), tonumber(p[RUN]), tonumber(p[EXP]), tonumber(p[UNT]), tonumber(p[SCH])
   for _, edge in ipairs(c.edges) do go(j, edge[1], edge[2], edge[3], edge[4], edge[5]) end
   for i = 1, #c.fields, 2 do put(j, c.fields[i], c.fields[i + 1]) end
   if c.stack then stack(j, c) end
@@ -87,6 +95,7 @@ local function write(j, c)
     save(j)
     return j.kids and TERMINAL[j.state] and spread(j.hid, j.state)
   end
+  if TERMINAL[old] then fill(j.q) end
   leave(j.q, j.id, old, priority)
   if old == 'PENDING' then rank('ripe', j.hid) end
   if old == 'RUNNING' and limited then j.q.rung = true end
@@ -97,7 +106,7 @@ end
 
 local answers = {}
 for i, c in ipairs(cmsgpack.unpack(ARGV[6])) do
-  local j = find(c.id)
+  local j = find_in(c.queue, c.id)
   if not j then
     answers[i] = {0, false}
   elseif not matches(j, c) then
@@ -106,6 +115,7 @@ for i, c in ipairs(cmsgpack.unpack(ARGV[6])) do
     answers[i] = {1, write(j, c) and 1 or 0}
   end
 end
+for _, q in pairs(open_queues) do fill(q) end
 settle()
 flush()
 return answers

@@ -12,7 +12,17 @@ local now_ms = math.floor(now / 1000)
 
 local TERMINAL = {COMPLETED = true, FAILED = true, DEAD_LETTER = true, CANCELLED = true}
 
-local function int(n) return string.format('%.0f', n) end
+-- Numbers of microseconds have too many digits for Lua's own way of writing them; the same few
+-- instants are written again and again.
+local written = {}
+local function int(n)
+  local text = written[n]
+  if not text then
+    text = string.format('%.0f', n)
+    written[n] = text
+  end
+  return text
+end
 
 -- name of a sorted set -> member -> score, or false to remove; the last word counts
 local ranked = {}

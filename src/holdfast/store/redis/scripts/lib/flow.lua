@@ -1,6 +1,6 @@
 -- flow: what BullMQ expects of whoever ends a job: its parent, its deduplication key, retention.
 local function parent_of(j)
-  local name, id = string.match(j.parent_key, '^' ..
+  local name, id = string.match(parent_key_of(j), '^' ..
     string.gsub(prefix, '%p', '%%%0') .. ':([^:]+):(.+)$')
   return name, id
 end
@@ -34,7 +34,7 @@ end
 
 local function child_failed(j, q, id, reason)
   local key, child = q.base .. id, j.key
-  local flags = cjson.decode(j.parent)
+  local flags = cjson.decode(call('HGET', child, 'parent') or '{}')
   if not (flags.fpof or flags.cpof or flags.idof or flags.rdof) then return end
   if call('SREM', key .. ':dependencies', child) == 0 then return end
   local left = call('SCARD', key .. ':dependencies')
@@ -65,7 +65,7 @@ end
 -- The job that came while the owner of its deduplication id was running takes its place.
 local function next_of_kind(j)
   local q = j.q
-  local key = q.base .. 'dn:' .. j.deid
+  local key = q.base .. 'dn:' .. deduplication_of(j)
   local v = call('HMGET', key, 'name', 'data', 'opts', 'jid', 'pk', 'pd', 'pdk', 'rjk')
   if not v[1] then return end
   call('DEL', key)
@@ -75,12 +75,12 @@ local function next_of_kind(j)
   if not ok then opts = {} end
   local delay, priority = tonumber(opts.delay) or 0, tonumber(opts.priority) or 0
   local fields = {'name', v[1], 'data', v[2], 'opts', v[3], 'timestamp', int(now_ms), 'delay',
-    int(delay), 'priority', int(priority), 'deid', j.deid}
+    int(delay), 'priority', int(priority), 'deid', deduplication_of(j)}
   if v[5] then fields[#fields + 1] = 'parentKey'; fields[#fields + 1] = v[5] end
   if v[6] then fields[#fields + 1] = 'parent'; fields[#fields + 1] = v[6] end
   if v[8] then fields[#fields + 1] = 'rjk'; fields[#fields + 1] = v[8] end
   call('HSET', job, unpack(fields))
-  call('SET', q.base .. 'de:' .. j.deid, id)
+  call('SET', q.base .. 'de:' .. deduplication_of(j), id)
   tell(q, 'added', 'jobId', id, 'name', v[1])
   if v[7] then call('SADD', v[7], job) end
   if delay > 0 then
@@ -95,7 +95,7 @@ local function next_of_kind(j)
 end
 
 local function free_key(j)
-  local key = j.q.base .. 'de:' .. j.deid
+  local key = j.q.base .. 'de:' .. deduplication_of(j)
   if call('GET', key) == j.id and call('PTTL', key) == -1 then call('DEL', key) end
   next_of_kind(j)
 end

@@ -1,54 +1,77 @@
 -- job: reading a job's hash, going along edges, writing it back with its index entries.
-local LIGHT = {
-  'name', 'timestamp', 'delay', 'priority', 'ats', 'atm', 'stc', 'processedOn', 'finishedOn',
-  'parentKey', 'parent', 'rjk', 'deid', 'defa', 'hf:ttl', 'hf:limit', 'hf:state', 'hf:rev',
-  'hf:due', 'hf:sch', 'hf:run', 'hf:exp', 'hf:tok', 'hf:wrk', 'hf:unt', 'hf:n', 'hf:kids',
-  'hf:hn', 'hf:ats', 'hf:held', 'hf:upd', 'pb',
+-- What scripts must know of a job is packed into one field, hf:now, because every field costs:
+-- STATE|revision|updated|due|scheduled|started|finished|expires|lease end|number|edges told|
+-- starts seen|held|stalls seen|failed by BullMQ|created; times in microseconds, '' for none.
+local CORE = {
+  'name', 'priority', 'ats', 'atm', 'defa', 'deid', 'parentKey', 'hf:ttl', 'hf:limit', 'hf:now',
+  'hf:tok', 'hf:kids', 'pb',
 }
-local HEAVY = {
-  'data', 'opts', 'returnvalue', 'failedReason', 'stacktrace', 'progress', 'hf:job', 'hf:rest',
-  'hf:deps', 'hf:fin', 'hf:pg', 'hf:cp', 'hf:res', 'hf:ff', 'hf:crt',
+local REST = {
+  'data', 'opts', 'returnvalue', 'failedReason', 'stacktrace', 'progress', 'rjk', 'hf:job',
+  'hf:rest', 'hf:deps', 'hf:pg', 'hf:cp', 'hf:res',
 }
+-- What the rest comes to for our own job that has not ended: the other fields are Node's.
+local OWN = {'data', 'progress', 'hf:job', 'hf:rest', 'hf:deps', 'hf:pg', 'hf:cp'}
+local OWN_PLACES = {1, 6, 8, 9, 10, 11, 12}
+local INDEX = {}
+for i, name in ipairs(CORE) do INDEX[name] = i end
+local STATE, REV, UPD, DUE, SCH, RUN, FIN, EXP, UNT, NUM, TOLD, SEEN, HELD, STC, FF, CRT =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
+local PACKED = '^' .. string.rep('([^|]*)|', 15) .. '([^|]*)$'
+local function unpacked(now_field) return {string.match(now_field, PACKED)} end
+local function blank()
+  return {'', '0', '0', '', '', '', '', '', '', '', '0', '0', '', '0', '', '0'}
+end
 
 local function level_of(priority) return math.max(0, math.min(4, priority)) end
 
+-- No more than 32 fields: a larger table costs twice as much. Others are read where needed.
 local function load(q, id)
-  local v = call('HMGET', q.base .. id, unpack(LIGHT))
+  local key = q.base .. id
+  local v = call('HMGET', key, unpack(CORE))
   if not v[1] then return nil end
-  local j = {q = q, id = id, key = q.base .. id, own = v[15] and true or false, out = {}}
-  j.hid = j.own and id or (q.name .. ':' .. id)
-  j.type = v[1]
-  j.created = (tonumber(v[2]) or 0) * 1000
-  j.delay = tonumber(v[3]) or 0
-  j.priority = tonumber(v[4]) or 0
-  j.level = level_of(j.priority)
-  j.ats, j.atm, j.stc = tonumber(v[5]) or 0, tonumber(v[6]) or 0, tonumber(v[7]) or 0
-  j.processed, j.finished = tonumber(v[8]), tonumber(v[9])
-  j.parent_key, j.parent, j.rjk, j.deid, j.defa = v[10], v[11], v[12], v[13], v[14]
-  j.ttl, j.limit = tonumber(v[15]), v[16]
-  j.state, j.rev = v[17], tonumber(v[18]) or 0
-  j.due, j.sch, j.run = tonumber(v[19]), tonumber(v[20]), tonumber(v[21])
-  j.exp = tonumber(v[22])
-  j.tok, j.wrk, j.unt = v[23], v[24], tonumber(v[25])
-  j.n, j.kids, j.hn = tonumber(v[26]), v[27], tonumber(v[28]) or 0
-  j.seen = tonumber(v[29]) or 0
-  j.held, j.upd, j.pb = v[30] == '1', tonumber(v[31]) or 0, v[32]
-  j.was, j.from_level, j.sch_before = j.state, j.level, j.sch
-  return j
+  local ttl, priority = tonumber(v[8]), tonumber(v[2]) or 0
+  local level = level_of(priority)
+  local p = v[10] and unpacked(v[10]) or blank()
+  local state, sch = v[10] and p[STATE] or nil, tonumber(p[SCH])
+  return {
+    q = q, id = id, key = key, hid = ttl and id or (q.name .. ':' .. id), out = {}, values = v,
+    p = p, type = v[1], priority = priority, level = level, from_level = level, ttl = ttl,
+    ats = tonumber(v[3]) or 0, atm = tonumber(v[4]) or 0, limit = v[9], state = state,
+    was = state, rev = tonumber(p[REV]), upd = tonumber(p[UPD]), sch = sch, sch_before = sch,
+    run = tonumber(p[RUN]), exp = tonumber(p[EXP]), unt = tonumber(p[UNT]), n = tonumber(p[NUM]),
+    hn = tonumber(p[TOLD]), tok = v[11], kids = v[12], wrk = v[13],
+  }
 end
+local function doom_of(j) return j.values[5] end
+local function deduplication_of(j) return j.values[6] end
+local function parent_key_of(j) return j.values[7] end
 
--- What a reader gets: id, queue, the light fields, the heavy fields, present as they are now.
+-- What a reader gets: id, queue, the core fields as they are now, the rest.
 local function image(j)
-  local light = call('HMGET', j.key, unpack(LIGHT))
-  local heavy = call('HMGET', j.key, unpack(HEAVY))
-  local from = #light
-  for i = 1, #heavy do light[from + i] = heavy[i] end
-  return {j.hid, j.q.name, light}
+  local values, p, from = j.values, j.p, #CORE
+  if j.ttl and p[FF] == '' and j.state ~= 'COMPLETED' then
+    for i = 1, #REST do values[from + i] = false end
+    local some = call('HMGET', j.key, unpack(OWN))
+    for i, at in ipairs(OWN_PLACES) do values[from + at] = some[i] end
+  else
+    local rest = call('HMGET', j.key, unpack(REST))
+    for i = 1, #rest do values[from + i] = rest[i] end
+  end
+  return {j.hid, j.q.name, values}
 end
 
 local function put(j, field, value)
-  j.out[#j.out + 1] = field
-  j.out[#j.out + 1] = value
+  local out, index = j.out, INDEX[field]
+  local n = #out
+  out[n + 1], out[n + 2] = field, value
+  if index and j.values then j.values[index] = tostring(value) end
+end
+
+local function pack(j)
+  local packed = table.concat(j.p, '|')
+  if j.values then j.values[10] = packed end
+  return packed
 end
 
 local COUNTED = {
@@ -56,10 +79,47 @@ local COUNTED = {
   CANCELLED = 'cancelled', RETRYING = 'retried',
 }
 
+-- level and type of a queue's jobs -> the names of their counters
+local function kind_of(j, level)
+  local by_type = j.q.kinds[level]
+  if not by_type then
+    by_type = {}
+    j.q.kinds[level] = by_type
+  end
+  local kind = by_type[j.type]
+  if not kind then
+    kind = {where = j.q.name .. ':' .. level .. ':', type = j.type, tally = {}}
+    by_type[j.type] = kind
+  end
+  return kind
+end
+local function count(kind, state, change)
+  local field = kind.tally[state]
+  if not field then
+    field = kind.where .. state .. ':' .. kind.type
+    kind.tally[state] = field
+  end
+  add_to('tally', field, change)
+end
+
+local TOLD_TOGETHER = 64 -- events in one entry of the stream, whose id is the last one's number
+local stories = {}
+local function write_stories()
+  if #stories == 0 then return end
+  call('XADD', shared .. 'events', int(counters.told) .. '-0', unpack(stories))
+  stories = {}
+end
 local function journal(j, json)
-  local told = next_of('told')
-  call('XADD', shared .. 'events', int(told) .. '-0', 'i', j.hid, 't', j.type, 'q', j.q.name,
-    'e', json)
+  if not counters.told then
+    -- A script that failed half way may have told more than it counted.
+    local last = call('XREVRANGE', shared .. 'events', '+', '-', 'COUNT', 1)[1]
+    local told = tonumber(call('GET', shared .. 'told') or 0)
+    counters.told = math.max(told, last and tonumber(string.match(last[1], '^%d+')) or 0)
+  end
+  local told, n = next_of('told'), #stories
+  stories[n + 1], stories[n + 2], stories[n + 3], stories[n + 4] = 'i', j.hid, 't', j.type
+  stories[n + 5], stories[n + 6], stories[n + 7], stories[n + 8] = 'q', j.q.name, 'e', json
+  if n + 8 >= TOLD_TOGETHER * 8 then write_stories() end
   return told
 end
 
@@ -68,20 +128,20 @@ local function go(j, event, from, to, at, json)
   j.hn = j.hn + 1
   put(j, 'hf:h' .. j.hn, json)
   rank('moved', j.hid, journal(j, json))
-  local where, level = j.q.name .. ':', ':' .. j.level .. ':'
+  local kind = kind_of(j, j.level)
   if from then
-    add_to('tally', where .. j.from_level .. ':' .. from .. ':' .. j.type, -1)
+    count(j.from_level == j.level and kind or kind_of(j, j.from_level), from, -1)
   else
-    measure(where .. j.level .. ':', j.type, 'submitted', at)
+    measure(kind.where, j.type, 'submitted', at)
   end
   j.from_level = j.level
-  add_to('tally', where .. j.level .. ':' .. to .. ':' .. j.type, 1)
+  count(kind, to, 1)
   if event == 'claim' and j.sch_before then
-    measure(where .. j.level .. ':', j.type, 'wait', at, at - j.sch_before)
+    measure(kind.where, j.type, 'wait', at, at - j.sch_before)
   elseif from == 'RUNNING' and j.run then
-    measure(where .. j.level .. ':', j.type, 'run', at, at - j.run)
+    measure(kind.where, j.type, 'run', at, at - j.run)
   end
-  if COUNTED[to] then measure(where .. j.level .. ':', j.type, COUNTED[to], at) end
+  if COUNTED[to] then measure(kind.where, j.type, COUNTED[to], at) end
   if j.limit then
     if to == 'RUNNING' then add_to('running', j.type .. ':' .. j.limit, 1) end
     if from == 'RUNNING' then add_to('running', j.type .. ':' .. j.limit, -1) end
@@ -94,23 +154,21 @@ local function step(j, event, to, at, reason, failure)
   local from = j.state
   at = math.max(at, j.upd or 0)
   j.upd = at
-  local attempt = j.atm
+  local attempt, moment = j.atm, int(at)
   if to == 'RUNNING' then attempt = j.atm + 1 end
   local json = '["' .. event .. '",' .. (from and '"' .. from .. '"' or 'null') .. ',"' .. to ..
-    '",' .. int(at) .. ',' .. cjson.encode(reason) .. ',' .. int(attempt) .. ',' .. int(j.ats) ..
+    '",' .. moment .. ',' .. cjson.encode(reason) .. ',' .. attempt .. ',' .. j.ats ..
     ',' .. cjson.encode(j.wrk or '') .. ',' .. (failure or 'null') .. ']'
-  j.rev = j.rev + 1
-  if not from then j.rev = 0 end
+  j.rev = from and j.rev + 1 or 0
   go(j, event, from, to, at, json)
-  put(j, 'hf:state', to)
-  put(j, 'hf:rev', int(j.rev))
-  put(j, 'hf:upd', int(at))
+  local p = j.p
+  p[STATE], p[REV], p[UPD] = to, j.rev, moment
 end
 
 -- Write a job back, and its places in the indexes.
 local function save(j)
-  put(j, 'hf:hn', j.hn)
-  put(j, 'hf:ats', j.ats)
+  j.p[TOLD], j.p[SEEN] = j.hn, j.ats
+  put(j, 'hf:now', pack(j))
   call('HSET', j.key, unpack(j.out))
   j.out = {}
   records[j.hid] = j.state .. ':' .. j.level .. ':' .. j.q.name .. ':' .. j.type
@@ -129,37 +187,44 @@ local function save(j)
   j.sch_before = j.sch
 end
 
--- Find a job by the id that holdfast knows it by.
+-- Find a job by the id that holdfast knows it by; in a queue, if that is known.
 local adopt
+local function find_in(name, hid)
+  local id = hid
+  if string.sub(hid, 1, #name + 1) == name .. ':' then id = string.sub(hid, #name + 2) end
+  return adopt(queue(name), id)
+end
 local function find(hid)
   local record = record_of(hid)
-  local name, id
   if record then
-    local _
-    _, _, name = read_record(record)
-    id = hid
-    if string.sub(hid, 1, #name + 1) == name .. ':' then id = string.sub(hid, #name + 2) end
-  else
-    name, id = string.match(hid, '^([^:]+):(.+)$')
-    if not name or call('EXISTS', prefix .. ':' .. name .. ':' .. id) == 0 then return nil end
+    local _, _, name = read_record(record)
+    return find_in(name, hid)
   end
-  local q = queue(name)
-  return adopt(q, id)
+  local name, id = string.match(hid, '^([^:]+):(.+)$')
+  if not name or call('EXISTS', prefix .. ':' .. name .. ':' .. id) == 0 then return nil end
+  return adopt(queue(name), id)
 end
 
 local function flush()
+  write_stories()
   flush_ranked()
   flush_records()
   flush_sums()
   flush_readings()
   for name, n in pairs(counters) do call('SET', shared .. name, int(n)) end
   for _, q in pairs(open_queues) do
+    free_locks(q)
+    fill(q)
     if q.rung then ring(q) end
     if q.later then mark_due(q) end
     if q.last then
       touch(q)
+      call('XTRIM', q.stream, 'MAXLEN', '~', q.kept)
       if q.caught_up then call('SET', q.base .. 'hf:seen', q.last) end
     end
   end
-  if counters.told then call('XTRIM', shared .. 'events', 'MAXLEN', '~', ARGV[3]) end
+  if counters.told then
+    local first = int(math.max(0, counters.told - tonumber(ARGV[3])))
+    call('XTRIM', shared .. 'events', 'MINID', '~', first .. '-0')
+  end
 end

@@ -37,7 +37,7 @@ local function link(child, parent, fan_in)
 end
 
 local function number_of(hid)
-  return tonumber(call('HGET', key_of(hid), 'hf:n'))
+  return tonumber(unpacked(call('HGET', key_of(hid), 'hf:now'))[NUM])
 end
 
 -- A job ended: everything that still waits for it learns how. Returns whether anything does.
@@ -49,7 +49,7 @@ local function spread(hid, state)
       local edges = shared .. 'p:' .. child
       local place = string.match(call('HGET', edges, hid) or '', '^(%d+):')
       if place then call('HSET', edges, hid, place .. ':' .. state) end
-      if ripe(child) then rank('ripe', child, number_of(child)) end
+      rank('ripe', child, ripe(child) and number_of(child) or nil)
     end
   end
   return any

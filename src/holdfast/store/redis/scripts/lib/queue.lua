@@ -9,7 +9,7 @@ local function queue(name)
   local meta = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'version',
     'opts.maxLenEvents', 'max', 'duration')
   q = {
-    name = name, base = base, paused = meta[1] and true or false,
+    name = name, base = base, stream = base .. 'events', kinds = {}, paused = meta[1] and true or false,
     concurrency = tonumber(meta[2]), kept = tonumber(meta[4]) or 10000,
     max = tonumber(meta[5]), duration = tonumber(meta[6]),
   }
@@ -36,7 +36,7 @@ local function touch(q)
 end
 
 local function tell(q, event, ...)
-  q.last = call('XADD', q.base .. 'events', 'MAXLEN', '~', q.kept, '*', 'event', event, ...)
+  q.last = call('XADD', q.stream, '*', 'event', event, ...)
 end
 
 local function ring(q)
@@ -83,11 +83,44 @@ local function unqueue(q, id, priority)
   return call('ZREM', q.base .. 'prioritized', id) == 1
 end
 
+-- Places that nothing in the same call looks at are filled together when the call ends.
+local function place(q, set, ...)
+  local places = q.places
+  if not places then
+    places = {}
+    q.places = places
+  end
+  local list = places[set]
+  if not list then
+    list = {}
+    places[set] = list
+  end
+  for i = 1, select('#', ...) do list[#list + 1] = select(i, ...) end
+end
+local function fill(q)
+  for set, list in pairs(q.places or {}) do
+    sliced(set == 'active' and 'LPUSH' or 'ZADD', q.base .. set, list)
+  end
+  q.places = nil
+end
+
+-- Locks are given up together when the call ends.
+local function free_locks(q)
+  if q.unlocked then
+    for i = 1, #q.unlocked, 1000 do
+      call('DEL', unpack(q.unlocked, i, math.min(i + 999, #q.unlocked)))
+    end
+    sliced('SREM', q.base .. 'stalled', q.freed)
+    q.unlocked, q.freed = nil, nil
+  end
+end
+
 -- Take a job out of the place that its state means; whether it was there.
 local function leave(q, id, state, priority)
   if state == 'RUNNING' then
-    call('DEL', q.base .. id .. ':lock')
-    call('SREM', q.base .. 'stalled', id)
+    q.unlocked, q.freed = q.unlocked or {}, q.freed or {}
+    q.unlocked[#q.unlocked + 1] = q.base .. id .. ':lock'
+    q.freed[#q.freed + 1] = id
     return call('LREM', q.base .. 'active', -1, id) == 1
   elseif state == 'SCHEDULED' then
     return unqueue(q, id, priority)

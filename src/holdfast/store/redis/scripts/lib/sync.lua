@@ -36,22 +36,26 @@ end
 
 local function effect(j, event, to, at)
   if event == 'claim' then
-    j.run, j.tok, j.wrk = at, call('GET', j.key .. ':lock') or '', j.pb or 'bullmq'
+    j.run, j.tok = at, call('GET', j.key .. ':lock') or ''
     local left = call('PTTL', j.key .. ':lock')
     j.unt = now + math.max(0, left) * 1000
-    put(j, 'hf:run', int(at))
+    j.p[RUN], j.p[UNT] = int(at), int(j.unt)
     put(j, 'hf:tok', j.tok)
-    put(j, 'hf:wrk', j.wrk)
-    put(j, 'hf:unt', int(j.unt))
+    if not j.wrk then
+      j.wrk = 'bullmq'
+      put(j, 'pb', j.wrk)
+    end
   elseif to == 'SCHEDULED' then
     j.sch = at
-    put(j, 'hf:sch', int(at))
+    j.p[SCH] = int(at)
   elseif TERMINAL[to] then
-    put(j, 'hf:fin', int(at))
+    j.p[FIN] = int(at)
   end
-  if event ~= 'claim' and event ~= 'lapse' and j.was_running then put(j, 'hf:unt', '') end
+  if event ~= 'claim' and event ~= 'lapse' and j.was_running then
+    j.unt, j.p[UNT] = nil, ''
+  end
   if to == 'FAILED' or to == 'DEAD_LETTER' or event == 'retry' or event == 'lapse' then
-    put(j, 'hf:ff', '1')
+    j.p[FF] = '1'
   end
 end
 
@@ -64,7 +68,7 @@ end
 
 -- Lead a job along the table to where BullMQ has put it.
 local function follow(j, to, due)
-  local first = j.ats > j.seen and j.state ~= nil
+  local first = j.ats > tonumber(j.p[SEEN]) and j.state ~= nil
   for _ = 1, 9 do
     if j.state == to and not first then break end
     local again = first and j.state == 'RUNNING'
@@ -75,11 +79,10 @@ local function follow(j, to, due)
     j.was_running = j.state == 'RUNNING'
     effect(j, event, state, at)
     step(j, event, state, at, reason)
-    j.seen = j.ats
+    j.p[SEEN] = j.ats
   end
   if due then
-    j.due = math.floor(due / 4096) * 1000
-    put(j, 'hf:due', int(j.due))
+    j.p[DUE] = int(math.floor(due / 4096) * 1000)
   end
   save(j)
   if TERMINAL[j.state] and j.kids then spread(j.hid, j.state) end
@@ -89,9 +92,7 @@ end
 local function introduce(j)
   j.n = next_of('number')
   j.exp = math.max(now, j.created) + j.delay * 1000 + tonumber(ARGV[4])
-  put(j, 'hf:n', int(j.n))
-  put(j, 'hf:exp', int(j.exp))
-  put(j, 'hf:crt', int(j.created))
+  j.p[NUM], j.p[EXP], j.p[CRT] = int(j.n), int(j.exp), int(j.created)
   rank('created', j.hid, j.n)
   rank('t:' .. j.type, j.hid, j.n)
   touch(j.q)
@@ -111,9 +112,12 @@ local function reconcile(q, id)
     end
     return nil
   end
+  local v = call('HMGET', j.key, 'timestamp', 'delay', 'stc', 'processedOn', 'finishedOn')
+  j.created, j.delay = (tonumber(v[1]) or 0) * 1000, tonumber(v[2]) or 0
+  j.processed, j.finished = tonumber(v[4]), tonumber(v[5])
   local to, due = place_of(q, id)
   if to == 'FAILED' then
-    if j.state and TERMINAL[j.state] and j.state ~= 'COMPLETED' and j.ats <= j.seen then
+    if j.state and TERMINAL[j.state] and j.state ~= 'COMPLETED' and j.ats <= tonumber(j.p[SEEN]) then
       to = j.state
     else
       local ok, opts = pcall(cjson.decode, call('HGET', j.key, 'opts') or '{}')
@@ -123,9 +127,10 @@ local function reconcile(q, id)
   elseif to == 'DELAYED' and (j.atm > 0 or j.state == 'RUNNING' or j.state == 'RETRYING') then
     to = 'RETRYING'
   end
-  if due and j.due and j.n and math.floor(due / 4096) == math.floor(j.due / 1000) then due = nil end
-  j.stalled = j.stc > 0 and call('HGET', j.key, 'hf:stc') ~= tostring(j.stc)
-  if j.stalled then put(j, 'hf:stc', j.stc) end
+  local known = tonumber(j.p[DUE])
+  if due and known and math.floor(due / 4096) == math.floor(known / 1000) then due = nil end
+  j.stalled = v[3] and v[3] ~= j.p[STC]
+  if j.stalled then j.p[STC] = v[3] end
   local record = record_of(j.hid)
   local old_level = record and select(2, read_record(record))
   if not j.n then introduce(j) end
@@ -133,9 +138,10 @@ local function reconcile(q, id)
     add_to('tally', q.name .. ':' .. old_level .. ':' .. j.state .. ':' .. j.type, -1)
     add_to('tally', q.name .. ':' .. j.level .. ':' .. j.state .. ':' .. j.type, 1)
     j.rev = j.rev + 1
-    put(j, 'hf:rev', int(j.rev))
+    j.p[REV] = j.rev
+    j.changed = true
   end
-  if j.state ~= to or j.ats > j.seen or due or #j.out > 0 then follow(j, to, due) end
+  if j.state ~= to or j.ats > tonumber(j.p[SEEN]) or due or j.changed or j.stalled then follow(j, to, due) end
   return j
 end
 

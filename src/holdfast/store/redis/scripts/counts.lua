@@ -1,0 +1,25 @@
+-- counts: the counters of the store, and what belongs beside them.
+-- edges: none; notices what others did
+-- ARGV[6] 'stats', 'queues', 'limits' or 'tally'; ARGV[7] first minute of the readings
+-- returns: {tally, more}: readings per minute; or per queue {name, paused, ageing, has settings};
+-- or {limits, windows, running}
+-- needs: base queue job links forget flow sync
+local names = call('SMEMBERS', shared .. 'queues')
+for _, name in ipairs(names) do queue(name) end
+flush()
+local more = {}
+if ARGV[6] == 'stats' then
+  for i, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', ARGV[7], '+inf')) do
+    more[i] = call('HGETALL', shared .. 'minute:' .. minute)
+  end
+elseif ARGV[6] == 'queues' then
+  for i, name in ipairs(names) do
+    more[i] = {name, open_queues[name].paused and 1 or 0,
+      call('HGET', shared .. 'ageing', name) or '', call('HEXISTS', shared .. 'settings', name)}
+  end
+elseif ARGV[6] == 'limits' then
+  for i, name in ipairs({'limits', 'windows', 'running'}) do
+    more[i] = call('HGETALL', shared .. name)
+  end
+end
+return {call('HGETALL', shared .. 'tally'), more}

@@ -1,0 +1,206 @@
+"""What only the Redis store has: its settings, its refusals, its crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+from redis.asyncio import Redis
+
+from holdfast.errors import StoreError, StoreUnavailableError, UnsafeStoreError, ValidationError
+from holdfast.job import Priority, State
+from holdfast.store import Search, open_store
+from holdfast.store.redis import RedisStore
+from tests.servers import Valkey
+from tests.wire.side import Side
+
+if TYPE_CHECKING:
+    from holdfast.job import Job
+
+pytestmark = pytest.mark.redis
+
+
+def place(server: Valkey, **query: str) -> str:
+    asked = {"prefix": f"s{uuid.uuid4().hex[:10]}", **query}
+    return f"{server.url}?" + "&".join(f"{name}={value}" for name, value in asked.items())
+
+
+@pytest.mark.req("S-13")
+async def test_server_that_evicts_is_refused_unless_accepted(valkey_server: Valkey) -> None:
+    with Valkey(["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]) as server:
+        with pytest.raises(UnsafeStoreError, match="noeviction"):
+            await RedisStore.from_url(place(server)).start()
+
+        async with RedisStore.from_url(place(server, accept="eviction")) as store:
+            assert "allkeys-lru" in store.health.warnings[0]
+
+
+@pytest.mark.req("S-13")
+@pytest.mark.parametrize(
+    ("options", "aof", "word"),
+    [
+        (["--appendonly", "no"], "off", "appendonly is off"),
+        (["--appendfsync", "no"], "no", "appendfsync"),
+        (["--appendfsync", "always"], "always", None),
+    ],
+)
+async def test_health_says_what_a_crash_would_lose(
+    options: list[str], aof: str, word: str | None
+) -> None:
+    with Valkey(options) as server:
+        async with RedisStore.from_url(place(server)) as store:
+            assert aof == store.health.aof
+            assert [word is not None] == [any(word or "" in w for w in store.health.warnings)]
+
+
+async def test_queue_of_an_old_bullmq_is_refused_unless_forced(valkey_server: Valkey) -> None:
+    url = place(valkey_server, prefix="old")
+    async with Redis(port=valkey_server.port) as raw:
+        await raw.hset("old:q:meta", "version", "bullmq:4.18.3")
+
+        with pytest.raises(StoreError, match="BullMQ 5 and 6"):
+            await RedisStore.from_url(url).start()
+        async with RedisStore.from_url(f"{url}&accept=unknown-version"):
+            pass
+
+
+@pytest.mark.parametrize("job_id", ["wait", "meta", "", "0", "a:b", "repeat"])
+async def test_id_that_would_break_a_queue_is_refused(valkey_server: Valkey, job_id: str) -> None:
+    async with RedisStore.from_url(place(valkey_server)) as store:
+        job = replace(_made(store), id=job_id)
+
+        with pytest.raises(ValidationError, match="cannot be"):
+            await store.add([job])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://h?accept=everything",
+        "redis://h?prefix=a:b",
+        "redis://h?timeout=0",
+        "redis://h?events_kept=x",
+    ],
+)
+def test_nonsense_in_a_url_is_refused(url: str) -> None:
+    with pytest.raises(StoreError):
+        open_store(url)
+
+
+def test_valkey_url_opens_the_same_store() -> None:
+    assert isinstance(open_store("valkey://localhost"), RedisStore)
+
+
+@pytest.mark.slow
+@pytest.mark.req("S-1", "S-2", "S-9")
+async def test_nothing_acknowledged_is_lost_when_the_server_is_killed() -> None:
+    with Valkey() as server:
+        async with RedisStore.from_url(place(server, timeout="2")) as store:
+            side = Side(store)
+            jobs = [await side.add(f"kept.{n}", {}) for n in range(50)]
+            (running,) = await side.claim()
+
+            server.kill()
+            with pytest.raises(StoreUnavailableError):
+                await store.get([running.id])
+            server.start()
+
+            done = await _persistently(lambda: side.complete(running))
+            assert State.COMPLETED is done.state
+            found = await store.get([job.id for job in jobs])
+            assert None not in found
+            assert 50 == (await store.find(Search(limit=1))).total
+
+
+@pytest.mark.req("S-9")
+async def test_waiting_worker_is_told_when_the_server_dies() -> None:
+    with Valkey() as server:
+        async with RedisStore.from_url(place(server, timeout="2")) as store:
+            waiting = asyncio.create_task(store.arrivals(["q"], 0, timedelta(seconds=30)))
+            await asyncio.sleep(0.2)
+
+            server.kill()
+
+            with pytest.raises(StoreUnavailableError):
+                await waiting
+
+
+@pytest.mark.req("S-9")
+async def test_full_server_refuses_work_but_not_answers() -> None:
+    with Valkey(["--maxmemory", "12mb", "--maxmemory-policy", "noeviction"]) as server:
+        async with RedisStore.from_url(place(server)) as store:
+            side = Side(store)
+            await side.add("first", {})
+            (running,) = await side.claim()
+
+            with pytest.raises(StoreUnavailableError, match="OOM"):
+                await _fill(side)
+
+            done = await side.complete(running)
+            assert State.COMPLETED is done.state
+
+
+@pytest.mark.req("S-11")
+async def test_scripts_go_by_the_servers_clock(valkey_server: Valkey) -> None:
+    async with RedisStore.from_url(place(valkey_server)) as store:
+        async with Redis(port=valkey_server.port) as raw:
+            seconds, micros = await raw.time()
+
+        behind = seconds + micros / 1_000_000 - store.now().timestamp()
+
+        assert abs(behind) < 0.5
+
+
+async def _fill(side: Side) -> None:
+    for n in range(2000):
+        await side.add(f"fill.{n}", {"x": "y" * 20_000})
+
+
+def _made(store: RedisStore) -> Job:
+    from holdfast.form import Submission
+    from holdfast.submission import accept
+
+    return accept(Submission(type="some"), job_id=str(uuid.uuid4()), now=store.now())
+
+
+async def _persistently(call: Callable[[], Awaitable[Job]]) -> Job:
+    for _ in range(50):
+        try:
+            return await call()
+        except StoreUnavailableError:
+            await asyncio.sleep(0.1)
+    raise AssertionError("the server did not come back")
+
+
+@pytest.mark.req("S-14")
+@pytest.mark.parametrize("priority", ["CRITICAL", "LOW"])
+async def test_many_jobs_of_other_types_do_not_hide_one_behind_them(
+    valkey_server: Valkey, priority: str
+) -> None:
+    async with RedisStore.from_url(place(valkey_server)) as store:
+        side = Side(store)
+        strange = [replace(_made(store), type="strange", queue="q") for _ in range(1100)]
+        await store.add([replace(job, priority=Priority[priority]) for job in strange])
+        wanted = await side.add("wanted", {}, priority=priority)
+
+        found = [job.id for _ in range(3) for job in await side.claim(types=("wanted",))]
+
+        assert [wanted.id] == found
+        assert 1100 == (await store.find(Search(states=(State.SCHEDULED,), limit=1))).total
+
+
+async def test_script_that_failed_half_way_does_not_stop_the_store(valkey_server: Valkey) -> None:
+    async with RedisStore.from_url(place(valkey_server, prefix="half")) as store:
+        side = Side(store)
+        await side.add("first", {})
+        async with Redis(port=valkey_server.port) as raw:
+            await raw.decrby("half:hf:told", 2)
+
+        job = await side.add("second", {})
+
+        assert job.id == (await side.get(job.id)).id

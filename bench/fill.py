@@ -62,7 +62,7 @@ def _add(db: sqlite3.Connection, state: str, count: int) -> None:
                 number, seq, previous, event, from_state, to_state, at, reason,
                 attempt, lease_version, worker
             )
-            SELECT seq + :place, seq, iif(:place, seq + :place - 1, NULL), :event,
+            SELECT seq + :place, seq, iif(:place, seq + :place - 1, -1), :event,
                 'PENDING', state, created_at, :event, 1, 1, 'worker'
             FROM job WHERE seq >= :first
             """,

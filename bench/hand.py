@@ -16,11 +16,17 @@ from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.sql import statement
 
 HOUR = 3_600_000_000
-OPTIONS = b'["json","standard","PT1800S","PT30S","P7D",{"strategy":"EXPONENTIAL"},true,""]'
+OPTIONS = bytearray(
+    b'["json","standard","PT1800S","PT30S","P7D",{"strategy":"EXPONENTIAL"},true,""]'
+)
+KIND = ("default", "bench.task", 2)
+READY = ("SCHEDULED", 2)
+FRESH = (-1, 1, 0, 3, 1, 0)
+REST = (-1, -1, -1, -1, "", "", "", -1, "", "", "", "")
 WORKER = "host-4711-0123456789abcdef"
-ENQUEUED = ("nothing to wait for", 0, 0, "", None)
-CLAIMED = ("claimed", 1, 1, WORKER, None)
-COMPLETED = ("handler returned", 1, 1, WORKER, None)
+ENQUEUED = ("nothing to wait for", 0, 0, "", "")
+CLAIMED = ("claimed", 1, 1, WORKER, "")
+COMPLETED = ("handler returned", 1, 1, WORKER, "")
 
 
 class Hand:
@@ -41,14 +47,30 @@ class Hand:
         number = self.number
         for payload in payloads:
             seq, number = number + 1, number + 2
+            key = bytearray(os.urandom(16))
             jobs.append(
-                (seq, os.urandom(16), "default", "bench.task", now, 30_000_000, None, 0, None)
-                + ("SCHEDULED", 2, number, None, 1, 0, 3, 1, 0, now, now + HOUR, None, now)
-                + (None,) * 12
+                (
+                    seq,
+                    key,
+                    *KIND[:2],
+                    now,
+                    30_000_000,
+                    "",
+                    0,
+                    "",
+                    *READY,
+                    number,
+                    *FRESH,
+                    now,
+                    now + HOUR,
+                    -1,
+                    now,
+                    *REST,
+                )
             )
-            bodies.append((seq, "AFTER", None, None, None, OPTIONS, None, payload))
+            bodies.append((seq, "AFTER", "", "", "", OPTIONS, "", bytearray(payload)))
             journal += [
-                (seq, seq, None, "submit", None, "PENDING", now, "submitted", 0, 0, "", None),
+                (seq, seq, -1, "submit", "", "PENDING", now, "submitted", 0, 0, "", ""),
                 (number, seq, seq, "enqueue", "PENDING", "SCHEDULED", now, *ENQUEUED),
             ]
         self.number = number
@@ -101,7 +123,10 @@ class Hand:
             "UPDATE job SET state = 'COMPLETED', moved = ?, revision = revision + 1,"
             " updated_at = ?, finished_at = ?, lease_until = NULL, result = ?"
             " WHERE id = ? AND state = 'RUNNING' AND token = ?",
-            [(first + i, now, now, b"true", key, token) for i, (_, key, _, _) in enumerate(taken)],
+            [
+                (first + i, now, now, bytearray(b"true"), bytearray(key), token)
+                for i, (_, key, _, _) in enumerate(taken)
+            ],
         )
         assert cursor.rowcount == len(taken)
         db.executemany(
@@ -116,10 +141,9 @@ class Hand:
         db.execute("COMMIT")
 
     def _count(self, state: str, change: int, *measures: str) -> None:
-        kind = ("default", "bench.task", 2)
-        self.connection.execute(statement("tally"), (*kind, state, change))
+        self.connection.execute(statement("tally"), (*KIND, state, change))
         for measure in measures:
-            row = (self.now // 60_000_000, *kind, measure, 1, abs(change), 0.001)
+            row = (self.now // 60_000_000, *KIND, measure, 1, abs(change), 0.001)
             self.connection.execute(statement("measure"), row)
 
 

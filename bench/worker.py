@@ -30,7 +30,7 @@ Figures = dict[str, float]
 async def main(*, quick: bool, folder: str | None) -> None:
     """Print every figure."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        await throughput(Path(place), rounds=2 if quick else 5, count=4_000 if quick else 10_000)
+        await throughput(Path(place), rounds=2 if quick else 3, count=4_000 if quick else 10_000)
         await pickup(Path(place), seconds=5 if quick else 20)
         await idling(Path(place), seconds=5 if quick else 20)
         await dispatch(Path(place), count=2_000 if quick else 5_000)

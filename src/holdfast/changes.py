@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast import lifecycle
@@ -26,6 +26,10 @@ from holdfast.searching import JobFilter, job_search
 from holdfast.store import Change, Store
 from holdfast.timing import Span, parse_duration
 
+Decided = tuple[Job | None, Job | None]
+"""A job before and after a decision: twice the same when nothing was to be changed."""
+
+PAGE = 500
 DECISIONS = 10
 """How often a decision is made again when the job moved meanwhile."""
 
@@ -40,25 +44,7 @@ class Changes:
         self, job_id: str, *, reason: str = "", force: bool = False
     ) -> CancellationResult:
         """Cancel a job that waits; ask one that runs to stop (``force`` interrupts it)."""
-        reason = clean(reason, MAX_KEY)
-        before, after = await self._decide(
-            job_id,
-            lambda job: lifecycle.cancel_requested(
-                job, reason=reason, force=force, now=self.store.now()
-            ),
-        )
-        if before is None or after is None:
-            return CancellationResult(job_id=job_id, status=CancellationStatus.NOT_FOUND)
-        if before.state in TERMINAL:
-            status, told = CancellationStatus.ALREADY_COMPLETE, f"already {before.state}"
-        elif after.state is State.CANCELLED:
-            status, told = CancellationStatus.CANCELLED, reason
-        else:
-            status = CancellationStatus.CANCEL_REQUESTED
-            told = "it is being stopped" if force else "its next checkpoint will stop it"
-        return CancellationResult(
-            job_id=job_id, status=status, previous_state=before.state, message=told
-        )
+        return (await self._cancel_all([job_id], reason, force=force))[0]
 
     async def cancel_batch(
         self,
@@ -76,7 +62,10 @@ class Changes:
         ids = list(job_ids) if job_ids is not None else await self._matching(filter or {})
         if dry_run:
             return await self._dry_run(ids)
-        answers = [await self.cancel(i, reason=reason, force=force) for i in ids]
+        answers: list[CancellationResult] = []
+        for first in range(0, len(ids), PAGE):
+            page = ids[first : first + PAGE]
+            answers += await self._cancel_all(page, reason, force=force)
         done = (CancellationStatus.CANCELLED, CancellationStatus.CANCEL_REQUESTED)
         failed = tuple(a for a in answers if a.status is CancellationStatus.NOT_FOUND)
         return BatchCancellationResult(
@@ -157,24 +146,55 @@ class Changes:
             raise NotFoundError(job_id)
         return job
 
-    async def _decide(
-        self, job_id: str, decide: Callable[[Job], Job]
-    ) -> tuple[Job | None, Job | None]:
-        """Decide on a job and write it; when it moved meanwhile, decide again on what it became."""
-        (before,) = await self.store.get([job_id])
+    async def _cancel_all(
+        self, ids: Sequence[str], reason: str, *, force: bool
+    ) -> list[CancellationResult]:
+        reason = clean(reason, MAX_KEY)
+        decided = await self._decide_all(
+            ids,
+            lambda job: lifecycle.cancel_requested(
+                job, reason=reason, force=force, now=self.store.now()
+            ),
+        )
+        return [
+            _cancellation(job_id, before, after, reason)
+            for job_id, (before, after) in zip(ids, decided, strict=True)
+        ]
+
+    async def _decide(self, job_id: str, decide: Callable[[Job], Job]) -> Decided:
+        return (await self._decide_all([job_id], decide))[0]
+
+    async def _decide_all(self, ids: Sequence[str], decide: Callable[[Job], Job]) -> list[Decided]:
+        """Decide on jobs and write them; where one moved meanwhile, decide on what it became."""
+        decided: dict[int, Decided] = {}
+        open_ = dict(enumerate(await self.store.get(ids)))
         for _ in range(DECISIONS):
-            if before is None:
-                return None, None
-            after = decide(before)
-            if after is before:
-                return before, after
-            (answer,) = await self.store.swap([Change(before, after)])
+            changes: dict[int, Change] = {}
+            for i, job in open_.items():
+                after = None if job is None else decide(job)
+                if job is None or after is None or after is job:
+                    decided[i] = (job, after)
+                else:
+                    changes[i] = Change(job, after)
+            if not changes:
+                return [decided[i] for i in range(len(ids))]
+            open_ = await self._swap(changes, decided)
+        raise RuntimeError(f"jobs keep changing: {len(open_)}")  # pragma: no cover
+
+    async def _swap(
+        self, changes: Mapping[int, Change], decided: dict[int, Decided]
+    ) -> dict[int, Job | None]:
+        """Write changes; note those that were written, return what became of the others."""
+        answers = await self.store.swap(list(changes.values()))
+        stale: dict[int, Job | None] = {}
+        for (i, change), answer in zip(changes.items(), answers, strict=True):
             if answer.written:
-                if answer.ripe:
-                    await release_dependents(self.store)
-                return before, after
-            before = answer.job
-        raise RuntimeError(f"job {job_id} keeps changing")  # pragma: no cover
+                decided[i] = (change.before, change.after)
+            else:
+                stale[i] = answer.job
+        if any(answer.ripe for answer in answers):
+            await release_dependents(self.store)
+        return stale
 
     async def _matching(self, wanted: JobFilter) -> list[str]:
         ids: list[str] = []
@@ -201,6 +221,24 @@ class Changes:
             errors=errors,
             dry_run=True,
         )
+
+
+def _cancellation(
+    job_id: str, before: Job | None, after: Job | None, reason: str
+) -> CancellationResult:
+    if before is None or after is None:
+        return CancellationResult(job_id=job_id, status=CancellationStatus.NOT_FOUND)
+    if before.state in TERMINAL:
+        status, told = CancellationStatus.ALREADY_COMPLETE, f"already {before.state}"
+    elif after.state is State.CANCELLED:
+        status, told = CancellationStatus.CANCELLED, reason
+    else:
+        status = CancellationStatus.CANCEL_REQUESTED
+        force = after.cancel is not None and after.cancel.force
+        told = "it is being stopped" if force else "its next checkpoint will stop it"
+    return CancellationResult(
+        job_id=job_id, status=status, previous_state=before.state, message=told
+    )
 
 
 def read_span(field: str, value: Span) -> timedelta:

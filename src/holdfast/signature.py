@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -51,6 +52,10 @@ class Signature:
         self._takes_any = any(p.kind is p.VAR_KEYWORD for p in self._parameters.values())
         self._whole = list(self._parameters) == [WHOLE]
         self._target = hints.get(WHOLE, Any) if self._whole else self._struct(function, hints)
+        try:
+            self._decoder = msgspec.json.Decoder(self._target, dec_hook=_decode_model)
+        except TypeError as error:
+            raise SignatureError(f"cannot decode into its annotations: {error}") from None
 
     def name(self, args: tuple[object, ...]) -> dict[str, object]:
         """Name positional arguments, the context left out."""
@@ -75,7 +80,7 @@ class Signature:
         nothing = not self._whole and job.payload == b"null"
         data = b"{}" if nothing else job.payload
         try:
-            value = msgspec.json.decode(data, type=self._target, dec_hook=_decode_model)
+            value = self._decoder.decode(data)
         except msgspec.DecodeError as error:
             raise PermanentError(
                 f"payload does not fit the task: {error}", code="PAYLOAD_INVALID"
@@ -85,7 +90,7 @@ class Signature:
         fields: Mapping[str, object] = msgspec.structs.asdict(value)
         given = {name: v for name, v in fields.items() if v is not msgspec.UNSET}
         if self._takes_any:
-            given = msgspec.json.decode(job.payload, type=dict[str, object]) | given
+            given = msgspec.json.decode(data, type=dict[str, object]) | given
         return given
 
     def _unpack_bytes(self, job: Job) -> dict[str, object]:
@@ -106,26 +111,32 @@ class Signature:
             if parameter.default is parameter.empty:
                 fields.append((name, kind))
             else:
-                fields.append((name, kind | msgspec.UnsetType, msgspec.UNSET))
+                fields.append((name, kind, msgspec.UNSET))
         name = getattr(function, "__name__", "task")
-        try:
-            return msgspec.defstruct(
-                name, fields, kw_only=True, forbid_unknown_fields=not self._takes_any
-            )
-        except TypeError as error:
-            raise SignatureError(f"cannot decode into its annotations: {error}") from None
+        forbid = not self._takes_any
+        return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=forbid)
 
 
 def _hints(function: Callable[..., object]) -> dict[str, Any]:
+    """Resolve what the parameters are annotated with; what is returned does not matter."""
+    plain = inspect.unwrap(function)
+    if not hasattr(plain, "__annotations__"):
+        plain = getattr(type(plain), "__call__", plain)  # noqa: B004  # an object may be a task
+    given = SimpleNamespace(__annotations__=dict(getattr(plain, "__annotations__", {})))
+    given.__annotations__.pop("return", None)
+    names = getattr(plain, "__globals__", {})
     try:
-        return typing.get_type_hints(inspect.unwrap(function), include_extras=True)
-    except (NameError, TypeError):
-        return dict(getattr(function, "__annotations__", {}))
+        return typing.get_type_hints(given, globalns=names, include_extras=True)
+    except NameError as error:
+        told = f"cannot resolve its annotations: {error}; import it where the program runs"
+        raise SignatureError(f"{told}, not only for type checking") from None
+    except TypeError as error:
+        raise SignatureError(f"cannot resolve its annotations: {error}") from None
 
 
 def _decode_model(kind: type, value: object) -> object:
     if not is_model(kind):
-        raise NotImplementedError(f"cannot decode into {kind!r}")
+        raise TypeError(f"cannot decode into {kind.__name__}")
     try:
         return kind.model_validate(value)  # type: ignore[attr-defined]  # pydantic, by duck
     except ValueError as error:

@@ -67,7 +67,7 @@ class Submitter:
         """Store a child of a running job, under that job's lease; return its id."""
         spawner = Spawner(fence.job_id, key or self._chance.token())
         job = await self._accepted(submission, spawner)
-        added = await self._persist(lambda: self._store.add([job], fence=fence))
+        added = await self.persist(lambda: self._store.add([job], fence=fence))
         return self._result(job, added[0]).job_id
 
     async def submit_batch(
@@ -109,7 +109,7 @@ class Submitter:
     async def _admit(self, jobs: Sequence[Job]) -> None:
         if self._quota is not None:
             quota = self._quota
-            await self._persist(lambda: quota.admit(jobs))
+            await self.persist(lambda: quota.admit(jobs))
 
     async def _accepted(self, submission: Submission, spawner: Spawner | None = None) -> Job:
         return accept(
@@ -136,7 +136,7 @@ class Submitter:
         if not any(submission.depends_on for submission in submissions):
             return {}
         named = outside_references(submissions)
-        found = await self._persist(lambda: self._store.get(named))
+        found = await self.persist(lambda: self._store.get(named))
         return {job.id: Parent(job.priority, job.depth) for job in found if job is not None}
 
     async def _write(
@@ -150,9 +150,9 @@ class Submitter:
         return await self._add_all(jobs, atomic=False)
 
     async def _add_all(self, jobs: Sequence[Job], *, atomic: bool) -> Sequence[Added]:
-        added = await self._persist(lambda: self._store.add(jobs, atomic=atomic))
+        added = await self.persist(lambda: self._store.add(jobs, atomic=atomic))
         if any(answer.ripe for answer in added):
-            await self._persist(lambda: release_dependents(self._store))
+            await self.persist(lambda: release_dependents(self._store))
         return added
 
     async def _enlist(
@@ -165,7 +165,7 @@ class Submitter:
         answers: Sequence[Added] = await add_within(connection, jobs, atomic=atomic)
         return answers
 
-    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def persist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call while the store is away, at most for the submission timeout."""
         return await patiently(call, self._chance, self._limits.submission_timeout)
 
@@ -213,16 +213,20 @@ def _rejected(job_id: str, error: Rejected | None) -> SubmissionResult:
 
 
 async def patiently(call: Callable[[], Awaitable[T]], chance: Chance, patience: timedelta) -> T:
-    """Await a call; repeat it with growing, jittered pauses while the store is unavailable."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience.total_seconds()
+    """Await a call; repeat it with growing, jittered pauses while the store is unavailable.
+
+    Gives up once that has lasted for as long as ``patience`` since the first refusal.
+    """
+    deadline: float | None = None
     pause = FIRST_PAUSE
     while True:
         try:
             return await call()
         except StoreUnavailableError:
+            now = asyncio.get_running_loop().time()
+            deadline = deadline or now + patience.total_seconds()
             wait = pause * (0.5 + chance.fraction())
-            if loop.time() + wait > deadline:
+            if now + wait > deadline:
                 raise
             await asyncio.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 import pytest
 
 from holdfast import Holdfast, Worker
 from holdfast.chance import Chance
 from holdfast.clock import ManualClock
-from holdfast.store import Store, open_store
+from holdfast.store import Store
+from tests.conformance.conftest import SERVED
+from tests.conformance.stores import NAMES, PLACES, Place
 
-STORES = ("memory", "sqlite")
 Drain = Callable[..., Awaitable[None]]
 
 
@@ -21,10 +21,16 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> Store:
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
-    return open_store(url, clock=clock)
+@pytest.fixture(params=[pytest.param(name, marks=SERVED.get(name, ())) for name in NAMES])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with PLACES[request.param](request) as place:
+        yield place
+
+
+@pytest.fixture
+def store(place: Place, clock: ManualClock) -> Store:
+    """The store under test, not yet started."""
+    return place.open(clock)
 
 
 @pytest.fixture
@@ -33,11 +39,10 @@ async def app(store: Store, clock: ManualClock) -> AsyncIterator[Holdfast]:
         yield app
 
 
-@pytest.fixture(params=STORES)
-async def live_app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Holdfast]:
+@pytest.fixture
+async def live_app(place: Place) -> AsyncIterator[Holdfast]:
     """An app whose clock runs, for tests in which a job is stopped from outside."""
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
-    async with Holdfast(url) as app:
+    async with Holdfast(place.url) as app:
         yield app
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from holdfast import Holdfast, JobContext, State, ValidationError, Worker
+from holdfast.clock import ManualClock
 from holdfast.results import CancellationStatus
+from holdfast.store import Change, Store, Swapped
 from tests.app.conftest import Drain
 
 
@@ -144,3 +147,26 @@ async def test_ids_or_filter_must_be_given_but_not_both(app: Holdfast) -> None:
     for given in ({}, {"job_ids": [], "filter": {}}):
         with pytest.raises(ValidationError, match="not both"):
             await app.cancel_batch(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.req("A-13")
+async def test_many_jobs_are_cancelled_in_few_calls(store: Store, clock: ManualClock) -> None:
+    calls = 0
+    swap = store.swap
+
+    async def counting(changes: Sequence[Change]) -> list[Swapped]:
+        nonlocal calls
+        calls += 1
+        return await swap(changes)
+
+    store.swap = counting  # type: ignore[method-assign]  # count, then as before
+    async with Holdfast(store=store, clock=clock) as app:
+        await app.submit_batch([{"type": "x"}] * 700)
+        first = (await app.search(limit=1)).jobs[0].job_id
+
+        result = await app.cancel_batch(filter={"types": ["x"]})
+        twice = await app.cancel_batch(job_ids=[first, first])
+
+    assert (700, 0) == (result.cancelled, result.skipped)
+    assert 2 == calls
+    assert 2 == twice.skipped

@@ -80,6 +80,28 @@ def with_context(ctx: SyncJobContext, to: str) -> object:
     return [ctx.type, to]
 
 
+NINE = Box(width=9)
+
+
+async def optional_models(
+    box: Box | None = None, point: Point | None = None, size: Box = NINE
+) -> object:
+    return [box.width if box else None, point.x if point else None, size.width]
+
+
+class Odd:
+    pass
+
+
+async def odd(thing: Odd) -> object:
+    return None
+
+
+class Sender:
+    async def __call__(self, ctx: JobContext, to: str) -> object:
+        return [ctx.type, to]
+
+
 async def nothing() -> object:
     return "done"
 
@@ -116,6 +138,10 @@ async def unannotated(a, b=2):  # type: ignore[no-untyped-def]  # users write th
             [2026, 3, None, "x"],
         ),
         (with_context, {"to": "a"}, ["t", "a"]),
+        (optional_models, {}, [None, None, 9]),
+        (optional_models, {"box": {"width": 1}, "size": {"width": 2}}, [1, None, 2]),
+        (Sender(), {"to": "a"}, ["t", "a"]),
+        (any_keys, {"first": 1}, [1, {}]),
         (nothing, None, "done"),
         (nothing, {}, "done"),
         (unannotated, {"a": 1}, [1, 2]),
@@ -149,6 +175,8 @@ async def test_payload_decodes_into_annotations(
         (whole_text, 3, "Expected `str`, got `int`"),
         (plain, {"numbers": [1, "2"]}, "$.numbers[1]"),
         (nothing, {"a": 1}, "unknown field `a`"),
+        (odd, {"thing": 1}, "cannot decode into Odd - at `$.thing`"),
+        (optional_models, {"box": {}}, "width"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

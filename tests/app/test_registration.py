@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import TYPE_CHECKING, TypedDict
 
 import pytest
 
@@ -13,8 +14,21 @@ from holdfast.handlers import HandlerOptions, RunnerKind
 from holdfast.results import RegistrationStatus
 from tests.app.conftest import Drain
 
+if TYPE_CHECKING:
+    from somewhere import Elsewhere
+
 
 async def handler() -> None: ...
+
+
+async def unresolved(thing: Elsewhere) -> Elsewhere: ...  # type: ignore[empty-body]
+
+
+async def ambiguous(thing: dict[str, int] | Thing) -> None: ...
+
+
+class Thing(TypedDict):
+    n: int
 
 
 def function() -> None: ...
@@ -43,6 +57,8 @@ async def test_second_registration_replaces_the_first(app: Holdfast, drain: Drai
         ("no spaces", handler, {}, "type must match"),
         ("t", "handler", {}, "handler must be callable"),
         ("t", lambda *args: None, {}, "'args' cannot be given by name"),
+        ("t", unresolved, {}, "name 'Elsewhere' is not defined; import it where"),
+        ("t", ambiguous, {}, "cannot decode into its annotations"),
         ("t", handler, {"max_attempts": 101}, "max_attempts must be between 1 and 100"),
         ("t", handler, {"concurrency": 0}, "concurrency must be at least 1"),
         ("t", handler, {"queue": "a b"}, "queue must match"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 from holdfast import Holdfast, JobContext, NotFoundError, State, Worker
 from holdfast.results import CancellationStatus
 from holdfast.sync import SyncOperations
-from tests.app.conftest import STORES
+from tests.conformance.stores import Place
 
 OPERATIONS = [
     "submit",
@@ -40,10 +43,9 @@ OPERATIONS = [
 ]
 
 
-@pytest.fixture(params=STORES)
-def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Holdfast]:
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
-    app = Holdfast(url)
+@pytest.fixture
+def app(place: Place) -> Iterator[Holdfast]:
+    app = Holdfast(place.url)
     yield app
     app.sync.close()
 
@@ -135,3 +137,29 @@ async def test_blocking_call_on_the_loop_it_needs_is_refused() -> None:
     async with Holdfast("memory://") as app:
         with pytest.raises(RuntimeError, match="would block the event loop it needs"):
             app.sync.submit("t")
+
+
+def test_forked_child_gets_a_connection_of_its_own(tmp_path: Path) -> None:
+    script = (
+        "import os, sys\n"
+        "from holdfast import Holdfast\n"
+        "app = Holdfast(sys.argv[1])\n"
+        "app.sync.submit('parent')\n"
+        "pid = os.fork()\n"
+        "app.sync.submit('child' if pid == 0 else 'parent')\n"
+        "if pid == 0:\n    os._exit(0)\n"
+        "assert 0 == os.waitpid(pid, 0)[1]\n"
+        "print(sorted(job.type for job in app.sync.search().jobs))\n"
+        "app.sync.close()\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script, f"sqlite:///{tmp_path}/jobs.db"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert ("['child', 'parent', 'parent']\n", "") == (done.stdout, done.stderr)

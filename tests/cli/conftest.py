@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from holdfast import Holdfast
 from holdfast.cli import cli
+from holdfast.job import Job
 
 APP = """
 from holdfast import Holdfast, JobContext, PermanentError
@@ -58,6 +60,15 @@ class Place:
     def submit(self, *args: str) -> str:
         """Submit a job and return its id."""
         return str(self.json("submit", *args)["job_id"])
+
+    def stored(self, *job_ids: str) -> list[Job]:
+        """Return jobs as they are stored."""
+
+        async def read() -> list[Job]:
+            async with Holdfast(self.url) as app:
+                return [job for job in await app.store.get(job_ids) if job]
+
+        return asyncio.run(read())
 
     def work(self) -> None:
         """Run everything that is ready, in a worker of its own."""

@@ -40,6 +40,30 @@ def test_payload_may_come_from_standard_input(place: Place) -> None:
     assert "ACCEPTED" == json.loads(result.stdout)["status"]
 
 
+def test_payload_may_be_bytes(place: Place) -> None:
+    job_id = json.loads(place.run("submit", "x", "-", "--bytes", "--json", given=b"\xff").stdout)
+
+    (job,) = place.stored(job_id["job_id"])
+    assert b"\xff" == job.payload
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--tag", "team"], "--tag must be NAME=VALUE, got 'team'"),
+        (["--backoff", "{"], "--backoff must be JSON"),
+        (["--backoff", '{"speed": 1}'], "backoff"),
+        (["--priority", "urgent"], "'urgent' is not one of"),
+        (["--depends-on", "nobody"], "depends_on: must exist"),
+    ],
+)
+def test_wrong_options_are_told_by_name(place: Place, args: list[str], told: str) -> None:
+    result = place.run("submit", "greet", *args)
+
+    assert 2 == result.exit_code
+    assert told in result.stderr
+
+
 def test_repeated_key_is_a_duplicate_and_another_payload_is_refused(place: Place) -> None:
     first = place.submit("greet", '{"n": 1}', "--idempotency-key", "k")
 

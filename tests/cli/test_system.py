@@ -235,7 +235,8 @@ def test_help_loads_nothing_heavy() -> None:
     script = (
         "import sys\nfrom holdfast.cli import cli\n"
         "try:\n    cli.main(['--help'], prog_name='holdfast')\n"
-        "except SystemExit:\n    print(sorted(m for m in sys.modules if m.startswith('holdfast')))\n"
+        "except SystemExit:\n"
+        "    print(sorted(m for m in sys.modules if m.startswith('holdfast')))\n"
         "    print([m for m in ('asyncio', 'msgspec', 'sqlite3', 'rich') if m in sys.modules])\n"
     )
 

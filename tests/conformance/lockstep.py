@@ -1,42 +1,28 @@
-"""The machine that drives a store and the reference through the same random life.
+"""The rules by which a store and the reference live a random life in lockstep.
 
-Rules are directed: chance alone hardly ever lands on the instant a lease ends, answers
-under a lease that was lost, or submits a key again. ``happened`` counts what did occur.
+They are directed: chance alone hardly ever lands on the instant a lease ends, answers under
+a lease that was lost, or submits a key again. ``happened`` counts what did occur.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, multiple, rule
+from hypothesis.stateful import Bundle, initialize, multiple, rule
 
 from holdfast import lifecycle
-from holdfast.clock import ManualClock
 from holdfast.dependencies import verdict
-from holdfast.errors import IllegalTransitionError, StaleLeaseError
+from holdfast.errors import IllegalTransitionError
 from holdfast.form import Spawner
 from holdfast.job import TERMINAL, Job, LogLine, Progress, State
 from holdfast.policy import Retention
-from holdfast.store import AddStatus, Change, Claim, Fence, LimitRule, MemoryStore, Note
+from holdfast.store import AddStatus, Change, Claim, Fence, LimitRule, Note
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, TICK, fence, make
-from tests.conformance.snapshot import differences, service, snapshot
+from tests.conformance.pair import QUEUES, Pair
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-    from contextlib import ExitStack
-    from datetime import datetime
-
-    from holdfast.store import Store, Swapped
-
-    Verb = Callable[[Store], Awaitable[object]]
-
-QUEUES = ("a", "b")
 KEYS = ("k1", "k2", "k3")
 SHORT = timedelta(seconds=20)
 AFTER_A_CLAIM = [
@@ -49,95 +35,10 @@ WAITING = (State.DELAYED, State.RETRYING)
 anyone = st.integers(min_value=0, max_value=999)
 
 
-class Lockstep(RuleBasedStateMachine):
-    """One store and the reference, step by step; every answer must be the same."""
-
-    happened: ClassVar[Counter[str]] = Counter()
-    open_store: ClassVar[Callable[[ExitStack, ManualClock], Store]]
-    runner: ClassVar[asyncio.Runner]
-    exit_stack: ClassVar[Callable[[], ExitStack]]
+class Lockstep(Pair):
+    """Everything that can be done, with a bundle of claims that go stale."""
 
     claims = Bundle("claims")
-
-    # --- driving both ----------------------------------------------------------------------
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.places = type(self).exit_stack()
-        self.clock = ManualClock()
-        self.reference: Store = MemoryStore(self.clock)
-        self.store = type(self).open_store(self.places, self.clock)
-        self._await(self.store.start())
-        self.jobs: list[Job] = []
-        self.instants: list[datetime] = []
-        self.labels: dict[str, str] = {}
-        self.tokens = 0
-
-    def teardown(self) -> None:
-        try:
-            expected = self._await(snapshot(self.reference, self.labels))
-            actual = self._await(snapshot(self.store, self.labels))
-            assert [] == differences(expected, actual, "told")
-            expected = self._await(service(self.reference, QUEUES, self.labels))
-            actual = self._await(service(self.store, QUEUES, self.labels))
-            assert [] == differences(expected, actual, "service")
-        finally:
-            self._await(self.store.close())
-            self.places.close()
-
-    def _await(self, verb: Coroutine[object, object, object] | Awaitable[object]) -> object:
-        async def wait() -> object:
-            return await verb
-
-        return type(self).runner.run(wait())
-
-    def both(self, verb: Verb) -> object:
-        """Do the same on both and compare the answers, then what all jobs look like."""
-        expected, actual = self._await(self._try(self.reference, verb)), None
-        actual = self._await(self._try(self.store, verb))
-        assert [] == differences(expected, actual, "answer")
-        ids = list(self.labels)
-        expected_jobs = self._await(self.reference.get(ids))
-        assert [] == differences(expected_jobs, self._await(self.store.get(ids)), "jobs")
-        return expected
-
-    async def _try(self, store: Store, verb: Verb) -> object:
-        try:
-            return await verb(store)
-        except StaleLeaseError as error:
-            return repr(error)
-
-    def saw(self, what: str, *, when: bool = True) -> None:
-        self.happened[what] += when
-
-    def current(self, job: Job) -> Job | None:
-        found = self._await(self.reference.get([job.id]))
-        assert isinstance(found, list)
-        return found[0]
-
-    def stored(self) -> list[Job]:
-        found = self._await(self.reference.get(list(self.labels)))
-        assert isinstance(found, list)
-        return [job for job in found if job is not None]
-
-    def someone(self, n: int) -> Job | None:
-        return self.current(self.jobs[n % len(self.jobs)]) if self.jobs else None
-
-    def swap(self, *changes: Change) -> list[Swapped]:
-        answer = self.both(lambda store: store.swap(changes))
-        assert isinstance(answer, list)
-        for change, each in zip(changes, answer, strict=True):
-            self.saw("dependents are told of an end", when=each.ripe)
-            if each.written:
-                self._remember(change.after)
-        return answer
-
-    def _remember(self, job: Job) -> None:
-        """Keep the instants at which something will happen to a job."""
-        ends = [job.due_at, job.expires_at, job.lease.until if job.lease else None]
-        if job.dedupe is not None:
-            ends.append(job.dedupe.expires_at)
-        self.instants += [end for end in ends if end is not None]
 
     # --- submitting ------------------------------------------------------------------------
 
@@ -212,7 +113,7 @@ class Lockstep(RuleBasedStateMachine):
             self.saw("submission is ripe", when=answer.ripe)
             if answer.status is AddStatus.ACCEPTED:
                 self.jobs.append(job)
-                self._remember(job)
+                self.remember(job)
 
     @rule(who=anyone)
     def submit_again(self, who: int) -> None:
@@ -271,7 +172,7 @@ class Lockstep(RuleBasedStateMachine):
         assert isinstance(taken, list)
         self.saw("claim finds work", when=bool(taken))
         for job in taken:
-            self._remember(job)
+            self.remember(job)
         return multiple(*taken)
 
     @rule(claim=claims, decision=st.sampled_from(AFTER_A_CLAIM))
@@ -385,8 +286,8 @@ class Lockstep(RuleBasedStateMachine):
 
     @rule(beat_first=st.booleans())
     def reap(self, *, beat_first: bool) -> None:
-        found = self._await(self.reference.overdue(MANY))
-        mine = self._await(self.store.overdue(MANY))
+        found = self.run(self.reference.overdue(MANY))
+        mine = self.run(self.store.overdue(MANY))
         assert isinstance(found, list)
         assert isinstance(mine, list)
         assert {job.id for job in found} == {job.id for job in mine}

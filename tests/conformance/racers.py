@@ -156,6 +156,12 @@ async def produce_in_order(store: Store, seat: int, count: int) -> Report:
     return found
 
 
+async def submit_one(store: Store, seat: int, count: int) -> Report:
+    """Submit a single job each."""
+    await store.add([make(f"by {seat}", now=store.now())])
+    return []
+
+
 class Storm:
     """Claims, settles, forgets, renews, reaps, promotes and judges until every job has ended."""
 
@@ -251,6 +257,7 @@ ROLES: Mapping[str, Role] = {
         prune_or_depend,
         spawn_or_fan_in,
         produce_in_order,
+        submit_one,
         storm,
     )
 }

@@ -253,6 +253,23 @@ async def test_single_claimer_gets_the_jobs_of_each_producer_in_order(
         assert list(range(count)) == mine
 
 
+async def test_work_submitted_elsewhere_wakes_who_waits_for_it(
+    crew: Crew, place: Place, hand: Hand
+) -> None:
+    seen = await hand.store.arrivals(["default"], -1, timedelta(0))
+    seen = await hand.store.arrivals(["default"], seen, timedelta(milliseconds=50))
+    events = (await hand.store.events(None, 0, timedelta(0))).cursor
+    long = timedelta(seconds=PATIENCE)
+    work = asyncio.create_task(hand.store.arrivals(["default"], seen, long))
+    news = asyncio.create_task(hand.store.events(events, 1, long))
+
+    await crew.race(place, hand.store, "submit_one", 0)
+
+    async with asyncio.timeout(PATIENCE / 6):
+        assert seen != await work
+        assert Event.SUBMIT is (await news).events[0].transition.event
+
+
 @pytest.mark.parametrize(
     "rule",
     [LimitRule(concurrency=5), LimitRule(rate=5, per=timedelta(hours=1))],

@@ -153,6 +153,23 @@ async def test_buckets_of_several_minutes_are_summed_with_their_largest_value(ha
 
 
 @pytest.mark.req("A-8")
+@pytest.mark.parametrize("pause", [0, 60], ids=["in one minute", "over two"])
+async def test_bucket_remembers_its_largest_value_whatever_comes_later(
+    hand: Hand, pause: int
+) -> None:
+    assert bucket_of(1.06) == bucket_of(1.1)
+    for seconds in (1.06, 1.1, 1.07):
+        running = await hand.run(f"n{seconds}", type="a")
+        hand.clock.advance(seconds)
+        await hand.complete(running)
+        hand.clock.advance(pause)
+
+    readings = (await hand.store.stats(timedelta(hours=1))).readings
+
+    assert [(3, 1.1)] == [(r.count, r.top) for r in readings if r.measure is Measure.RUN]
+
+
+@pytest.mark.req("A-8")
 async def test_window_takes_in_every_minute_it_overlaps(hand: Hand) -> None:
     hand.clock.set(hand.now.replace(second=59))
     await hand.add("a")

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants import memory, model, redis, sqlite
+from tests.mutants import memory, model, redis, running, sqlite
 from tests.mutants.mutant import Mutant, RottenMutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,8 +26,9 @@ SURVIVED, CAUGHT, NONE_CHOSEN = 0, 1, 5  # pytest's exit statuses
 MUTANTS: tuple[Mutant, ...] = (
     *model.MUTANTS,
     *memory.MUTANTS,
-    *redis.MUTANTS,
     *sqlite.MUTANTS,
+    *redis.MUTANTS,
+    *running.MUTANTS,
 )
 
 VERBS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/conformance/test_verbs_*"))
@@ -40,6 +41,8 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "redis wire": (["tests/wire"], ""),
     "sqlite verbs": (VERBS, "sqlite"),
     "sqlite matrix": (["tests/conformance/test_matrix.py"], "sqlite"),
+    "simulation": (["tests/simulation/test_simulation.py"], "promises and memory"),
+    "maintenance": (["tests/worker/test_maintenance.py"], ""),
     "sqlite race": (["tests/conformance/test_race.py"], "sqlite"),
 }
 """Parts of the suite: files, and what the names of the tests must hold."""
@@ -57,7 +60,7 @@ class Verdict:
 
 
 def main(words: list[str]) -> int:
-    chosen = [m for m in MUTANTS if not words or any(w in f"{m.file} {m.why}" for w in words)]
+    chosen = chosen_by(words)
     print(f"{len(chosen)} mutants, {AT_ONCE} at a time; first the suite without any", flush=True)
     for layer in dict.fromkeys(layer for mutant in chosen for layer in mutant.layers):
         status, output = _suite(ROOT, layer)
@@ -71,6 +74,11 @@ def main(words: list[str]) -> int:
     for verdict in survived:
         print(f"NOT CAUGHT: {verdict.mutant.path}: {verdict.mutant.why} {verdict.error}")
     return 1 if survived else 0
+
+
+def chosen_by(words: list[str]) -> list[Mutant]:
+    """The mutants whose file or reason holds one of the words; all of them without any."""
+    return [m for m in MUTANTS if not words or any(w in f"{m.file} {m.why}" for w in words)]
 
 
 def judge(mutant: Mutant) -> Verdict:

@@ -14,22 +14,20 @@ def _in(file: str, old: str, new: str, why: str) -> Mutant:
 MUTANTS = (
     _in(
         "memory/store.py",
-        "if fence is not None and not self._holds(fence):",
+        "if fence is not None and not self._state.is_held(fence):",
         "if fence is not None and fence.job_id not in self._state.jobs:",
         "a stale spawner spawns",
     ),
     _in(
-        "memory/store.py",
-        "            and job.state is State.RUNNING\n            and job.lease is not None\n"
-        "            and job.lease.token == fence.token",
-        "            and job.state is State.RUNNING\n            and job.lease is not None",
+        "memory/tables.py",
+        "return job.lease.token == fence.token",
+        "return True",
         "any token renews and notes",
     ),
     _in(
-        "memory/store.py",
-        "            and job.state is State.RUNNING\n            and job.lease is not None\n"
-        "            and job.lease.token == fence.token",
-        "            and job.lease is not None\n            and job.lease.token == fence.token",
+        "memory/tables.py",
+        "job.lease is None or job.state is not State.RUNNING:",
+        "job.lease is None:",
         "a lease is renewed after its job stopped running",
     ),
     _in(
@@ -227,19 +225,19 @@ MUTANTS = (
     ),
     _in(
         "_ledger.py",
-        "            self.tallies[after.queue, after.type, priority, edge.from_state] -= 1",
-        "            self.tallies[after.queue, after.type, after.priority, edge.from_state] -= 1",
+        "self._tallies[queue, type_, left, before] -= count",
+        "self._tallies[queue, type_, priority, before] -= count",
         "a job reopened at another priority is counted twice",
     ),
     _in(
         "_ledger.py",
-        "if edge.to_state in _COUNTED:",
-        "if edge.to_state in _COUNTED and edge.event is not Event.LAPSE:",
-        "lapses are not measured as retries",
+        "if after in _COUNTED:",
+        "if after in _COUNTED and after is not State.RETRYING:",
+        "retries are not measured",
     ),
     _in(
         "_ledger.py",
-        "        self.tallies[job.queue, job.type, job.priority, job.state] -= 1",
+        "        self._tallies[job.queue, job.type, job.priority, job.state] -= 1",
         "        pass",
         "deleted jobs are still counted",
     ),

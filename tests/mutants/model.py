@@ -17,6 +17,13 @@ def _in(file: str, old: str, new: str, why: str) -> Mutant:
 
 MUTANTS = (
     _in(
+        "policy.py",
+        "        if factor >= self.max_delay / self.initial_delay:\n"
+        "            return self.max_delay\n",
+        "",
+        "the cap on delays is ignored",
+    ),
+    _in(
         "lifecycle.py",
         "(R, Event.GIVE_BACK, W),",
         "(R, Event.GIVE_BACK, W),\n        (DONE, Event.CLAIM, R),",
@@ -48,14 +55,14 @@ MUTANTS = (
     ),
     _in(
         "lifecycle.py",
-        "lease = Lease(token, job.lease_version + 1, worker, now + job.lease_ttl)",
-        "lease = Lease(token, job.attempt + 1, worker, now + job.lease_ttl)",
+        "Lease(token, job.lease_version + 1, worker,",
+        "Lease(token, job.attempt + 1, worker,",
         "lease versions repeat after a job was given back",
     ),
     _in(
         "lifecycle.py",
-        "attempt=job.attempt + 1,\n        lease=lease,",
-        "attempt=job.attempt + 2,\n        lease=lease,",
+        "attempt=job.attempt + 1,\n        lease=Lease(",
+        "attempt=job.attempt + 2,\n        lease=Lease(",
         "an attempt counts twice",
     ),
     _in(
@@ -74,14 +81,6 @@ MUTANTS = (
     ),
     _in(
         "lifecycle.py",
-        "    if job.attempt >= job.max_attempts:\n"
-        '        reason = f"{why} in attempt',
-        "    if job.attempt > job.max_attempts:\n"
-        '        reason = f"{why} in attempt',
-        "a job that kills its worker is tried once too often",
-    ),
-    _in(
-        "lifecycle.py",
         "    delay = failure.retry_after\n    if delay is None:\n",
         "    delay = None\n    if delay is None:\n",
         "retry_after is ignored",
@@ -94,8 +93,8 @@ MUTANTS = (
     ),
     _in(
         "lifecycle.py",
-        "    return replace(lapsed, lease=job.lease)",
-        "    return lapsed",
+        "        job, Event.LAPSE, failure, now=now, delay=delay\n",
+        "        replace(job, lease=_answered(job)), Event.LAPSE, failure, now=now, delay=delay\n",
         "a lapse forgets the lease, so a late answer is thrown away",
     ),
     _in(
@@ -118,8 +117,8 @@ MUTANTS = (
     ),
     _in(
         "lifecycle.py",
-        "    if job.state in TERMINAL:\n        return job\n    if job.state is not R:",
-        "    if job.state is not R:",
+        "    if job.state in TERMINAL:\n        return job\n    reason = clean(",
+        "    reason = clean(",
         "cancelling an ended job raises",
     ),
     _in(
@@ -130,8 +129,8 @@ MUTANTS = (
     ),
     _in(
         "lifecycle.py",
-        "return replace(job, cancel=request, revision=job.revision + 1)",
-        "return replace(job, cancel=request)",
+        "cancel=CancelRequest(reason, force, now), revision=job.revision + 1)",
+        "cancel=CancelRequest(reason, force, now))",
         "a wish to cancel does not move the revision, so a retry overwrites it",
     ),
     _in(
@@ -162,18 +161,18 @@ MUTANTS = (
         "policy.py",
         "return max(timedelta(0), min(delay, self.max_delay))",
         "return max(timedelta(0), delay)",
-        "the cap on delays is ignored",
+        "the cap on a handler's own delays is ignored",
     ),
     _in(
         "policy.py",
-        "return self._power(attempt - 1)",
-        "return self._power(attempt)",
+        "return self._scaled(self._power(attempt - 1))",
+        "return self._scaled(self._power(attempt) + 0)",
         "the first retry waits twice as long",
     ),
     _in(
         "policy.py",
-        "return self._capped(delay * (1 + JITTER_SHARE * jitter))",
-        "return delay * (1 + JITTER_SHARE * jitter)",
+        "return delay + min(delay * (JITTER_SHARE * jitter), self.max_delay - delay)",
+        "return delay + delay * (JITTER_SHARE * jitter)",
         "jitter exceeds the cap",
     ),
     _in(
@@ -195,15 +194,15 @@ MUTANTS = (
         "a dependent takes the least urgent priority",
     ),
     _in(
-        "form.py",
-        "return DedupeKey(str(self._asked.type), key, digest, self._now + window)",
-        'return DedupeKey("", key, digest, self._now + window)',
+        "intake.py",
+        "DedupeKey(str(self._asked.type), value, digest, expires_at)",
+        'DedupeKey("", value, digest, expires_at)',
         "keys of different types collide",
     ),
     _in(
-        "form.py",
-        'return DedupeKey(f"spawn:{spawner.job_id}", spawner.key, "", None)',
-        'return DedupeKey("spawn", spawner.key, "", None)',
+        "intake.py",
+        'DedupeKey(f"spawn:{spawner.job_id}", spawner.key, "", None)',
+        'DedupeKey("spawn", spawner.key, "", None)',
         "spawn keys of different jobs collide",
     ),
     _in(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from holdfast.job import TERMINAL, DependencyKind, Event, Job, State, Transition
 from holdfast.lifecycle import may_answer
+from holdfast.store import Fence
 from holdfast.worker.heartbeat import DEADLINE_MARGIN
 from tests import history
 from tests.simulation.record import ANSWERS, OUTCOMES, Record
@@ -48,6 +49,7 @@ def violations(evidence: Evidence) -> list[str]:
     checks = (
         *(_stuck, _histories, _lost, _double, _lapsed_early, _renewed_late, _foreign_writes),
         *(_wrong_result, _run_twice, _unoffered, _given_up, _early, _keys, _cancel_lies, _ticks),
+        *(_children, _wrongs),
     )
     return [text for check in checks for text in check(evidence)]
 
@@ -76,17 +78,19 @@ def _double(evidence: Evidence) -> Iterator[str]:
 
 def _lapsed_early(evidence: Evidence) -> Iterator[str]:
     """A lease may be taken back only once it has run out, as last renewed."""
-    ttl = {job.id: job.lease_ttl for job in evidence.jobs}
-    for job_id, edges in evidence.histories.items():
-        until = BEGIN
-        renewals = [(_instant(at), end) for at, _, end in evidence.record.renewals[job_id]]
-        for edge in edges:
-            if edge.event is Event.CLAIM:
-                until = edge.at + ttl[job_id]
-            if edge.event is Event.LAPSE:
-                newest = max([until, *(end for at, end in renewals if at < edge.at)])
-                if newest > edge.at:
-                    yield f"{job_id} lapsed at {edge.at}, but its lease was valid until {newest}"
+    granted: defaultdict[Fence, list[tuple[float, datetime]]] = defaultdict(list)
+    for claim in evidence.record.claims:
+        if claim.job.lease is not None and claim.job.lease.until is not None:
+            fence = Fence(claim.job.id, claim.job.lease.token)
+            granted[fence].append((claim.at, claim.job.lease.until))
+    for at, fence, until in evidence.record.renewals:
+        granted[fence].append((at, until))
+    for taken in _changes(evidence.record, frozenset({Event.LAPSE})):
+        assert taken.change.before.lease is not None
+        fence = Fence(taken.change.before.id, taken.change.before.lease.token)
+        until = max(end for at, end in granted[fence] if at < taken.at)
+        if taken.answer.written and until > _instant(taken.at):
+            yield f"{taken.change.before.id} was taken back while its lease was valid"
 
 
 def _renewed_late(evidence: Evidence) -> Iterator[str]:
@@ -112,7 +116,8 @@ def _foreign_writes(evidence: Evidence) -> Iterator[str]:
         lease = written.change.before.lease
         assert lease is not None
         if written.answer.written and owners.get(lease.token) != written.sender:
-            yield f"{written.change.before.id} was answered by {written.sender} under another's lease"
+            who = f"{written.sender} under another's lease"
+            yield f"{written.change.before.id} was answered by {who}"
 
 
 def _owners(record: Record) -> dict[str, str]:
@@ -217,6 +222,20 @@ def _keys(evidence: Evidence) -> Iterator[str]:
             yield f"{count} jobs have the key {key} of {scope}"
 
 
+def _children(evidence: Evidence) -> Iterator[str]:
+    """However many attempts a job takes, it spawns each child once."""
+    spawned = Counter(job.spawned_by for job in evidence.jobs if job.spawned_by)
+    for job_id, count in spawned.items():
+        parent = evidence.job(job_id)
+        if parent is not None and count > (most := parent.payload.count(b'"spawn"')):
+            yield f"{job_id} spawned {count} children instead of {most}"
+
+
+def _wrongs(evidence: Evidence) -> Iterator[str]:
+    """What was wrong when it happened."""
+    yield from evidence.record.wrongs
+
+
 def _cancel_lies(evidence: Evidence) -> Iterator[str]:
     """CANCELLED is final, and what was asked to stop is not started again."""
     for at, job_id, answer in evidence.record.cancels:
@@ -243,6 +262,8 @@ def _ticks(evidence: Evidence) -> Iterator[str]:
     ticks = sum(job.type == "tick" for job in evidence.jobs)
     if ticks < minutes:
         yield f"{minutes} minutes began and only {ticks} ticks were submitted"
+    if ticks > _minute(_instant(evidence.end)) - _minute(seen):
+        yield f"{ticks} ticks were submitted in {minutes} minutes"
 
 
 def _minute(moment: datetime) -> int:

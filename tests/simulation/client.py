@@ -42,7 +42,8 @@ class Client:
         deeds = [
             *(self._submit, self._submit, self._submit, self._submit_keyed, self._submit_keyed),
             *(self._submit_dependent, self._submit_dependent, self._submit_batch, self._submit_fan),
-            *(self._cancel, self._cancel, self._retry, self._submit_held, self._wait),
+            *(self._cancel, self._cancel_soon, self._cancel_soon, self._retry, self._retry),
+            *(self._submit_held, self._wait),
         ]
         deed = self._draw.choice(deeds)
         try:
@@ -113,9 +114,16 @@ class Client:
             await asyncio.sleep(self._draw.random() * 5)
             await self._app.release(held.job_id)
 
-    async def _cancel(self) -> None:
+    async def _cancel_soon(self) -> None:
+        """Cancel a job while it is being taken."""
+        answer = await self._app.submit("work", {"steps": self._steps()})
+        self._heard(answer)
+        await asyncio.sleep(self._draw.random() * 0.1)
+        await self._cancel(answer.job_id)
+
+    async def _cancel(self, job_id: str = "") -> None:
         if self._known:
-            job_id, force = self._draw.choice(self._known), self._draw.random() < 0.5
+            job_id, force = job_id or self._draw.choice(self._known), self._draw.random() < 0.5
             answer = await self._app.cancel(job_id, force=force, reason="a client wants it")
             self._record.cancels.append((self._record.time(), job_id, answer.status))
             self._record.happened(f"cancel {answer.status}")

@@ -69,9 +69,9 @@ class Weather:
         hardness = draw.choice([0.01, 0.03, 0.1, 0.2])
         points = ["swap", "claim", "extend", "add", "note", "hold", "dependents", "cancels"]
         common = {
-            verb: (draw.choice([Fate.LOST_REQUEST, Fate.LOST_REPLY, Fate.LATE]), 0.5)
+            verb: (draw.choice([fate for fate in Fate if fate is not Fate.FINE]), 0.5)
             for verb in points
-            if draw.random() < 0.1
+            if draw.random() < 0.15
         }
         return cls({fate: draw.random() * hardness for fate in fates}, common)
 

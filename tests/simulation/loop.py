@@ -81,6 +81,10 @@ class SimLoop(asyncio.BaseEventLoop):
         """Keep a process's event loop busy while its heartbeat goes on."""
         self._asleep[process] = max(self._asleep.get(process, 0.0), self._virtual + seconds)
 
+    def skip_beats(self, process: str, seconds: float) -> None:
+        """Stop a process's heartbeat while the rest of it goes on."""
+        self.hang(process + PULSE, seconds)
+
     def wake_all(self) -> None:
         """Let everything that sleeps go on."""
         self._asleep = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -65,10 +65,8 @@ class Record:
     counts: Counter[str] = field(default_factory=Counter)
     claims: list[Claimed] = field(default_factory=list)
     swaps: list[Written] = field(default_factory=list)
-    renewals: defaultdict[str, list[tuple[float, str, datetime]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    """Job -> (when it was granted, token, until)."""
+    renewals: list[tuple[float, Fence, datetime]] = field(default_factory=list)
+    """(when it was granted, for whom, until)."""
     beats: list[tuple[float, str, str]] = field(default_factory=list)
     """(when it was sent, job, token)."""
     executions: list[Execution] = field(default_factory=list)
@@ -77,6 +75,7 @@ class Record:
     cancels: list[tuple[float, str, str]] = field(default_factory=list)
     """(when it was answered, job, answer)."""
     deaths: dict[str, float] = field(default_factory=dict)
+    wrongs: list[str] = field(default_factory=list)
     schedule_seen: datetime | None = None
     """From when on a schedule's instants count."""
     left_behind: set[tuple[str, str]] = field(default_factory=set)
@@ -136,7 +135,7 @@ class Record:
     def _extend(self, process: str, args: tuple[Any, ...], beats: list[Any]) -> None:
         for fence, beat in zip(args[0], beats, strict=True):
             if beat.held:
-                self.renewals[fence.job_id].append((self.time(), fence.token, beat.until))
+                self.renewals.append((self.time(), fence, beat.until))
             else:
                 self.happened("beat refused")
             self.note(process, f"extend {fence.job_id} -> {'held' if beat.held else 'not held'}")
@@ -168,12 +167,10 @@ class Record:
 
     def text(self, labels: dict[str, str] | None = None) -> str:
         """The trace for people, with short names for jobs."""
-        shown = []
-        for at, who, what in self.lines:
-            for job_id, label in (labels or {}).items():
-                what = what.replace(job_id, label)
-            shown.append(f"{at:10.3f}  {who:12} {what}")
-        return "\n".join(shown)
+        text = "\n".join(f"{at:10.3f}  {who:12} {what}" for at, who, what in self.lines)
+        for job_id, label in (labels or {}).items():
+            text = text.replace(job_id, label)
+        return text
 
     def digest(self) -> str:
         """A fingerprint of everything that happened."""

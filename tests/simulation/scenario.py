@@ -114,6 +114,7 @@ class Scenario:
         self._network = Network(loop, random.Random(draw.getrandbits(64)), record)
         self._world = World(loop, self._network, record, draw, open_store)
         self._known: list[str] = []
+        self._clients: list[str] = []
         self._store = open_store()
 
     async def run(self) -> Evidence:
@@ -165,6 +166,13 @@ class Scenario:
             self._world.kill(self._draw.choice(victims))
         self._start_worker(self._draw.random() * 3)
 
+    def _kill_client(self) -> None:
+        victims = [client for client in self._clients if self._loop.is_alive(client)]
+        if victims:
+            self._world.kill(self._draw.choice(victims))
+            self._record.happened("client killed")
+            self._start_client()
+
     def _pause(self) -> None:
         victims = [*self._world.workers]
         if victims:
@@ -180,6 +188,13 @@ class Scenario:
             self._loop.hang(victim, seconds)
             self._record.note(victim, f"hangs for {seconds:.1f} s")
             self._record.happened("hang")
+
+    def _skip_beats(self) -> None:
+        for victim in self._world.workers:
+            seconds = self._draw.uniform(0.7, 1.2) * LEASE
+            self._loop.skip_beats(victim, seconds)
+            self._record.note(victim, f"skips beats for {seconds:.1f} s")
+            self._record.happened("skipped beats")
 
     def _stop(self) -> None:
         victims = [*self._world.workers]
@@ -228,6 +243,7 @@ class Scenario:
 
     def _start_client(self) -> None:
         name = self._world.name("client")
+        self._clients.append(name)
         client = Client(name, self._world.app(name), self._record, self._draw, self._known)
         self._loop.spawn(
             name, client.run(self._draw.randint(6, 20), self._draw.choice([0.2, 0.6, 1.5]))

@@ -95,7 +95,7 @@ def test_a_busy_loop_is_an_error() -> None:
     loop = SimLoop(random.Random(0), most_steps=1000)
 
     async def spin() -> None:
-        while True:
+        while True:  # noqa: ASYNC110  # to be stopped is the point
             await asyncio.sleep(0)
 
     with pytest.raises(Stuck, match="1000 steps"):

@@ -17,7 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 STRIDE = 10
 SEEDS = {"memory": range(150), "sqlite": range(20)}
 MUST_HAPPEN = (
-    *("kill", "pause longer than a lease", "hang", "graceful stop", "cut off", "outage"),
+    *(
+        "kill",
+        "client killed",
+        "skipped beats",
+        "pause longer than a lease",
+        "hang",
+        "graceful stop",
+        "cut off",
+        "outage",
+    ),
     *("request lost", "reply lost", "acts late", "acts twice", "slow"),
     *("swap refused", "stale answer refused", "repeated answer", "late answer still welcome"),
     *("beat refused", "note refused", "heartbeat.missed", "job.lease_lost", "job.stubborn"),
@@ -67,7 +76,10 @@ def test_everything_that_can_go_wrong_went_wrong_somewhere() -> None:
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 def test_the_same_seed_tells_the_same_story_whatever_the_hash_seed(store: str) -> None:
-    told = f"from tests.simulation.scenario import simulate; print(simulate(3, {store!r}).record.digest())"
+    told = (
+        "from tests.simulation.scenario import simulate;"
+        f"print(simulate(3, {store!r}).record.digest())"
+    )
 
     digests = {
         subprocess.run(

@@ -137,7 +137,8 @@ class World:
         self.record.note(process, "starts")
         await worker.run()
         self.record.note(process, "has stopped")
-        self.workers.pop(process, None)
+        if self.workers.pop(process, None) is not None:
+            self.record.wrongs.append(f"{process} stopped without being told to")
 
     def kill(self, process: str) -> None:
         """Kill a process where it stands."""

@@ -51,9 +51,11 @@ def hand(store: PostgresStore) -> Hand:
 
 @asynccontextmanager
 async def psycopg_async(dsn: str) -> AsyncIterator[object]:
-    async with await psycopg.AsyncConnection.connect(dsn, row_factory=dict_row) as connection:
-        async with connection.transaction():
-            yield connection
+    async with (
+        await psycopg.AsyncConnection.connect(dsn, row_factory=dict_row) as connection,
+        connection.transaction(),
+    ):
+        yield connection
 
 
 @asynccontextmanager
@@ -203,10 +205,13 @@ async def test_job_never_existed_when_the_transaction_rolls_back(
 ) -> None:
     plain, keyed = hand.job("plain"), hand.job("keyed", idempotency_key="k")
 
-    with pytest.raises(RolledBack):
+    async def submit_and_fail() -> None:
         async with CALLERS[caller](postgres_server.dsn) as connection:
             await store.add([plain, keyed], connection=connection)
             raise RolledBack
+
+    with pytest.raises(RolledBack):
+        await submit_and_fail()
 
     assert [None, None] == await store.get([plain.id, keyed.id])
     again = hand.job("again", type="keyed", idempotency_key="k")
@@ -286,16 +291,18 @@ async def test_stale_handler_writes_roll_back(
     counter = await _counter(postgres_server.dsn)
     fence = await _running(store, hand)
 
-    with pytest.raises(StaleLeaseError):
+    async def work_while_the_lease_is_lost() -> None:
         async with store.transaction(
             fence, lambda job: lifecycle.completed(job, None, now=store.now())
         ) as connection:
             await connection.execute("INSERT INTO counter VALUES (1)")
             (job,) = await store.get([fence.job_id])
             assert job is not None
-            back = lifecycle.given_back(job, now=store.now())
-            await hand.swap(job, back)
+            await hand.swap(job, lifecycle.given_back(job, now=store.now()))
             await store.claim(Claim(queues=("default",), limit=1, worker="x", token="other"))
+
+    with pytest.raises(StaleLeaseError):
+        await work_while_the_lease_is_lost()
 
     (job,) = await store.get([fence.job_id])
     assert job is not None
@@ -326,12 +333,15 @@ async def test_failed_handler_writes_nothing_and_keeps_its_lease(
     counter = await _counter(postgres_server.dsn)
     fence = await _running(store, hand)
 
-    with pytest.raises(RolledBack):
+    async def fail() -> None:
         async with store.transaction(
             fence, lambda job: lifecycle.completed(job, None, now=store.now())
         ) as connection:
             await connection.execute("INSERT INTO counter VALUES (1)")
             raise RolledBack
+
+    with pytest.raises(RolledBack):
+        await fail()
 
     assert [True] == [beat.held for beat in await store.extend([fence])]
     assert 0 == await _counted(counter)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import ManualClock
 from holdfast.job import FailureCategory, State
-from holdfast.policy import DAY, Retention
+from holdfast.policy import DAY, HOUR, Retention
 from holdfast.store import FailureSearch, LimitRule, Order, Search
 from holdfast.store.sqlite import SQLiteStore, searching
 from holdfast.store.sqlite.lane import InlineLane
@@ -106,6 +106,7 @@ SEARCHES = {
     "tag": Search(tags={"tenant": "a"}),
     "correlation": Search(correlation_id="c"),
     "created": Search(created_after=ManualClock().now(), created_before=ManualClock().now() + DAY),
+    "created and state": Search(created_before=ManualClock().now(), states=(State.DELAYED,)),
 }
 
 
@@ -147,7 +148,7 @@ async def test_search_walks_an_index_in_the_order_asked(
     assert [] == _faults(plans)
 
 
-@pytest.mark.parametrize("name", ["everything", "state", "type", "tag"])
+@pytest.mark.parametrize("name", ["everything", "state", "type", "tag", "created"])
 async def test_search_by_update_walks_the_journal_when_many_match(
     hand: Hand, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,3 +162,43 @@ async def test_search_by_update_walks_the_journal_when_many_match(
         "SEARCH journal USING INTEGER PRIMARY KEY" in step for p in plans.values() for step in p
     )
     assert [] == _faults(plans)
+
+
+async def test_search_by_time_looks_only_where_that_time_lies(tmp_path: Path) -> None:
+    """An hour's jobs among many are found without passing the others."""
+    clock = ManualClock()
+    location = Location(path=tmp_path / "jobs.db")
+    async with SQLiteStore(location, clock=clock, lane=InlineLane, sockets=False) as store:
+        hand = Hand(store, clock)
+        for hour in range(5):
+            await hand.add_all(*(hand.job(f"{hour} {n}") for n in range(300)))
+            clock.advance(3600)
+        start = ManualClock().now()
+        early = Search(created_after=start, created_before=start + HOUR / 2, limit=1000)
+        late = Search(updated_after=start + 4 * HOUR, order=Order.CREATED_ASC, limit=1000)
+        steps = _steps(store)
+
+        pages = [await store.find(early), await store.find(late)]
+
+        assert [300, 300] == [page.total for page in pages] == [len(page.jobs) for page in pages]
+        assert {"0", "4"} == {job.type.partition(".")[0] for page in pages for job in page.jobs}
+        searches = [n for sql, n in steps if sql.startswith(("SELECT job.seq,", "SELECT count(*)"))]
+        assert 4 <= len(searches)
+        assert max(searches) < 300 * 40  # passing all 1,500 jobs would take more
+
+
+def _steps(store: SQLiteStore) -> list[tuple[str, int]]:
+    """Every statement of a search from now on, with the steps SQLite's machine took for it."""
+    session = store._session
+    assert session is not None
+    connection = session._reader.connection
+    assert connection is not None
+    steps: list[tuple[str, int]] = []
+
+    def step() -> None:
+        sql, taken = steps.pop()
+        steps.append((sql, taken + 100))
+
+    connection.set_progress_handler(step, 100)
+    connection.set_trace_callback(lambda sql: steps.append((sql, 0)))
+    return steps

@@ -74,6 +74,18 @@ async def main():
 asyncio.run(main())
 """
 )
+COME_AND_GO = (
+    START
+    + """
+async def main():
+    for _ in range(int(sys.argv[2])):
+        async with open_store(url) as store:
+            await store.add([new(store)])
+    print("done", flush=True)
+
+asyncio.run(main())
+"""
+)
 WAKE_UPS = (
     START
     + """
@@ -154,6 +166,17 @@ async def test_many_processes_write_at_once_without_an_error(tmp_path: Path) -> 
 
     assert 200 == page.total == len(page.jobs)
     assert 200 == sum(tally.count for tally in tallies)
+
+
+@pytest.mark.req("S-1", "S-2", stores=["sqlite"])
+async def test_processes_that_come_and_go_lose_nothing(tmp_path: Path) -> None:
+    """Whoever closes the file last takes its log away, while others may be opening it."""
+    with ExitStack() as stack:
+        guests = [stack.enter_context(process(COME_AND_GO, _url(tmp_path), 15)) for _ in range(4)]
+        assert ["done"] * 4 == [line_of(guest) for guest in guests]
+
+    async with open_store(_url(tmp_path)) as store:
+        assert 60 == (await store.find(Search(limit=1000))).total
 
 
 async def test_work_is_heard_of_in_another_process_within_milliseconds(tmp_path: Path) -> None:

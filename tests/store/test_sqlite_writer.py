@@ -18,7 +18,7 @@ from holdfast.store import AddStatus, Fence, Search
 from holdfast.store.sqlite import SQLiteStore, writer
 from holdfast.store.sqlite.lane import InlineLane, ThreadLane
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.rows import id_of, key_of, micros, moment
+from holdfast.store.sqlite.values import id_of, key_of, micros, moment
 from tests.conformance.hand import Hand, job_id
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def test_failing_operation_harms_no_other_in_its_transaction(tmp_path: Pat
         stale = Fence(job_id("nobody"), "token")
 
         def broken(tx: Transaction) -> None:
-            tx.execute("INSERT INTO hold VALUES ('half', 'written', 1, x'')")
+            tx.execute("INSERT INTO hold VALUES ('half', 'written', 9000000000000000, x'')")
             tx.execute("SELECT nothing FROM nowhere")
 
         caught = statements(store)
@@ -83,6 +83,22 @@ async def test_failing_operation_harms_no_other_in_its_transaction(tmp_path: Pat
         assert [] == await store.holds("")
         stats = await store.stats(timedelta(minutes=5))
         assert 2 == sum(tally.count for tally in stats.tallies)
+
+
+async def test_bug_in_an_operation_reaches_its_caller_and_nobody_else(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, hand):
+        session = store._session
+        assert session is not None
+
+        def buggy(tx: Transaction) -> None:
+            tx.execute("INSERT INTO hold VALUES ('half', 'written', 9000000000000000, x'')")
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await session.write(buggy)
+
+        assert [] == await store.holds("")
+        await hand.add("afterwards")
 
 
 async def test_numbers_of_a_failed_operation_are_given_again(tmp_path: Path) -> None:
@@ -138,6 +154,17 @@ async def test_store_can_be_closed_twice_and_before_its_start(tmp_path: Path) ->
 
     with pytest.raises(StoreError, match="not open"):
         await store.promote(1)
+
+
+async def test_verbs_wait_for_a_start_under_way(tmp_path: Path) -> None:
+    store = SQLiteStore(Location(path=tmp_path / "jobs.db"))
+    starting = asyncio.create_task(store.start())
+    await asyncio.sleep(0)
+
+    assert [None] == await store.get([job_id("a")])
+
+    await starting
+    await store.close()
 
 
 async def test_close_wakes_those_who_wait(tmp_path: Path) -> None:

@@ -279,6 +279,26 @@ async def test_any_number_of_workers_submit_one_job_per_tick() -> None:
     assert {"cron": "tick"} == jobs[0].tags
 
 
+async def test_ticks_between_two_first_sightings_of_a_schedule_are_not_lost() -> None:
+    yard = Yard()
+
+    @yard.app.cron("*/5 * * * *", missed="all")
+    @yard.app.task("tick")
+    async def tick() -> None: ...
+
+    await yard.app.start()
+    early, late = (CronService(yard.app, yard.store) for _ in range(2))
+    yard.clock.advance(299)
+    seen = yard.clock.now()
+    yard.clock.advance(2)
+    (entry,) = yard.app.crons.values()
+    await early._begin(entry, seen)  # the write of one who looked before the tick
+    await late._begin(entry, yard.clock.now())  # and of one who looked after it
+    await late.once()
+
+    assert 1 == len((await yard.app.search()).jobs)
+
+
 async def test_a_schedule_submits_and_its_job_runs() -> None:
     app = Holdfast(store=MemoryStore())
     ran = asyncio.Event()

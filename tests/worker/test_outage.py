@@ -164,3 +164,22 @@ async def test_one_answer_that_cannot_be_written_does_not_hold_up_the_others(
         assert (await app.get(bad.job_id)).state is not State.RUNNING
         worker.halt()
         await task
+
+
+@pytest.mark.req("S-9")
+async def test_a_worker_full_of_unwritten_answers_goes_on_once_they_are_written(
+    app: Holdfast, store: FaultyStore
+) -> None:
+    @app.task("work")
+    async def work() -> None: ...
+
+    async with working(app, slots=1, maintenance=False) as worker:
+        store.away.add("swap")
+        for _ in range(2):
+            await app.submit("work")
+        await until(lambda: worker._settler.unwritten == 2)
+        await asyncio.sleep(0)
+        job = await app.submit("work")
+        store.away.clear()
+
+        assert State.COMPLETED is await ended(app, job.job_id)

@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, JobContext, State
+from holdfast import Holdfast, JobContext, LimitRule, State
 from holdfast.job import Event
 from holdfast.store import MemoryStore
 from holdfast.worker import Worker
 from tests.worker.faulty import FaultyStore
-from tests.worker.rig import Ear, until_running
+from tests.worker.rig import Ear, ended, until, until_running
 
 
 class Site:
@@ -159,3 +159,39 @@ async def test_a_job_that_was_given_back_runs_again(site: Site) -> None:
         status = await app.get(job.job_id)
         assert (State.COMPLETED, 1) == (status.state, status.attempt)
         assert [job.job_id] == site.ran
+
+
+@pytest.mark.req("S-10")
+async def test_a_cancelled_worker_gives_its_jobs_back(site: Site) -> None:
+    async with site.app as app:
+        task = asyncio.create_task(Worker(app, grace=timedelta(seconds=60)).run())
+        job = await app.submit("wait")
+        await until_running(app, job.job_id)
+
+        task.cancel()
+        await asyncio.wait([task], timeout=5)
+
+        assert task.cancelled()
+        status = await app.get(job.job_id)
+        assert (State.SCHEDULED, 0) == (status.state, status.attempt)
+
+
+async def test_limits_are_declared_once_the_store_is_there() -> None:
+    store = FaultyStore(MemoryStore())
+    app = Holdfast(store=store)  # type: ignore[arg-type]  # it passes every verb on
+
+    @app.task("limited", limit=LimitRule(concurrency=1))
+    async def limited() -> None: ...
+
+    async with app:
+        store.away.add("limit")
+        worker = Worker(app)
+        task = asyncio.create_task(worker.run())
+        await until(lambda: store.refused > 1)
+        assert not task.done()
+        store.away.clear()
+        job = await app.submit("limited")
+        assert State.COMPLETED is await ended(app, job.job_id)
+        assert ["task:limited"] == [state.scope for state in await store.inner.limits()]
+        worker.halt()
+        await task

@@ -94,6 +94,8 @@ def _run(
     app: Holdfast, settings: Settings, queues: list[str] | dict[str, float], *, burst: bool
 ) -> None:
     logging.configure(settings.text("log.level"), settings.text("log.format"))
+    if app.shares_store:
+        click.echo("holdfast: these jobs live in memory: no other process sees them", err=True)
 
     async def work() -> None:
         hand = Worker(

@@ -73,7 +73,8 @@ class WorkerChannel:
         self._notes.mention(Note(fence=self._run.fence, progress=progress))
 
     async def checkpoint(self, data: bytes) -> bool:
-        return await self._notes.keep(Note(fence=self._run.fence, checkpoint=data))
+        note = Note(fence=self._run.fence, checkpoint=data)
+        return await self._submitter.persist(lambda: self._notes.keep(note))
 
     async def log(self, line: LogLine) -> None:
         self._notes.mention(Note(fence=self._run.fence, log=line))
@@ -85,8 +86,9 @@ class WorkerChannel:
         return await self._submitter.spawn(submission, self._run.fence, key)
 
     async def results(self) -> dict[str, bytes | None]:
-        parents = await self._store.parents(self._run.job.id)
-        jobs = await self._store.get(parents)
+        store, persist = self._store, self._submitter.persist
+        parents = await persist(lambda: store.parents(self._run.job.id))
+        jobs = await persist(lambda: store.get(parents))
         return {job.id: job.result for job in jobs if job is not None}
 
     def transaction(self) -> AbstractAsyncContextManager[object]:

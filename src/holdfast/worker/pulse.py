@@ -10,7 +10,6 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from holdfast.app import Holdfast
-from holdfast.errors import StoreError
 from holdfast.observe import Observer
 from holdfast.store import Store
 from holdfast.worker.custody import Custody
@@ -74,7 +73,7 @@ class Pulse:
             try:
                 await store.start()
                 await self._beat(self._heartbeat(store, worker_loop))
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001  # leases depend on it: tell, begin anew
                 self._observer.tell("heartbeat.missed", error=str(error), leases=len(self._running))
                 await self._nap(RESTART_SECONDS)
             finally:

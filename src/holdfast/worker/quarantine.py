@@ -15,7 +15,9 @@ from holdfast.worker.run import Run
 
 SYMPTOM = "LEASE_EXPIRED"
 INCUBATION = 2.0
-"""How long a suspect has the others wait, in seconds."""
+"""How long the first suspect has the others wait, in seconds; each that survives halves it."""
+
+SHORTEST = 0.05
 
 
 def is_suspect(job: Job) -> bool:
@@ -29,6 +31,7 @@ class Quarantine:
     def __init__(self, opened: Callable[[], None]) -> None:
         self._opened = opened
         self._timer: asyncio.TimerHandle | None = None
+        self._survivors = 0
         self.is_careful = False
         """Whether the next job had better be claimed alone: there may be more suspects."""
 
@@ -41,9 +44,12 @@ class Quarantine:
         """Admit the first suspect; return the others, which must not be in hand with it."""
         suspects = [run for run in runs if is_suspect(run.job)]
         self.is_careful = bool(suspects)
-        if suspects:
-            suspects[0].written = self.open
-            self._timer = asyncio.get_running_loop().call_later(INCUBATION, self.open)
+        if not suspects:
+            self._survivors = 0
+            return []
+        suspects[0].written = self.open
+        patience = max(SHORTEST, INCUBATION / 2**self._survivors)
+        self._timer = asyncio.get_running_loop().call_later(patience, self.open)
         return suspects[1:]
 
     def open(self) -> None:
@@ -51,4 +57,5 @@ class Quarantine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self._survivors = min(self._survivors + 1, 10)
             self._opened()

@@ -19,10 +19,12 @@ from holdfast.maintenance import Maintenance
 from holdfast.maintenance.reaper import Reaper
 from holdfast.observe import Observer
 from holdfast.policy import SECOND
+from holdfast.store import Store
 from holdfast.submitting import patiently
 from holdfast.worker.execution import HOST
 from holdfast.worker.guard import Guard, orphans
 from holdfast.worker.member import CANNOT_START
+from holdfast.worker.opening import opened, pause_unless
 from holdfast.worker.seat import Member
 from holdfast.worker.tether import Plan
 from holdfast.worker.worker import LAST_WORDS
@@ -93,22 +95,24 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         try:
-            async with self._app, asyncio.TaskGroup() as group:
-                name = f"{HOST}-supervisor-{self._app.chance.token()[:8]}"
-                queues = tuple(self._plan.queues)
-                service = Maintenance(self._app, name, queues, self._observer)
-                tasks = [
-                    group.create_task(service.run()),
-                    group.create_task(self._guard.stand(self._app.store, self._observer)),
-                ]
-                seats = [group.create_task(self._keep()) for _ in range(self._processes)]
-                await asyncio.wait(seats)
-                for task in tasks:
-                    task.cancel()
+            async with opened(self._app, self._draining, self._observer) as store:
+                await self._supervise(store)
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
         return self._code
+
+    async def _supervise(self, store: Store) -> None:
+        name = f"{HOST}-supervisor-{self._app.chance.token()[:8]}"
+        service = Maintenance(self._app, name, tuple(self._plan.queues), self._observer)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(service.run()),
+                group.create_task(self._guard.stand(store, self._observer)),
+            ]
+            await asyncio.wait([group.create_task(self._keep()) for _ in range(self._processes)])
+            for task in tasks:
+                task.cancel()
 
     def stop(self) -> None:
         """Drain every process; called again, stop them at once."""
@@ -159,14 +163,9 @@ class Supervisor:
 
     async def _pause(self, failures: int) -> None:
         """Start again at once after a first crash, later and later when it goes on."""
-        if failures < 2:
-            return
-        pause = min(FIRST_PAUSE * 2.0 ** (failures - 2), LONGEST_PAUSE)
-        try:
-            async with asyncio.timeout(pause):
-                await self._draining.wait()
-        except TimeoutError:
-            return
+        if failures >= 2:
+            pause = min(FIRST_PAUSE * 2.0 ** (failures - 2), LONGEST_PAUSE)
+            await pause_unless(self._draining, pause)
 
 
 def _must_be_shared(app: Holdfast) -> None:

@@ -30,6 +30,7 @@ from holdfast.worker.execution import (
     system_failure,
 )
 from holdfast.worker.hands import Hands
+from holdfast.worker.opening import opened, pause_unless
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.quarantine import Quarantine
 from holdfast.worker.rates import Rates
@@ -87,11 +88,8 @@ class Worker:
 
     async def run(self, *, burst: bool = False) -> None:
         """Work until told to stop, or, in a burst, until there is nothing left to do."""
-        await self._started_app()
-        try:
-            await self._run(self._app.store, burst=burst)
-        finally:
-            await self._app.close()
+        async with opened(self._app, self._stopping, self._observer) as store:
+            await self._run(store, burst=burst)
 
     async def _run(self, store: Store, *, burst: bool) -> None:
         self._notes = Notes(store)
@@ -110,11 +108,16 @@ class Worker:
                 service = Maintenance(self._app, self.id, self._queues, self._observer)
                 tasks.append(group.create_task(service.run()))
             self._observer.tell("worker.started", worker=self.id, queues=self._queues)
-            await self._claim_loop(store, burst=burst)
-            await self._wind_down()
-            await self._pulse.stop()
-            for task in tasks:
-                task.cancel()
+            try:
+                await self._claim_loop(store, burst=burst)
+            except BaseException:
+                self.halt()
+                raise
+            finally:
+                await self._wind_down()
+                await self._pulse.stop()
+                for task in tasks:
+                    task.cancel()
         with contextlib.suppress(StoreUnavailableError):
             await announce(store, self._info(), timedelta(0))
         self._observer.tell("worker.stopped", worker=self.id)
@@ -141,10 +144,10 @@ class Worker:
         self.drain()
 
     async def _claim_loop(self, store: Store, *, burst: bool) -> None:
-        await self._declare_limits(store)
-        seen, pause = 0, FIRST_PAUSE
+        seen, pause, declared = 0, FIRST_PAUSE, False
         while not self._stopping.is_set():
             try:
+                declared = declared or await self._declare_limits(store)
                 quiet = not self._hands.running and not self._settler.unwritten
                 wanted, taken = self._room, await self._claim(store)
                 if burst and not taken and not self._hands.running:
@@ -158,7 +161,7 @@ class Worker:
                 pause = FIRST_PAUSE
             except StoreUnavailableError as error:
                 self._observer.tell("store.unavailable", error=str(error))
-                await self._back_off(pause)
+                await pause_unless(self._stopping, pause * (0.5 + self._app.chance.fraction()))
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _claim(self, store: Store) -> int:
@@ -204,6 +207,8 @@ class Worker:
             outcome = await self._runners[run.handler.runner].run(run)
         except asyncio.CancelledError:
             outcome = system_failure("the handler cancelled itself", "CANCELLED_ITSELF")
+        except Exception as error:  # noqa: BLE001  # nothing may keep a slot for ever
+            outcome = system_failure(f"the runner failed: {error!r}", "RUNNER_FAILED")
         if run.interruption is not None and not isinstance(outcome, Succeeded):
             outcome = Interrupted(run.interruption)
         self._answer(run, outcome)
@@ -243,11 +248,6 @@ class Worker:
         finally:
             arrival.cancel()
             other.cancel()
-
-    async def _back_off(self, pause: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause * (0.5 + self._app.chance.fraction())):
-                await self._stopping.wait()
 
     async def _more(self, store: Store) -> bool:
         """In a burst: whether jobs that ended elsewhere or passed time made new work."""
@@ -319,27 +319,13 @@ class Worker:
             RunnerKind.PROCESS: ProcessRunner(self._app, self._observer),
         }
 
-    async def _started_app(self) -> None:
-        """Start the app; a store that is away now will be back."""
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                await self._app.start()
-            except StoreUnavailableError as error:
-                self._observer.tell("store.unavailable", error=str(error))
-                if self._stopping.is_set():
-                    raise
-                await self._back_off(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
-            else:
-                return
-
-    async def _declare_limits(self, store: Store) -> None:
+    async def _declare_limits(self, store: Store) -> bool:
         for handler in self._app.registry:
             if handler.options.limit is not None:
                 await store.limit(f"task:{handler.type}", handler.options.limit)
             if handler.options.key_limit is not None:
                 await store.limit(f"key:{handler.type}", handler.options.key_limit)
+        return True
 
     async def _be_present(self, store: Store) -> None:
         while True:

@@ -10,9 +10,15 @@ from holdfast.job import Job
 from holdfast.store._base import EVENTS_KEPT
 from holdfast.store.postgres.clock import ServerClock
 from holdfast.store.postgres.database import Database, Params, Session
+from holdfast.store.postgres.heads import Heads
 from holdfast.store.postgres.rows import Row, job_of
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.wake import Wake
+
+_FOR_SEARCHES = b"""
+SET LOCAL enable_bitmapscan = on;
+SET LOCAL plan_cache_mode = force_custom_plan
+"""
 
 
 class Base:
@@ -27,6 +33,7 @@ class Base:
         self._database = Database(settings)
         direct = settings.listen_url or (None if settings.pgbouncer else settings.dsn)
         self._wake = Wake(self._database, settings.schema, direct)
+        self._heads = Heads()
         self._limited = False
         """Whether limits were seen: then claims go the long way."""
 
@@ -42,7 +49,7 @@ class Base:
         """Run a search: planned for what is asked, with every means the planner has."""
 
         async def search(session: Session) -> list[Row]:
-            await session.connection.execute(b"SET LOCAL enable_bitmapscan = on")
+            await session.connection.execute(_FOR_SEARCHES)
             return await session.run(name, params, prepare=False)
 
         return await self._database.atomically(search)

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.store._shapes import Claim, LimitRule, LimitState
 from holdfast.store.postgres.arrays import Ints, Longs, Moments, Texts
 from holdfast.store.postgres.database import Statements
+from holdfast.store.postgres.heads import LEVELS
 from holdfast.store.postgres.rows import Row
 
 PAGE = 200
@@ -123,7 +124,7 @@ async def claim_limited(
                 "until": Moments([until for _, until in gate.opened.values()]),
             },
         )
-    rows = await session.run("claim", claim_params(want, judged, chosen)) if chosen else []
+    rows = await session.run("claim", claim_params(want, judged, chosen=chosen)) if chosen else []
     return rows, bool(gate.rules)
 
 
@@ -155,11 +156,18 @@ def _page(queue: str, want: Claim, gate: Gate, place: tuple[int, int]) -> dict[s
 
 
 def claim_params(
-    want: Claim, judged: datetime | None, chosen: Sequence[int] | None = None
+    want: Claim,
+    judged: datetime | None,
+    *,
+    chosen: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
 ) -> dict[str, object]:
-    """What ``claim.sql`` is given."""
+    """What ``claim.sql`` is given: where to look, or which jobs to take."""
+    stretches = [(queue, n) for queue in want.queues for n in LEVELS] if chosen is None else []
     return {
-        "queues": Texts(want.queues if chosen is None else ()),
+        "queues": Texts([queue for queue, _ in stretches]),
+        "levels": Ints([n for _, n in stretches]),
+        "heads": Longs(heads or [0] * len(stretches)),
         "types": None if want.types is None else Texts(want.types),
         "most": want.limit,
         "token": want.token,

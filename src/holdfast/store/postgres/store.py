@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Self
 
 from psycopg import AsyncConnection
@@ -32,6 +32,7 @@ from holdfast.store.postgres.adding import add, add_plain, is_plain
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
 from holdfast.store.postgres.database import Session, translated
 from holdfast.store.postgres.enlist import enlist
+from holdfast.store.postgres.heads import LEVELS
 from holdfast.store.postgres.limiting import claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
@@ -149,9 +150,9 @@ class PostgresStore(Reads):
         if not want.queues or want.limit < 1:
             return []
         judged = self._clock.judged
-        rows = []
+        rows: list[Row] = []
         if not self._limited:
-            rows = await self._run("claim", claim_params(want, judged))
+            rows = await self._claim(want, judged)
             self._limited = not rows and bool(await self._run("rules", {}))
         if self._limited:
             rows, self._limited = await self._database.atomically(
@@ -159,6 +160,25 @@ class PostgresStore(Reads):
             )
         rows.sort(key=_by_service)
         return self._jobs(rows)
+
+    async def _claim(self, want: Claim, judged: datetime | None) -> list[Row]:
+        begun = self._ticks()
+        heads = self._heads.start(want.queues, want.types, begun)
+        rows = await self._run("claim", claim_params(want, judged, heads=heads))
+        if heads is None:
+            ended = self._ticks()
+            self._heads.looked(want.queues, want.types, ended, ended - begun)
+        first: dict[int, int] = {}
+        for row in rows:
+            turn, place = row[-2:]
+            first[turn] = min(first.get(turn, place), place)
+        for turn, place in first.items():
+            queue, level = divmod(turn - 1, len(LEVELS))
+            self._heads.saw(want.queues[queue], level, want.types, place, begun)
+        return rows
+
+    def _ticks(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         written = await swap_all(self._database, changes)
@@ -222,7 +242,8 @@ class PostgresStore(Reads):
     async def promote(self, limit: int) -> Promoted:
         judged = self._clock.judged
         rows = await self._run("promote", {"most": limit, "now": judged})
-        await self._run("age", {"most": AGED_AT_ONCE, "now": judged})
+        if await self._run("age", {"most": AGED_AT_ONCE, "now": judged}):
+            self._heads.forget()
         later = await self._run("next_due", {})
         self._ring({queue for (queue,) in rows})
         await self._fold()
@@ -281,7 +302,7 @@ class PostgresStore(Reads):
         return {id_ for (id_,) in rows}
 
     async def _fold(self, *, at_once: bool = False) -> None:
-        ticks = asyncio.get_running_loop().time()
+        ticks = self._ticks()
         if at_once or ticks - self._folded > FOLD_EVERY:
             self._folded = ticks
             await self._run("fold", {})
@@ -331,9 +352,9 @@ def _queues(jobs: Sequence[Job]) -> set[str]:
     return {job.queue for job in jobs if job.state in _WAKING}
 
 
-def _by_service(row: Row) -> tuple[int, int, int]:
-    turn, level, place = row[-3:]
-    return turn, level, place
+def _by_service(row: Row) -> tuple[int, int]:
+    turn, place = row[-2:]
+    return turn, place
 
 
 async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:

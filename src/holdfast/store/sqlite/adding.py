@@ -11,9 +11,10 @@ from holdfast.errors import StaleLeaseError
 from holdfast.job import DependencyKind, Job, State
 from holdfast.store._ledger import Ledger
 from holdfast.store._shapes import Added, AddStatus, Fence
+from holdfast.store.sqlite.encoding import body_row, job_row, journal_row
 from holdfast.store.sqlite.moving import WAKING, lift_at
-from holdfast.store.sqlite.rows import Row, body_row, id_of, job_row, journal_row, key_of, micros
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import NEVER, Row, id_of, key_of, micros
 from holdfast.store.sqlite.writer import Transaction
 
 
@@ -134,7 +135,7 @@ def _insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list
     for job, depends_on in new:
         seq = number + 1
         seqs.append(seq)
-        moved = None
+        moved = NEVER
         for edge in job.trail:
             number += 1
             journal.append(journal_row(number, seq, moved, edge))
@@ -150,6 +151,7 @@ def _insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list
             keys.append((job.dedupe.scope, job.dedupe.key, job.dedupe.digest, until, seq))
         if job.checkpoint is not None:
             checkpoints.append((seq, job.checkpoint))
+        tx.mark(micros(job.created_at), seq)
         tx.ledger.moved(None, job)
         if job.state in WAKING:
             tx.woken.add(job.queue)
@@ -158,9 +160,8 @@ def _insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list
     tx.many("add_tag", tags)
     tx.many("add_key", keys)
     tx.many("checkpoint", checkpoints)
-    tx.many("journal", journal)
+    tx.journal(journal)
     tx.number = number
-    tx.told = True
     return seqs
 
 

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from holdfast.store.sqlite.lane import tell
+
 
 class Interest(StrEnum):
     """What someone waits for."""
@@ -45,9 +47,7 @@ class Bell:
     def _wake(self, interest: Interest) -> None:
         self.rung[interest] += 1
         for future in list(self._waiting[interest]):
-            loop = future.get_loop()
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_end, future)
+            tell(future.get_loop(), _end, future)
 
     async def wait(self, interest: Interest, rung: int, seconds: float) -> bool:
         """Wait until it rang more often than that; False when the time is over first."""

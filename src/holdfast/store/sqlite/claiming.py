@@ -8,9 +8,10 @@ import msgspec
 
 from holdfast.job import Job
 from holdfast.store._shapes import Claim
+from holdfast.store.sqlite.decoding import read_jobs
 from holdfast.store.sqlite.gate import Gate
-from holdfast.store.sqlite.rows import Row, read_jobs
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import NOTHING, Row
 from holdfast.store.sqlite.writer import Transaction
 
 
@@ -29,16 +30,14 @@ def claim(tx: Transaction, want: Claim) -> list[Job]:
         ],
     )
     jobs = read_jobs(tx.connection, [seq for seq, _ in chosen])
-    tx.many(
-        "journal",
+    tx.journal(
         [
             _edge(tx, number, place, job)
             for number, (place, job) in enumerate(zip(chosen, jobs, strict=True), first)
-        ],
+        ]
     )
     for job in jobs:
         tx.ledger.claimed(job, tx.now)
-    tx.told = True
     return jobs
 
 
@@ -74,5 +73,5 @@ def _edge(tx: Transaction, number: int, place: tuple[int, int], job: Job) -> Row
         job.attempt,
         job.lease_version,
         job.lease.worker if job.lease else "",
-        None,
+        NOTHING,
     )

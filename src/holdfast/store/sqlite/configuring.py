@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from holdfast.store._shapes import LimitRule
 from holdfast.store.sqlite.moving import AT_ONCE
-from holdfast.store.sqlite.rows import micros_of_span
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import micros_of_span
 from holdfast.store.sqlite.writer import Transaction
 
 

@@ -11,7 +11,9 @@ from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.store.sqlite.location import Durability, Location
 
 OLDEST_SQLITE = (3, 40, 0)
-BUSY_MILLISECONDS = 500
+BUSY_MILLISECONDS = 5_000
+"""How long SQLite itself waits for a lock, as when another process opens or closes the file."""
+
 CACHE_KIBIBYTES = 65_536
 CHECKPOINT_PAGES = 4_000
 """Checkpoint every 16 MiB of WAL: hot pages are then copied into the file once, not four times."""

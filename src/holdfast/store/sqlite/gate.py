@@ -9,8 +9,8 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.store._shapes import LimitRule, LimitState
-from holdfast.store.sqlite.rows import micros_of_span, moment
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import micros_of_span, moment
 from holdfast.store.sqlite.writer import Transaction
 
 FIRST = (-1, -1)

@@ -6,10 +6,13 @@ The only place of the store that knows threads.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVarTuple
+
+Arguments = TypeVarTuple("Arguments")
 
 
 class Lane(Protocol):
@@ -42,6 +45,14 @@ class ThreadLane:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
+
+
+def tell(
+    loop: asyncio.AbstractEventLoop, call: Callable[[*Arguments], object], *arguments: *Arguments
+) -> None:
+    """Run a call on a loop, from any thread; a loop that is closed has nobody left to tell."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *arguments)
 
 
 class InlineLane:

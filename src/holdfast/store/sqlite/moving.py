@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.job import Job, State
-from holdfast.store.sqlite.rows import micros
+from holdfast.store.sqlite.values import micros
 from holdfast.store.sqlite.writer import Transaction
 
 WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})

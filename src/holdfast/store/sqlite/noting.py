@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._shapes import Beat, Fence, Note
-from holdfast.store.sqlite.rows import cancel_of, encoded, key_of, log_row, moment, progress_row
+from holdfast.store.sqlite.decoding import cancel_of
+from holdfast.store.sqlite.encoding import encoded, log_row, progress_row
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import key_of, moment
 from holdfast.store.sqlite.writer import Transaction
 
 
@@ -38,9 +40,8 @@ def _note(tx: Transaction, said: Note) -> bool:
     (seq,) = row
     if said.progress is not None:
         tx.number += 1
-        tx.told = True
         tx.execute(statement("progress"), (seq, encoded(said.progress)))
-        tx.execute(statement("journal"), progress_row(tx.number, seq, said.progress))
+        tx.journal([progress_row(tx.number, seq, said.progress)])
     if said.checkpoint is not None:
         tx.execute(statement("checkpoint"), (seq, said.checkpoint))
     if said.log is not None:

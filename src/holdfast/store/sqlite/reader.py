@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from holdfast.store.sqlite.connection import connect, translated
-from holdfast.store.sqlite.lane import Lane
+from holdfast.store.sqlite.lane import Lane, tell
 from holdfast.store.sqlite.location import Location
 
 T = TypeVar("T")
@@ -71,8 +71,7 @@ async def run_in(lane: Lane, call: Callable[[], T]) -> T:
             settle = functools.partial(future.set_exception, error)
         else:
             settle = functools.partial(future.set_result, answer)
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(lambda: None if future.done() else settle())
+        tell(loop, lambda: None if future.done() else settle())
 
     lane.post(run)
     return await future

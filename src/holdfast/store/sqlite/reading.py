@@ -10,18 +10,16 @@ from datetime import timedelta
 from holdfast.errors import Fault, ValidationError
 from holdfast.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.store._shapes import EventPage, Hold, Measure, QueueInfo, Reading, Stats, Tally
-from holdfast.store.sqlite.rows import (
+from holdfast.store.sqlite.decoding import (
     STATES,
     cancel_of,
     event_of,
-    id_of,
-    key_of,
     log_lines,
-    moment,
     read_jobs,
     transition_of,
 )
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import id_of, key_of, moment
 
 _MEASURES = {measure.value: measure for measure in Measure}
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
 from holdfast.store._cursor import read_cursor, write_cursor
+from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import (
     COUNT_CAP,
     FailurePage,
@@ -21,8 +23,9 @@ from holdfast.store._shapes import (
     Page,
     Search,
 )
-from holdfast.store.sqlite.rows import micros, read_jobs
+from holdfast.store.sqlite.decoding import read_jobs
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import micros
 
 FAILURE_ORDER = "FAILURE"
 _FIRST, _LAST = -1, 2**63 - 1
@@ -44,11 +47,12 @@ class Source(msgspec.Struct, frozen=True):
 _BY_STATE = "job INDEXED BY job_state WHERE state = :in_state"
 _BY_MOVED = (
     "journal CROSS JOIN job ON job.seq = journal.seq AND job.moved = journal.number"
-    " WHERE journal.number > -1"
+    " WHERE journal.number > :moved_after"
 )
 _BY_MOVED_INTO = (
     "journal CROSS JOIN job ON job.seq = journal.seq AND job.moved = journal.number"
-    " WHERE journal.to_state IN (SELECT value FROM json_each(:states))"
+    " WHERE journal.number > :moved_after"
+    " AND journal.to_state IN (SELECT value FROM json_each(:states))"
 )
 _BY_TYPE = "job INDEXED BY job_type WHERE type = :of_type"
 _BY_TAG = "tag JOIN job ON job.seq = tag.seq WHERE tag.name = :tag_name AND tag.value = :tag_value"
@@ -70,23 +74,28 @@ class _Finder:
         self._connection = connection
         self._search = search
         self._filters, self._parameters = _filters(search)
+        self._ascending = search.order is Order.CREATED_ASC
+        self._created = self._after(search.created_after), self._before(search.created_before)
+        self._updated = self._after(search.updated_after)
+        self._parameters["moved_after"] = self._updated
 
     def page(self) -> Page:
         search = self._search
-        last = None
+        low, high = self._bounds()
         if search.cursor is not None:
             (last,) = read_cursor(search.cursor, search.order)
+            low, high = (max(low, last), high) if self._ascending else (low, min(high, last))
         source = self._source()
         total, exact = self._total(source)
-        rows = self._rows(source, last)
+        rows = self._rows(source, low, high)
         more = len(rows) > search.limit
         rows = rows[: search.limit]
         jobs = read_jobs(self._connection, [seq for _, seq in rows])
         cursor = write_cursor(search.order, rows[-1][0]) if more else None
         return Page(tuple(jobs), cursor, total, exact)
 
-    def _rows(self, source: Source, last: int | None) -> list[tuple[int, int]]:
-        """Return (place, number) of one job more than the page holds."""
+    def _rows(self, source: Source, low: int, high: int) -> list[tuple[int, int]]:
+        """Return (place, number) of one job more than the page holds, between two places."""
         place = source.place
         if self._search.order is Order.UPDATED_DESC:
             place = "job.moved"
@@ -94,29 +103,49 @@ class _Finder:
                 place = "journal.number"
                 sql = _BY_MOVED_INTO if self._search.states else _BY_MOVED
                 source = Source(sql, place, ({},), 0)
-        ascending = self._search.order is Order.CREATED_ASC
         sql = (
             f"SELECT {place}, job.seq FROM {source.sql}"  # noqa: S608  # constants above
-            f" AND {place} {'>' if ascending else '<'} :last{self._filters}"
-            f" ORDER BY {place} {'ASC' if ascending else 'DESC'} LIMIT :limit"
+            f" AND {place} > :low AND {place} < :high{self._filters}"
+            f" ORDER BY {place} {'ASC' if self._ascending else 'DESC'} LIMIT :limit"
         )
-        bound = last if last is not None else (_FIRST if ascending else _LAST)
-        common = {**self._parameters, "last": bound, "limit": self._search.limit + 1}
+        common = {"low": low, "high": high, "limit": self._search.limit + 1, **self._parameters}
         found = [row for value in source.values for row in self._execute(sql, {**common, **value})]
-        found.sort(reverse=not ascending)
+        found.sort(reverse=not self._ascending)
         return found[: self._search.limit + 1]
+
+    def _bounds(self) -> tuple[int, int]:
+        """Return places between which everything lies that can match, in the order asked for."""
+        low, high = self._created
+        if self._search.order is Order.UPDATED_DESC:
+            low, high = max(low, self._updated), _LAST
+        return low, high
+
+    def _after(self, at: datetime | None) -> int:
+        """Return a number behind which all lies that happened then or later."""
+        if at is None:
+            return _FIRST
+        (number,) = self._execute(statement("marked_from"), (minute_of(at),)).fetchone()
+        return _LAST if number is None else int(number) - 1
+
+    def _before(self, at: datetime | None) -> int:
+        """Return a number before which all lies that happened earlier."""
+        if at is None:
+            return _LAST
+        (number,) = self._execute(statement("marked_to"), (minute_of(at),)).fetchone()
+        return _FIRST if number is None else int(number) + 1
 
     def _total(self, source: Source) -> tuple[int, bool]:
         search = self._search
         if _is_countable(search):
             return self._tallied(search), True
         sql = (
-            f"SELECT count(*) FROM (SELECT 1 FROM {source.sql}{self._filters}"  # noqa: S608
-            " LIMIT :limit)"
+            f"SELECT count(*) FROM (SELECT 1 FROM {source.sql}"  # noqa: S608  # constants above
+            f" AND {source.place} > :low AND {source.place} < :high{self._filters} LIMIT :limit)"
         )
+        common = {"low": self._created[0], "high": self._created[1], **self._parameters}
         total = 0
         for value in source.values:
-            left = {**self._parameters, **value, "limit": COUNT_CAP + 1 - total}
+            left = {**common, **value, "limit": COUNT_CAP + 1 - total}
             total += self._execute(sql, left).fetchone()[0]
         return min(total, COUNT_CAP), total <= COUNT_CAP
 
@@ -136,6 +165,10 @@ class _Finder:
         if search.types:
             count = self._tallied(Search(types=search.types))
             yield Source(_BY_TYPE, "job.seq", _each("of_type", search.types), count)
+        if search.updated_after:
+            (newest,) = self._execute(statement("newest_event")).fetchone()
+            if newest - self._updated <= COUNT_CAP:
+                yield Source(_BY_MOVED, "job.seq", ({},), newest - self._updated)
         yield Source(_BY_SEQ, "job.seq", ({},), self._tallied(Search()))
 
     def _counted(self, sql: str, place: str, value: Parameters) -> Source:

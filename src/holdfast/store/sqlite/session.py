@@ -54,6 +54,7 @@ class Session:
         self._herald: Herald | None = None
         self._looked = 0.0
         self._version = self._number = self._settings = -1
+        self._opened = asyncio.Event()
         self._closed = False
 
     async def open(self) -> None:
@@ -67,11 +68,13 @@ class Session:
         if self._sockets:
             self._herald = Herald.of(self._location.path, f"{self.pid}-{next(_names)}")
         _open.add(self)
+        self._opened.set()
         await self._look()
 
     async def close(self) -> None:
         """Finish what was asked for, then let go of the file and wake who waits."""
         self._closed = True
+        self._opened.set()
         _open.discard(self)
         self._bell.ring([None], news=True)
         await run_in(self._lanes[0], self._writer.close)
@@ -83,12 +86,12 @@ class Session:
 
     async def write(self, operation: Operation[T]) -> T:
         """Run an operation in the next transaction."""
-        self._check_open()
+        await self._usable()
         return await self._writer.write(operation)
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on one state of the file."""
-        self._check_open()
+        await self._usable()
         return await self._reader.read(query)
 
     async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
@@ -140,7 +143,7 @@ class Session:
     async def _look(self) -> None:
         """See what other processes wrote."""
         self._looked = asyncio.get_running_loop().time()
-        self._check_open()
+        await self._usable()
         queues, news = await self._reader.glance(self._glance)
         if news:
             self._bell.ring(queues, news=True)
@@ -154,7 +157,9 @@ class Session:
         self._version, self._number, self._settings = version, number, settings
         return [None] if work else [], True
 
-    def _check_open(self) -> None:
+    async def _usable(self) -> None:
+        """Wait for a start under way; refuse after the end."""
+        await self._opened.wait()
         if self._closed:
             raise StoreError(f"{self._location.path} is closed")
 

@@ -52,8 +52,8 @@ from holdfast.store.sqlite.bell import Interest
 from holdfast.store.sqlite.gate import Gate, read_rules
 from holdfast.store.sqlite.lane import Lane, ThreadLane
 from holdfast.store.sqlite.location import Location, filesystem_of
-from holdfast.store.sqlite.rows import micros
 from holdfast.store.sqlite.session import Session
+from holdfast.store.sqlite.values import micros
 
 POLL = 0.1
 """Seconds between looks for what no message told: about 0.1 % of a core for who waits."""

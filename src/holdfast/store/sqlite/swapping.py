@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from holdfast.job import TERMINAL, Job, State
 from holdfast.store._shapes import Change, Swapped
+from holdfast.store.sqlite.decoding import by_key, read_jobs
+from holdfast.store.sqlite.encoding import journal_row, moving_part, settled_part
 from holdfast.store.sqlite.moving import AT_ONCE, WAKING, lift_at
-from holdfast.store.sqlite.rows import (
-    Row,
-    by_key,
-    journal_row,
-    key_of,
-    micros,
-    moving_part,
-    read_jobs,
-    settled_part,
-)
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import Row, key_of, micros
 from holdfast.store.sqlite.writer import Transaction
 
 
@@ -47,34 +40,42 @@ def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
     found = {row[0]: row[1:] for row in by_key(tx.connection, "fence", keys)}
     stored = [found.get(key) for key in keys]
     good = [
-        (row[0], row[4], change)
+        (row[0], row[5], change)
         for row, change in zip(stored, changes, strict=True)
         if row is not None and _matches(row, change)
     ]
     ripe = _tell_children(tx, [(seq, change.after.state) for seq, _, change in good])
     _write(tx, good)
-    written = {change.before.id: seq for seq, _, change in good}
-    refused = [
-        row[0] for row, c in zip(stored, changes, strict=True) if row and c.before.id not in written
-    ]
+    if len(good) == len(changes):
+        return [_RIPE if seq in ripe else _WRITTEN for seq, _, _ in good]
+    written = {seq for seq, _, _ in good}
+    refused = [row[0] for row in stored if row and row[0] not in written]
     now = dict(zip(refused, read_jobs(tx.connection, refused), strict=True))
-    return [
-        Swapped(written=True, ripe=written[change.before.id] in ripe)
-        if change.before.id in written
-        else Swapped(written=False, job=None if row is None else now[row[0]])
-        for row, change in zip(stored, changes, strict=True)
-    ]
+    return [_answer(row, ripe, now) for row in stored]
+
+
+_WRITTEN = Swapped(written=True)
+_RIPE = Swapped(written=True, ripe=True)
+
+
+def _answer(row: Row | None, ripe: set[int], refused: Mapping[int, Job]) -> Swapped:
+    if row is None:
+        return Swapped(written=False)
+    if row[0] in refused:
+        return Swapped(written=False, job=refused[row[0]])
+    return _RIPE if row[0] in ripe else _WRITTEN
 
 
 def _matches(row: Row, change: Change) -> bool:
     """Whether a change was decided on the job as it is stored."""
-    _, revision, token, until, _ = row
+    _, revision, version, token, until, _ = row
     before, after = change.before, change.after
+    leased = version is not None
     if revision != before.revision:
         return False
-    if before.lease and after.lease and token is not None and before.lease.token != token:
+    if leased and before.lease and after.lease and before.lease.token != token:
         return False
-    return change.until is None or (token is not None and until == micros(change.until))
+    return change.until is None or (leased and until == micros(change.until))
 
 
 def _write(tx: Transaction, changes: Sequence[tuple[int, int, Change]]) -> None:
@@ -100,8 +101,7 @@ def _write(tx: Transaction, changes: Sequence[tuple[int, int, Change]]) -> None:
             tx.woken.add(None)
     tx.many("swap", whole)
     tx.many("settle", settled)
-    tx.many("journal", journal)
-    tx.told = tx.told or bool(journal)
+    tx.journal(journal)
 
 
 def _only_settles(before: Job, after: Job) -> bool:

@@ -12,16 +12,9 @@ from holdfast.job import Job, State
 from holdfast.policy import Retention
 from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import Dependent, Promoted
-from holdfast.store.sqlite.rows import (
-    STATES,
-    Row,
-    id_of,
-    key_of,
-    micros_of_span,
-    moment,
-    read_jobs,
-)
+from holdfast.store.sqlite.decoding import STATES, read_jobs
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import NEVER, NOTHING, Row, id_of, key_of, micros_of_span, moment
 from holdfast.store.sqlite.writer import Transaction
 
 MEASURES_KEPT = timedelta(days=7)
@@ -35,7 +28,7 @@ def promote(tx: Transaction, limit: int) -> Promoted:
     for seq, moved, state, queue, type_, priority, attempt, version, worker in rows:
         tx.number += 1
         interval = tx.ageing.get(queue)
-        lift_at = None if interval is None else tx.instant + interval
+        lift_at = NEVER if interval is None else tx.instant + interval
         moves.append((seq, tx.number, tx.instant, lift_at))
         journal.append(
             (
@@ -49,16 +42,15 @@ def promote(tx: Transaction, limit: int) -> Promoted:
                 "time reached",
                 attempt,
                 version or 0,
-                worker or "",
-                None,
+                worker,
+                NOTHING,
             )
         )
         tx.ledger.tallies[queue, type_, priority, STATES[state]] -= 1
         tx.ledger.tallies[queue, type_, priority, State.SCHEDULED] += 1
         tx.woken.add(queue)
     tx.many("promote", moves)
-    tx.many("journal", journal)
-    tx.told = tx.told or bool(rows)
+    tx.journal(journal)
     _age(tx)
     (later,) = tx.execute(statement("next_due")).fetchone()
     return Promoted(len(rows), None if later is None else moment(later))
@@ -107,6 +99,7 @@ def prune(tx: Transaction, retention: Retention, limit: int) -> int:
     tx.execute(statement("expire_holds"), (tx.instant,))
     tx.execute(statement("expire_windows"), (tx.instant,))
     tx.execute(statement("expire_measures"), (minute_of(tx.now - MEASURES_KEPT),))
+    tx.execute(statement("forget_marks"))
     _trim_events(tx)
     return len(doomed)
 

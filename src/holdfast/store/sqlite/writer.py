@@ -14,16 +14,21 @@ from datetime import datetime
 from typing import TypeVar
 
 from holdfast.clock import Clock
-from holdfast.errors import HoldfastError, StoreUnavailableError
+from holdfast.errors import StoreUnavailableError
 from holdfast.store._ledger import Ledger
 from holdfast.store.sqlite import schema
 from holdfast.store.sqlite.connection import BUSY, connect, primary_code, translation
-from holdfast.store.sqlite.lane import Lane
+from holdfast.store.sqlite.lane import Lane, tell
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.rows import Row, micros
 from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import Row, micros
 
 T = TypeVar("T")
+
+_AT = 6  # the column of a row of the journal that tells when
+_MINUTE = 60_000_000
+
+_TRY_MILLISECONDS = 500
 
 FROZEN_AFTER = 10
 """Waits of half a second without anybody's commit before the lock counts as stuck."""
@@ -47,6 +52,8 @@ class Transaction:
         self.told = False
         """Whether the journal grew."""
         (self.number,) = connection.execute(statement("newest_number")).fetchone()
+        self._marks: dict[int, list[int]] = {}
+        self._minute, self._bounds = -1, [0, 0]
         self._ageing: dict[str, int] | None = None
         self._limited: bool | None = None
 
@@ -54,6 +61,23 @@ class Transaction:
         """Run one statement for many rows."""
         if rows:
             self.connection.executemany(statement(name), rows)
+
+    def journal(self, rows: Sequence[Row]) -> None:
+        """Append to the journal, and note where its minutes lie."""
+        if rows:
+            self.many("journal", rows)
+            self.told = True
+            for row in rows:
+                self.mark(row[_AT], row[0])
+
+    def mark(self, instant: int, number: int) -> None:
+        """Note that something happened then and has this number."""
+        if self._minute == instant // _MINUTE:
+            self._bounds[1] = number
+            return
+        self._minute = instant // _MINUTE
+        self._bounds = self._marks.setdefault(self._minute, [number, number])
+        self._bounds[1] = number
 
     @property
     def ageing(self) -> dict[str, int]:
@@ -74,6 +98,11 @@ class Transaction:
         self._ageing = self._limited = None
         self.woken.add(None)
         self.execute(statement("touch_settings"))
+
+    def finish(self) -> None:
+        """Write what is written once for all operations."""
+        self.count()
+        self.many("mark", [(minute, *bounds) for minute, bounds in self._marks.items()])
 
     def count(self) -> None:
         """Add what moved to the counters; at the end, or before someone reads them."""
@@ -123,6 +152,7 @@ class Writer:
         """Open the file and bring its schema up to date; runs in the lane."""
         self.connection = connect(self._location)
         schema.prepare(self.connection, self._location)
+        self.connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
 
     def close(self) -> None:
         """Close the file; runs in the lane."""
@@ -152,43 +182,50 @@ class Writer:
         try:
             self._begin(connection)
             transaction = Transaction(connection, self._clock.now(), self._location.events_kept)
+            shared = len(batch) > 1
             outcomes = [
-                (future, *self._attempt(transaction, operation)) for operation, future in batch
+                (future, *self._attempt(transaction, operation, shared=shared))
+                for operation, future in batch
             ]
-            transaction.count()
-            connection.execute("COMMIT")
-        except (sqlite3.Error, HoldfastError) as error:
+            if connection.in_transaction:
+                transaction.finish()
+                connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001  # answered to the callers, not swallowed
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error):
-                error = translation(error, self._location.path)
-            return [(future, None, error) for _, future in batch]
+            seen = self._translated(error)
+            return [(future, None, seen) for _, future in batch]
         self._committed(transaction)
         return outcomes
 
     def _attempt(
-        self, transaction: Transaction, operation: Operation[object]
+        self, transaction: Transaction, operation: Operation[object], *, shared: bool
     ) -> tuple[object, BaseException | None]:
         """Run one operation; if it fails it leaves no trace."""
         connection = transaction.connection
         ledger, number = transaction.ledger, transaction.number
         transaction.ledger = Ledger()
-        connection.execute("SAVEPOINT operation")
+        if shared:
+            connection.execute("SAVEPOINT operation")
         try:
             answer = operation(transaction)
-        except Exception as error:  # answered to its caller, not swallowed
+        except Exception as error:
             if not connection.in_transaction:
                 raise  # the disk is full or broken: SQLite gave the whole transaction up
-            connection.execute("ROLLBACK TO operation")
-            connection.execute("RELEASE operation")
+            connection.execute("ROLLBACK TO operation" if shared else "ROLLBACK")
             transaction.ledger, transaction.number = ledger, number
-            if isinstance(error, sqlite3.Error):
-                error = translation(error, self._location.path)
-            return None, error
-        connection.execute("RELEASE operation")
+            return None, self._translated(error)
+        finally:
+            if shared and connection.in_transaction:
+                connection.execute("RELEASE operation")
         ledger.add(transaction.ledger)
         transaction.ledger = ledger
         return answer, None
+
+    def _translated(self, error: Exception) -> Exception:
+        if isinstance(error, sqlite3.Error):
+            return translation(error, self._location.path)
+        return error
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         """Wait for the lock as long as others make headway, but not for a frozen holder."""
@@ -220,8 +257,7 @@ def _answer(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         loops.setdefault(outcome[0].get_loop(), []).append(outcome)
     for loop, mine in loops.items():
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_settle, mine)
+        tell(loop, _settle, mine)
 
 
 def _settle(outcomes: list[Outcome]) -> None:

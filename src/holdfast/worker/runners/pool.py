@@ -22,7 +22,10 @@ LAST_WORDS = 0.1
 
 IDLE_SECONDS = 30.0
 KEPT_WARM = 1
-STARTS_AT_ONCE = max(2, os.cpu_count() or 2)
+CORES = max(2, os.cpu_count() or 2)
+PATIENCE = 0.1
+"""How long a job waits for a child to be free, once there is one per core, before another is
+started: short jobs are done sooner by few."""
 
 
 class ChildDiedError(Exception):
@@ -130,9 +133,10 @@ class Pool:
         self._observer = observer
         self._children: set[Child] = set()
         self._idle: list[Child] = []
-        self._waiting: deque[asyncio.Future[Child]] = deque()
+        self._waiting: deque[tuple[float, asyncio.Future[Child]]] = deque()
         self._starts: set[asyncio.Task[None]] = set()
         self._shrinking: asyncio.TimerHandle | None = None
+        self._growing: asyncio.TimerHandle | None = None
         self._closed = False
 
     def warm_up(self) -> None:
@@ -146,8 +150,9 @@ class Pool:
             child = self._idle.pop()
             if child.is_alive:
                 return child
-        waiting: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Child] = loop.create_future()
+        self._waiting.append((loop.time(), waiting))
         self._start_enough()
         try:
             return await waiting
@@ -175,8 +180,9 @@ class Pool:
     async def close(self) -> None:
         """End every child."""
         self._closed = True
-        if self._shrinking is not None:
-            self._shrinking.cancel()
+        for timer in (self._shrinking, self._growing):
+            if timer is not None:
+                timer.cancel()
         for task in self._starts:
             task.cancel()
         children, self._children = self._children, set()
@@ -187,7 +193,7 @@ class Pool:
 
     def _next_waiting(self) -> asyncio.Future[Child] | None:
         while self._waiting:
-            waiting = self._waiting.popleft()
+            _, waiting = self._waiting.popleft()
             if not waiting.done():
                 return waiting
         return None
@@ -214,28 +220,52 @@ class Pool:
             child.kill()
 
     def _start_enough(self) -> None:
-        """Start what the waiting need, but few at once: a child that is free sooner will do."""
-        wanted = sum(not waiting.done() for waiting in self._waiting)
-        while len(self._starts) < min(wanted, STARTS_AT_ONCE) and not self._closed:
+        """Start what the waiting need: one per core at once, more when that is not enough."""
+        now = asyncio.get_running_loop().time()
+        while not self._closed and len(self._starts) < CORES:
+            since = [since for since, waiting in self._waiting if not waiting.done()]
+            if len(since) <= len(self._starts):
+                return
+            if len(self._children) >= CORES and now < since[0] + PATIENCE:
+                self._look_again(since[0] + PATIENCE)
+                return
             self._start_one()
+
+    def _look_again(self, moment: float) -> None:
+        if self._growing is None:
+            self._growing = asyncio.get_running_loop().call_at(moment, self._grow)
+
+    def _grow(self) -> None:
+        self._growing = None
+        self._start_enough()
 
     def _start_one(self) -> None:
         task = asyncio.get_running_loop().create_task(self._start())
         self._starts.add(task)
-        task.add_done_callback(self._starts.discard)
+        task.add_done_callback(self._start_ended)
+
+    def _start_ended(self, task: asyncio.Task[None]) -> None:
+        """See whether others came to wait meanwhile."""
+        self._starts.discard(task)
+        self._start_enough()
 
     async def _start(self) -> None:
+        try:
+            child = await self._started()
+        except (ChildBrokenError, ChildDiedError, OSError) as error:
+            self._observer.tell("child.broken", error=str(error))
+            if (waiting := self._next_waiting()) is not None:
+                waiting.set_exception(ChildBrokenError(str(error)))
+        else:
+            self._observer.tell("child.started", pid=child.pid)
+            self.give_back(child)
+
+    async def _started(self) -> Child:
         child = Child()
         self._children.add(child)
         try:
             await child.connect(self._setup)
-        except (ChildBrokenError, ChildDiedError) as error:
+        except (ChildBrokenError, ChildDiedError):
             self._children.discard(child)
-            self._observer.tell("child.broken", pid=child.pid, error=str(error))
-            if (waiting := self._next_waiting()) is not None:
-                waiting.set_exception(ChildBrokenError(str(error)))
-            return
-        finally:
-            asyncio.get_running_loop().call_soon(self._start_enough)
-        self._observer.tell("child.started", pid=child.pid)
-        self.give_back(child)
+            raise
+        return child

@@ -58,13 +58,13 @@ class ThreadRunner:
     def _start(self, work: Callable[[], None]) -> None:
         with self._lock:
             grow = self._idle == 0
-            if grow:
-                self._threads += 1
-            else:
+            if not grow:
                 self._idle -= 1
-        self._work.put(work)
         if grow:
             threading.Thread(target=self._serve, name="holdfast-task", daemon=True).start()
+            with self._lock:
+                self._threads += 1
+        self._work.put(work)
 
     def _serve(self) -> None:
         while True:

@@ -36,7 +36,7 @@ WITH input AS MATERIALIZED (
     )
     SELECT number, CASE state WHEN 'SCHEDULED' THEN number END, pg_current_xact_id(), created_at,
         due_at, scheduled_at, expires_at, state::{schema}.state, revision, 0, max_attempts, 1,
-        priority, priority, held, queue, type
+        priority, least(greatest(priority, 0), 4), held, queue, type
     FROM input JOIN written USING (number)
 ), told AS (
     INSERT INTO {schema}.journal
@@ -55,7 +55,7 @@ WITH input AS MATERIALIZED (
     SELECT NULL::integer, queue, type, priority, state, 0, count(*), 0
     FROM input JOIN written USING (number) GROUP BY queue, type, priority, state
     UNION ALL
-    SELECT floor(extract(epoch FROM created_at) / 60), queue, type, priority, 'submitted', 0,
+    SELECT floor(date_part('epoch', created_at) / 60), queue, type, priority, 'submitted', 0,
         count(*), 0
     FROM input JOIN written USING (number) GROUP BY 1, queue, type, priority
 )

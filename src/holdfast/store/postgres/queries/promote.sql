@@ -17,7 +17,7 @@ WITH clock AS MATERIALIZED (
 ), moved AS (
     UPDATE {schema}.job j
     SET state = 'SCHEDULED', revision = j.revision + 1, scheduled_at = greatest(clock.now, j.updated_at),
-        updated_at = greatest(clock.now, j.updated_at), place = placed.place, level = j.priority,
+        updated_at = greatest(clock.now, j.updated_at), place = placed.place, level = least(greatest(j.priority, 0), 4),
         xid = pg_current_xact_id()
     FROM placed, clock
     WHERE j.number = placed.number

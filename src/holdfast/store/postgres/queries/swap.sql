@@ -35,7 +35,7 @@ WITH change AS MATERIALIZED (
 ), written AS (
     UPDATE {schema}.job j
     SET state = c.state::{schema}.state, revision = c.revision, priority = c.priority,
-        level = CASE WHEN c.moved THEN c.priority ELSE j.level END,
+        level = CASE WHEN c.moved THEN least(greatest(c.priority, 0), 4) ELSE j.level END,
         place = CASE WHEN c.moved THEN c.place ELSE j.place END,
         xid = CASE WHEN c.moved THEN pg_current_xact_id() ELSE j.xid END,
         max_attempts = c.max_attempts, attempt = c.attempt, generation = c.generation,
@@ -78,7 +78,7 @@ WITH change AS MATERIALIZED (
         UNION ALL SELECT queue, type, priority, to_state, 1 FROM edge
     ) AS step GROUP BY queue, type, priority, name HAVING sum(step) <> 0
     UNION ALL
-    SELECT floor(extract(epoch FROM at) / 60), queue, type, priority, measure, bucket, count(*),
+    SELECT floor(date_part('epoch', at) / 60), queue, type, priority, measure, bucket, count(*),
         max(seconds)
     FROM (
         SELECT at, queue, type, priority, 'run' AS measure, ran AS seconds,

@@ -25,14 +25,14 @@ CREATE TABLE job (
     started_at    INTEGER,
     finished_at   INTEGER,
     lease_ttl     INTEGER NOT NULL,
-    lease_version INTEGER,
+    lease_version INTEGER,             -- NULL: never claimed
     lease_until   INTEGER,
-    token         TEXT,
-    worker        TEXT,
+    token         TEXT NOT NULL DEFAULT '',
+    worker        TEXT NOT NULL DEFAULT '',
     limit_key     TEXT,
     failed_at     INTEGER,
-    category      TEXT,
-    code          TEXT,
+    category      TEXT NOT NULL DEFAULT '',
+    code          TEXT NOT NULL DEFAULT '',
     cancel        BLOB,
     progress      BLOB,
     failure       BLOB,
@@ -98,10 +98,10 @@ CREATE INDEX log_job ON log (seq);
 CREATE TABLE journal (
     number        INTEGER PRIMARY KEY,
     seq           INTEGER NOT NULL,
-    previous      INTEGER,       -- the job's transition before this one
+    previous      INTEGER NOT NULL, -- the job's transition before this one; -1 at its birth
     event         TEXT NOT NULL, -- 'progress', or the event of a transition
-    from_state    TEXT,
-    to_state      TEXT,
+    from_state    TEXT NOT NULL, -- empty at the birth of a job
+    to_state      TEXT NOT NULL,
     at            INTEGER NOT NULL,
     reason        TEXT NOT NULL,
     attempt       INTEGER NOT NULL,
@@ -111,6 +111,14 @@ CREATE TABLE journal (
 ) STRICT;
 
 CREATE INDEX journal_progress ON journal (number) WHERE event = 'progress';
+
+-- Where in the journal each minute lies. Clocks of processes differ a little, so minutes may
+-- overlap; but nothing that happened in a minute lies outside its bounds.
+CREATE TABLE mark (
+    minute INTEGER PRIMARY KEY,
+    first  INTEGER NOT NULL,
+    last   INTEGER NOT NULL
+) STRICT;
 
 -- Deleted jobs whose events are still kept.
 CREATE TABLE gone (

@@ -1,11 +1,11 @@
--- fence: what changes are checked against. ?1 UUIDs, 16 bytes each, ?2 any other id
+-- fence: what changes are checked against. ?1 UUIDs, 16 bytes each, ?2 any other id or an empty text
 WITH RECURSIVE place (start) AS (
     SELECT 1 WHERE length(?1) > 0
     UNION ALL
     SELECT start + 16 FROM place WHERE start + 16 <= length(?1)
 ),
 wanted (id) AS (
-    SELECT substr(?1, start, 16) FROM place UNION ALL SELECT ?2 WHERE ?2 IS NOT NULL
+    SELECT substr(?1, start, 16) FROM place UNION ALL SELECT ?2 WHERE ?2 <> ''
 )
-SELECT job.id, job.seq, job.revision, job.token, job.lease_until, job.moved
+SELECT job.id, job.seq, job.revision, job.lease_version, job.token, job.lease_until, job.moved
 FROM wanted CROSS JOIN job ON job.id = wanted.id

@@ -5,6 +5,5 @@ WITH RECURSIVE chain (number) AS (
     UNION ALL
     SELECT journal.previous
     FROM chain JOIN journal ON journal.number = chain.number
-    WHERE journal.previous IS NOT NULL
 )
 DELETE FROM journal WHERE number IN (SELECT number FROM chain WHERE number <= ?2)

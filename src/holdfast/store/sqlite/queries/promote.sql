@@ -1,10 +1,10 @@
 -- promote: DELAYED -> SCHEDULED, RETRYING -> SCHEDULED
--- ?1 seq, ?2 number in the journal, ?3 now, ?4 lift at
+-- ?1 seq, ?2 number in the journal, ?3 now, ?4 lift at or -1
 UPDATE job SET
     state = 'SCHEDULED',
     rank = priority,
     moved = ?2,
-    lift_at = ?4,
+    lift_at = nullif(?4, -1),
     revision = revision + 1,
     updated_at = ?3,
     scheduled_at = ?3

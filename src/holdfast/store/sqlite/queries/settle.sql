@@ -1,15 +1,16 @@
 -- settle: write a decided job that ends with nothing but its result.
+-- NULL is bound as -1 or an empty text
 -- ?1 seq, ?2 moved, ?3 state, ?4 revision, ?5 now, ?6 finished, ?7 lease until, ?8 result
 UPDATE job SET
     state = ?3,
     moved = ?2,
     revision = ?4,
     updated_at = ?5,
-    finished_at = ?6,
-    lease_until = ?7,
+    finished_at = nullif(?6, -1),
+    lease_until = nullif(?7, -1),
     failed_at = NULL,
-    category = NULL,
-    code = NULL,
+    category = '',
+    code = '',
     failure = NULL,
-    result = ?8
+    result = nullif(?8, '')
 WHERE seq = ?1

@@ -1,0 +1,189 @@
+"""Rows to jobs. Most jobs share their options, so those are read once and kept."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import lru_cache
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.job import (
+    CancelRequest,
+    DependencyKind,
+    Event,
+    Failure,
+    Job,
+    Lease,
+    LogLine,
+    Progress,
+    State,
+    Transition,
+)
+from holdfast.store._shapes import EventKind, JobEvent
+from holdfast.store.sqlite.encoding import PROGRESS, Extra, Options
+from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import EPOCH, NOTHING, Key, Row, id_of, moment
+
+STATES = {state.value: state for state in State}
+EVENTS = {event.value: event for event in Event}
+_KINDS = {kind.value: kind for kind in DependencyKind}
+_NOTHING_EXTRA = Extra()
+_progress = msgspec.json.Decoder(Progress).decode
+_failure = msgspec.json.Decoder(Failure).decode
+_cancel = msgspec.json.Decoder(CancelRequest).decode
+_texts = msgspec.json.Decoder(dict[str, str]).decode
+_extra = msgspec.json.Decoder(Extra).decode
+_options = msgspec.json.Decoder(Options).decode
+
+
+def by_key(connection: sqlite3.Connection, name: str, keys: Sequence[Key]) -> Iterator[Row]:
+    """Run a statement that looks jobs up by id, which it returns first, for all these at once."""
+    packed = bytearray().join(key for key in keys if isinstance(key, bytes))
+    yield from connection.execute(statement(name), (packed, NOTHING))
+    for key in keys:
+        if isinstance(key, str):
+            yield from connection.execute(statement(name), (bytearray(), key))
+
+
+def read_jobs(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[Job]:
+    """Return the jobs with these numbers, in this order; those that are gone are left out."""
+    if not seqs:
+        return []
+    found = {
+        row[0]: job_of(row)
+        for row in connection.execute(statement("read"), (msgspec.json.encode(seqs).decode(),))
+    }
+    return [found[seq] for seq in seqs if seq in found]
+
+
+def job_of(row: Row) -> Job:
+    """Make a job of a row of read.sql."""
+    # fmt: off
+    (
+        _, key, type_, queue, state, revision, priority, max_attempts, attempt, generation, held,
+        created_at, updated_at, due_at, scheduled_at, started_at, finished_at, expires_at,
+        token, lease_version, worker, lease_until, result, options, payload, any_rare,
+        cancel, failure, progress, checkpoint, limit_key,
+        kind, spawner, correlation, tags, extra,
+    ) = row
+    # fmt: on
+    job = replace(
+        _template(options),
+        id=id_of(key),
+        type=type_,
+        queue=queue,
+        payload=payload,
+        created_at=moment(created_at),
+        state=STATES[state],
+        revision=revision,
+        priority=priority,
+        max_attempts=max_attempts,
+        attempt=attempt,
+        updated_at=moment(updated_at),
+        scheduled_at=None if scheduled_at is None else moment(scheduled_at),
+        started_at=None if started_at is None else moment(started_at),
+        finished_at=None if finished_at is None else moment(finished_at),
+        expires_at=moment(expires_at),
+        lease=None
+        if lease_version is None
+        else Lease(token, lease_version, worker, _moment(lease_until)),
+        result=result,
+    )
+    if not (due_at or held or generation > 1 or any_rare):
+        return job
+    rare = _NOTHING_EXTRA if extra is None else _extra(extra)
+    return replace(
+        job,
+        due_at=_moment(due_at),
+        held=held == 1,
+        generation=generation,
+        cancel=cancel_of(cancel),
+        failure=None if failure is None else _failure(failure),
+        progress=None if progress is None else _progress(progress),
+        checkpoint=checkpoint,
+        limit_key=limit_key or "",
+        dependency_kind=_KINDS[kind],
+        spawned_by="" if spawner is None else id_of(spawner),
+        correlation_id=correlation or "",
+        tags={} if tags is None else _texts(tags),
+        dedupe=rare.dedupe,
+        depends_on=rare.depends_on,
+        depth=rare.depth,
+    )
+
+
+@lru_cache(4096)
+def _template(options: bytes) -> Job:
+    """A job with these options and nothing rare; the rest of it is replaced."""
+    shared = _options(options)
+    return Job(
+        id="",
+        type="",
+        queue="",
+        payload=b"",
+        created_at=EPOCH,
+        updated_at=EPOCH,
+        expires_at=EPOCH,
+        max_attempts=1,
+        encoding=shared.encoding,
+        profile=shared.profile,
+        timeout=shared.timeout,
+        lease_ttl=shared.lease_ttl,
+        lifetime=shared.lifetime,
+        backoff=shared.backoff,
+        retry_timeouts=shared.retry_timeouts,
+        callback_url=shared.callback_url,
+    )
+
+
+def transition_of(row: Row) -> Transition:
+    """Make a transition of the last nine columns of history.sql or events.sql."""
+    event, before, after, at, reason, attempt, version, worker, detail = row
+    return Transition(
+        event=EVENTS[event],
+        from_state=STATES[before] if before else None,
+        to_state=STATES[after],
+        at=moment(at),
+        reason=reason,
+        attempt=attempt,
+        lease_version=version,
+        worker=worker,
+        failure=None if detail is None else _failure(detail),
+    )
+
+
+def event_of(row: Row) -> JobEvent:
+    """Make an event of a row of events.sql."""
+    number, key, type_, queue = row[:4]
+    rest = row[4:]
+    told = rest[0] == PROGRESS
+    return JobEvent(
+        cursor=str(number),
+        job_id=id_of(key),
+        type=type_,
+        queue=queue,
+        kind=EventKind.PROGRESS if told else EventKind.TRANSITION,
+        at=moment(rest[3]),
+        transition=None if told else transition_of(rest),
+        progress=_progress(rest[8]) if told else None,
+    )
+
+
+def log_lines(rows: Iterable[Row]) -> list[LogLine]:
+    """Make log lines of the rows of logs.sql."""
+    return [
+        LogLine(moment(at), level, message, attempt, {} if fields is None else _texts(fields))
+        for at, level, message, attempt, fields in rows
+    ]
+
+
+def cancel_of(wish: bytes | None) -> CancelRequest | None:
+    """Read a wish to cancel."""
+    return None if wish is None else _cancel(wish)
+
+
+def _moment(instant: int | None) -> datetime | None:
+    return None if instant is None else moment(instant)

@@ -1,0 +1,182 @@
+"""Jobs to rows: the parameters of the statements that write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+import msgspec
+
+from holdfast.job import DedupeKey, Encoding, Failure, Job, Lease, LogLine, Progress, Transition
+from holdfast.policy import Backoff
+from holdfast.store.sqlite.values import NEVER, NOTHING, Row, key_of, micros, micros_of_span
+
+PROGRESS = "progress"
+_encode = msgspec.json.Encoder().encode
+
+
+class Options(msgspec.Struct, frozen=True, array_like=True):
+    """The fields fixed at submission that are the same for many jobs."""
+
+    encoding: Encoding
+    profile: str
+    timeout: timedelta
+    lease_ttl: timedelta
+    lifetime: timedelta
+    backoff: Backoff
+    retry_timeouts: bool
+    callback_url: str
+
+
+class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The fields fixed at submission that few jobs use."""
+
+    dedupe: DedupeKey | None = None
+    depends_on: tuple[str, ...] = ()
+    depth: int = 0
+
+
+@lru_cache(4096)
+def _encode_options(*fields: object) -> bytearray:
+    return bytearray(_encode(Options(*fields)))  # type: ignore[arg-type]  # fields of a job, in order
+
+
+def _micros_or_never(at: datetime | None) -> int:
+    return NEVER if at is None else micros(at)
+
+
+def _blob(value: bytes | None) -> bytearray | str:
+    """Bytes in the one type that the sqlite3 module binds without a search for adapters."""
+    return NOTHING if value is None else bytearray(value)
+
+
+def job_row(job: Job, seq: int, moved: int, *, ripe: bool, lift_at: int | None) -> Row:
+    """Return the parameters of add_job.sql."""
+    key = key_of(job.id)
+    return (
+        seq,
+        key if isinstance(key, str) else bytearray(key),
+        job.queue,
+        job.type,
+        micros(job.created_at),
+        micros_of_span(job.lease_ttl),
+        job.limit_key,
+        int(ripe),
+        _blob(_encode(job.progress) if job.progress else None),
+        *moving_part(job, moved, lift_at),
+    )
+
+
+def moving_part(job: Job, moved: int, lift_at: int | None) -> Row:
+    """Return what a swap may change, in the order of add_job.sql and swap.sql."""
+    lease, failure, cancel = job.lease, job.failure, job.cancel
+    return (
+        job.state._value_,
+        int(job.priority),
+        moved,
+        NEVER if lift_at is None else lift_at,
+        job.revision,
+        job.attempt,
+        job.max_attempts,
+        job.generation,
+        int(job.held),
+        micros(job.updated_at),
+        micros(job.expires_at),
+        _micros_or_never(job.due_at),
+        _micros_or_never(job.scheduled_at),
+        _micros_or_never(job.started_at),
+        _micros_or_never(job.finished_at),
+        *(_NO_LEASE if lease is None else _lease_part(lease)),
+        NOTHING if cancel is None else _blob(_encode(cancel)),
+        *(_NO_FAILURE if failure is None else _failure_part(failure)),
+        _blob(job.result),
+    )
+
+
+def settled_part(job: Job) -> Row:
+    """Return what changes when a job ends with nothing but its result, as settle.sql takes it."""
+    lease = job.lease
+    return (
+        job.state._value_,
+        job.revision,
+        micros(job.updated_at),
+        _micros_or_never(job.finished_at),
+        NEVER if lease is None else _micros_or_never(lease.until),
+        _blob(job.result),
+    )
+
+
+_NO_LEASE: Row = (NEVER, NEVER, NOTHING, NOTHING)
+_NO_FAILURE: Row = (NEVER, NOTHING, NOTHING, NOTHING)
+
+
+def _lease_part(lease: Lease) -> Row:
+    return lease.version, _micros_or_never(lease.until), lease.token, lease.worker
+
+
+def _failure_part(failure: Failure) -> Row:
+    at = _micros_or_never(failure.at)
+    return at, failure.category._value_, failure.code, _blob(_encode(failure))
+
+
+def body_row(job: Job, seq: int, depends_on: tuple[str, ...]) -> Row:
+    """Return the parameters of add_body.sql."""
+    options = _encode_options(
+        job.encoding,
+        job.profile,
+        job.timeout,
+        job.lease_ttl,
+        job.lifetime,
+        job.backoff,
+        job.retry_timeouts,
+        job.callback_url,
+    )
+    extra = None
+    if job.dedupe or depends_on or job.depth:
+        extra = _encode(Extra(job.dedupe, depends_on, job.depth))
+    return (
+        seq,
+        job.dependency_kind._value_,
+        key_of(job.spawned_by),
+        job.correlation_id,
+        _blob(_encode(job.tags) if job.tags else None),
+        options,
+        _blob(extra),
+        bytearray(job.payload),
+    )
+
+
+def journal_row(number: int, seq: int, previous: int, edge: Transition) -> Row:
+    """Return the parameters of journal.sql for a transition."""
+    return (
+        number,
+        seq,
+        previous,
+        edge.event._value_,
+        NOTHING if edge.from_state is None else edge.from_state._value_,
+        edge.to_state._value_,
+        micros(edge.at),
+        edge.reason,
+        edge.attempt,
+        edge.lease_version,
+        edge.worker,
+        NOTHING if edge.failure is None else _blob(_encode(edge.failure)),
+    )
+
+
+def progress_row(number: int, seq: int, progress: Progress) -> Row:
+    """Return the parameters of journal.sql for a progress event."""
+    told = _encode(progress)
+    return (number, seq, NEVER, PROGRESS, NOTHING, NOTHING, micros(progress.at), "", 0, 0, "", told)
+
+
+def log_row(seq: int, line: LogLine) -> Row:
+    """Return the parameters of add_log.sql."""
+    fields = _encode(line.fields) if line.fields else None
+    return (seq, micros(line.at), line.level, line.message, line.attempt, fields)
+
+
+def encoded(value: Progress | Mapping[str, str]) -> bytes:
+    """Return a small value as the file keeps it."""
+    return _encode(value)

@@ -1,0 +1,286 @@
+"""The PostgreSQL store while servers die, lines are cut, clocks are wrong and clients freeze."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+import time_machine
+
+from holdfast import lifecycle
+from holdfast.clock import SystemClock
+from holdfast.errors import StoreUnavailableError
+from holdfast.job import Event, State
+from holdfast.store import AddStatus, Change, Claim
+from holdfast.store.postgres import PostgresStore, Settings, wake
+from tests.conformance.hand import make
+from tests.conformance.stores import empty_schema
+from tests.proxy import Proxy
+from tests.servers import Postgres
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from psycopg.rows import TupleRow
+
+    from holdfast.job import Job
+    from holdfast.store.postgres.database import Session
+
+pytestmark = pytest.mark.postgres
+SCHEMA = "faults"
+SOON = timedelta(seconds=1)
+
+
+@pytest.fixture
+def own_server() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+        yield store
+
+
+@pytest.fixture
+async def proxy(store: PostgresStore, postgres_server: Postgres) -> AsyncIterator[Proxy]:
+    async with Proxy(_port(postgres_server.dsn)) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def behind(proxy: Proxy, postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
+    """A store whose every line goes through the proxy."""
+    dsn = postgres_server.dsn.replace(f":{_port(postgres_server.dsn)}/", f":{proxy.port}/")
+    async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA, timeout=SOON)) as store:
+        yield store
+
+
+def _port(dsn: str) -> int:
+    return int(psycopg.conninfo.conninfo_to_dict(dsn)["port"])
+
+
+def _job(store: PostgresStore, label: str, **fields: object) -> Job:
+    return make(label, now=store.now(), **fields)
+
+
+def _want(limit: int = 10, token: str = "t") -> Claim:
+    return Claim(queues=("default",), limit=limit, worker="w", token=token)
+
+
+@pytest.mark.req("S-1", "S-2", "S-9")
+async def test_accepted_jobs_survive_the_death_of_the_server(own_server: Postgres) -> None:
+    settings = Settings(dsn=own_server.dsn, schema=SCHEMA, timeout=3 * SOON)
+    async with PostgresStore(settings) as store:
+        jobs = [_job(store, str(n)) for n in range(50)]
+        await store.add(jobs)
+        taken = await store.claim(_want(5))
+
+        own_server.kill()
+        with pytest.raises(StoreUnavailableError):
+            await store.get([jobs[0].id])
+        own_server.start()
+
+        found = await store.get([job.id for job in jobs])
+        states = Counter(job.state for job in found if job)
+        assert {State.RUNNING: 5, State.SCHEDULED: 45} == states
+        now = store.now()
+        done = [Change(job, lifecycle.completed(job, None, now=now)) for job in taken]
+        assert [True] * 5 == [answer.written for answer in await store.swap(done)]
+
+
+@pytest.mark.req("S-12")
+@pytest.mark.parametrize("fields", [{}, {"idempotency_key": "k"}], ids=["plain", "with key"])
+async def test_submission_cut_after_the_commit_is_repeated_without_a_double(
+    store: PostgresStore, behind: PostgresStore, proxy: Proxy, fields: dict[str, object]
+) -> None:
+    job = _job(behind, "a", **fields)
+    await behind.get([job.id])
+    proxy.cut_after(b"COMMIT" if fields else job.id.encode())
+
+    with pytest.raises(StoreUnavailableError):
+        await behind.add([job])
+    proxy.heal()
+    written_by_the_first = [found is not None for found in await store.get([job.id])]
+    (again,) = await behind.add([job])
+
+    assert 1 == proxy.cuts
+    assert [True] == written_by_the_first
+    assert (AddStatus.ACCEPTED, job.id) == (again.status, again.job_id)
+    assert [2] == [len(edges) for edges in await store.history([job.id])]
+    assert 1 == len(await store.claim(_want()))
+
+
+@pytest.mark.req("S-12")
+async def test_answer_cut_after_the_commit_is_known_when_it_is_repeated(
+    store: PostgresStore, behind: PostgresStore, proxy: Proxy
+) -> None:
+    await store.add([_job(store, "a")])
+    (job,) = await behind.claim(_want())
+    change = Change(job, lifecycle.completed(job, b"1", now=behind.now()))
+    proxy.cut_after(job.id.encode())
+
+    with pytest.raises(StoreUnavailableError):
+        await behind.swap([change])
+    proxy.heal()
+    (again,) = await behind.swap([change])
+
+    assert not again.written
+    assert again.job is not None
+    assert lifecycle.has_answered(again.job, "t")
+    (edges,) = await store.history([job.id])
+    assert [Event.COMPLETE] == [edge.event for edge in edges[3:]]
+
+
+async def test_silent_server_is_given_up_in_time_and_used_again_when_it_answers(
+    behind: PostgresStore, proxy: Proxy
+) -> None:
+    await behind.get(["x"])
+    proxy.silence()
+    begun = time.monotonic()
+
+    with pytest.raises(StoreUnavailableError):
+        await behind.get(["x"])
+
+    assert time.monotonic() - begun < 10
+    proxy.heal()
+    proxy.reset()
+    assert [None] == await behind.get(["x"])
+
+
+async def test_cut_lines_are_replaced_without_an_error_when_they_were_idle(
+    behind: PostgresStore, proxy: Proxy
+) -> None:
+    await behind.get(["x"])
+
+    proxy.reset()
+    await asyncio.sleep(0.05)  # the reset travels through the kernel, not through our loop
+
+    assert [None] == await behind.get(["x"])
+
+
+@pytest.mark.req("S-9")
+async def test_silently_dead_listener_is_noticed_and_listens_again(
+    store: PostgresStore, behind: PostgresStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "PROBE_EVERY", 0.1)
+    monkeypatch.setattr(wake, "PROBE_WITHIN", 0.2)
+    monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
+    listening = behind._wake.listening
+    proxy.reset()
+    await _until(lambda: not listening.is_set())
+    await asyncio.wait_for(listening.wait(), 10)  # a new line, under the patched times
+
+    proxy.silence()
+    await _until(lambda: not listening.is_set())
+    proxy.heal()
+    await asyncio.wait_for(listening.wait(), 10)
+
+    seen = await behind.arrivals(["default"], -1, timedelta(0))
+    await store.add([_job(store, "a")])
+    assert seen != await behind.arrivals(["default"], seen, timedelta(seconds=10))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came")
+
+
+async def _claimed(store: PostgresStore) -> list[Job]:
+    for _ in range(200):
+        if taken := await store.claim(_want()):
+            return taken
+        await asyncio.sleep(0.05)
+    raise AssertionError("nothing to claim")
+
+
+@pytest.mark.req("S-11")
+@pytest.mark.parametrize("days", [-1, 1])
+async def test_wrong_clock_of_a_worker_changes_nothing(
+    store: PostgresStore, postgres_server: Postgres, days: int
+) -> None:
+    right = store.now()
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+
+    with time_machine.travel(right + timedelta(days=days), tick=True):
+        async with PostgresStore(settings, clock=SystemClock()) as astray:
+            assert abs(astray.now() - store.now()) < timedelta(seconds=5)
+            await astray.add([_job(astray, "now"), _job(astray, "later", delay=60)])
+            (job,) = await astray.claim(_want())
+            assert 0 == (await astray.promote(10)).count
+            assert [] == await astray.overdue(10)
+
+    assert job.lease is not None
+    assert job.lease.until is not None
+    assert abs(job.lease.until - right - job.lease_ttl) < timedelta(seconds=30)
+
+
+@pytest.mark.req("S-6")
+async def test_frozen_transaction_of_a_worker_lets_its_jobs_go(
+    store: PostgresStore, postgres_server: Postgres
+) -> None:
+    job = _job(store, "a")
+    await store.add([job])
+    locked = asyncio.Event()
+    async with PostgresStore(
+        Settings(dsn=postgres_server.dsn, schema=SCHEMA, timeout=SOON)
+    ) as frozen:
+
+        async def freeze(session: Session) -> list[TupleRow]:
+            rows = await session.connection.execute(f"SELECT 1 FROM {SCHEMA}.job FOR UPDATE")
+            locked.set()
+            await asyncio.sleep(30)
+            return await rows.fetchall()
+
+        holding = asyncio.create_task(frozen._database.atomically(freeze))
+        await locked.wait()
+
+        assert [] == await store.claim(_want())
+        taken = await _claimed(store)
+        holding.cancel()
+        await asyncio.gather(holding, return_exceptions=True)
+
+    assert [job.id] == [found.id for found in taken]
+
+
+async def test_events_wait_for_transactions_that_began_before_them(
+    store: PostgresStore, postgres_server: Postgres
+) -> None:
+    start = (await store.events(None, 0, timedelta(0))).cursor
+    early, late = _job(store, "early"), _job(store, "late")
+
+    async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
+        await store.add([early], connection=connection)
+        await store.add([late])
+        before = await store.events(start, 10, timedelta(0))
+        await connection.commit()
+    after = await store.events(before.cursor, 10, timedelta(seconds=5))
+
+    assert () == before.events
+    assert [early.id, early.id, late.id, late.id] == [event.job_id for event in after.events]
+
+
+async def test_job_of_a_late_transaction_is_found_behind_later_ones(
+    store: PostgresStore, postgres_server: Postgres
+) -> None:
+    early, late = _job(store, "early"), [_job(store, f"late{n}") for n in range(2)]
+
+    async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
+        await store.add([early], connection=connection)
+        await store.add(late)
+        for job in late:
+            assert [job.id] == [taken.id for taken in await store.claim(_want(1))]
+            await asyncio.sleep(0.3)  # long enough for the start of the queue to move on
+        await connection.commit()
+
+    assert [early.id] == [job.id for job in await _claimed(store)]

@@ -1,0 +1,135 @@
+"""Bugs in what runs jobs: they show only when things go wrong, so the simulation must see them."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+
+def _in(
+    file: str, old: str, new: str, why: str, layers: tuple[str, ...] = ("simulation",)
+) -> Mutant:
+    return Mutant(file, old, new, why, layers)
+
+
+MUTANTS = (
+    _in(
+        "worker/settling.py",
+        "not lifecycle.may_answer(answer.job, run.fence.token)",
+        "answer.job.state is not State.RUNNING",
+        "a stale answer is written under another's lease",
+    ),
+    _in(
+        "worker/settling.py",
+        "elif answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token):",
+        "elif not answer.written:",
+        "a late answer is dropped although its lease is the newest",
+    ),
+    _in(
+        "worker/settling.py",
+        'self._observer.tell("store.unavailable", error=str(error), kept=len(answers))\n',
+        "return [Settled.STALE] * len(answers)\n",
+        "answers are dropped while the store is away",
+    ),
+    _in(
+        "worker/settling.py",
+        "        if job.state is not State.RUNNING:\n"
+        "            job = lifecycle.resumed(job, now=now)\n",
+        "",
+        "a late answer is decided on a job that does not run",
+    ),
+    _in(
+        "worker/heartbeat.py",
+        " and now < run.deadline + DEADLINE_MARGIN",
+        "",
+        "a hung worker's lease is renewed for ever",
+    ),
+    _in(
+        "worker/heartbeat.py",
+        'self._observer.tell("heartbeat.missed", error=str(error), leases=len(due))',
+        "raise",
+        "the heart stops when a beat is missed",
+    ),
+    _in(
+        "worker/settling.py",
+        "                if self._after is not None:\n                    self._after()\n",
+        "",
+        "a worker that waited for its answers to be written is not woken",
+    ),
+    _in(
+        "worker/worker.py",
+        "                await pause_unless(self._stopping, "
+        "pause * (0.5 + self._app.chance.fraction()))\n"
+        "                pause = min(2 * pause, LONGEST_PAUSE)\n\n"
+        "    async def _claim(",
+        "                return\n\n    async def _claim(",
+        "a worker stops when the store is away",
+    ),
+    _in(
+        "maintenance/reaper.py",
+        "return Change(job, lost, until)",
+        "return Change(job, lost)",
+        "a lease that was renewed meanwhile is taken back",
+    ),
+    _in(
+        "maintenance/reaper.py",
+        "        await self._write([self._decided(job) for job in jobs])\n",
+        "        known = [job for job in jobs if job.progress or job.checkpoint]\n"
+        "        await self._write([self._decided(job) for job in known])\n",
+        "a claim whose reply was lost is never taken back",
+    ),
+    _in(
+        "maintenance/crew.py",
+        "                delay = CANVASS\n",
+        "                return\n",
+        "maintenance ends when the store is away",
+    ),
+    _in(
+        "maintenance/releaser.py",
+        "        await release_dependents(self._store)\n",
+        "",
+        "nobody sweeps for dependents",
+    ),
+    _in(
+        "maintenance/cron.py",
+        "await self._store.hold(_first_place(entry), self._id, FOR_EVER, _written(now))",
+        "await self._remember(entry, now)",
+        "the last sighting of a schedule counts",
+        ("maintenance",),
+    ),
+    _in(
+        "maintenance/cron.py",
+        '            "idempotency_key": key,\n',
+        "",
+        "every leader submits a schedule's job",
+    ),
+    _in(
+        "lifecycle.py",
+        "        attempt=job.attempt - 1,\n",
+        "",
+        "giving a job back uses up an attempt",
+    ),
+    _in(
+        "lifecycle.py",
+        "    if job.cancel is not None or failure.category is FailureCategory.CANCELLED:",
+        "    if failure.category is FailureCategory.CANCELLED:",
+        "a job that was asked to stop is tried again",
+    ),
+    _in(
+        "lifecycle.py",
+        "    if job.state is R and job.cancel is not None:",
+        "    if job.state is not R and job.cancel is not None:",
+        "a job that was asked to stop is given back",
+    ),
+    _in(
+        "changes.py",
+        "            if answer.written:\n",
+        "            if answer is not None:\n",
+        "cancelling is confirmed without being written",
+    ),
+    _in(
+        "submitting.py",
+        "        spawner = Spawner(fence.job_id, key or self._chance.token())\n",
+        "        spawner = Spawner(fence.job_id, self._chance.token())\n",
+        "a second attempt spawns a second child",
+    ),
+)

@@ -1,0 +1,229 @@
+"""The checks over whole runs name each thing that cannot be."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast import lifecycle
+from holdfast.form import Parent, Submission
+from holdfast.job import DedupeKey, DependencyKind, Job, State
+from holdfast.store import Change, Fence, Swapped
+from holdfast.submission import accept
+from tests.simulation.checking import Evidence, violations
+from tests.simulation.record import Claimed, Execution, Record, Written
+from tests.simulation.world import BEGIN
+
+
+def _at(seconds: float) -> datetime:
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def _job(id_: str, **options: Any) -> Job:
+    submission = Submission(type="work", payload={"steps": []}, **options)
+    return accept(submission, job_id=id_, now=BEGIN, parents={"a": Parent(2, 0)})
+
+
+class Story:
+    """A run in which one job is claimed at 1 s and completes at 3 s; to be forged."""
+
+    def __init__(self) -> None:
+        self.record = Record(lambda: 0.0)
+        self.job = _job("a", lease=10, timeout=20)
+        self.running = lifecycle.claimed(self.job, token="t1", worker="w", now=_at(1))
+        self.done = lifecycle.completed(self.running, b"1", now=_at(3))
+        self.record.accepted["a"] = "client"
+        self.record.claims.append(Claimed(self.running, "w", 1.0))
+        self.record.executions.append(Execution("w", "a", 1, 1.0, finished=2.9))
+        self.answer(self.running, self.done)
+        self.jobs = [self.done]
+        self.parents: dict[str, list[str]] = {}
+        self.ended = True
+        self.end = 50.0
+
+    def answer(self, before: Job, after: Job, *, by: str = "w", at: float = 3.0) -> Written:
+        fresh = replace(after, trail=after.trail[len(before.trail) :])
+        written = Written(by, at, Change(before, fresh), Swapped(written=True))
+        self.record.swaps.append(written)
+        return written
+
+    def wrong(self) -> list[str]:
+        return violations(
+            Evidence(
+                record=self.record,
+                jobs=self.jobs,
+                histories={job.id: list(job.trail) for job in self.jobs},
+                parents={job.id: self.parents.get(job.id, []) for job in self.jobs},
+                ended=self.ended,
+                end=self.end,
+            )
+        )
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+def test_a_true_story_is_sound(story: Story) -> None:
+    assert [] == story.wrong()
+
+
+def test_a_job_that_never_ends_is_named(story: Story) -> None:
+    story.jobs = [story.running]
+    story.ended = False
+
+    assert any("a is still RUNNING" in text for text in story.wrong())
+
+
+def test_a_lost_job_is_named(story: Story) -> None:
+    story.record.accepted["b"] = "client"
+
+    assert ["b was accepted and is lost"] == story.wrong()
+
+
+def test_a_claim_given_twice_is_named(story: Story) -> None:
+    story.record.claims.append(Claimed(story.running, "other", 1.0))
+
+    assert any("claim 1 given 2 times" in text for text in story.wrong())
+
+
+def test_a_valid_lease_taken_back_is_named(story: Story) -> None:
+    lapsed = lifecycle.lease_lost(story.running, now=_at(11))
+    story.record.renewals.append((5.0, Fence("a", "t1"), _at(15)))
+    story.answer(story.running, lapsed, by="reaper", at=11.5)
+
+    assert any("taken back while its lease was valid" in text for text in story.wrong())
+
+
+def test_a_lease_taken_back_when_it_had_run_out_is_no_wrong(story: Story) -> None:
+    lapsed = lifecycle.lease_lost(story.running, now=_at(11))
+    story.answer(story.running, lapsed, by="reaper", at=11.5)
+
+    assert [] == story.wrong()
+
+
+def test_a_lease_renewed_past_the_deadline_is_named(story: Story) -> None:
+    story.record.beats.append((40.0, "a", "t1"))
+
+    assert ["a was renewed 39.0 s after its claim"] == story.wrong()
+
+
+def test_an_answer_under_anothers_lease_is_named(story: Story) -> None:
+    story.record.swaps[0].sender = "other"
+    story.record.executions[0].process = "other"
+
+    assert ["a was answered by other under another's lease"] == story.wrong()
+
+
+def test_a_result_of_another_attempt_is_named(story: Story) -> None:
+    story.jobs = [replace(story.done, result=b"7")]
+
+    assert [
+        "a version 1 holds the result of b'7'",
+        "a completed without having run to its end",
+    ] == story.wrong()
+
+
+def test_a_claim_that_runs_twice_is_named(story: Story) -> None:
+    story.record.executions.append(Execution("w", "a", 1, 1.5))
+
+    assert ["a version 1 ran 2 times"] == story.wrong()
+
+
+def test_an_effect_without_a_claim_is_named(story: Story) -> None:
+    story.record.executions.append(Execution("w", "a", 2, 1.5))
+
+    assert ["a ran as version 2, which nobody claimed"] == story.wrong()
+
+
+def test_a_result_nobody_was_told_is_named(story: Story) -> None:
+    story.record.swaps.clear()
+
+    assert ["a version 1 finished and nobody was told"] == story.wrong()
+
+
+def test_a_dead_process_need_not_tell(story: Story) -> None:
+    story.record.swaps.clear()
+    story.record.deaths["w"] = 2.95
+
+    assert [] == story.wrong()
+
+
+def test_a_welcome_answer_given_up_is_named(story: Story) -> None:
+    lapsed = lifecycle.lease_lost(story.running, now=_at(11))
+    story.record.swaps[0].answer = Swapped(written=False, job=lapsed)
+
+    assert ["a: w gave up an answer that was still welcome"] == story.wrong()
+
+
+def test_a_dependent_that_starts_early_is_named(story: Story) -> None:
+    child = _job("b", depends_on=["a"])
+    ready = lifecycle.enqueued(child, now=_at(1))
+    started = lifecycle.claimed(ready, token="t2", worker="w", now=_at(2))
+    story.jobs.append(lifecycle.cancelled(started, now=_at(4)))
+    story.parents["b"] = ["a"]
+
+    assert ["b started before its dependencies completed"] == story.wrong()
+
+
+def test_a_dependent_of_any_that_starts_before_all_is_named(story: Story) -> None:
+    child = _job("b", depends_on=["a"], dependency_type=DependencyKind.AFTER_ANY)
+    ready = lifecycle.enqueued(child, now=_at(1))
+    started = lifecycle.claimed(ready, token="t2", worker="w", now=_at(2))
+    story.jobs.append(lifecycle.cancelled(started, now=_at(4)))
+    story.parents["b"] = ["a"]
+
+    assert ["b started before any dependency had ended"] == story.wrong()
+
+
+def test_two_jobs_with_one_key_are_named(story: Story) -> None:
+    key = DedupeKey("work", "k", "", None)
+    story.jobs = [
+        replace(story.done, dedupe=key),
+        replace(lifecycle.cancelled(_job("b"), now=_at(4)), dedupe=key),
+    ]
+
+    assert ["2 jobs have the key k of work"] == story.wrong()
+
+
+@pytest.mark.parametrize("answer", ["CANCELLED", "CANCEL_REQUESTED"])
+def test_a_cancellation_that_was_a_lie_is_named(story: Story, answer: str) -> None:
+    story.record.cancels.append((0.5, "a", answer))
+
+    assert "a was asked to stop and started again" in story.wrong()
+    assert ("a was said to be cancelled and is COMPLETED" in story.wrong()) == (
+        answer == "CANCELLED"
+    )
+
+
+def test_missing_and_surplus_ticks_are_named(story: Story) -> None:
+    story.record.schedule_seen = BEGIN
+    story.end = 100.0
+    tick = replace(lifecycle.cancelled(_job("t"), now=_at(4)), type="tick")
+
+    assert ["2 minutes began and only 0 ticks were submitted"] == story.wrong()
+    story.jobs += [replace(tick, id=f"t{i}") for i in range(3)]
+    assert ["3 ticks were submitted in 2 minutes"] == story.wrong()
+
+
+def test_a_child_spawned_twice_is_named(story: Story) -> None:
+    child = lifecycle.cancelled(_job("b"), now=_at(4))
+    story.jobs.append(replace(child, spawned_by="a"))
+
+    assert ["a spawned 1 children instead of 0"] == story.wrong()
+
+
+def test_what_a_jobs_own_history_tells_is_named_too(story: Story) -> None:
+    story.jobs = [replace(story.done, state=State.FAILED)]
+
+    assert any("is FAILED, but its history ends COMPLETED" in text for text in story.wrong())
+
+
+def test_what_was_wrong_when_it_happened_is_named(story: Story) -> None:
+    story.record.wrongs.append("worker-1 stopped without being told to")
+
+    assert ["worker-1 stopped without being told to"] == story.wrong()

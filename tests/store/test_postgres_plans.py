@@ -1,0 +1,167 @@
+"""How PostgreSQL goes about our statements, with many jobs and before it has any statistics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg import AsyncRawCursor
+
+from holdfast.job import State
+from holdfast.store import Search
+from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres.base import _FOR_SEARCHES
+from holdfast.store.postgres.reading import _filters
+from holdfast.store.postgres.sql import statement
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.servers import Postgres
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+SCHEMA = "plans"
+MANY = 100_000
+BIG = {"job", "body", "journal"}
+HOT = [
+    "add",
+    "cancels",
+    "claim",
+    "clock",
+    "events",
+    "event_bounds",
+    "extend",
+    "get",
+    "history",
+    "holder",
+    "next_due",
+    "note",
+    "overdue",
+    "promote",
+    "ready",
+    "swap",
+    "tell_children",
+]
+FILL = f"""
+CREATE TEMPORARY TABLE made AS
+SELECT nextval('{SCHEMA}.place') AS number, gen_random_uuid()::text AS id, n
+FROM generate_series(1, {MANY}) AS n;
+INSERT INTO {SCHEMA}.body (number, id, type, queue, payload, policy, lease_ttl, created_at, tags,
+    correlation_id)
+SELECT number, id, 'type' || n % 50, 'default', '\\x', '{{}}', '30s',
+    now() - make_interval(secs => {MANY} - n), jsonb_build_object('n', n::text), 'c' || n
+FROM made;
+INSERT INTO {SCHEMA}.job (number, place, xid, updated_at, due_at, scheduled_at, finished_at,
+    expires_at, state, revision, attempt, max_attempts, generation, priority, level, held, queue,
+    type)
+SELECT number, number, pg_current_xact_id(), now(), now() + make_interval(hours => n), now(),
+    CASE WHEN n % 10 < 6 THEN now() END, now() + interval '7 days',
+    (CASE WHEN n % 1000 = 0 THEN 'FAILED' WHEN n % 10 < 6 THEN 'COMPLETED'
+          WHEN n % 10 < 8 THEN 'DELAYED' ELSE 'SCHEDULED' END)::{SCHEMA}.state,
+    2, 0, 3, 1, 2, 2, false, 'default', 'type' || n % 50
+FROM made;
+INSERT INTO {SCHEMA}.journal (job, at, attempt, lease_version, to_state, event, reason, worker)
+SELECT number, now(), 0, 0, 'SCHEDULED', 'enqueue', '', '' FROM made;
+"""
+
+
+@pytest.fixture(scope="module")
+async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
+    """A store with many jobs about which the planner knows nothing."""
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+        async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
+            for table in BIG:
+                await connection.execute(
+                    f"ALTER TABLE {SCHEMA}.{table} SET (autovacuum_enabled = off)"
+                )
+            await connection.execute(FILL)
+        yield store
+    async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
+        await connection.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+
+async def _generic_plan(store: PostgresStore, name: str) -> dict[str, object]:
+    sql = statement(name, SCHEMA)
+    nulls = ", ".join("NULL" for _ in sql.names)
+    async with store._database._session() as session:
+        await session.connection.execute(f"PREPARE planned AS {sql.text}")
+        call = f"EXECUTE planned({nulls})" if nulls else "EXECUTE planned"
+        cursor = await session.connection.execute(f"EXPLAIN (FORMAT JSON) {call}")
+        ((found,),) = await cursor.fetchall()
+        await session.connection.execute("DEALLOCATE planned")
+        return found[0]["Plan"]
+
+
+def _nodes(plan: dict) -> Iterator[dict]:
+    yield plan
+    for part in plan.get("Plans", ()):
+        yield from _nodes(part)
+
+
+def _objections(plan: dict) -> list[str]:
+    found = []
+    for node in _nodes(plan):
+        if node["Node Type"] == "Seq Scan" and node["Relation Name"] in BIG:
+            found.append(f"reads all of {node['Relation Name']}")
+        if node["Node Type"] == "Sort":
+            below = {part.get("Relation Name") for part in _nodes(node)} & BIG
+            found.extend(f"sorts rows of {name}" for name in below)
+    return found
+
+
+@pytest.mark.parametrize("name", HOT)
+async def test_hot_statement_neither_reads_nor_sorts_a_table_without_statistics(
+    store: PostgresStore, name: str
+) -> None:
+    assert [] == _objections(await _generic_plan(store, name))
+
+
+@pytest.mark.parametrize(
+    "name", ["deletable", "delete", "known", "link", "parents_lock", "running"]
+)
+async def test_statement_about_given_jobs_reads_no_table_from_end_to_end(
+    store: PostgresStore, name: str
+) -> None:
+    plan = await _generic_plan(store, name)
+
+    assert [] == [why for why in _objections(plan) if why.startswith("reads")]
+
+
+@pytest.mark.parametrize(
+    ("order", "search"),
+    [
+        ("created_desc", Search()),
+        ("created_asc", Search()),
+        ("updated_desc", Search()),
+        ("created_desc", Search(states=(State.FAILED,))),
+        ("created_desc", Search(types=("type7",))),
+        ("created_desc", Search(states=(State.FAILED, State.DEAD_LETTER), types=("type0",))),
+        ("created_desc", Search(tags={"n": "5000"})),
+        ("created_desc", Search(correlation_id="c5000")),
+    ],
+    ids=["all", "oldest", "moved", "state", "type", "states and type", "tag", "correlation"],
+)
+async def test_search_reads_no_table_from_end_to_end(
+    store: PostgresStore, order: str, search: Search
+) -> None:
+    sql = statement(f"find_{order}", SCHEMA)
+    params = {**_filters(search), "most": 101, "place": None, "xid": None, "seq": None}
+
+    async with store._database._session() as session, session.connection.transaction():
+        await session.connection.execute(f"ANALYZE {SCHEMA}.job, {SCHEMA}.body, {SCHEMA}.journal")
+        await session.connection.execute(_FOR_SEARCHES)
+        cursor = AsyncRawCursor(session.connection)
+        await cursor.execute(
+            f"EXPLAIN (FORMAT JSON) {sql.text}", [params[name] for name in sql.names]
+        )
+        ((found,),) = await cursor.fetchall()
+
+    assert [] == [why for why in _objections(found[0]["Plan"]) if why.startswith("reads")]
+
+
+async def test_claim_finds_its_jobs_by_the_index_of_ready_ones(store: PostgresStore) -> None:
+    plan = await _generic_plan(store, "claim")
+
+    indexes = {node.get("Index Name") for node in _nodes(plan)}
+    assert {"job_ready", "job_pkey", "body_pkey"} <= indexes

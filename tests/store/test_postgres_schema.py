@@ -1,0 +1,174 @@
+"""Migrations forwards and backwards, several at once, and old and new programs side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from msgspec.structs import replace
+
+from holdfast.errors import SchemaVersionError, StoreError, StoreUnavailableError, UnsafeStoreError
+from holdfast.store import open_store
+from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres.migrating import Migration, Migrator, known
+from tests.conformance.hand import make
+from tests.servers import Postgres
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.postgres
+SCHEMA = "migrated"
+EXPAND = Migration(
+    9001,
+    "expand",
+    "ALTER TABLE {schema}.job ADD COLUMN colour text; CREATE INDEX ON {schema}.job (colour);",
+    "ALTER TABLE {schema}.job DROP COLUMN colour;",
+    works_with=1,
+)
+
+
+@pytest.fixture
+async def connection(postgres_server: Postgres) -> AsyncIterator[psycopg.AsyncConnection]:
+    async with await psycopg.AsyncConnection.connect(
+        postgres_server.dsn, autocommit=True
+    ) as connection:
+        await connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+        yield connection
+        await connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+
+
+async def _objects(connection: psycopg.AsyncConnection) -> set[tuple[str, str]]:
+    cursor = await connection.execute(
+        "SELECT relkind::text, relname FROM pg_class WHERE relnamespace = to_regnamespace(%s)"
+        " UNION ALL SELECT 'type', typname FROM pg_type"
+        " WHERE typnamespace = to_regnamespace(%s) AND typtype = 'e'",
+        (SCHEMA, SCHEMA),
+    )
+    return set(await cursor.fetchall())
+
+
+async def test_every_migration_can_be_taken_back(connection: psycopg.AsyncConnection) -> None:
+    migrator = Migrator(connection, SCHEMA)
+    before: dict[int, set[tuple[str, str]]] = {}
+    for migration in known():
+        await migrator.up(migration.version - 1)
+        before[migration.version] = await _objects(connection)
+        assert [migration.version] == await migrator.up(migration.version)
+    await migrator.check()
+
+    for migration in reversed(known()):
+        assert [migration.version] == await migrator.down(migration.version - 1)
+        left = await _objects(connection) - before[migration.version]
+        assert {name for _, name in left} <= {"migration", "migration_pkey"}
+
+    with pytest.raises(StoreError, match="lacks migration"):
+        await migrator.check()
+
+
+async def test_nothing_is_applied_twice(connection: psycopg.AsyncConnection) -> None:
+    migrator = Migrator(connection, SCHEMA)
+
+    assert [m.version for m in known()] == await migrator.up()
+    assert [] == await migrator.up()
+
+
+async def test_one_of_many_starters_migrates(
+    connection: psycopg.AsyncConnection, postgres_server: Postgres
+) -> None:
+    stores = [PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) for _ in range(8)]
+
+    await asyncio.gather(*(store.start() for store in stores))
+    await asyncio.gather(*(store.close() for store in stores))
+
+    cursor = await connection.execute(f"SELECT count(*) FROM {SCHEMA}.migration")
+    assert (len(known()),) == await cursor.fetchone()
+
+
+async def test_failed_migration_leaves_nothing_behind(connection: psycopg.AsyncConnection) -> None:
+    broken = Migration(2, "broken", "CREATE TABLE {schema}.half (); SELECT 1 / 0;", "", 1)
+    migrator = Migrator(connection, SCHEMA, [*known(), broken])
+
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await migrator.up()
+
+    assert {} == await migrator.applied()
+    assert set() == await _objects(connection)
+
+
+async def test_old_and_new_program_share_a_schema_that_only_grew(
+    connection: psycopg.AsyncConnection, postgres_server: Postgres
+) -> None:
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    async with PostgresStore(settings) as old:
+        await Migrator(connection, SCHEMA, [*known(), EXPAND]).up()
+
+        async with PostgresStore(settings) as also_old:
+            job = make("a", now=old.now())
+            await old.add([job])
+            (found,) = await also_old.get([job.id])
+
+    assert found is not None
+
+
+async def test_schema_that_needs_a_newer_program_is_refused(
+    connection: psycopg.AsyncConnection, postgres_server: Postgres
+) -> None:
+    contract = replace(EXPAND, works_with=9001)
+    await Migrator(connection, SCHEMA, [*known(), contract]).up()
+
+    with pytest.raises(SchemaVersionError, match="schema version 9001 is newer"):
+        await PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)).start()
+
+
+async def test_schema_that_is_behind_is_refused_when_migrating_is_left_to_others(
+    connection: psycopg.AsyncConnection, postgres_server: Postgres
+) -> None:
+    with pytest.raises(StoreError, match="run holdfast migrate"):
+        await PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA, migrate=False)).start()
+
+
+@pytest.mark.req("S-13")
+@pytest.mark.parametrize("setting", ["fsync=off", "synchronous_commit=off"])
+async def test_server_that_may_lose_jobs_is_refused_unless_accepted_by_name(setting: str) -> None:
+    with Postgres([setting]) as server:
+        with pytest.raises(UnsafeStoreError, match=f"{setting.partition('=')[0]} is off"):
+            await PostgresStore(Settings(dsn=server.dsn)).start()
+
+        accepted = await open_store(f"{server.dsn}?durability=server").start()
+        await accepted.close()
+
+
+async def test_unreachable_server_is_unavailable() -> None:
+    store = open_store("postgresql://postgres@127.0.0.1:1/postgres?timeout=1")
+
+    with pytest.raises(StoreUnavailableError):
+        await store.start()
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["schema=Bad-Name", "pool=0", "timeout=-1", "pgbouncer=maybe", "durability=some", "migrate=1"],
+)
+def test_url_with_a_bad_parameter_is_refused_by_name(query: str) -> None:
+    with pytest.raises(StoreError, match=query.partition("=")[0]):
+        open_store(f"postgresql://localhost/db?{query}")
+
+
+def test_url_parameters_are_read_and_the_rest_is_left_to_libpq() -> None:
+    settings = Settings.from_url(
+        "postgres://u@h/db?schema=jobs&pool=3&pgbouncer=true&listen_url=postgresql://d/db"
+        "&sslmode=require&migrate=false"
+    )
+
+    assert "postgresql://u@h/db?sslmode=require" == settings.dsn
+    assert ("jobs", 3, True, False) == (
+        settings.schema,
+        settings.pool,
+        settings.pgbouncer,
+        settings.migrate,
+    )
+    assert "postgresql://d/db" == settings.listen_url

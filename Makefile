@@ -1,4 +1,5 @@
 # Every target sets up .venv when needed (see dev.py). Extra arguments: make test ARGS="-k lease -x"
+# make simulate SEEDS=20000 runs so many seeds; ARGS="--start 41 --seeds 1 --trace" tells one story.
 PYTHON ?= python3
 ARGS ?=
 

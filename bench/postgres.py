@@ -17,9 +17,7 @@ import asyncpg
 from holdfast import lifecycle
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
-from holdfast.store.postgres.enlist import plain
-from holdfast.store.postgres.sql import statement
-from holdfast.store.postgres.writing import add_params
+from holdfast.store.postgres.rows import policy_json
 from holdfast.submission import Submission, accept
 from tests import servers
 
@@ -68,6 +66,28 @@ INSERT INTO {SCHEMA}.journal
 SELECT number, clock_timestamp(), attempt, lease_version, 'RUNNING', 'COMPLETED', 'complete',
     'handler returned', $4 FROM done
 """
+SUBMIT = f"""
+WITH given AS MATERIALIZED (
+    SELECT nextval('{SCHEMA}.place') AS number, id, payload
+    FROM unnest($1::text[], $2::bytea[]) AS g (id, payload)
+), fixed AS (
+    INSERT INTO {SCHEMA}.body
+        (number, id, type, queue, payload, policy, lease_ttl, created_at)
+    SELECT number, id, 'bench', 'default', payload, $3, '30 s', clock_timestamp() FROM given
+), moving AS (
+    INSERT INTO {SCHEMA}.job (number, place, xid, updated_at, scheduled_at, expires_at, state,
+        revision, attempt, max_attempts, generation, priority, level, held, queue, type)
+    SELECT number, number, pg_current_xact_id(), clock_timestamp(), clock_timestamp(),
+        clock_timestamp() + interval '7 d', 'SCHEDULED', 1, 0, 3, 1, 2, 2, false, 'default',
+        'bench' FROM given
+)
+INSERT INTO {SCHEMA}.journal
+    (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
+SELECT number, clock_timestamp(), 0, 0, before::{SCHEMA}.state, after::{SCHEMA}.state, event,
+    'submitted', ''
+FROM given, (VALUES (NULL, 'PENDING', 'submit'), ('PENDING', 'SCHEDULED', 'enqueue'))
+    AS edge (before, after, event)
+"""
 
 
 def jobs(count: int, now: datetime) -> list[Job]:
@@ -82,9 +102,8 @@ def jobs(count: int, now: datetime) -> list[Job]:
     ]
 
 
-async def store_submits(store: PostgresStore, count: int) -> None:
-    made = jobs(count, store.now())
-    for start in range(0, count, BULK):
+async def store_submits(store: PostgresStore, made: list[Job]) -> None:
+    for start in range(0, len(made), BULK):
         await store.add(made[start : start + BULK])
 
 
@@ -92,17 +111,17 @@ async def store_works(store: PostgresStore, count: int) -> None:
     for _ in range(0, count, BATCH):
         token = uuid.uuid4().hex
         want = Claim(queues=("default",), limit=BATCH, worker="bench-1-abcdef", token=token)
-        now = store.now()
         taken = await store.claim(want)
+        now = store.now()
         await store.swap([Change(j, lifecycle.completed(j, b"null", now=now)) for j in taken])
 
 
-async def hand_submits(connection: asyncpg.Connection, count: int, now: datetime) -> None:
-    sql = statement("add", SCHEMA)
-    made = jobs(count, now)
-    for start in range(0, count, BULK):
-        params = add_params(made[start : start + BULK])
-        await connection.fetch(sql.text, *[plain(params[name]) for name in sql.names])
+async def hand_submits(connection: asyncpg.Connection, made: list[Job]) -> None:
+    insert = await connection.prepare(SUBMIT)
+    for start in range(0, len(made), BULK):
+        batch = made[start : start + BULK]
+        policy = policy_json(batch[0]).decode()
+        await insert.fetch([job.id for job in batch], [job.payload for job in batch], policy)
 
 
 async def hand_works(connection: asyncpg.Connection, count: int) -> None:
@@ -128,10 +147,11 @@ async def measure(dsn: str, count: int, rounds: int = 3) -> dict[str, float]:
             dsn, server_settings={"plan_cache_mode": "force_generic_plan"}
         )
         for _ in range(rounds):
+            made = jobs(count, store.now()), jobs(count, store.now())
             runs = {
-                "hand-written submit": lambda: hand_submits(connection, count, store.now()),
+                "hand-written submit": lambda: hand_submits(connection, made[0]),  # noqa: B023
                 "hand-written claim + complete": lambda: hand_works(connection, count),
-                "store submit": lambda: store_submits(store, count),
+                "store submit": lambda: store_submits(store, made[1]),  # noqa: B023
                 "store claim + complete": lambda: store_works(store, count),
             }
             for name, work in runs.items():

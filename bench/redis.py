@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -29,7 +28,7 @@ from holdfast.store import Change, Claim
 from holdfast.store.redis import RedisStore
 from holdfast.submission import accept
 from tests.servers import Valkey
-from tests.wire.peer import NodeMissing, find_node, installed
+from tests.wire.peer import NodeMissing, cache_folder, find_node, installed
 
 JOBS = 10_000
 QUICK = 2000
@@ -158,12 +157,10 @@ async def measure(server: Valkey, count: int) -> dict[str, float]:
 async def main(*, quick: bool = False, folder: str | None = None) -> None:
     """Print the table."""
     count = QUICK if quick else JOBS
-    with (
-        Valkey(["--appendfsync", "everysec"]) as server,
-        tempfile.TemporaryDirectory(dir=folder) as there,
-    ):
+    with Valkey(["--appendfsync", "everysec"]) as server:
         found = await measure(server, count)
-        rate = await asyncio.to_thread(node, server.port, Path(there), count)
+        place = Path(folder) if folder else cache_folder()
+        rate = await asyncio.to_thread(node, server.port, place, count)
     if rate is not None:
         found["addBulk of Node"] = rate
     for name, value in found.items():

@@ -6,7 +6,6 @@ they can tell afterwards must be the same. A failure names the cell.
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -73,7 +72,7 @@ async def reference() -> Reference:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a world that lives in one file is kept, to be copied instead of built again."""
+    """Where a world is kept, to be copied instead of built again, if its place can do that."""
     return tmp_path_factory.mktemp("world") / "world"
 
 
@@ -88,23 +87,14 @@ async def world(place: Place, kept: Path, reference: Reference) -> AsyncIterator
 async def _opened(place: Place, kept: Path, reference: Reference) -> World:
     if not place.is_shared:
         return reference.world()
-    is_restored = _restored(place, kept)
+    is_restored = place.restore(kept)
     world = await _started(place)
     if is_restored:
         return world
     await world.build()
-    if place.file is None:
-        return world
     await world.store.close()
-    shutil.copy(place.file, kept)
+    place.save(kept)
     return await _started(place)
-
-
-def _restored(place: Place, kept: Path) -> bool:
-    if place.file is None or not kept.exists():
-        return False
-    shutil.copy(kept, place.file)
-    return True
 
 
 async def _started(place: Place) -> World:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants import memory, model, running, sqlite
+from tests.mutants import memory, model, redis, running, sqlite
 from tests.mutants.mutant import Mutant, RottenMutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +27,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *model.MUTANTS,
     *memory.MUTANTS,
     *sqlite.MUTANTS,
+    *redis.MUTANTS,
     *running.MUTANTS,
 )
 
@@ -36,6 +37,8 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "policy": (["tests/model/test_policy.py"], ""),
     "dependencies": (["tests/model/test_dependencies.py"], ""),
     "memory verbs": (VERBS, "memory"),
+    "redis verbs": (VERBS, "redis"),
+    "redis wire": (["tests/wire"], ""),
     "sqlite verbs": (VERBS, "sqlite"),
     "sqlite matrix": (["tests/conformance/test_matrix.py"], "sqlite"),
     "simulation": (["tests/simulation/test_simulation.py"], "promises and memory"),

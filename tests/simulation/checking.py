@@ -188,7 +188,13 @@ def _given_up(evidence: Evidence) -> Iterator[str]:
             newest[written.change.before.id, token] = written
     for (job_id, token), last in newest.items():
         job = last.answer.job
-        welcome = not last.answer.written and job is not None and may_answer(job, token)
+        welcome = (
+            not last.answer.written
+            and job is not None
+            and may_answer(job, token)
+            # a claim that acts twice gives one token to two leases; this answers the first
+            and job.lease_version == last.change.before.lease_version
+        )
         if welcome and last.sender not in evidence.record.deaths and evidence.ended:
             yield f"{job_id}: {last.sender} gave up an answer that was still welcome"
 

@@ -114,6 +114,7 @@ class Scenario:
         self._network = Network(loop, random.Random(draw.getrandbits(64)), record)
         self._world = World(loop, self._network, record, draw, open_store)
         self._known: list[str] = []
+        self._clients: list[str] = []
         self._store = open_store()
 
     async def run(self) -> Evidence:
@@ -164,6 +165,13 @@ class Scenario:
         if victims:
             self._world.kill(self._draw.choice(victims))
         self._start_worker(self._draw.random() * 3)
+
+    def _kill_client(self) -> None:
+        victims = [client for client in self._clients if self._loop.is_alive(client)]
+        if victims:
+            self._world.kill(self._draw.choice(victims))
+            self._record.happened("client killed")
+            self._start_client()
 
     def _pause(self) -> None:
         victims = [*self._world.workers]
@@ -235,6 +243,7 @@ class Scenario:
 
     def _start_client(self) -> None:
         name = self._world.name("client")
+        self._clients.append(name)
         client = Client(name, self._world.app(name), self._record, self._draw, self._known)
         self._loop.spawn(
             name, client.run(self._draw.randint(6, 20), self._draw.choice([0.2, 0.6, 1.5]))

@@ -17,7 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 STRIDE = 10
 SEEDS = {"memory": range(150), "sqlite": range(20)}
 MUST_HAPPEN = (
-    *("kill", "pause longer than a lease", "hang", "graceful stop", "cut off", "outage"),
+    *(
+        "kill",
+        "client killed",
+        "skipped beats",
+        "pause longer than a lease",
+        "hang",
+        "graceful stop",
+        "cut off",
+        "outage",
+    ),
     *("request lost", "reply lost", "acts late", "acts twice", "slow"),
     *("swap refused", "stale answer refused", "repeated answer", "late answer still welcome"),
     *("beat refused", "note refused", "heartbeat.missed", "job.lease_lost", "job.stubborn"),

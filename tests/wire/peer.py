@@ -37,6 +37,14 @@ def find_node() -> tuple[Path, list[str]]:
     return binary, [str(binary), str(root / "lib/node_modules/npm/bin/npm-cli.js")]
 
 
+def cache_folder() -> Path:
+    """Return where packages are kept between runs."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(cache) / "holdfast" / "bullmq"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def installed(folder: Path) -> Path:
     """Install the BullMQ releases into a folder, once, and return it."""
     node, npm = find_node()

@@ -216,6 +216,24 @@ async def test_retention_options_are_honoured(
     assert left == counts["completed"] == page.total == len(page.jobs)
 
 
+@pytest.mark.req("B-3", "A-8")
+async def test_jobs_that_node_evicts_silently_leave_our_counters(side: Side, peer: Peer) -> None:
+    await side.add("ours", {})
+    await peer.ask("work", queue="q")
+    jobs = [{"name": "gone", "data": {}, "opts": {"removeOnComplete": 2}} for _ in range(30)]
+    await peer.ask("addBulk", queue="q", jobs=jobs)
+    await peer.until("completed", 31)
+
+    for _ in range(5):
+        await side.store.promote(1)
+
+    (queue,) = await side.store.queues()
+    counts = await peer.ask("call", queue="q", method="getJobCounts", args=["completed"])
+    assert counts["completed"] == queue.counts[State.COMPLETED]
+    page = await side.store.find(Search(states=(State.COMPLETED,)))
+    assert counts["completed"] == page.total == len(page.jobs)
+
+
 async def test_queue_full_of_old_jobs_is_met_at_start(
     peer: Peer, valkey_server: Valkey, prefix: str
 ) -> None:

@@ -78,3 +78,17 @@ async def test_no_job_is_lost_whoever_pauses_and_resumes(
     expected = await raw.incrby(f"{prefix}:q:id", 0)
     taken = await side.take(expected)
     assert expected == len({job.id for job in taken})
+
+
+@pytest.mark.req("B-5", "S-1")
+async def test_our_resume_merges_what_both_versions_left(
+    side: Side, start_peer: Callable[[str], Awaitable[Peer]]
+) -> None:
+    five, six = await start_peer(BULLMQ_5), await start_peer(BULLMQ_6)
+    await five.ask("add", queue="q", job="before", data={})
+    await five.ask("call", queue="q", method="pause")
+    await six.ask("add", queue="q", job="six", data={})
+
+    await side.store.configure("q", {"paused": False})
+
+    assert {"before", "six"} == {job.type for job in await side.take(2)}

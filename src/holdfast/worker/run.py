@@ -25,7 +25,7 @@ class Run:
         self.fence = Fence(job.id, job.lease.token)
         self.signals = Signals()
         self.started = started
-        """When it was claimed, by the local monotonic clock."""
+        """When its claim was sent, by the local monotonic clock."""
         self.timeout = job.timeout.total_seconds()
         self.deadline = started + self.timeout
         """When it must have ended, by the local monotonic clock."""

@@ -170,6 +170,7 @@ class Worker:
         for types, room in self._hands.wishes(self._settler.unwritten):
             if self._quarantine.is_closed:
                 break
+            sent = self._app.clock.monotonic()
             jobs = await store.claim(
                 Claim(
                     queues=self._in_order(),
@@ -180,13 +181,13 @@ class Worker:
                 )
             )
             if jobs:
-                self._take(jobs)
+                self._take(jobs, sent)
                 taken += len(jobs)
         return taken
 
-    def _take(self, jobs: Sequence[Job]) -> None:
-        now = self._app.clock.monotonic()
-        runs = [Run(job, self._app.registry[job.type], self._channel, now) for job in jobs]
+    def _take(self, jobs: Sequence[Job], sent: float) -> None:
+        """Start jobs; leases and deadlines count from when the claim was sent, to be safe."""
+        runs = [Run(job, self._app.registry[job.type], self._channel, sent) for job in jobs]
         self._custody.took(runs)
         for run in self._quarantine.refused(runs):
             run.answered = True

@@ -139,8 +139,7 @@ async def test_full_server_refuses_work_but_not_answers() -> None:
             (running,) = await side.claim()
 
             with pytest.raises(StoreUnavailableError, match="OOM"):
-                for n in range(2000):
-                    await side.add(f"fill.{n}", {"x": "y" * 20_000})
+                await _fill(side)
 
             done = await side.complete(running)
             assert State.COMPLETED is done.state
@@ -155,6 +154,11 @@ async def test_scripts_go_by_the_servers_clock(valkey_server: Valkey) -> None:
         behind = seconds + micros / 1_000_000 - store.now().timestamp()
 
         assert abs(behind) < 0.5
+
+
+async def _fill(side: Side) -> None:
+    for n in range(2000):
+        await side.add(f"fill.{n}", {"x": "y" * 20_000})
 
 
 def _made(store: RedisStore) -> Job:

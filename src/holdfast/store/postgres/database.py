@@ -217,10 +217,11 @@ class Database:
         }
 
     async def _configure(self, connection: AsyncConnection[Row], idle: timedelta) -> None:
+        text = "SET timezone = 'UTC'"  # the one setting that PgBouncer carries along
         if not self._settings.pgbouncer:
             limit = int(self.limit * 1000)
             text = _SESSION.format(limit=limit, idle=int(idle.total_seconds() * 1000))
-            await connection.execute(text.encode())
+        await connection.execute(text.encode())
 
 
 async def _check(connection: AsyncConnection[Row]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from holdfast.job import TERMINAL, State
@@ -21,32 +20,32 @@ async def swap_all(database: Database, changes: Sequence[Change]) -> dict[int, b
     The short way is one statement. When a job ends that others wait for, nothing is written
     that way: a second statement must tell them, in the same transaction.
     """
-    rounds = _rounds(changes)
-    if len(rounds) > 1:
-        return await database.atomically(lambda session: _swap_in_turn(session, rounds))
-    written = await swap(database, rounds[0], parents=False) if changes else {}
-    left = [(n, change) for n, change in rounds[0] if n not in written]
+    runs = _runs(changes)
+    if len(runs) > 1:
+        return await database.atomically(lambda session: _swap_in_turn(session, runs))
+    written = await swap(database, runs[0], parents=False) if changes else {}
+    left = [(n, change) for n, change in runs[0] if n not in written]
     if any(change.after.state in TERMINAL for _, change in left):
         written |= await database.atomically(lambda session: swap(session, left, parents=True))
     return written
 
 
-def _rounds(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
-    """Changes in as many rounds as the most often named job needs: one each, in order."""
-    rounds: list[list[tuple[int, Change]]] = [[]]
-    seen: Counter[str] = Counter()
+def _runs(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
+    """Changes in their order, cut wherever a job would come a second time."""
+    runs: list[list[tuple[int, Change]]] = [[]]
+    seen: set[str] = set()
     for n, change in enumerate(changes):
-        turn = seen[change.before.id]
-        seen[change.before.id] += 1
-        if turn == len(rounds):
-            rounds.append([])
-        rounds[turn].append((n, change))
-    return rounds
+        if change.before.id in seen:
+            runs.append([])
+            seen.clear()
+        seen.add(change.before.id)
+        runs[-1].append((n, change))
+    return runs
 
 
-async def _swap_in_turn(session: Session, rounds: Sequence[Numbered]) -> dict[int, bool]:
+async def _swap_in_turn(session: Session, runs: Sequence[Numbered]) -> dict[int, bool]:
     written: dict[int, bool] = {}
-    for changes in rounds:
+    for changes in runs:
         written |= await swap(session, changes, parents=True)
     return written
 

@@ -55,11 +55,14 @@ class Arrivals:
             popped.result()
 
     async def _pop(self, queues: Sequence[str], seconds: float) -> None:
+        if not queues:
+            await asyncio.sleep(seconds)
+            return
         markers = [self._keys.queue(queue, "marker") for queue in queues]
         answer = await self._client.blocking(
             timedelta(seconds=seconds),
             *("BZPOPMIN", *markers, f"{max(seconds, 0.001):.3f}"),
-            name=self._keys.client_name(queues[0]) if queues else "",
+            name=self._keys.client_name(queues[0]),
         )
         if answer is not None:
             self.ring()

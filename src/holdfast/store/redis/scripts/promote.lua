@@ -95,4 +95,6 @@ for _, name in ipairs(names) do
 end
 sweep()
 flush()
+weed(names)
+flush()
 return {count, next_due and int(next_due) or '', int(now)}

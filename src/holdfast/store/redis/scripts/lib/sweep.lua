@@ -30,3 +30,27 @@ local function sweep()
     end
   end
 end
+
+-- BullMQ removes old ended jobs without a word. Where we count more than there are, look for them.
+local WEEDS = 4000
+local function weed(names)
+  local excess, held = 0, call('HGETALL', shared .. 'tally')
+  for i = 1, #held, 2 do
+    local state = string.match(held[i], '^[^:]*:[^:]*:([^:]*):')
+    if TERMINAL[state] then excess = excess + held[i + 1] end
+  end
+  for _, name in ipairs(names) do
+    local base = prefix .. ':' .. name .. ':'
+    excess = excess - call('ZCARD', base .. 'completed') - call('ZCARD', base .. 'failed')
+  end
+  if excess <= 0 then return end
+  for state in pairs(TERMINAL) do
+    local cursor = call('HGET', shared .. 'weeds', state) or '0'
+    local page = call('ZSCAN', shared .. 's:' .. state, cursor, 'COUNT', math.min(4 * excess, WEEDS))
+    for i = 1, #page[2], 2 do
+      local hid = page[2][i]
+      if record_of(hid) and call('EXISTS', key_of(hid)) == 0 then forget(hid) end
+    end
+    call('HSET', shared .. 'weeds', state, page[1])
+  end
+end

@@ -1,0 +1,100 @@
+"""Effects in the job's own transaction happen exactly once, whoever dies when."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from holdfast import lifecycle
+from holdfast.job import Event
+from holdfast.store import Change, Search
+from holdfast.store.postgres import PostgresStore
+from tests.architecture import tree
+from tests.conformance.hand import make
+from tests.conformance.stores import empty_schema
+
+if TYPE_CHECKING:
+    from tests.servers import Postgres
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+SCHEMA = "exactly_once"
+JOBS = 400
+WORKERS = 3
+LEAST_KILLS = 8
+_NO_TIME = timedelta(0)
+
+
+def _start(url: str) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join([str(tree.ROOT / "src"), str(tree.ROOT)])
+    command = [sys.executable, "-m", "tests.faults.counting", url]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
+
+
+async def _reap(store: PostgresStore, chance: random.Random) -> None:
+    now = store.now()
+    orphans = await store.overdue(100)
+    await store.swap(
+        [
+            Change(
+                job,
+                lifecycle.lease_lost(job, now=now, jitter=chance.uniform(-1, 1)),
+                until=job.lease.until if job.lease else None,
+            )
+            for job in orphans
+        ]
+    )
+    await store.promote(1000)
+
+
+async def _left(store: PostgresStore) -> int:
+    stored = (await store.find(Search(limit=1))).total
+    done = sum(t.count for t in (await store.stats(_NO_TIME)).tallies if t.state == "COMPLETED")
+    return stored - done
+
+
+@pytest.mark.req("S-1", "S-5", "S-6")
+async def test_counter_incremented_by_killed_workers_is_exact(postgres_server: Postgres) -> None:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS counted")
+        connection.execute("CREATE TABLE counted AS SELECT 0 AS n")
+        url = f"{postgres_server.dsn}?schema={SCHEMA}"
+        chance = random.Random(1)
+        kills = 0
+        async with PostgresStore.from_url(url) as store:
+            jobs = [make(str(n), now=store.now(), lease=0.5, max_attempts=100) for n in range(JOBS)]
+            await store.add(jobs)
+            workers = [_start(url) for _ in range(WORKERS)]
+            try:
+                until = time.monotonic() + 90
+                while (left := await _left(store)) and time.monotonic() < until:
+                    await asyncio.sleep(chance.uniform(0.01, 0.1))
+                    if JOBS - left > kills * JOBS / (LEAST_KILLS + 2):
+                        victim = chance.randrange(WORKERS)
+                        workers[victim].kill()
+                        workers[victim].wait()
+                        workers[victim] = _start(url)
+                        kills += 1
+                    await _reap(store, chance)
+            finally:
+                for worker in workers:
+                    worker.kill()
+                    worker.wait()
+            histories = await store.history([job.id for job in jobs])
+            assert 0 == await _left(store)
+
+        (counted,) = connection.execute("SELECT n FROM counted").fetchone() or (None,)
+    assert JOBS == counted
+    assert kills >= LEAST_KILLS
+    events = [edge.event for history in histories for edge in history]
+    assert JOBS == events.count(Event.COMPLETE)
+    assert events.count(Event.LAPSE) > 0

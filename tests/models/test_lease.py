@@ -1,0 +1,128 @@
+"""The lease protocol, walked through completely, and the bugs others published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast import lifecycle
+from holdfast.dependencies import Verdict
+from holdfast.job import Job, State
+from holdfast.store import Change
+from holdfast.store.memory.judging import matches
+from tests.models.lease import Rules
+from tests.models.walking import walk
+
+
+@pytest.mark.req("M-3", "S-4", "S-5", "S-6", "S-10", "S-12", "M-9", "A-12")
+def test_no_order_of_events_breaks_the_lease_protocol() -> None:
+    found = walk(Rules())
+
+    assert ("", ()) == (found.wrong, found.path)
+    assert found.worlds > 50_000
+
+
+def _by_state_alone(stored: Job, change: Change) -> bool:
+    return stored.state is change.before.state
+
+
+def _reaper_without_looking(stored: Job, change: Change) -> bool:
+    return change.until is not None or matches(stored, change)
+
+
+def _by_revision_of_nobody(job: Job, token: str) -> bool:
+    return job.state in (State.RUNNING, State.RETRYING, State.SCHEDULED)
+
+
+def _also_when_answered(job: Job, token: str) -> bool:
+    return job.lease is not None and job.lease.token == token and _by_revision_of_nobody(job, token)
+
+
+def _not_after_expiry(job: Job, token: str) -> bool:
+    return lifecycle.may_answer(job, token) and job.state is State.RUNNING
+
+
+def _forgetting(decide: Any) -> Any:
+    def decided(job: Job, *args: Any, **options: Any) -> Job:
+        return decide(replace(job, cancel=None), *args, **options)
+
+    return decided
+
+
+def _burning(job: Job, **options: Any) -> Job:
+    after = lifecycle.given_back(job, **options)
+    return after if after.state is State.CANCELLED else replace(after, attempt=job.attempt)
+
+
+def _uncounted(job: Job, **options: Any) -> Job:
+    return lifecycle.lease_lost(replace(job, attempt=job.attempt - 1), **options)
+
+
+def _in_any_case(job: Job, verdict: Verdict, **options: Any) -> Job:
+    return lifecycle.dependency_ended(job, Verdict(State.SCHEDULED), **options)
+
+
+MUTANTS = {
+    "a zombie's verdict is accepted by state alone": (
+        Rules(matches=_by_state_alone),
+        "answered under the lease",
+    ),
+    "a rescue overwrites what ended meanwhile": (
+        Rules(matches=_reaper_without_looking),
+        "taken back|became",
+    ),
+    "a heartbeat revives a job that others hold": (
+        Rules(beats=lambda job, token: job.state is State.RUNNING),
+        "renewed by who lost it",
+    ),
+    "a lease renewed meanwhile is taken back": (
+        Rules(reaper_looks_again=False),
+        "a valid lease was taken back",
+    ),
+    "work that ended after its lease is thrown away": (
+        Rules(may_answer=_not_after_expiry),
+        "a welcome answer was dropped",
+    ),
+    "an answer that met a newer revision is given up": (
+        Rules(resends=False),
+        "a welcome answer was dropped",
+    ),
+    "a stale worker decides on the job as others left it": (
+        Rules(may_answer=_by_revision_of_nobody),
+        "answered under the lease|written twice",
+    ),
+    "a repeated answer is written again": (
+        Rules(may_answer=_also_when_answered),
+        "written twice",
+    ),
+    "a retry forgets that someone wanted it to stop": (
+        Rules(failed=_forgetting(lifecycle.after_failure)),
+        "asked to stop, and claimed again",
+    ),
+    "a lapsed lease forgets that someone wanted it to stop": (
+        Rules(lease_lost=_forgetting(lifecycle.lease_lost)),
+        "asked to stop, and claimed again",
+    ),
+    "a job given back forgets that someone wanted it to stop": (
+        Rules(given_back=_forgetting(lifecycle.given_back)),
+        "asked to stop, and claimed again",
+    ),
+    "giving back uses up an attempt": (Rules(given_back=_burning), "count as"),
+    "crashes do not count as attempts": (Rules(lease_lost=_uncounted), "start 3 of 2"),
+    "a dependent runs whatever became of its dependency": (
+        Rules(release=_in_any_case),
+        "the child starts while",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_published_bug_is_found_with_the_way_to_it(name: str) -> None:
+    rules, wrong = MUTANTS[name]
+
+    found = walk(rules)
+
+    assert any(part in found.wrong for part in wrong.split("|")), found
+    assert 1 <= len(found.path) <= 12

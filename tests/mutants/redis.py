@@ -1,0 +1,191 @@
+"""Bugs in the scripts and the wire of the Redis store."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+CONFORMANCE = ("redis verbs",)
+WIRE = ("redis wire",)
+
+
+def _in(file: str, old: str, new: str, why: str, layers: tuple[str, ...] = CONFORMANCE) -> Mutant:
+    return Mutant(f"store/redis/{file}", old, new, why, layers)
+
+
+MUTANTS = (
+    _in(
+        "scripts/swap.lua",
+        "  if j.rev ~= c.rev then return false end\n",
+        "",
+        "a change decided on an older job is written",
+    ),
+    _in(
+        "scripts/swap.lua",
+        "  if c.token and j.tok and c.token ~= j.tok then return false end\n",
+        "",
+        "a stale token settles",
+    ),
+    _in(
+        "scripts/swap.lua",
+        "  return not c['until'] or j.unt == c['until']",
+        "  return true",
+        "the reaper wins over a heartbeat",
+    ),
+    _in(
+        "scripts/extend.lua",
+        "j.tok == fence[2] and j.unt",
+        "j.unt",
+        "any token renews a lease",
+    ),
+    _in(
+        "scripts/note.lua",
+        "if j and j.state == 'RUNNING' and j.tok == n.token then",
+        "if j and j.tok == n.token then",
+        "a job that stopped running keeps notes",
+    ),
+    _in(
+        "scripts/claim.lua",
+        "    if not q.paused then\n",
+        "    if true then\n",
+        "a paused queue is served",
+    ),
+    _in(
+        "scripts/claim.lua",
+        "if types and not types[j.type] then",
+        "if false then",
+        "claim ignores the types asked for",
+    ),
+    _in(
+        "scripts/lib/queue.lua",
+        "int(priority * 4294967296 + pc)",
+        "int(pc)",
+        "priorities above 0 are served as one",
+    ),
+    _in(
+        "scripts/lib/gate.lua",
+        "running_in(scope[1], scope[2], q, j) >= rule.concurrency",
+        "running_in(scope[1], scope[2], q, j) > rule.concurrency",
+        "one job too many runs under a limit",
+    ),
+    _in(
+        "scripts/lib/gate.lua",
+        "  if tonumber(ends) <= now then return 0, nil end",
+        "  if tonumber(ends) < now then return 0, nil end",
+        "a rate window ends an instant too late",
+    ),
+    _in(
+        "scripts/promote.lua",
+        "  if at <= now and count < limit then",
+        "  if at < now and count < limit then",
+        "a job becomes ready an instant too late",
+    ),
+    _in(
+        "scripts/promote.lua",
+        "  if a[1] ~= b[1] then return a[1] < b[1] end",
+        "  if a[1] ~= b[1] then return a[1] > b[1] end",
+        "due jobs become ready in the wrong order",
+    ),
+    _in(
+        "scripts/add.lua",
+        "    if owner and digest ~= job.digest then return {'CONFLICT', owner} end\n",
+        "",
+        "a key is reused for another payload",
+    ),
+    _in(
+        "scripts/add.lua",
+        "  if expires ~= '' and tonumber(expires) <= now then return nil end\n",
+        "",
+        "a key outlives its window",
+    ),
+    _in(
+        "scripts/add.lua",
+        "if atomic and refused then",
+        "if false then",
+        "half of an atomic call is written",
+    ),
+    _in(
+        "scripts/add.lua",
+        "  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[8] then",
+        "  if not by then",
+        "a stale spawner spawns",
+    ),
+    _in(
+        "scripts/lib/links.lua",
+        "  local ended = state and TERMINAL[state] and state or ''",
+        "  local ended = ''",
+        "a dependency that ended before the submission is missed",
+    ),
+    _in(
+        "scripts/lib/links.lua",
+        "  return open == 0 or bad > 0",
+        "  return open == 0",
+        "a failed dependency is not told while others are open",
+    ),
+    _in(
+        "scripts/prune.lua",
+        " and not needed(j.hid)",
+        "",
+        "a job that others depend on is pruned",
+    ),
+    _in(
+        "scripts/delete.lua",
+        "if j and TERMINAL[j.state] and not needed(hid) then",
+        "if j and TERMINAL[j.state] then",
+        "a job that others depend on is deleted",
+    ),
+    _in(
+        "scripts/hold.lua",
+        "tonumber(ends) > now",
+        "tonumber(ends) >= now",
+        "a name stays held an instant too long",
+    ),
+    _in(
+        "scripts/lib/job.lua",
+        "    count(j.from_level == j.level and kind or kind_of(j, j.from_level), from, -1)",
+        "    count(kind, from, -1)",
+        "counters drift when a job changes its priority",
+    ),
+    _in(
+        "scripts/lib/sync.lua",
+        "    local again = first and j.state == 'RUNNING'",
+        "    local again = false",
+        "a takeover by a BullMQ worker leaves no trace in the history",
+        WIRE,
+    ),
+    _in(
+        "scripts/claim.lua",
+        "  if doom_of(j) then",
+        "  if false then",
+        "a job that BullMQ doomed is run",
+        WIRE,
+    ),
+    _in(
+        "scripts/lib/flow.lua",
+        "    if call('SCARD', key .. ':dependencies') == 0 then release(q, id) end",
+        "    release(q, id)",
+        "a flow's parent runs before all its children have",
+        WIRE,
+    ),
+    _in(
+        "scripts/lib/flow.lua",
+        "  if call('GET', key) == j.id and call('PTTL', key) == -1 then call('DEL', key) end",
+        "  call('DEL', key)",
+        "a throttling key is freed with its job",
+        WIRE,
+    ),
+    _in(
+        "scripts/configure.lua",
+        "  merge('paused', 'wait')\n",
+        "  if call('EXISTS', q.base .. 'paused') == 1 then\n"
+        "    call('RENAME', q.base .. 'paused', q.base .. 'wait')\n  end\n",
+        "resuming overwrites a list",
+        WIRE,
+    ),
+    _in(
+        "scripts/advance.lua",
+        "if not current or 'repeat:' .. sid .. ':' .. int(tonumber(current)) ~= ARGV[8] then",
+        "if not current then",
+        "a retried tick makes another next one",
+        WIRE,
+    ),
+)

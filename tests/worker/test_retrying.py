@@ -1,0 +1,172 @@
+"""What a worker makes of a handler that fails."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast import (
+    FailureCategory,
+    Holdfast,
+    JobContext,
+    PermanentError,
+    State,
+    SyncJobContext,
+    TemporaryError,
+)
+from holdfast.job import Event
+from holdfast.store import MemoryStore
+from tests.worker.rig import ended, working
+
+
+def at_once(attempt: int, first: timedelta, most: timedelta) -> timedelta:
+    return timedelta(0)
+
+
+@pytest.fixture
+def app() -> Holdfast:
+    return Holdfast(store=MemoryStore())
+
+
+@pytest.mark.req("M-7", "M-10")
+async def test_every_attempt_counts_from_its_start_and_knows_the_one_before(app: Holdfast) -> None:
+    seen = []
+
+    @app.task("fail", max_attempts=3, backoff=at_once)
+    async def fail(ctx: JobContext) -> None:
+        seen.append((ctx.attempt, ctx.attempt_id, ctx.previous_attempt_id))
+        raise ValueError("again")
+
+    async with working(app):
+        job = await app.submit("fail")
+        assert State.DEAD_LETTER is await ended(app, job.job_id)
+        details = await app.failure(job.job_id)
+
+    ids = [attempt_id for _, attempt_id, _ in seen]
+    assert [1, 2, 3] == [number for number, _, _ in seen]
+    assert 3 == len(set(ids))
+    assert [None, *ids[:2]] == [previous for _, _, previous in seen]
+    assert 3 == details.total_attempts
+
+
+@pytest.mark.req("M-7")
+async def test_a_handler_says_when_to_try_again(app: Holdfast) -> None:
+    @app.task("later", max_attempts=2)
+    async def later() -> None:
+        raise TemporaryError("not now", retry_after=0.2, code="BUSY")
+
+    async with working(app):
+        job = await app.submit("later")
+        await ended(app, job.job_id)
+        (history,) = await app.store.history([job.job_id])
+
+    retry = next(edge for edge in history if edge.event is Event.RETRY)
+    again = [edge for edge in history if edge.event is Event.CLAIM][1]
+    assert timedelta(seconds=0.2) <= again.at - retry.at < timedelta(seconds=1)
+
+
+@pytest.mark.req("M-7")
+async def test_a_task_may_compute_its_own_backoff(app: Holdfast) -> None:
+    asked = []
+
+    def backoff(attempt: int, first: timedelta, most: timedelta) -> timedelta:
+        asked.append(attempt)
+        return timedelta(milliseconds=attempt)
+
+    @app.task("fail", max_attempts=4, backoff=backoff)
+    async def fail() -> None:
+        raise ValueError("again")
+
+    async with working(app):
+        job = await app.submit("fail")
+        assert State.DEAD_LETTER is await ended(app, job.job_id)
+
+    assert [1, 2, 3] == asked
+
+
+@pytest.mark.req("M-11")
+@pytest.mark.parametrize("kind", ["coroutine", "thread"])
+async def test_failures_are_classified_alike_wherever_they_happen(app: Holdfast, kind: str) -> None:
+    def what(error: str) -> None:
+        raise {"permanent": PermanentError("p", code="P"), "odd": KeyError("k")}.get(
+            error, ValueError(error)
+        )
+
+    async def coroutine(error: str) -> None:
+        what(error)
+
+    handler = coroutine if kind == "coroutine" else what
+    app.task("fail", max_attempts=1, permanent=[LookupError])(handler)
+
+    async with working(app):
+        found = {}
+        for error in ("permanent", "odd", "other"):
+            job = await app.submit("fail", {"error": error})
+            state = await ended(app, job.job_id)
+            failure = (await app.failure(job.job_id)).failure
+            assert failure is not None
+            found[error] = (state, failure.category, failure.code)
+
+    assert {
+        "permanent": (State.FAILED, FailureCategory.PERMANENT, "P"),
+        "odd": (State.FAILED, FailureCategory.PERMANENT, "KeyError"),
+        "other": (State.DEAD_LETTER, FailureCategory.TEMPORARY, "ValueError"),
+    } == found
+
+
+@pytest.mark.req("M-11")
+async def test_a_payload_that_does_not_fit_fails_for_good_and_says_where(app: Holdfast) -> None:
+    @app.task("typed")
+    async def typed(count: int) -> None: ...
+
+    async with working(app):
+        job = await app.submit("typed", {"count": "many"})
+        assert State.FAILED is await ended(app, job.job_id)
+        failure = (await app.failure(job.job_id)).failure
+
+    assert failure is not None
+    assert (FailureCategory.PERMANENT, "PAYLOAD_INVALID") == (failure.category, failure.code)
+    assert "$.count" in failure.message
+
+
+@pytest.mark.req("M-8")
+@pytest.mark.parametrize("kind", ["coroutine", "thread"])
+async def test_a_checkpoint_survives_to_the_next_attempt(app: Holdfast, kind: str) -> None:
+    @app.task("coroutine", max_attempts=2, backoff=at_once)
+    async def coroutine(ctx: JobContext) -> object:
+        if ctx.attempt == 1:
+            await ctx.checkpoint({"page": 7})
+            raise ValueError("half way")
+        return ctx.restore(dict)
+
+    @app.task("thread", max_attempts=2, backoff=at_once)
+    def thread(ctx: SyncJobContext) -> object:
+        if ctx.attempt == 1:
+            ctx.checkpoint({"page": 7})
+            raise ValueError("half way")
+        return ctx.restore(dict)
+
+    async with working(app):
+        job = await app.submit(kind)
+        status = await app.wait(job.job_id, timeout=10)
+
+    assert {"page": 7} == status.output
+
+
+async def test_a_result_that_cannot_be_kept_fails_the_job_once(app: Holdfast) -> None:
+    ran = []
+
+    @app.task("odd")
+    async def odd() -> object:
+        ran.append(1)
+        return object()
+
+    async with working(app):
+        job = await app.submit("odd")
+        assert State.FAILED is await ended(app, job.job_id)
+        failure = (await app.failure(job.job_id)).failure
+
+    assert failure is not None
+    assert "RESULT_INVALID" == failure.code
+    assert [1] == ran

@@ -14,20 +14,20 @@ def _in(
 MUTANTS = (
     _in(
         "worker/settling.py",
-        "    if lifecycle.may_answer(job, run.fence.token):\n",
-        "    if job.state is State.RUNNING:\n",
+        "not lifecycle.may_answer(answer.job, run.fence.token)",
+        "answer.job.state is not State.RUNNING",
         "a stale answer is written under another's lease",
     ),
     _in(
         "worker/settling.py",
-        "    if lifecycle.may_answer(job, run.fence.token):\n        return None\n",
-        "",
+        "answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token)",
+        "not answer.written",
         "a late answer is dropped although its lease is the newest",
     ),
     _in(
         "worker/settling.py",
         'self._observer.tell("store.unavailable", error=str(error), kept=len(answers))\n',
-        "return [Settled.STALE] * len(answers)\n",
+        "return\n",
         "answers are dropped while the store is away",
     ),
     _in(
@@ -50,17 +50,15 @@ MUTANTS = (
         "the heart stops when a beat is missed",
     ),
     _in(
-        "worker/worker.py",
-        ".add_done_callback(self._written)",
+        "worker/settling.py",
+        "                if self._after is not None:\n                    self._after()\n",
         "",
         "a worker that waited for its answers to be written is not woken",
     ),
     _in(
         "worker/worker.py",
-        "                await self._back_off(pause)\n"
-        "                pause = min(2 * pause, LONGEST_PAUSE)\n\n"
-        "    async def _claim(",
-        "                return\n\n    async def _claim(",
+        "                pause = min(2 * pause, LONGEST_PAUSE)\n",
+        "                return\n",
         "a worker stops when the store is away",
     ),
     _in(

@@ -170,6 +170,7 @@ class Worker:
         for types, room in self._hands.wishes(self._settler.unwritten):
             if self._quarantine.is_closed:
                 break
+            sent = self._app.clock.monotonic()
             jobs = await store.claim(
                 Claim(
                     queues=self._in_order(),
@@ -180,13 +181,16 @@ class Worker:
                 )
             )
             if jobs:
-                self._take(jobs)
+                self._take(jobs, sent)
                 taken += len(jobs)
         return taken
 
-    def _take(self, jobs: Sequence[Job]) -> None:
+    def _take(self, jobs: Sequence[Job], sent: float) -> None:
+        """Start what a claim brought; its leases count from when the claim was sent."""
         now = self._app.clock.monotonic()
         runs = [Run(job, self._app.registry[job.type], self._channel, now) for job in jobs]
+        for run in runs:
+            run.renewed = sent
         self._custody.took(runs)
         for run in self._quarantine.refused(runs):
             run.answered = True

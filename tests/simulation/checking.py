@@ -186,8 +186,10 @@ def _given_up(evidence: Evidence) -> Iterator[str]:
     for written in _changes(evidence.record, OUTCOMES):
         assert written.change.before.lease is not None
         token = written.change.before.lease.token
-        if owners.get(token) == written.sender:
-            newest[written.change.before.id, token] = written
+        place = (written.change.before.id, token)
+        heard = place in newest and newest[place].answer.written
+        if owners.get(token) == written.sender and not heard:
+            newest[place] = written
     for (job_id, token), last in newest.items():
         job = last.answer.job
         welcome = not last.answer.written and job is not None and may_answer(job, token)

@@ -20,14 +20,14 @@ MUTANTS = (
     ),
     _in(
         "worker/settling.py",
-        "elif answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token):",
-        "elif not answer.written:",
+        "answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token)",
+        "not answer.written",
         "a late answer is dropped although its lease is the newest",
     ),
     _in(
         "worker/settling.py",
         'self._observer.tell("store.unavailable", error=str(error), kept=len(answers))\n',
-        "return [Settled.STALE] * len(answers)\n",
+        "return\n",
         "answers are dropped while the store is away",
     ),
     _in(
@@ -57,11 +57,8 @@ MUTANTS = (
     ),
     _in(
         "worker/worker.py",
-        "                await pause_unless(self._stopping, "
-        "pause * (0.5 + self._app.chance.fraction()))\n"
-        "                pause = min(2 * pause, LONGEST_PAUSE)\n\n"
-        "    async def _claim(",
-        "                return\n\n    async def _claim(",
+        "                pause = min(2 * pause, LONGEST_PAUSE)\n",
+        "                return\n",
         "a worker stops when the store is away",
     ),
     _in(

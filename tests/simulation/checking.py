@@ -96,17 +96,19 @@ def _lapsed_early(evidence: Evidence) -> Iterator[str]:
 def _renewed_late(evidence: Evidence) -> Iterator[str]:
     """Nobody renews a lease for longer than the job may run."""
     claims = {
-        (claim.job.id, claim.job.lease.token): claim
+        Fence(claim.job.id, claim.job.lease.token): claim.job
         for claim in evidence.record.claims
         if claim.job.lease
     }
-    for at, job_id, token in evidence.record.beats:
-        claim = claims.get((job_id, token))
-        if claim is not None:
-            # The reply may have been on its way for a while when the worker began to count.
-            most = 1.05 * (claim.job.timeout.total_seconds() + DEADLINE_MARGIN) + 2 * SLACK
-            if at - claim.at > most:
-                yield f"{job_id} was renewed {at - claim.at:.1f} s after its claim"
+    starts = {(run.job_id, run.version): run.started for run in evidence.record.executions}
+    for at, fence in evidence.record.beats:
+        job = claims.get(fence)
+        started = starts.get((job.id, job.lease_version)) if job is not None else None
+        if job is None or started is None:
+            continue
+        most = 1.05 * (job.timeout.total_seconds() + DEADLINE_MARGIN) + SLACK
+        if at - started > most:
+            yield f"{job.id} was renewed {at - started:.1f} s after its start"
 
 
 def _foreign_writes(evidence: Evidence) -> Iterator[str]:
@@ -184,8 +186,10 @@ def _given_up(evidence: Evidence) -> Iterator[str]:
     for written in _changes(evidence.record, OUTCOMES):
         assert written.change.before.lease is not None
         token = written.change.before.lease.token
-        if owners.get(token) == written.sender:
-            newest[written.change.before.id, token] = written
+        place = (written.change.before.id, token)
+        heard = place in newest and newest[place].answer.written
+        if owners.get(token) == written.sender and not heard:
+            newest[place] = written
     for (job_id, token), last in newest.items():
         job = last.answer.job
         welcome = (

@@ -67,8 +67,8 @@ class Record:
     swaps: list[Written] = field(default_factory=list)
     renewals: list[tuple[float, Fence, datetime]] = field(default_factory=list)
     """(when it was granted, for whom, until)."""
-    beats: list[tuple[float, str, str]] = field(default_factory=list)
-    """(when it was sent, job, token)."""
+    beats: list[tuple[float, Fence]] = field(default_factory=list)
+    """(when it was sent, for whom)."""
     executions: list[Execution] = field(default_factory=list)
     accepted: dict[str, str] = field(default_factory=dict)
     """Job -> who was told that it was accepted."""
@@ -95,7 +95,7 @@ class Record:
         """Hear that a process sends a request."""
         if verb == "extend":
             fences: list[Fence] = args[0]
-            self.beats += [(self.time(), fence.job_id, fence.token) for fence in fences]
+            self.beats += [(self.time(), fence) for fence in fences]
 
     def acted(
         self, process: str, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any

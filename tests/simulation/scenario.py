@@ -116,6 +116,10 @@ class Scenario:
         self._known: list[str] = []
         self._clients: list[str] = []
         self._store = open_store()
+        self._misfortunes = (
+            *(self._kill, self._kill, self._kill_client, self._pause, self._hang),
+            *(self._skip_beats, self._stop, self._cut, self._outage),
+        )
 
     async def run(self) -> Evidence:
         """Run both phases and return what there is to judge."""
@@ -147,17 +151,7 @@ class Scenario:
         pace = self._draw.choice([0.7, 2.0, 5.0, 10.0])
         while self._loop.time() < end:
             await asyncio.sleep(self._draw.expovariate(1 / pace))
-            self._draw.choice(
-                [
-                    self._kill,
-                    self._kill,
-                    self._pause,
-                    self._hang,
-                    self._stop,
-                    self._cut,
-                    self._outage,
-                ]
-            )()
+            self._draw.choice(self._misfortunes)()
             await self._toggle_queue()
 
     def _kill(self) -> None:

@@ -107,9 +107,9 @@ def test_a_lease_taken_back_when_it_had_run_out_is_no_wrong(story: Story) -> Non
 
 
 def test_a_lease_renewed_past_the_deadline_is_named(story: Story) -> None:
-    story.record.beats.append((40.0, "a", "t1"))
+    story.record.beats.append((40.0, Fence("a", "t1")))
 
-    assert ["a was renewed 39.0 s after its claim"] == story.wrong()
+    assert ["a was renewed 39.0 s after its start"] == story.wrong()
 
 
 def test_an_answer_under_anothers_lease_is_named(story: Story) -> None:

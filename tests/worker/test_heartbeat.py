@@ -249,3 +249,29 @@ async def test_orphans_are_what_the_dead_worker_held_and_nothing_else(ward: Ward
     )
 
     assert [Fence(run.job.id, "mine")] == await orphans(ward.store.inner, "w")
+
+
+@pytest.mark.req("S-7")
+async def test_a_lease_counts_from_when_its_claim_was_sent_not_from_when_it_was_heard() -> None:
+    clock = ManualClock()
+
+    class SlowStore(MemoryStore):
+        async def claim(self, want: Claim) -> list[Job]:
+            jobs = await super().claim(want)
+            clock.advance(20)
+            return jobs
+
+    app = Holdfast(store=SlowStore(clock), clock=clock)
+    started = asyncio.Event()
+
+    @app.task("work")
+    async def work() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async with working(app, maintenance=False) as worker:
+        await app.submit("work")
+        await asyncio.wait_for(started.wait(), 5)
+        (run,) = worker._hands.running.values()
+
+        assert 20 <= run.started - run.renewed

@@ -186,8 +186,11 @@ class Worker:
         return taken
 
     def _take(self, jobs: Sequence[Job], sent: float) -> None:
-        """Start jobs; leases and deadlines count from when the claim was sent, to be safe."""
-        runs = [Run(job, self._app.registry[job.type], self._channel, sent) for job in jobs]
+        """Start what a claim brought; its leases count from when the claim was sent."""
+        now = self._app.clock.monotonic()
+        runs = [Run(job, self._app.registry[job.type], self._channel, now) for job in jobs]
+        for run in runs:
+            run.renewed = sent
         self._custody.took(runs)
         for run in self._quarantine.refused(runs):
             run.answered = True

@@ -97,15 +97,14 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 def empty_schema(dsn: str, schema: str = SCHEMA) -> None:
     """Empty the tables rather than make them anew: 5 ms instead of 80."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    with psycopg.connect(dsn, options="-c synchronous_commit=off") as connection:
         for table in _tables(connection, schema):
             connection.execute(f"DELETE FROM {schema}.{table}")
 
 
 def copy_tables(dsn: str, source: str, target: str) -> None:
     """Copy the rows of one schema into the tables of another, making those that are missing."""
-    with psycopg.connect(dsn) as connection:
-        connection.execute("SET synchronous_commit = off")
+    with psycopg.connect(dsn, options="-c synchronous_commit=off") as connection:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {target}")
         for table in _tables(connection, source):
             connection.execute(

@@ -213,7 +213,7 @@ class MemoryStore:
             job = self._state.jobs[job_id]
             interval = self._state.settings[job.queue].get("ageing")
             if isinstance(interval, timedelta) and job.scheduled_at is not None:
-                lifted = (now - job.scheduled_at) // interval
+                lifted = max(0, (now - job.scheduled_at) // interval)
                 self._state.ready[job_id] = (max(0, job.priority - lifted), place)
 
     async def overdue(self, limit: int) -> list[Job]:

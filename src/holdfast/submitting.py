@@ -17,7 +17,7 @@ from holdfast.policy import Limits
 from holdfast.quota import Quota
 from holdfast.releasing import release_dependents
 from holdfast.results import BatchResult, SubmissionResult, SubmissionStatus, submission_result
-from holdfast.store import Added, AddStatus, Fence, Store
+from holdfast.store import Added, AddStatus, Fence, Store, TransactionalStore
 from holdfast.submission import accept
 
 T = TypeVar("T")
@@ -158,12 +158,10 @@ class Submitter:
     async def _enlist(
         self, jobs: Sequence[Job], connection: object, *, atomic: bool
     ) -> Sequence[Added]:
-        add_within = getattr(self._store, "add_within", None)
-        if add_within is None:
+        if not isinstance(self._store, TransactionalStore):
             told = "needs a store that shares your database: postgresql://"
             raise ValidationError([Fault("connection", "UNSUPPORTED", told)])
-        answers: Sequence[Added] = await add_within(connection, jobs, atomic=atomic)
-        return answers
+        return await self._store.add(jobs, atomic=atomic, connection=connection)
 
     async def persist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call while the store is away, at most for the submission timeout."""

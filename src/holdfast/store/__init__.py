@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
 from holdfast.errors import UnknownStoreError
-from holdfast.store._base import Store
+from holdfast.store._base import Store, TransactionalStore
 from holdfast.store._shapes import (
     Added,
     AddStatus,
@@ -103,5 +103,6 @@ __all__ = [
     "Store",
     "Swapped",
     "Tally",
+    "TransactionalStore",
     "open_store",
 ]

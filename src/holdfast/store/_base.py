@@ -7,9 +7,10 @@ The protocol may change in minor releases until 1.0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
@@ -296,4 +297,29 @@ class Store(Protocol):
 
     async def queues(self) -> list[QueueInfo]:
         """Return every queue that has settings or jobs, by name."""
+        ...
+
+
+@runtime_checkable
+class TransactionalStore(Protocol):
+    """A store in the caller's own database: it can join the caller's transactions."""
+
+    async def add(
+        self,
+        jobs: Sequence[Job],
+        *,
+        atomic: bool = True,
+        fence: Fence | None = None,
+        connection: object = None,
+    ) -> list[Added]:
+        """Write new jobs, as ``Store.add``, if and only if the caller's transaction commits."""
+        ...
+
+    def transaction(
+        self, fence: Fence, decide: Callable[[Job], Job]
+    ) -> AbstractAsyncContextManager[object]:
+        """Lend a connection whose commit also writes what ``decide`` makes of the leased job.
+
+        A lease that is no longer the newest raises ``StaleLeaseError`` and rolls back.
+        """
         ...

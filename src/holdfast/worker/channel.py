@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
+from holdfast import lifecycle
 from holdfast.batcher import Batcher
 from holdfast.errors import Fault, ValidationError
 from holdfast.form import Submission
 from holdfast.job import LogLine, Progress
 from holdfast.options import SubmitOptions
-from holdfast.store import Note, Store
+from holdfast.store import Note, Store, TransactionalStore
 from holdfast.submitting import Submitter
 from holdfast.worker.run import Run
 
@@ -92,9 +93,9 @@ class WorkerChannel:
         return {job.id: job.result for job in jobs if job is not None}
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
-        completing = getattr(self._store, "completing", None)
-        if completing is None:
+        if not isinstance(self._store, TransactionalStore):
             told = "needs a store that shares your database: postgresql://"
             raise ValidationError([Fault("transaction", "UNSUPPORTED", told)])
-        manager: AbstractAsyncContextManager[object] = completing(self._run.job)
-        return manager
+        return self._store.transaction(
+            self._run.fence, lambda job: lifecycle.completed(job, None, now=self._store.now())
+        )

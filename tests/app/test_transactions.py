@@ -1,0 +1,71 @@
+"""Jobs that come and end with the caller's own database transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from holdfast import Holdfast, JobContext, NotFoundError, State, ValidationError, Worker
+
+if TYPE_CHECKING:
+    from tests.servers import Postgres
+
+pytestmark = pytest.mark.postgres
+
+
+def app_on(server: Postgres, schema: str) -> Holdfast:
+    return Holdfast(f"{server.dsn}?schema={schema}&durability=server")
+
+
+@pytest.mark.req("A-1", "S-1")
+async def test_submission_lives_and_dies_with_the_callers_transaction(
+    postgres_server: Postgres,
+) -> None:
+    app = app_on(postgres_server, "enlisted")
+
+    @app.task("greet")
+    async def greet(name: str) -> str:
+        return name
+
+    connection = await psycopg.AsyncConnection.connect(postgres_server.dsn)
+    async with app, connection:
+        dropped = await app.submit("greet", {"name": "a"}, connection=connection)
+        await connection.rollback()
+        kept = await greet.using(connection=connection).submit(name="b")
+        await connection.commit()
+
+        assert State.SCHEDULED is (await app.get(kept.job_id)).state
+        with pytest.raises(NotFoundError):
+            await app.get(dropped.job_id)
+
+
+@pytest.mark.req("S-5", "A-18")
+async def test_job_completes_together_with_what_its_handler_wrote(
+    postgres_server: Postgres,
+) -> None:
+    app = app_on(postgres_server, "enlisted")
+    async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
+        await connection.execute("CREATE TABLE IF NOT EXISTS counted (name text)")
+
+    @app.task("count", queue="counting")
+    async def count(ctx: JobContext, name: str) -> None:
+        async with ctx.transaction() as connection:
+            assert isinstance(connection, psycopg.AsyncConnection)
+            await connection.execute("INSERT INTO counted VALUES (%s)", (name,))
+
+    async with app:
+        job = await count.submit(name="one")
+        await Worker(app, queues=["counting"]).run(burst=True)
+
+        assert State.COMPLETED is (await app.get(job.job_id)).state
+    async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
+        rows = await (await connection.execute("SELECT name FROM counted")).fetchall()
+    assert [("one",)] == rows
+
+
+async def test_store_without_transactions_says_so() -> None:
+    async with Holdfast("memory://") as app:
+        with pytest.raises(ValidationError, match="connection needs a store that shares"):
+            await app.submit("greet", connection=object())

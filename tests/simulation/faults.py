@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.inline import run_now
+from holdfast.job import Event
 from holdfast.store import MemoryStore, Store
 from tests.simulation.loop import PROCESS, WORLD, SimLoop
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
     from datetime import datetime
 
+    from holdfast.store import Change
     from tests.simulation.record import Record
 
     Act = Callable[[], Coroutine[Any, Any, Any]]
@@ -38,6 +40,9 @@ VERBS = tuple(
     for name, member in vars(Store).items()
     if inspect.iscoroutinefunction(member) and name not in ("start", "close")
 )
+REAPING = "reaping"
+"""Taking leases back: slow, so that a late beat can come in between."""
+
 HINTS = ("arrivals", "events")
 """Verbs that wait for news; their answers may be late or missing without anyone's fault."""
 
@@ -60,7 +65,7 @@ class Weather:
 
     odds: dict[Fate, float] = field(default_factory=dict)
     common: dict[str, tuple[Fate, float]] = field(default_factory=dict)
-    """Named points where a rare branch is made common: verb -> fate and its chance."""
+    """Points where a rare branch is made common: verb or point -> fate and its chance."""
 
     @classmethod
     def drawn(cls, draw: random.Random) -> Weather:
@@ -73,12 +78,15 @@ class Weather:
             for verb in points
             if draw.random() < 0.15
         }
+        if draw.random() < 0.5:
+            common[REAPING] = (Fate.SLOW, 0.9)
         return cls({fate: draw.random() * hardness for fate in fates}, common)
 
-    def fate(self, verb: str, draw: random.Random) -> Fate:
+    def fate(self, verb: str, point: str, draw: random.Random) -> Fate:
         """Draw what becomes of a call."""
-        if verb in self.common and draw.random() < self.common[verb][1]:
-            return self.common[verb][0]
+        fate, chance = self.common.get(point) or self.common.get(verb) or (Fate.FINE, 0.0)
+        if draw.random() < chance:
+            return fate
         chance = draw.random()
         for fate, odds in self.odds.items():
             if chance < odds:
@@ -101,10 +109,12 @@ class Network:
         self._context = contextvars.Context()
         self._context.run(PROCESS.set, WORLD)
 
-    async def call(self, sender: str, verb: str, act: Act, *, at_once: bool) -> Any:
+    async def call(
+        self, sender: str, verb: str, act: Act, *, point: str = "", at_once: bool
+    ) -> Any:
         """Make one call, or fail to."""
         start = self._start_at_once if at_once else self._start
-        fate = self._fate(sender, verb)
+        fate = self._fate(sender, verb, point)
         if fate is not Fate.FINE:
             self._record.happened(fate.value)
             self._record.note(sender, f"{verb}: {fate}")
@@ -127,10 +137,10 @@ class Network:
         await asyncio.sleep(self._latency())
         return answer
 
-    def _fate(self, sender: str, verb: str) -> Fate:
+    def _fate(self, sender: str, verb: str, point: str) -> Fate:
         if self.outage or sender in self.cut:
             return self._draw.choice([Fate.LOST_REQUEST, Fate.LOST_REPLY])
-        fate = self.weather.fate(verb, self._draw)
+        fate = self.weather.fate(verb, point, self._draw)
         if verb in HINTS and fate in (Fate.LATE, Fate.REPEATED):
             return Fate.SLOW
         return fate
@@ -203,10 +213,15 @@ def _faulty(verb: str) -> Callable[..., Coroutine[Any, Any, Any]]:
 
         self._record.sent(self._process, verb, args)
         at_once = isinstance(self._inner, MemoryStore) and verb not in HINTS
-        return await self._network.call(self._process, verb, act, at_once=at_once)
+        point = REAPING if verb == "swap" and _is_reaping(args[0]) else ""
+        return await self._network.call(self._process, verb, act, point=point, at_once=at_once)
 
     call.__name__ = verb
     return call
+
+
+def _is_reaping(changes: Sequence[Change]) -> bool:
+    return any(edge.event is Event.LAPSE for change in changes for edge in change.after.trail)
 
 
 for _verb in VERBS:

@@ -152,6 +152,8 @@ class Record:
 
     def _tell_refused(self, change: Change, answer: Swapped) -> None:
         lease = change.before.lease
+        if answer.job is not None and answer.job.revision == change.before.revision:
+            self.happened("taking back refused after a renewal")
         if lease is None or not any(edge.event in ANSWERS for edge in change.after.trail):
             return
         if answer.job is None or answer.job.lease is None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.job import TERMINAL
-from holdfast.lifecycle import released
+from holdfast.job import TERMINAL, State
+from holdfast.lifecycle import cancel_requested, released
 from holdfast.store import Change, MemoryStore, Order, Search
 from holdfast.store.sqlite.lane import InlineLane
 from holdfast.store.sqlite.location import Durability, Location
@@ -153,6 +153,7 @@ class Scenario:
             await asyncio.sleep(self._draw.expovariate(1 / pace))
             self._draw.choice(self._misfortunes)()
             await self._toggle_queue()
+            await self._cancel_before_a_stop()
 
     def _kill(self) -> None:
         victims = [*self._world.workers]
@@ -185,15 +186,30 @@ class Scenario:
 
     def _skip_beats(self) -> None:
         for victim in self._world.workers:
-            seconds = self._draw.uniform(0.7, 1.2) * LEASE
+            seconds = self._draw.uniform(0.9, 1.8) * LEASE
             self._loop.skip_beats(victim, seconds)
             self._record.note(victim, f"skips beats for {seconds:.1f} s")
             self._record.happened("skipped beats")
 
-    def _stop(self) -> None:
+    async def _cancel_before_a_stop(self) -> None:
+        """Ask a job to stop whose worker is about to give it back."""
+        running = [job for job in await self._jobs() if job.state is State.RUNNING]
+        mine = [job for job in running if job.lease and job.lease.worker in self._world.workers]
+        if not mine or self._draw.random() < 0.8:
+            return
+        job = self._draw.choice(mine)
+        assert job.lease is not None
+        asked = cancel_requested(job, reason="stop", force=False, now=self._store.now())
+        (answer,) = await self._store.swap([Change(job, asked)])
+        if answer.written and job.lease.worker in self._world.workers:
+            self._record.cancels.append((self._loop.time(), job.id, "CANCEL_REQUESTED"))
+            self._record.note("world", f"asks {job.id} to stop")
+            self._stop(job.lease.worker)
+
+    def _stop(self, victim: str = "") -> None:
         victims = [*self._world.workers]
         if victims:
-            victim = self._draw.choice(victims)
+            victim = victim or self._draw.choice(victims)
             worker = self._world.workers.pop(victim)
             self._record.note(victim, "is told to stop")
             self._record.happened("graceful stop")

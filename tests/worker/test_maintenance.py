@@ -279,7 +279,8 @@ async def test_any_number_of_workers_submit_one_job_per_tick() -> None:
     assert {"cron": "tick"} == jobs[0].tags
 
 
-async def test_ticks_between_two_first_sightings_of_a_schedule_are_not_lost() -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_ticks_between_two_first_sightings_of_a_schedule_are_not_lost(workers: int) -> None:
     yard = Yard()
 
     @yard.app.cron("*/5 * * * *", missed="all")
@@ -287,7 +288,8 @@ async def test_ticks_between_two_first_sightings_of_a_schedule_are_not_lost() ->
     async def tick() -> None: ...
 
     await yard.app.start()
-    early, late = (CronService(yard.app, yard.store) for _ in range(2))
+    services = [CronService(yard.app, yard.store) for _ in range(workers)]
+    early, late = services[0], services[-1]
     yard.clock.advance(299)
     seen = yard.clock.now()
     yard.clock.advance(2)

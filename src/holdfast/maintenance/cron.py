@@ -30,7 +30,6 @@ class CronService:
         self._app = app
         self._store = store
         self._submitter = app.submitter(store)
-        self._id = app.chance.token()
 
     async def once(self) -> float:
         if not self._app.crons:
@@ -64,8 +63,9 @@ class CronService:
         await self._submitter.submit(submission)
 
     async def _begin(self, entry: CronEntry, now: datetime) -> None:
-        """Note when a schedule was first seen: the first note counts, another's cannot follow."""
-        await self._store.hold(_first_place(entry), self._id, FOR_EVER, _written(now))
+        """Note when a schedule was first seen: the first note counts, none can follow it."""
+        nobody_else = self._app.chance.token()
+        await self._store.hold(_first_place(entry), nobody_else, FOR_EVER, _written(now))
 
     async def _remember(self, entry: CronEntry, moment: datetime) -> None:
         await self._store.hold(_last_place(entry), "cron", FOR_EVER, _written(moment))

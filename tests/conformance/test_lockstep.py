@@ -74,7 +74,7 @@ def _settings(name: str) -> settings:
 def _marks(name: str) -> list[pytest.MarkDecorator]:
     served = [SERVED[name]] if name in SERVED else []
     known = "the Redis store forgets the lease of a job that lapsed and was answered late"
-    return [*served, pytest.mark.xfail(reason=known)] if name == "redis" else served
+    return [*served, pytest.mark.xfail(reason=known, strict=False)] if name == "redis" else served
 
 
 @pytest.mark.slow

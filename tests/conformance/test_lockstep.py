@@ -66,20 +66,14 @@ def _settings(name: str) -> settings:
         stateful_step_count=50,
         database=None,
         deadline=None,
-        phases=[Phase.generate] if name == "redis" else [Phase.generate, Phase.shrink],
+        phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
 
 
-def _marks(name: str) -> list[pytest.MarkDecorator]:
-    served = [SERVED[name]] if name in SERVED else []
-    known = "the Redis store forgets the lease of a job that lapsed and was answered late"
-    return [*served, pytest.mark.xfail(reason=known, strict=False)] if name == "redis" else served
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", [pytest.param(n, marks=_marks(n)) for n in NAMES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=SERVED.get(n, ())) for n in NAMES])
 @pytest.mark.req("M-2", "M-3", "M-4", "M-9", "S-3", "S-4", "S-5", "S-6", "S-12", "A-16")
 def test_store_and_reference_live_the_same_life(name: str, request: pytest.FixtureRequest) -> None:
     def open_store(places: ExitStack, clock: ManualClock) -> Store:

@@ -124,10 +124,11 @@ class Store(Protocol):
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         """Write each ``after`` whose stored job still has the revision of ``before``.
 
-        Where both jobs carry a lease, its token must match the stored one as well; where
-        ``until`` is given, the stored lease must still end then. Each change stands alone.
-        One that is not written answers with the job as stored. Payload, progress,
-        checkpoint and the other fields fixed at submission are not written.
+        Where both jobs carry a lease, the stored one must have its token as well (nobody
+        answers for a job that was deleted and submitted again); where ``until`` is given,
+        the stored lease must still end then. Each change stands alone. One that is not
+        written answers with the job as stored. Payload, progress, checkpoint and the other
+        fields fixed at submission are not written.
 
         When a written job is terminal, everything that waits for it learns its state in the
         same transaction; ``ripe`` tells whether anything does.

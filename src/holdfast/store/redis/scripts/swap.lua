@@ -46,7 +46,7 @@ local function finish(j, c, prev)
   if deduplication_of(j) then free_key(j) end
   if keep and keep.count == 0 then
     erase(q, j.id)
-    forget(j.hid, q.name, j.id)
+    forget(j.hid, j.state)
   else
     place(q, completed and 'completed' or 'failed', int(c.finished), j.id)
     if keep then

@@ -14,6 +14,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
+from holdfast.store._findings import Finding
 from holdfast.store._shapes import (
     Added,
     Beat,
@@ -298,6 +299,14 @@ class Store(Protocol):
 
     async def queues(self) -> list[QueueInfo]:
         """Return every queue that has settings or jobs, by name."""
+        ...
+
+    async def findings(self) -> list[Finding]:
+        """Report whether the place where jobs are kept can keep them, as it is set up now.
+
+        Looks and changes nothing. One finding for each thing looked at, good or bad; the
+        names depend on the engine, and ``durability`` is always among them.
+        """
         ...
 
 

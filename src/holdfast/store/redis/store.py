@@ -26,6 +26,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
@@ -37,11 +38,12 @@ from holdfast.store._shapes import (
     Page,
     Promoted,
     QueueInfo,
+    Record,
     Search,
     Stats,
     Swapped,
 )
-from holdfast.store.redis import calls, fields, limits, reads, schedule, wire
+from holdfast.store.redis import calls, fields, keeping, limits, reads, schedule, wire
 from holdfast.store.redis.arrivals import Arrivals
 from holdfast.store.redis.calls import pack
 from holdfast.store.redis.client import Client, Value
@@ -253,6 +255,19 @@ class RedisStore:
 
     async def queues(self) -> list[QueueInfo]:
         return await reads.queues(self)
+
+    # --- small records beside the jobs ------------------------------------------------------
+
+    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+        return await keeping.keep(self, drafts)
+
+    async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
+        return await keeping.records(self, kind, keys)
+
+    async def browse(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
+    ) -> list[Record]:
+        return await keeping.browse(self, kind, prefix, after, limit, last=last)
 
     # --- what the verbs share --------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
@@ -34,6 +35,7 @@ from holdfast.store._shapes import (
     Page,
     Promoted,
     QueueInfo,
+    Record,
     Search,
     Stats,
     Swapped,
@@ -42,6 +44,7 @@ from holdfast.store.sqlite import (
     adding,
     claiming,
     configuring,
+    keeping,
     noting,
     reading,
     searching,
@@ -232,6 +235,24 @@ class SQLiteStore:
     async def queues(self) -> list[QueueInfo]:
         session = await self._here()
         return await session.read(reading.queues)
+
+    # --- small records beside the jobs ------------------------------------------------------
+
+    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+        session = await self._here()
+        return await session.write(lambda tx: keeping.keep(tx, drafts))
+
+    async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
+        session = await self._here()
+        return await session.read(lambda db: keeping.records(db, kind, keys))
+
+    async def browse(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
+    ) -> list[Record]:
+        session = await self._here()
+        return await session.read(
+            lambda db: keeping.browse(db, kind, prefix, after, limit, last=last)
+        )
 
     # --- what the verbs share --------------------------------------------------------------
 

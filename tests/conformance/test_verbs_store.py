@@ -11,7 +11,7 @@ from holdfast.form import Defaults
 from holdfast.job import FailureCategory, State
 from holdfast.policy import Retention
 from holdfast.profiles import DOCUMENT, document_metadata, document_word
-from holdfast.store import LimitRule, Search
+from holdfast.store import Level, LimitRule, Search
 from tests.conformance.conftest import SERVED
 from tests.conformance.hand import MANY, TICK, Hand, fence
 from tests.conformance.snapshot import snapshot
@@ -185,3 +185,19 @@ async def test_empty_calls_answer_empty(store: Store) -> None:
     assert [] == await store.delete([])
     assert [] == await store.history([])
     assert 0 == await store.prune(Retention(), MANY)
+
+
+@pytest.mark.req("S-13")
+async def test_store_reports_on_itself_in_sentences_and_changes_nothing(hand: Hand) -> None:
+    job = await hand.run("a")
+    labels = {job.id: "a"}
+    before = await snapshot(hand.store, labels)
+
+    found = await hand.store.findings()
+
+    names = [each.name for each in found]
+    assert "durability" in names
+    assert len(names) == len(set(names))
+    assert all(each.text.endswith(".") for each in found)
+    assert [] == [each for each in found if each.level is not Level.OK and not each.advice]
+    assert before == await snapshot(hand.store, labels)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.job import Failure, Job, LogLine, Progress, Transition
 from holdfast.sealing.envelope import unwrap
 from holdfast.sealing.keys import KeyRing
-from holdfast.store import JobEvent, Note
+from holdfast.store import Draft, JobEvent, Note, Record
 
 
 class Texts(msgspec.Struct, frozen=True, array_like=True):
@@ -106,6 +106,14 @@ class Contents:
             transition=event.transition and self.opened_edge(event.transition, job_id),
             progress=event.progress and self._opened_progress(event.progress, job_id),
         )
+
+    def sealed_draft(self, draft: Draft) -> Draft:
+        """Seal what a record is to hold."""
+        return replace(draft, data=self._sealed_bytes(draft.data, f"{draft.kind} {draft.key}"))
+
+    def opened_record(self, record: Record) -> Record:
+        """Open a record."""
+        return replace(record, data=self._keys.open(record.data, f"{record.kind} {record.key}"))
 
     def _sealed(self, job: Job) -> dict[str, object]:
         return {

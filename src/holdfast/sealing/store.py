@@ -23,10 +23,12 @@ from holdfast.store import (
     Change,
     Claim,
     Dependent,
+    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
     Fence,
+    Finding,
     Hold,
     LimitRule,
     LimitState,
@@ -34,6 +36,7 @@ from holdfast.store import (
     Page,
     Promoted,
     QueueInfo,
+    Record,
     Search,
     Stats,
     Store,
@@ -156,6 +159,24 @@ class SealedStore:
 
     async def queues(self) -> list[QueueInfo]:
         return await self.inner.queues()
+
+    async def findings(self) -> list[Finding]:
+        return await self.inner.findings()
+
+    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+        return await self.inner.keep([self._contents.sealed_draft(draft) for draft in drafts])
+
+    async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
+        found = await self.inner.records(kind, keys)
+        return [
+            None if record is None else self._contents.opened_record(record) for record in found
+        ]
+
+    async def browse(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
+    ) -> list[Record]:
+        found = await self.inner.browse(kind, prefix=prefix, after=after, limit=limit, last=last)
+        return [self._contents.opened_record(record) for record in found]
 
     def _sealed(self, jobs: Sequence[Job]) -> list[Job]:
         return [self._contents.sealed_job(job) for job in jobs]

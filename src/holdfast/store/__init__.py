@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from holdfast.clock import Clock
 from holdfast.errors import UnknownStoreError
 from holdfast.store._base import Store, TransactionalStore
+from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     Added,
     AddStatus,
@@ -89,8 +90,10 @@ __all__ = [
     "FailurePage",
     "FailureSearch",
     "Fence",
+    "Finding",
     "Hold",
     "JobEvent",
+    "Level",
     "LimitRule",
     "LimitState",
     "Measure",

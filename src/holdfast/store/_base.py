@@ -14,6 +14,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
+from holdfast.store._findings import Finding
 from holdfast.store._shapes import (
     Added,
     Beat,
@@ -125,10 +126,11 @@ class Store(Protocol):
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         """Write each ``after`` whose stored job still has the revision of ``before``.
 
-        Where both jobs carry a lease, its token must match the stored one as well; where
-        ``until`` is given, the stored lease must still end then. Each change stands alone.
-        One that is not written answers with the job as stored. Payload, progress,
-        checkpoint and the other fields fixed at submission are not written.
+        Where both jobs carry a lease, the stored one must have its token as well (nobody
+        answers for a job that was deleted and submitted again); where ``until`` is given,
+        the stored lease must still end then. Each change stands alone. One that is not
+        written answers with the job as stored. Payload, progress, checkpoint and the other
+        fields fixed at submission are not written.
 
         When a written job is terminal, everything that waits for it learns its state in the
         same transaction; ``ripe`` tells whether anything does.
@@ -299,6 +301,14 @@ class Store(Protocol):
 
     async def queues(self) -> list[QueueInfo]:
         """Return every queue that has settings or jobs, by name."""
+        ...
+
+    async def findings(self) -> list[Finding]:
+        """Report whether the place where jobs are kept can keep them, as it is set up now.
+
+        Looks and changes nothing. One finding for each thing looked at, good or bad; the
+        names depend on the engine, and ``durability`` is always among them.
+        """
         ...
 
     # --- small records beside the jobs ------------------------------------------------------

@@ -28,6 +28,7 @@ from holdfast.job import (
 )
 from holdfast.policy import Retention
 from holdfast.store._base import EVENTS_KEPT, MAX_LOG_LINES
+from holdfast.store._findings import Finding
 from holdfast.store._ledger import Ledger, minute_of
 from holdfast.store._shapes import (
     Added,
@@ -323,6 +324,9 @@ class MemoryStore(Records):
 
     async def queues(self) -> list[QueueInfo]:
         return queries.queues(self._state)
+
+    async def findings(self) -> list[Finding]:
+        return [queries.VOLATILE]
 
     # --- what the verbs share --------------------------------------------------------------
 

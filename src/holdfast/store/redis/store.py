@@ -18,6 +18,7 @@ from holdfast.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.policy import Retention
 from holdfast.profiles import BULLMQ
 from holdfast.store._base import MAX_LOG_LINES
+from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import (
     Added,
@@ -43,7 +44,7 @@ from holdfast.store._shapes import (
     Stats,
     Swapped,
 )
-from holdfast.store.redis import calls, fields, keeping, limits, reads, schedule, wire
+from holdfast.store.redis import calls, fields, health, keeping, limits, reads, schedule, wire
 from holdfast.store.redis.arrivals import Arrivals
 from holdfast.store.redis.calls import pack
 from holdfast.store.redis.client import Client, Value
@@ -255,6 +256,9 @@ class RedisStore:
 
     async def queues(self) -> list[QueueInfo]:
         return await reads.queues(self)
+
+    async def findings(self) -> list[Finding]:
+        return await health.findings(self.client, self.health.warnings, self._local.now())
 
     # --- small records beside the jobs ------------------------------------------------------
 

@@ -16,6 +16,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StoreError
 from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
+from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import (
     Added,
@@ -44,6 +45,7 @@ from holdfast.store.sqlite import (
     adding,
     claiming,
     configuring,
+    examining,
     keeping,
     noting,
     reading,
@@ -235,6 +237,10 @@ class SQLiteStore:
     async def queues(self) -> list[QueueInfo]:
         session = await self._here()
         return await session.read(reading.queues)
+
+    async def findings(self) -> list[Finding]:
+        session, filesystem = await self._here(), self._filesystem_of(self._location.path.parent)
+        return await session.read(lambda db: examining.findings(db, self._location, filesystem))
 
     # --- small records beside the jobs ------------------------------------------------------
 

@@ -12,7 +12,7 @@ local limited = call('EXISTS', shared .. 'limits') == 1
 
 local function matches(j, c)
   if j.rev ~= c.rev then return false end
-  if c.token and j.tok and c.token ~= j.tok then return false end
+  if c.token and c.token ~= j.tok then return false end
   return not c['until'] or j.unt == c['until']
 end
 

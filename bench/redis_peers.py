@@ -106,7 +106,7 @@ class Side:
 
     async def _until_done(self, prefix: str, count: int) -> int:
         async with asyncio.timeout(WITHIN):
-            while (done := await self._raw.zcard(f"{prefix}:default:completed")) < count:
+            while (done := await self._raw.zcard(f"{prefix}:default:completed")) < count:  # noqa: ASYNC110  # another process
                 await asyncio.sleep(0.02)
         return int(done)
 

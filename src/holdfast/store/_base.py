@@ -21,6 +21,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
@@ -32,6 +33,7 @@ from holdfast.store._shapes import (
     Page,
     Promoted,
     QueueInfo,
+    Record,
     Search,
     Stats,
     Swapped,
@@ -306,6 +308,30 @@ class Store(Protocol):
 
         Looks and changes nothing. One finding for each thing looked at, good or bad; the
         names depend on the engine, and ``durability`` is always among them.
+        """
+        ...
+
+    # --- small records beside the jobs ------------------------------------------------------
+
+    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+        """Keep or drop small records, as durably as jobs; each draft stands alone, in order.
+
+        The answer is the record's new version, 0 when it is gone, None when its version was
+        not the expected one and nothing was changed. A record that was dropped starts again
+        at 1. Kinds and keys are texts without NUL of at most 512 characters.
+        """
+        ...
+
+    async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
+        """Return records by key; None where there is none."""
+        ...
+
+    async def browse(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
+    ) -> list[Record]:
+        """Return records whose key begins so, by code points; ``last`` lists backwards.
+
+        ``after`` goes on behind a key that was listed before, in the same direction.
         """
         ...
 

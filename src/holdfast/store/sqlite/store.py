@@ -24,6 +24,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
@@ -35,6 +36,7 @@ from holdfast.store._shapes import (
     Page,
     Promoted,
     QueueInfo,
+    Record,
     Search,
     Stats,
     Swapped,
@@ -44,6 +46,7 @@ from holdfast.store.sqlite import (
     claiming,
     configuring,
     examining,
+    keeping,
     noting,
     reading,
     searching,
@@ -238,6 +241,24 @@ class SQLiteStore:
     async def findings(self) -> list[Finding]:
         session, filesystem = await self._here(), self._filesystem_of(self._location.path.parent)
         return await session.read(lambda db: examining.findings(db, self._location, filesystem))
+
+    # --- small records beside the jobs ------------------------------------------------------
+
+    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+        session = await self._here()
+        return await session.write(lambda tx: keeping.keep(tx, drafts))
+
+    async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
+        session = await self._here()
+        return await session.read(lambda db: keeping.records(db, kind, keys))
+
+    async def browse(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
+    ) -> list[Record]:
+        session = await self._here()
+        return await session.read(
+            lambda db: keeping.browse(db, kind, prefix, after, limit, last=last)
+        )
 
     # --- what the verbs share --------------------------------------------------------------
 

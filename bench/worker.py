@@ -103,7 +103,7 @@ async def by_worker(path: Path, count: int) -> Figures:
     url = f"sqlite:///{path}"
     async with Holdfast(url) as app:
         await fill(app, "noop", count)
-        figures = json.loads(start(url, "drain", SLOTS).communicate()[0])
+        figures = json.loads(start(url, "coroutines", SLOTS).communicate()[0])
         (queue,) = await app.queues()
         assert queue.counts == {State.COMPLETED: count}
         return figures

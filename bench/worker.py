@@ -32,7 +32,7 @@ async def main(*, quick: bool, folder: str | None) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as place:
         await throughput(Path(place), rounds=2 if quick else 3, count=4_000 if quick else 10_000)
         await pickup(Path(place), seconds=5 if quick else 20)
-        await idling(Path(place), seconds=5 if quick else 20)
+        await idling(Path(place), seconds=5 if quick else 60)
         await dispatch(Path(place), count=2_000 if quick else 5_000)
         await killing(Path(place), times=3 if quick else 10)
 

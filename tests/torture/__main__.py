@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +29,7 @@ FULL = {
 def main() -> int:
     """Run what was asked for; the exit code tells whether all of it held."""
     asked = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     failed = []
     for store in asked.stores or list(FULL):
         outcome = asyncio.run(_run(store, asked))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import signal
 import subprocess
 
 import click
@@ -52,6 +53,7 @@ def torture(  # one argument per option
     place = config.load(flags={"url": url}).text("url")
     plan = msgspec.convert({**numbers, "crashes": server_crashes}, Plan)
     crash = _crasher(on_crash) if on_crash else None
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     outcome = asyncio.run(tortured(place, plan, crash=crash, tell=_tell, keep=keep))
     document = {**msgspec.to_builtins(outcome), "problems": outcome.problems}
     answer(document, as_json=as_json, show=lambda: show(outcome))

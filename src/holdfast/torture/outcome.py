@@ -59,10 +59,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     def disturbances(self) -> int:
         """Faults that can make a worker repeat what it had in hand."""
         workers = self.plan.alone + self.plan.supervised + 1
-        names = ("kills", "pauses", "cuts")
-        return sum(self.happened.get(n, 0) for n in names) + workers * self.happened.get(
-            "server crashes", 0
-        )
+        crashes = self.happened.get("server crashes", 0)
+        return self.happened.get("kills", 0) + self.happened.get("pauses", 0) + workers * crashes
 
     @property
     def problems(self) -> list[str]:

@@ -19,9 +19,9 @@ from holdfast.torture.parting import die_with_parent
 from holdfast.torture.places import LINE
 from holdfast.torture.site import app, post
 
-BATCH = 100
+BATCH = max(100, min(400, post.jobs // 100))
 KEYS = 10
-PEEK = 100
+PEEK = BATCH
 """After so many jobs it looks whether too many wait."""
 
 Deed = Callable[[], Awaitable[None]]
@@ -37,7 +37,7 @@ class Producer:
             line.startswith(ACCEPTED) for line in self._ledger.path.read_text("utf-8").splitlines()
         )
         self._peeked = 0
-        self._key = self._accepted // BATCH
+        self._key = self._accepted // 100
 
     async def run(self) -> None:
         """Submit until the share of this producer is reached."""
@@ -79,7 +79,7 @@ class Producer:
         """Mostly quick jobs, and always some that a worker has in hand for a moment."""
         quick = [{"type": "work", "payload": {}} for _ in range(BATCH)]
         nap = {"type": "nap", "payload": {"seconds": 0.1 * self._chance.fraction()}}
-        await self._submit([nap if number % 10 == 0 else job for number, job in enumerate(quick)])
+        await self._submit([nap if number % 20 == 0 else job for number, job in enumerate(quick)])
 
     async def _keyed(self) -> None:
         """The other producers use the same keys."""

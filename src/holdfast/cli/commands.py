@@ -37,6 +37,7 @@ SECTIONS = {
         "failures": ("reading", "List failed jobs and what they failed of."),
         "events": ("system", "Show what happens to jobs, live."),
         "verify": ("verifying", "Judge every job by its audit records."),
+        "torture": ("torturing", "Kill workers and see that nothing is lost."),
         "migrate": ("system", "Create or upgrade the store's schema."),
         "config": ("system", "Show the settings and who gave them."),
     },

@@ -139,11 +139,12 @@ async def _examined(disk: Disk, folder: Path, pictures: list[Picture], images: i
     moments = {n for n, event in enumerate(disk.events) if n > opened and event.kind == "sync"}
     others = [n for n in range(opened + 1, len(disk.events)) if n not in moments]
     moments |= set(chance.sample(others, min(len(others), max(0, images - 2 * len(moments)))))
+    variants = [chance] * max(1, images // len(moments))
     ids = list(pictures[-1])
     past, found, acknowledged = Past(), Found(), 0
     for number, event in enumerate(disk.events):
         if number in moments:  # before this event happens: what was written may be there or not
-            for each in (None, chance) if event.kind == "sync" else (chance,):
+            for each in [None, *variants] if event.kind == "sync" else variants:
                 past.leave(folder, each)
                 seen = await _seen(folder, ids)
                 found.images += 1

@@ -153,8 +153,8 @@ MUTANTS = (
     ),
     _in(
         "memory/judging.py",
-        "before.lease.token != stored.lease.token",
-        "before.lease.version != stored.lease.version",
+        "stored.lease is None or held != stored.lease.token",
+        "stored.lease is None",
         "swap without token",
     ),
     _in(

@@ -43,13 +43,18 @@ def on_store(
     place = settings.text("url")
     if place.startswith("sqlite:") and not new:
         _must_exist(place, settings.source("url"))
-    chosen = find_app(settings)[1] if app else Holdfast(place)
+    chosen = find_app(settings)[1] if app else plain_app(settings)
 
     async def work() -> T:
         async with chosen:
             return await operate(chosen)
 
     return asyncio.run(work())
+
+
+def plain_app(settings: config.Settings) -> Holdfast:
+    """Return an app without tasks over the store the settings name, with their keys."""
+    return Holdfast(settings.text("url"), keys=config.key_ring(settings))
 
 
 def _must_exist(url: str, source: str) -> None:

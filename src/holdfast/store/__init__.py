@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from holdfast.clock import Clock
 from holdfast.errors import StoreError, UnknownStoreError
 from holdfast.store._base import Store, TransactionalStore
+from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     Added,
     AddStatus,
@@ -17,6 +18,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Draft,
     EventKind,
     EventPage,
     FailurePage,
@@ -33,6 +35,7 @@ from holdfast.store._shapes import (
     Promoted,
     QueueInfo,
     Reading,
+    Record,
     Search,
     Stats,
     Swapped,
@@ -89,13 +92,16 @@ __all__ = [
     "Change",
     "Claim",
     "Dependent",
+    "Draft",
     "EventKind",
     "EventPage",
     "FailurePage",
     "FailureSearch",
     "Fence",
+    "Finding",
     "Hold",
     "JobEvent",
+    "Level",
     "LimitRule",
     "LimitState",
     "Measure",
@@ -106,6 +112,7 @@ __all__ = [
     "Promoted",
     "QueueInfo",
     "Reading",
+    "Record",
     "Search",
     "Stats",
     "Store",

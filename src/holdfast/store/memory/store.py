@@ -28,6 +28,7 @@ from holdfast.job import (
 )
 from holdfast.policy import Retention
 from holdfast.store._base import EVENTS_KEPT, MAX_LOG_LINES
+from holdfast.store._findings import Finding
 from holdfast.store._ledger import Ledger, minute_of
 from holdfast.store._shapes import (
     Added,
@@ -56,16 +57,18 @@ from holdfast.store._shapes import (
 from holdfast.store.memory import queries
 from holdfast.store.memory.gate import Gate
 from holdfast.store.memory.judging import Plan, aborted, instant, is_ripe, matches, merged
+from holdfast.store.memory.records import Records
 from holdfast.store.memory.tables import Tables
 
 MEASURES_KEPT = timedelta(days=7)
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 
 
-class MemoryStore:
+class MemoryStore(Records):
     """Jobs in memory; see ``Store`` for what each verb promises."""
 
     def __init__(self, clock: Clock | None = None, *, events_kept: int = EVENTS_KEPT) -> None:
+        super().__init__()
         self._clock = clock or SystemClock()
         self._events_kept = events_kept
         self._state = Tables()
@@ -321,6 +324,9 @@ class MemoryStore:
 
     async def queues(self) -> list[QueueInfo]:
         return queries.queues(self._state)
+
+    async def findings(self) -> list[Finding]:
+        return [queries.VOLATILE]
 
     # --- what the verbs share --------------------------------------------------------------
 

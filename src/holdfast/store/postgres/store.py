@@ -33,6 +33,7 @@ from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Tex
 from holdfast.store.postgres.database import Session, translated
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.heads import LEVELS
+from holdfast.store.postgres.keeping import Records
 from holdfast.store.postgres.limiting import claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
@@ -48,7 +49,7 @@ FOLD_EVERY = 1.0
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 
 
-class PostgresStore(Reads):
+class PostgresStore(Reads, Records):
     """Jobs in a schema of a PostgreSQL database; see ``Store`` for what each verb promises."""
 
     _folded = 0.0

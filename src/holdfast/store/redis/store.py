@@ -19,6 +19,7 @@ from holdfast.payload import clean
 from holdfast.policy import Retention
 from holdfast.profiles import BULLMQ
 from holdfast.store._base import MAX_LOG_LINES
+from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import (
     Added,
@@ -27,6 +28,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
@@ -38,11 +40,12 @@ from holdfast.store._shapes import (
     Page,
     Promoted,
     QueueInfo,
+    Record,
     Search,
     Stats,
     Swapped,
 )
-from holdfast.store.redis import calls, fields, limits, reads, schedule, wire
+from holdfast.store.redis import calls, fields, health, keeping, limits, reads, schedule, wire
 from holdfast.store.redis.arrivals import Arrivals
 from holdfast.store.redis.calls import pack
 from holdfast.store.redis.client import Client, Value
@@ -254,6 +257,22 @@ class RedisStore:
 
     async def queues(self) -> list[QueueInfo]:
         return await reads.queues(self)
+
+    async def findings(self) -> list[Finding]:
+        return await health.findings(self.client, self.health.warnings, self._local.now())
+
+    # --- small records beside the jobs ------------------------------------------------------
+
+    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+        return await keeping.keep(self, drafts)
+
+    async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
+        return await keeping.records(self, kind, keys)
+
+    async def browse(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
+    ) -> list[Record]:
+        return await keeping.browse(self, kind, prefix, after, limit, last=last)
 
     # --- what the verbs share --------------------------------------------------------------
 

@@ -18,8 +18,9 @@ from holdfast.submission import accept
 
 z3 = pytest.importorskip("z3", reason="the proof needs z3-solver, of the group 'proof'")
 
-from tests.models import induction  # noqa: E402  # after it is known that z3 is there
-from tests.models.induction import (  # noqa: E402
+from tests.models import protocol  # noqa: E402  # after it is known that z3 is there
+from tests.models.induction import gaps, impossible  # noqa: E402
+from tests.models.protocol import (  # noqa: E402
     CANCEL,
     COMPLETE,
     EXPIRE,
@@ -29,8 +30,6 @@ from tests.models.induction import (  # noqa: E402
     REFUSE,
     REOPEN,
     Rules,
-    gaps,
-    impossible,
 )
 
 if TYPE_CHECKING:
@@ -58,35 +57,35 @@ def test_either_fence_alone_keeps_older_leases_out() -> None:
             assert "no answer under an older lease" not in broken
 
 
-def _with(kind: int, decide: Callable[[induction.Job], induction.Job]) -> Rules:
+def _with(kind: int, decide: Callable[[protocol.Job], protocol.Job]) -> Rules:
     return Rules(decide={**Rules().decide, kind: decide})
 
 
-def _if(kind: int, may: Callable[[induction.Job], Any]) -> Rules:
+def _if(kind: int, may: Callable[[protocol.Job], Any]) -> Rules:
     return Rules(may={**Rules().may, kind: may})
 
 
-def _uncounted(job: induction.Job) -> induction.Job:
-    return replace(induction.lease_lost(job), attempt=job.attempt - 1)
+def _uncounted(job: protocol.Job) -> protocol.Job:
+    return replace(protocol.lease_lost(job), attempt=job.attempt - 1)
 
 
-def _forgetting(job: induction.Job) -> induction.Job:
-    return induction.failed(replace(job, wish=z3.BoolVal(False)))
+def _forgetting(job: protocol.Job) -> protocol.Job:
+    return protocol.failed(replace(job, wish=z3.BoolVal(False)))
 
 
-def _still_open(job: induction.Job) -> induction.Job:
-    return replace(induction.reopened(job), open=job.open)
+def _still_open(job: protocol.Job) -> protocol.Job:
+    return replace(protocol.reopened(job), open=job.open)
 
 
-def _not_closing(job: induction.Job) -> induction.Job:
-    return replace(induction.failed(job), open=z3.BoolVal(True))
+def _not_closing(job: protocol.Job) -> protocol.Job:
+    return replace(protocol.failed(job), open=z3.BoolVal(True))
 
 
-def _not_counting(job: induction.Job) -> induction.Job:
-    return replace(induction.cancel_requested(job), revision=job.revision)
+def _not_counting(job: protocol.Job) -> protocol.Job:
+    return replace(protocol.cancel_requested(job), revision=job.revision)
 
 
-def _in_any_state(job: induction.Job) -> Any:
+def _in_any_state(job: protocol.Job) -> Any:
     return job.claims >= 0
 
 
@@ -147,7 +146,7 @@ MUTANTS = {
         "changes on their way",
     ),
     "a dependent runs whatever became of its dependency": (
-        Rules(release=lambda state: z3.Not(induction.live(state))),
+        Rules(release=lambda state: z3.Not(protocol.live(state))),
         "the dependent is judged",
         "a dependent runs after success only",
     ),
@@ -191,9 +190,9 @@ def _jobs() -> list[Job]:
     ]
 
 
-def _abstract(job: Job) -> induction.Job:
-    return induction.Job(
-        state=z3.IntVal(induction.CODE[job.state]),
+def _abstract(job: Job) -> protocol.Job:
+    return protocol.Job(
+        state=z3.IntVal(protocol.CODE[job.state]),
         revision=z3.IntVal(job.revision),
         claims=z3.IntVal(job.lease_version),
         attempt=z3.IntVal(job.attempt),
@@ -204,7 +203,7 @@ def _abstract(job: Job) -> induction.Job:
     )
 
 
-def _plain(job: induction.Job) -> dict[str, str]:
+def _plain(job: protocol.Job) -> dict[str, str]:
     return {name: str(z3.simplify(value)) for name, value in vars(job).items()}
 
 
@@ -224,16 +223,16 @@ REAL: dict[int, Callable[[Job], Job]] = {
 }
 
 
-@pytest.mark.parametrize("kind", REAL, ids=induction._KINDS.get)
+@pytest.mark.parametrize("kind", REAL, ids=protocol.KINDS.get)
 def test_decision_of_the_model_is_the_decision_of_the_lifecycle(kind: int) -> None:
     rules, compared = Rules(), 0
     for job in _jobs():
         if job.state is not State.RUNNING and job.cancel is not None:
             continue  # shown above to be impossible
         known = _abstract(job)
-        if kind in induction.ANSWERS:
+        if kind in protocol.ANSWERS:
             may = lifecycle.may_answer(job, "t2")
-            assert may == z3.is_true(z3.simplify(induction.may_answer(known)))
+            assert may == z3.is_true(z3.simplify(protocol.may_answer(known)))
         else:
             may = z3.is_true(z3.simplify(rules.may[kind](known)))
         if not may:
@@ -260,7 +259,7 @@ def test_claim_and_due_of_the_model_are_those_of_the_lifecycle() -> None:
         known = _abstract(job)
         if job.state is State.SCHEDULED:
             real = lifecycle.claimed(job, token="t3", worker="w", now=NOW)
-            assert _plain(_abstract(real)) == _plain(induction.claimed(known))
+            assert _plain(_abstract(real)) == _plain(protocol.claimed(known))
         if job.state in (State.DELAYED, State.RETRYING):
             real = lifecycle.due(job, now=NOW)
-            assert _plain(_abstract(real)) == _plain(induction.due(known))
+            assert _plain(_abstract(real)) == _plain(protocol.due(known))

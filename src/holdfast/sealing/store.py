@@ -23,6 +23,7 @@ from holdfast.store import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -75,6 +76,9 @@ class SealedStore:
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
     ) -> list[Added]:
         return await self.inner.add(self._sealed(jobs), atomic=atomic, fence=fence)
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        return await self.inner.adopt([self._contents.sealed_dossier(each) for each in dossiers])
 
     async def claim(self, want: Claim) -> list[Job]:
         return [self._contents.opened_job(job) for job in await self.inner.claim(want)]

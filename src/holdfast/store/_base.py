@@ -21,6 +21,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -107,6 +108,18 @@ class Store(Protocol):
         ``ripe`` tells that a dependency had already ended. A dependency that ends at the
         same time as this call is seen by one side or the other, never by neither. A FAN_IN
         on a job waits for all that job has spawned so far, and transitively.
+        """
+        ...
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        """Write jobs as they are, whatever their state, with their history and log lines.
+
+        For moving jobs from another store. False: a job with this id was there, nothing of
+        the dossier was written; each dossier stands alone. Jobs come in the order of their
+        submission, which becomes their order here. Each is linked to those of its
+        dependencies that are there, as ``add`` links them, and takes its deduplication key.
+        A SCHEDULED job takes its place behind those that are there. The history counts as if
+        it had happened here, except that how long attempts took is not measured.
         """
         ...
 

@@ -27,6 +27,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -134,6 +135,10 @@ class RedisStore:
             assert fence is not None
             raise StaleLeaseError(fence.job_id)
         return [_added(*answer) for answer in answers]
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        answers = await self.call("adopt", pack([calls.dossier(given) for given in dossiers]))
+        return [bool(answer) for answer in answers]
 
     # --- working -------------------------------------------------------------------------
 

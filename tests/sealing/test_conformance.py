@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.conformance.test_verbs_add import *  # noqa: F403
-from tests.conformance.test_verbs_adopt import *  # noqa: F403
 from tests.conformance.test_verbs_claim import *  # noqa: F403
 from tests.conformance.test_verbs_events import *  # noqa: F403
 from tests.conformance.test_verbs_find import *  # noqa: F403

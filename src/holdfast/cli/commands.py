@@ -37,6 +37,7 @@ SECTIONS = {
         "failures": ("reading", "List failed jobs and what they failed of."),
         "events": ("system", "Show what happens to jobs, live."),
         "migrate": ("system", "Create or upgrade the store's schema."),
+        "copy": ("copying", "Move everything to another store."),
         "config": ("system", "Show the settings and who gave them."),
     },
 }

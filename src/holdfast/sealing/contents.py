@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.job import Failure, Job, LogLine, Progress, Transition
 from holdfast.sealing.envelope import unwrap
 from holdfast.sealing.keys import KeyRing
-from holdfast.store import Dossier, Draft, JobEvent, Note, Record
+from holdfast.store import Draft, JobEvent, Note, Record
 
 
 class Texts(msgspec.Struct, frozen=True, array_like=True):
@@ -40,15 +40,6 @@ class Contents:
             payload=self._keys.seal(job.payload, f"{job.id} payload"),
             dedupe=job.dedupe and replace(job.dedupe, digest=self._keys.digest(job.dedupe.digest)),
             **self._sealed(job),
-        )
-
-    def sealed_dossier(self, dossier: Dossier) -> Dossier:
-        """Seal a job with its past."""
-        job_id = dossier.job.id
-        return Dossier(
-            self.sealed_job(dossier.job),
-            tuple(self.sealed_edge(edge, job_id) for edge in dossier.history),
-            tuple(self.sealed_line(line, job_id) for line in dossier.logs),
         )
 
     def sealed_change(self, job: Job) -> Job:

@@ -23,7 +23,6 @@ from holdfast.store import (
     Change,
     Claim,
     Dependent,
-    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -76,9 +75,6 @@ class SealedStore:
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
     ) -> list[Added]:
         return await self.inner.add(self._sealed(jobs), atomic=atomic, fence=fence)
-
-    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
-        return await self.inner.adopt([self._contents.sealed_dossier(each) for each in dossiers])
 
     async def claim(self, want: Claim) -> list[Job]:
         return [self._contents.opened_job(job) for job in await self.inner.claim(want)]

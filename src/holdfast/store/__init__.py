@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
 from holdfast.errors import UnknownStoreError
-from holdfast.store._base import Store, TransactionalStore
+from holdfast.store._base import PortableStore, Store, TransactionalStore
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     Added,
@@ -103,6 +103,7 @@ __all__ = [
     "Note",
     "Order",
     "Page",
+    "PortableStore",
     "Promoted",
     "QueueInfo",
     "Reading",

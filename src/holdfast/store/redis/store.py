@@ -273,6 +273,9 @@ class RedisStore:
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
         return await keeping.records(self, kind, keys)
 
+    async def kinds(self) -> list[str]:
+        return await keeping.kinds(self)
+
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:

@@ -258,6 +258,10 @@ class SQLiteStore:
         session = await self._here()
         return await session.read(lambda db: keeping.records(db, kind, keys))
 
+    async def kinds(self) -> list[str]:
+        session = await self._here()
+        return await session.read(keeping.kinds)
+
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:

@@ -197,7 +197,7 @@ def _file_layer(path: str | None, faults: list[Fault]) -> list[Said]:
         return []
     try:
         table = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         faults.append(Fault(str(file), "INVALID", f"cannot be read: {error}"))
         return []
     said = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,6 +48,22 @@ async def test_store_may_be_closed_twice_and_before_it_is_started(place: Place) 
     store = await place.open(ManualClock()).start()
     await store.close()
     await store.close()
+
+
+async def test_cancelled_call_ends_at_whatever_point_it_is(store: Store, hand: Hand) -> None:
+    """A call that goes on regardless keeps its caller alive for ever."""
+    ended = 0
+    for turns in range(60):
+        call = asyncio.ensure_future(store.hold("name", "holder", timedelta(seconds=9)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if call.cancel():
+            await asyncio.wait({call}, timeout=5)
+            assert call.cancelled(), f"went on when cancelled at turn {turns}"
+            ended += 1
+
+    assert ended
+    await hand.add("still usable")
 
 
 @pytest.mark.req("S-2", "S-1")

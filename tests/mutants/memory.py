@@ -243,8 +243,8 @@ MUTANTS = (
     ),
     _in(
         "_cursor.py",
-        "match is None or match[1] != order or",
-        "match is None or",
+        "not match or match[1] != order or",
+        "not match or",
         "a cursor of another order is believed",
     ),
 )  # fmt: skip

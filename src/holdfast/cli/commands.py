@@ -36,6 +36,7 @@ SECTIONS = {
         "workers": ("system", "List the workers that are there."),
         "failures": ("reading", "List failed jobs and what they failed of."),
         "events": ("system", "Show what happens to jobs, live."),
+        "verify": ("verifying", "Judge every job by its audit records."),
         "migrate": ("system", "Create or upgrade the store's schema."),
         "copy": ("copying", "Move everything to another store."),
         "config": ("system", "Show the settings and who gave them."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
-from holdfast.errors import UnknownStoreError
+from holdfast.errors import StoreError, UnknownStoreError
 from holdfast.store._base import PortableStore, Store, TransactionalStore
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
@@ -52,9 +52,17 @@ def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
 
     ``memory://``, ``sqlite:///path``, ``postgresql://...``, ``redis://...``. An unknown
     scheme raises ``UnknownStoreError``, a missing driver ``MissingExtraError`` with the line
-    that installs it.
+    that installs it, and what is no URL at all ``StoreError``.
     """
-    scheme = urlsplit(url).scheme
+    try:
+        return _opened(url, urlsplit(url).scheme, clock)
+    except ValueError:  # its text and the URL stay out of the message: they may hold a password
+        raise StoreError(
+            "the URL of the store is malformed: look at its brackets, port, numbers and encoding"
+        ) from None
+
+
+def _opened(url: str, scheme: str, clock: Clock | None) -> Store:
     match scheme:
         case "memory":
             return MemoryStore(clock)

@@ -65,18 +65,18 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     has_dependents: bytes | None
     worker: bytes | None
     data: bytes | None
-    options: bytes | None
-    returnvalue: bytes | None
-    failed_reason: bytes | None
-    stacktrace: bytes | None
     progress: bytes | None
-    scheduler: bytes | None
     fixed: bytes | None
     rest: bytes | None
     depends_on: bytes | None
     own_progress: bytes | None
     checkpoint: bytes | None
-    own_result: bytes | None
+    options: bytes | None = None
+    returnvalue: bytes | None = None
+    failed_reason: bytes | None = None
+    stacktrace: bytes | None = None
+    scheduler: bytes | None = None
+    own_result: bytes | None = None
 
 
 class Now(msgspec.Struct, frozen=True, gc=False):

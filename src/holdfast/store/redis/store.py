@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Fault, StaleLeaseError, StoreError, UnsafeStoreError, ValidationError
 from holdfast.job import CancelRequest, Job, LogLine, State, Transition
+from holdfast.payload import clean
 from holdfast.policy import Retention
 from holdfast.profiles import BULLMQ
 from holdfast.store._base import MAX_LOG_LINES
@@ -209,18 +210,18 @@ class RedisStore:
     # --- reading -------------------------------------------------------------------------
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        images = await self.call("get", pack(list(ids)))
+        images = await self.call("get", pack(list(map(clean, ids))))
         return [wire.read_job(image) if image else None for image in images]
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
-        found = await self.call("peek", "rest", pack(list(ids)))
+        found = await self.call("peek", "rest", pack(list(map(clean, ids))))
         return [fields.read_cancel(rest[0] if rest else None) for rest in found]
 
     async def parents(self, job_id: str) -> list[str]:
         return await reads.parents(self, job_id)
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
-        found = await self.call("peek", "history", pack(list(ids)))
+        found = await self.call("peek", "history", pack(list(map(clean, ids))))
         return [[wire.read_edge(edge) for edge in edges] for edges in found]
 
     async def logs(self, job_id: str) -> list[LogLine]:

@@ -130,9 +130,19 @@ def now_values(job: Job) -> list[str]:
 
 def rest_value(job: Job, before: Job | None = None) -> str | None:
     """Return the blob of what changes rarely; None when it did not."""
-    if before is not None and _rest_of(job) == _rest_of(before):
+    if before is not None and not rest_changed(before, job):
         return None
     return _text(_rest_of(job))
+
+
+def rest_changed(before: Job, after: Job) -> bool:
+    """Whether what changes rarely did."""
+    return (
+        before.max_attempts != after.max_attempts
+        or before.generation != after.generation
+        or before.cancel != after.cancel
+        or before.failure != after.failure
+    )
 
 
 def _rest_of(job: Job) -> Rest:
@@ -147,6 +157,12 @@ def _rest_of(job: Job) -> Rest:
 def edge_values(edge: Transition) -> list[object]:
     """Return a transition as scripts take it: event, from, to, microseconds, record."""
     at = micros(edge.at)
+    source = edge.from_state.value if edge.from_state else False
+    return [edge.event.value, source, edge.to_state.value, at, edge_text(edge, at)]
+
+
+def edge_text(edge: Transition, at: int) -> str:
+    """Return a transition as it is kept."""
     kept = Edge(
         edge.event,
         edge.from_state,
@@ -158,8 +174,7 @@ def edge_values(edge: Transition) -> list[object]:
         edge.worker,
         edge.failure,
     )
-    source = edge.from_state.value if edge.from_state else False
-    return [edge.event.value, source, edge.to_state.value, at, _text(kept)]
+    return _text(kept)
 
 
 def read_edge(data: bytes) -> Transition:

@@ -110,7 +110,7 @@ local function free_locks(q)
     for i = 1, #q.unlocked, 1000 do
       call('DEL', unpack(q.unlocked, i, math.min(i + 999, #q.unlocked)))
     end
-    sliced('SREM', q.base .. 'stalled', q.freed)
+    if call('EXISTS', q.base .. 'stalled') == 1 then sliced('SREM', q.base .. 'stalled', q.freed) end
     q.unlocked, q.freed = nil, nil
   end
 end

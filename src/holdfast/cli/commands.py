@@ -37,6 +37,7 @@ SECTIONS = {
         "failures": ("reading", "List failed jobs and what they failed of."),
         "events": ("system", "Show what happens to jobs, live."),
         "verify": ("verifying", "Judge every job by its audit records."),
+        "doctor": ("examining", "Say what is wrong, and what to do."),
         "migrate": ("system", "Create or upgrade the store's schema."),
         "copy": ("copying", "Move everything to another store."),
         "config": ("system", "Show the settings and who gave them."),

@@ -351,6 +351,7 @@ class Worker:
             slots=self._slots,
             running=len(self._hands.running),
             started_at=self._started_at,
+            leaked_threads=self.leaked_threads,
         )
 
 

@@ -72,7 +72,7 @@ class RedisStore:
         self._given = clock
         self._local = SystemClock()
         self._ahead = 0.0
-        self._arrivals = Arrivals(self.client, self.keys)
+        self._arrivals = Arrivals(self.client, self.keys, self._left)
         self._explorer = Explorer(self)
         self._constants: tuple[Value, ...] = (
             settings.events_kept,
@@ -146,6 +146,7 @@ class RedisStore:
     async def claim(self, want: Claim) -> list[Job]:
         what = pack([want.queues, want.types if want.types is not None else False])
         taken = await self.call("claim", want.limit, want.worker, want.token, what)
+        self._arrivals.claimed(want.queues, {image[1].decode() for image in taken})
         for image in taken:
             if tick := wire.scheduled(image):
                 await schedule.advance(self, *tick)
@@ -294,6 +295,10 @@ class RedisStore:
         """Add to what the operator should know."""
         if text not in self.health.warnings:
             self.health = replace(self.health, warnings=(*self.health.warnings, text))
+
+    async def _left(self, queues: Sequence[str]) -> list[bytes]:
+        names: list[bytes] = await self.call("left", pack(queues))
+        return names
 
     def _heard(self, server_micros: int, asked: float) -> None:
         """Learn the server's time: the least that is certainly not behind it.

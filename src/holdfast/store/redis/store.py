@@ -6,7 +6,7 @@ at the beginning of each: a queue's event stream tells which jobs to look at aga
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -56,6 +56,7 @@ from holdfast.store.redis.keys import Keys, is_usable
 from holdfast.store.redis.settings import Settings
 
 MEASURES_KEPT = timedelta(days=7)
+Runner = Callable[[str, str, Sequence[Value]], Awaitable[Any]]
 
 
 class RedisStore:
@@ -125,7 +126,8 @@ class RedisStore:
         for job in jobs:
             if not is_usable(job.id):
                 raise ValidationError([Fault("id", "RESERVED", f"cannot be {job.id!r:.60}")])
-        answers = await self.call(
+        answers = await self._call(
+            self.client.run_confirmed if self.settings.confirms else self.client.run,
             "add",
             "1" if atomic else "0",
             fence.job_id if fence else "",
@@ -287,9 +289,12 @@ class RedisStore:
 
     async def call(self, name: str, *args: Value) -> Any:
         """Run a script with what every script needs."""
+        return await self._call(self.client.run, name, *args)
+
+    async def _call(self, run: Runner, name: str, *args: Value) -> Any:
         moment = "" if self._given is None else fields.micros(self._given.now())
         common = (self.settings.prefix, moment, *self._constants)
-        return await self.client.run(name, self.keys.jobs, (*common, *args))
+        return await run(name, self.keys.jobs, (*common, *args))
 
     def warn(self, text: str) -> None:
         """Add to what the operator should know."""

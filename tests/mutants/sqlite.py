@@ -40,8 +40,8 @@ MUTANTS = (
     ),
     _in(
         "swapping.py",
-        "before.lease.token != token:",
-        "False:",
+        "leased and before.lease.token == token",
+        "leased",
         "swap without token",
         "swap",
     ),

@@ -23,6 +23,7 @@ from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.custody import Custody, Nobody
 from holdfast.worker.execution import (
     HOST,
+    Failed,
     Interrupted,
     Interruption,
     Outcome,
@@ -227,6 +228,8 @@ class Worker:
         if run.answered:
             return
         run.answered = True
+        if isinstance(outcome, Failed):
+            outcome = Failed(self._app.redaction.failure(outcome.failure))
         if isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
             self._settler.drop(run)
         else:
@@ -314,7 +317,8 @@ class Worker:
         )
 
     def _channel(self, run: Run) -> WorkerChannel:
-        return WorkerChannel(run, self._app.store, self._notes, self._submitter)
+        redaction = self._app.redaction
+        return WorkerChannel(run, self._app.store, self._notes, self._submitter, redaction)
 
     def _make_runners(self) -> dict[RunnerKind, Runner]:
         return {
@@ -350,6 +354,7 @@ class Worker:
             slots=self._slots,
             running=len(self._hands.running),
             started_at=self._started_at,
+            leaked_threads=self.leaked_threads,
         )
 
 

@@ -23,6 +23,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Fence,
     LimitRule,
     Note,
@@ -30,10 +31,12 @@ from holdfast.store._shapes import (
     Swapped,
 )
 from holdfast.store.postgres.adding import add, add_plain, is_plain
+from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
 from holdfast.store.postgres.database import Session, translated
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.heads import LEVELS
+from holdfast.store.postgres.keeping import Records
 from holdfast.store.postgres.limiting import claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
@@ -49,7 +52,7 @@ FOLD_EVERY = 1.0
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 
 
-class PostgresStore(Reads):
+class PostgresStore(Reads, Records):
     """Jobs in a schema of a PostgreSQL database; see ``Store`` for what each verb promises."""
 
     _folded = 0.0
@@ -114,6 +117,14 @@ class PostgresStore(Reads):
             )
         self._ring(_queues(jobs))
         return added
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        written = await self._database.atomically(
+            lambda session: adopt(session, dossiers, self.now())
+        )
+        self._ring(_queues([dossier.job for dossier in dossiers]))
+        new = dict.fromkeys(written, True)
+        return [new.pop(dossier.job.id, False) for dossier in dossiers]
 
     @contextlib.asynccontextmanager
     async def transaction(

@@ -16,6 +16,7 @@ from holdfast.job import Job, State
 from holdfast.policy import Retention
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._ledger import minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     Beat,
@@ -328,6 +329,7 @@ class PostgresStore(Reads, Records):
         return bool(await self._run("hold", params))
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         if not settings:
             return
         ageing = settings.get("ageing")

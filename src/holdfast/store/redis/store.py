@@ -21,6 +21,7 @@ from holdfast.profiles import BULLMQ
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     AddStatus,
@@ -247,6 +248,7 @@ class RedisStore:
         return await self._arrivals.wait(queues, seen, wait)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         paused, ageing = "", ""
         if "paused" in settings:
             paused = "1" if settings["paused"] else "0"

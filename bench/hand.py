@@ -23,6 +23,21 @@ KIND = ("default", "bench.task", 2)
 READY = ("SCHEDULED", 2)
 FRESH = (-1, 1, 0, 3, 1, 0)
 REST = (-1, -1, -1, -1, "", "", "", -1, "", "", "", "")
+CLAIM = """
+UPDATE job SET
+    state = 'RUNNING',
+    moved = ?2,
+    lift_at = NULL,
+    revision = revision + 1,
+    attempt = attempt + 1,
+    updated_at = ?5,
+    started_at = ?5,
+    lease_version = coalesce(lease_version, 0) + 1,
+    lease_until = ?5 + lease_ttl,
+    token = ?3,
+    worker = ?4
+WHERE seq = ?1 AND state = 'SCHEDULED'
+"""
 WORKER = "host-4711-0123456789abcdef"
 ENQUEUED = ("nothing to wait for", 0, 0, "", "")
 CLAIMED = ("claimed", 1, 1, WORKER, "")
@@ -91,7 +106,7 @@ class Hand:
         first = self.number + 1
         self.number += len(ready)
         rows = [(seq, first + i, token, WORKER, now) for i, (seq, _) in enumerate(ready)]
-        db.executemany(statement("claim"), rows)
+        db.executemany(CLAIM, rows)
         db.executemany(
             statement("journal"),
             [

@@ -18,10 +18,11 @@ from holdfast.handlers import Function, HandlerOptions, Registry, RunnerKind, op
 from holdfast.job import LogLine, Priority
 from holdfast.operations import Operations
 from holdfast.options import SubmitOptions
-from holdfast.policy import Backoff, BackoffKind, CustomDelay, Limits, Retention
+from holdfast.policy import Backoff, CustomDelay, Limits, Retention, declared_backoff
 from holdfast.presence import WorkerInfo
 from holdfast.profiles import Profile, profile_named
 from holdfast.quota import Quota
+from holdfast.redaction import Redaction
 from holdfast.results import (
     BatchCancellationResult,
     BatchResult,
@@ -37,6 +38,7 @@ from holdfast.results import (
     SearchResult,
     SubmissionResult,
 )
+from holdfast.sealing import KeyRing, sealed
 from holdfast.searching import FailureFilter, JobFilter
 from holdfast.statistics import QueueStats
 from holdfast.store import DEFAULT_URL, JobEvent, LimitRule, QueueInfo, Store, open_store
@@ -56,11 +58,13 @@ class Holdfast:
 
     ``url`` names the store; without it ``$HOLDFAST_URL``, else a SQLite file in the current
     directory. ``queues`` gives queues a profile by name (standard, lease, document, bullmq).
+    ``keys`` (else ``$HOLDFAST_ENCRYPTION_KEYS``) seal what the store keeps of a job;
+    ``redaction`` says what is masked in error texts and logs.
     Use it as ``async with app:`` or call ``start`` and ``close``; ``app.sync`` is the same
     for blocking code.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one keyword per thing an app may be given
         self,
         url: str | None = None,
         *,
@@ -68,6 +72,8 @@ class Holdfast:
         queues: Mapping[str, Profile | str] | None = None,
         limits: Limits | None = None,
         retention: Retention | None = None,
+        keys: KeyRing | None = None,
+        redaction: Redaction | None = None,
         clock: Clock | None = None,
         chance: Chance | None = None,
     ) -> None:
@@ -76,20 +82,21 @@ class Holdfast:
         self.chance = chance or Chance()
         self.limits = limits or Limits()
         self.retention = retention or Retention()
+        self.keys = keys or KeyRing.from_environment()
+        self.redaction = redaction or Redaction.from_environment()
         self.registry = Registry()
         self.crons: dict[str, CronEntry] = {}
         self._own_store: Store | None = None
         self._profiles = {name: profile_named(given) for name, given in (queues or {}).items()}
         self._clock_given = clock
         if store is None and self.url.startswith("memory:"):
-            store = self.open_store()
-        self._own_store = store
+            self._own_store = self.open_store()
+        elif store is not None:
+            self._own_store = sealed(store, self.keys)
         self._operations: Operations | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._users = 0
         self._sync: SyncOperations | None = None
-
-    # --- life ----------------------------------------------------------------------------
 
     async def start(self) -> Self:
         """Open the store; every start needs its own close."""
@@ -127,7 +134,10 @@ class Holdfast:
 
     def open_store(self) -> Store:
         """Return another connection to the app's store, not yet started."""
-        return self._own_store or open_store(self.url, clock=self._clock_given)
+        if self._own_store is not None:
+            return self._own_store
+        store = open_store(self.url, clock=self._clock_given)
+        return sealed(store, self.keys)
 
     @property
     def home(self) -> Home | None:
@@ -152,8 +162,6 @@ class Holdfast:
     def submitter(self, store: Store) -> Submitter:
         """Return what puts jobs into a store on behalf of running ones: no quota applies."""
         return Submitter(store, self.chance, self.limits, self._defaults)
-
-    # --- tasks ---------------------------------------------------------------------------
 
     def task(  # noqa: PLR0913  # one keyword per thing a task may say
         self,
@@ -190,7 +198,7 @@ class Holdfast:
             lifetime=optional_span("lifetime", lifetime),
             lease=optional_span("lease", lease),
             max_attempts=max_attempts,
-            backoff=_backoff(backoff),
+            backoff=declared_backoff(backoff),
             custom_backoff=None if isinstance(backoff, Backoff) else backoff,
             retry_timeouts=retry_timeouts,
             runner=None if runner is None else RunnerKind(runner),
@@ -240,8 +248,6 @@ class Holdfast:
             return task
 
         return decorate
-
-    # --- operations ----------------------------------------------------------------------
 
     async def submit(
         self,
@@ -380,8 +386,6 @@ class Holdfast:
         """Say why a job is not running now."""
         return await self._open.explain(job_id)
 
-    # --- inside --------------------------------------------------------------------------
-
     @property
     def _open(self) -> Operations:
         if self._operations is None:
@@ -390,9 +394,3 @@ class Holdfast:
 
     def _defaults(self, type_: str, queue: str | None) -> Defaults:
         return self.registry.defaults(type_, queue, self._profiles, self.limits)
-
-
-def _backoff(given: Backoff | CustomDelay | None) -> Backoff | None:
-    if given is None or isinstance(given, Backoff):
-        return given
-    return Backoff(strategy=BackoffKind.CUSTOM)

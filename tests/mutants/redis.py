@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     _in(
         "scripts/swap.lua",
-        "  if c.token and j.tok and c.token ~= j.tok then return false end\n",
+        "  if c.token and c.token ~= j.tok then return false end\n",
         "",
         "a stale token settles",
     ),

@@ -40,8 +40,8 @@ MUTANTS = (
     ),
     _in(
         "swapping.py",
-        "before.lease.token != token:",
-        "False:",
+        "leased and before.lease.token == token",
+        "leased",
         "swap without token",
         "swap",
     ),
@@ -67,6 +67,13 @@ MUTANTS = (
         "swap",
     ),
     _in(
+        "queries/settle.sql",
+        "WHERE seq = ?1 AND revision = ?9 AND token = ?10",
+        "WHERE seq = ?1 AND ?9 >= 0 AND ?10 <> ''",
+        "a job this process claimed is ended whatever became of it since",
+        "swap",
+    ),
+    _in(
         "claiming.py",
         "        if queue in paused or room <= 0:",
         "        if room <= 0:",
@@ -75,8 +82,8 @@ MUTANTS = (
     ),
     _in(
         "claiming.py",
-        "        tx.ledger.claimed(job, tx.now)",
-        "        pass",
+        "    tx.ledger.claimed(jobs, tx.now)",
+        "    pass",
         "claims are not counted",
         "claim",
     ),

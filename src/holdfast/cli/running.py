@@ -17,6 +17,7 @@ from holdfast.cli.finding import find_app
 from holdfast.config import Settings
 from holdfast.job import DEFAULT_QUEUE
 from holdfast.observe import logging
+from holdfast.redaction import redacted
 from holdfast.worker import Worker
 
 log_level_option = click.option(
@@ -83,7 +84,7 @@ def dev(app: str | None, url: str | None) -> None:
     _, found = find_app(settings)
     named = {h.options.queue for h in found.registry if h.options.queue}
     queues = sorted({DEFAULT_QUEUE, *named})
-    click.echo(f"store   {found.url}", err=True)
+    click.echo(f"store   {redacted(found.url)}", err=True)
     click.echo(f"queues  {', '.join(queues)}", err=True)
     for handler in found.registry:
         click.echo(f"task    {handler.type} ({handler.runner})", err=True)
@@ -103,7 +104,7 @@ def _run(
             queues=queues,
             slots=_number(settings, "worker.slots"),
             grace=_grace(settings),
-            observer=logging.LogObserver(),
+            observer=logging.LogObserver(app.redaction),
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

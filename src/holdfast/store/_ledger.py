@@ -6,8 +6,10 @@ A batch is summed here first, so that a store writes a handful of rows for a tho
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from datetime import datetime
+from operator import attrgetter
 
 from holdfast.job import Event, Job, State, Transition
 from holdfast.store._shapes import Measure
@@ -29,6 +31,9 @@ _Kind = tuple[str, str, int, int]
 """Queue, type, priority before and after."""
 _Move = tuple[_Kind, State | None, State, datetime, Measure | None, datetime | None]
 """What moved, from, to, when, and what it was doing since when."""
+
+_WAITED = attrgetter("queue", "type", "priority", "scheduled_at")
+_RAN = attrgetter("queue", "type", "priority", "state", "updated_at", "started_at")
 
 
 class Ledger:
@@ -56,27 +61,39 @@ class Ledger:
         return self._readings
 
     def moved(self, before: Job | None, after: Job) -> None:
-        """Count every transition in the trail of a job that was written."""
+        """Count every transition in the trail of a job that was written.
+
+        A new job may bring a past from elsewhere: that is counted, not measured.
+        """
         priority = before.priority if before else after.priority
         for edge in after.trail:
-            self.count(before or after, after, edge, priority)
+            self.count(before, after, edge, priority)
             priority = after.priority
 
-    def count(self, before: Job, after: Job, edge: Transition, priority: int) -> None:
+    def count(self, before: Job | None, after: Job, edge: Transition, priority: int) -> None:
         """Count one transition; ``priority`` is the one the job left its old state with."""
         measure, since = None, None
-        if edge.event is Event.CLAIM:
+        if before is None:
+            pass
+        elif edge.event is Event.CLAIM:
             measure, since = Measure.WAIT, before.scheduled_at
         elif edge.from_state is State.RUNNING:
             measure, since = Measure.RUN, after.started_at
         kind = (after.queue, after.type, priority, after.priority)
         self._moves[kind, edge.from_state, edge.to_state, edge.at, measure, since] += 1
 
-    def claimed(self, job: Job, at: datetime) -> None:
-        """Count a job that a store itself moved from SCHEDULED to RUNNING."""
-        kind = (job.queue, job.type, job.priority, job.priority)
-        move = (kind, State.SCHEDULED, State.RUNNING, at, Measure.WAIT, job.scheduled_at)
-        self._moves[move] += 1
+    def claimed(self, jobs: Iterable[Job], at: datetime) -> None:
+        """Count jobs that a store itself moved from SCHEDULED to RUNNING."""
+        for (queue, type_, priority, since), count in Counter(map(_WAITED, jobs)).items():
+            kind = (queue, type_, priority, priority)
+            move = (kind, State.SCHEDULED, State.RUNNING, at, Measure.WAIT, since)
+            self._moves[move] += count
+
+    def ended(self, jobs: Iterable[Job]) -> None:
+        """Count jobs that went from RUNNING to where they are now, and changed nothing else."""
+        for (queue, type_, priority, state, at, since), count in Counter(map(_RAN, jobs)).items():
+            kind = (queue, type_, priority, priority)
+            self._moves[kind, State.RUNNING, state, at, Measure.RUN, since] += count
 
     def removed(self, job: Job) -> None:
         """Count a job that was deleted."""

@@ -13,6 +13,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.form import Submission
 from holdfast.job import LogLine, Progress
 from holdfast.options import SubmitOptions
+from holdfast.redaction import Redaction
 from holdfast.store import Note, Store, TransactionalStore
 from holdfast.submitting import Submitter
 from holdfast.worker.run import Run
@@ -61,8 +62,16 @@ def _newest_progress_only(notes: Sequence[Note]) -> list[Note]:
 class WorkerChannel:
     """The channel of one running job."""
 
-    def __init__(self, run: Run, store: Store, notes: Notes, submitter: Submitter) -> None:
+    def __init__(
+        self,
+        run: Run,
+        store: Store,
+        notes: Notes,
+        submitter: Submitter,
+        redaction: Redaction | None = None,
+    ) -> None:
         self._run = run
+        self._redaction = redaction or Redaction()
         self._store = store
         self._notes = notes
         self._submitter = submitter
@@ -71,14 +80,15 @@ class WorkerChannel:
         return self._store.now()
 
     async def progress(self, progress: Progress) -> None:
-        self._notes.mention(Note(fence=self._run.fence, progress=progress))
+        shown = self._redaction.progress(progress)
+        self._notes.mention(Note(fence=self._run.fence, progress=shown))
 
     async def checkpoint(self, data: bytes) -> bool:
         note = Note(fence=self._run.fence, checkpoint=data)
         return await self._submitter.persist(lambda: self._notes.keep(note))
 
     async def log(self, line: LogLine) -> None:
-        self._notes.mention(Note(fence=self._run.fence, log=line))
+        self._notes.mention(Note(fence=self._run.fence, log=self._redaction.line(line)))
 
     async def spawn(
         self, type_: str, payload: object, key: str | None, options: SubmitOptions

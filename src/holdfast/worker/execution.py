@@ -23,6 +23,7 @@ from holdfast.errors import (
 from holdfast.handlers import Handler
 from holdfast.job import Failure, FailureCategory, Job
 from holdfast.payload import PayloadError, clean, encode_json
+from holdfast.sealing.envelope import must_be_open
 
 MAX_MESSAGE = 4096
 MAX_TRACE = 16_384
@@ -131,6 +132,8 @@ def timeout_failure(seconds: float) -> Failure:
 def _arguments(
     handler: Handler, job: Job, context: JobContext | SyncJobContext | None
 ) -> dict[str, object]:
+    must_be_open(job.payload, "payload")
+    must_be_open(job.checkpoint, "checkpoint")
     arguments = handler.signature.unpack(job)
     if handler.signature.context is not None:
         arguments[handler.signature.context] = context

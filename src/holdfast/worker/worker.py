@@ -23,6 +23,7 @@ from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.custody import Custody, Nobody
 from holdfast.worker.execution import (
     HOST,
+    Failed,
     Interrupted,
     Interruption,
     Outcome,
@@ -222,11 +223,13 @@ class Worker:
         if run.answered:
             return
         run.answered = True
-        self._hands.drop(run)
+        if isinstance(outcome, Failed):
+            outcome = Failed(self._app.redaction.failure(outcome.failure))
         if isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
             self._settler.drop(run)
         else:
             self._settler.settle(run, outcome)
+        self._hands.drop(run)  # the claim that fills the slot comes after the answer
 
     def _interrupted(self, run: Run) -> None:
         """Give a handler some time to stop; one that will not is left behind."""
@@ -314,7 +317,8 @@ class Worker:
         )
 
     def _channel(self, run: Run) -> WorkerChannel:
-        return WorkerChannel(run, self._app.store, self._notes, self._submitter)
+        redaction = self._app.redaction
+        return WorkerChannel(run, self._app.store, self._notes, self._submitter, redaction)
 
     def _make_runners(self) -> dict[RunnerKind, Runner]:
         return {
@@ -347,6 +351,7 @@ class Worker:
             slots=self._slots,
             running=len(self._hands.running),
             started_at=self._started_at,
+            leaked_threads=self.leaked_threads,
         )
 
 

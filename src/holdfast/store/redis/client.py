@@ -1,7 +1,9 @@
 """One server: connections, script calls, and errors in the store's words.
 
-The client library's own retries are off: a script that is sent twice runs twice. Calls that
-block have a connection of their own without a read timeout, but always a bound on the server.
+The client library's own retries are off: a script that is sent twice runs twice. Its timeouts
+are off too: it keeps them in a way that, before Python 3.12, may lose a cancellation, and the
+task that should have ended goes on for ever. Calls are timed here. Those that block have a
+connection of their own.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class Client:
             elif self._settings.sentinel:
                 self._open_sentinel()
             else:
-                self._redis = self._connected(self._settings.timeout.total_seconds())
+                self._redis = self._connected()
             await self.command("PING")
 
     async def close(self) -> None:
@@ -85,9 +87,10 @@ class Client:
         if self._redis is None:
             raise StoreUnavailableError("the store is not started")
         with translated():
-            if isinstance(self._redis, RedisCluster) and words[0] in KEYLESS:
-                return await self._home(self._redis).execute_command(*words)
-            return await self._redis.execute_command(*words)
+            async with asyncio.timeout(self._settings.timeout.total_seconds()):
+                if isinstance(self._redis, RedisCluster) and words[0] in KEYLESS:
+                    return await self._home(self._redis).execute_command(*words)
+                return await self._redis.execute_command(*words)
 
     async def run(self, name: str, key: str, args: Sequence[Value]) -> Any:
         """Run the script of a verb; a server that does not know it yet is taught."""
@@ -125,25 +128,25 @@ class Client:
             async with asyncio.timeout(grace.total_seconds()):
                 return await client.execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py is half typed
 
-    def _connected(self, timeout: float | None, **more: Any) -> Redis:
-        options = {**self._options(timeout), **more}
+    def _connected(self, **more: Any) -> Redis:
+        options = {**self._options(), **more}
         return Redis.from_pool(BlockingConnectionPool.from_url(self._settings.url, **options))
 
     def _patient(self, name: str) -> Redis:
-        """Return a client without a read timeout, for calls that the server ends."""
+        """Return a client for calls that block, under a name of its own."""
         more = {"client_name": name} if name else {}
         if self._sentinel is not None:
-            options = {**self._place, **self._options(None), **more}
+            options = {**self._place, **self._options(), **more}
             master: Redis = self._sentinel.master_for(self._settings.sentinel, **options)
             return master
         if self._settings.cluster:
-            options = {**self._place, **self._options(None), **more}
+            options = {**self._place, **self._options(), **more}
             return Redis.from_pool(BlockingConnectionPool(**options))
-        return self._connected(None, **more)
+        return self._connected(**more)
 
-    def _options(self, timeout: float | None) -> dict[str, Any]:
+    def _options(self) -> dict[str, Any]:
         return {
-            "socket_timeout": timeout,
+            "socket_timeout": None,
             "socket_connect_timeout": self._settings.timeout.total_seconds(),
             "socket_keepalive": True,
             "retry": Retry(NoBackoff(), 0),
@@ -152,11 +155,12 @@ class Client:
         }
 
     async def _open_cluster(self) -> None:
-        options = self._options(self._settings.timeout.total_seconds())
+        options = self._options()
         del options["retry"]
         cluster = RedisCluster.from_url(self._settings.url, **options)
         self._redis = cluster
-        await cluster.initialize()
+        async with asyncio.timeout(self._settings.timeout.total_seconds()):
+            await cluster.initialize()
         node = self._home(cluster)
         self._place = {"host": node.host, "port": node.port}
 
@@ -171,8 +175,8 @@ class Client:
         address = (where.pop("host", "localhost"), where.pop("port", 26379))
         timeout = self._settings.timeout.total_seconds()
         self._place = dict(where)
-        self._sentinel = Sentinel([address], socket_timeout=timeout)  # type: ignore[no-untyped-call]  # redis-py
-        options = {**where, **self._options(timeout)}
+        self._sentinel = Sentinel([address], socket_connect_timeout=timeout)  # type: ignore[no-untyped-call]  # redis-py
+        options = {**where, **self._options()}
         self._redis = self._sentinel.master_for(self._settings.sentinel, **options)
 
 

@@ -20,6 +20,7 @@ from holdfast.store.redis.fields import (
     text,
     time,
 )
+from holdfast.timing import CENTURY
 
 _MILLISECOND = timedelta(milliseconds=1)
 STALL = "stalled"
@@ -68,9 +69,7 @@ def backoff(option: object) -> Backoff:
             strategy=BackoffKind.CONSTANT, initial_delay=timedelta(0), max_delay=timedelta(0)
         )
     given = option.get("delay")
-    delay = (
-        max(0.0, float(given)) * _MILLISECOND if isinstance(given, int | float) else _MILLISECOND
-    )
+    delay = _span(given) if isinstance(given, int | float) else _MILLISECOND
     fixed = option.get("type") == "fixed"
     return Backoff(
         strategy=BackoffKind.CONSTANT if fixed else BackoffKind.EXPONENTIAL,
@@ -78,6 +77,11 @@ def backoff(option: object) -> Backoff:
         max_delay=max(delay, HOUR),
         jitter=bool(option.get("jitter")),
     )
+
+
+def _span(milliseconds: float) -> timedelta:
+    """Return a delay of BullMQ within the bounds of ours, whatever number it is."""
+    return max(0.0, min(milliseconds, CENTURY / _MILLISECOND)) * _MILLISECOND
 
 
 def failure(row: Row, now: Now) -> Failure | None:

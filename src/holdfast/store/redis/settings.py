@@ -21,6 +21,8 @@ _OURS = frozenset(
 ACCEPTABLE = frozenset({"eviction", "unknown-version"})
 """Weaker promises that a user may name in ``accept=``."""
 
+MOST = 10**9
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach a server and which promises to insist on."""
@@ -73,6 +75,6 @@ def _number(asked: dict[str, str], name: str, default: int) -> int:
     value = asked.get(name)
     if value is None:
         return default
-    if not value.isascii() or not value.isdigit() or not int(value):
-        raise StoreError(f"{name} must be a whole number above 0, got {value!r:.60}")
+    if not (value.isascii() and value.isdigit() and len(value) <= 10 and 0 < int(value) <= MOST):
+        raise StoreError(f"{name} must be a whole number from 1 to a billion, got {value!r:.60}")
     return int(value)

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Fault, StaleLeaseError, StoreError, UnsafeStoreError, ValidationError
 from holdfast.job import CancelRequest, Job, LogLine, State, Transition
+from holdfast.payload import clean
 from holdfast.policy import Retention
 from holdfast.profiles import BULLMQ
 from holdfast.store._base import MAX_LOG_LINES
+from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import (
     Added,
@@ -26,6 +28,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -43,7 +46,7 @@ from holdfast.store._shapes import (
     Stats,
     Swapped,
 )
-from holdfast.store.redis import calls, fields, keeping, limits, reads, schedule, wire
+from holdfast.store.redis import calls, fields, health, keeping, limits, reads, schedule, wire
 from holdfast.store.redis.arrivals import Arrivals
 from holdfast.store.redis.calls import pack
 from holdfast.store.redis.client import Client, Value
@@ -134,6 +137,10 @@ class RedisStore:
             raise StaleLeaseError(fence.job_id)
         return [_added(*answer) for answer in answers]
 
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        answers = await self.call("adopt", pack([calls.dossier(given) for given in dossiers]))
+        return [bool(answer) for answer in answers]
+
     # --- working -------------------------------------------------------------------------
 
     async def claim(self, want: Claim) -> list[Job]:
@@ -203,18 +210,18 @@ class RedisStore:
     # --- reading -------------------------------------------------------------------------
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        images = await self.call("get", pack(list(ids)))
+        images = await self.call("get", pack(list(map(clean, ids))))
         return [wire.read_job(image) if image else None for image in images]
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
-        found = await self.call("peek", "rest", pack(list(ids)))
+        found = await self.call("peek", "rest", pack(list(map(clean, ids))))
         return [fields.read_cancel(rest[0] if rest else None) for rest in found]
 
     async def parents(self, job_id: str) -> list[str]:
         return await reads.parents(self, job_id)
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
-        found = await self.call("peek", "history", pack(list(ids)))
+        found = await self.call("peek", "history", pack(list(map(clean, ids))))
         return [[wire.read_edge(edge) for edge in edges] for edges in found]
 
     async def logs(self, job_id: str) -> list[LogLine]:
@@ -256,6 +263,9 @@ class RedisStore:
     async def queues(self) -> list[QueueInfo]:
         return await reads.queues(self)
 
+    async def findings(self) -> list[Finding]:
+        return await health.findings(self.client, self.health.warnings, self._local.now())
+
     # --- small records beside the jobs ------------------------------------------------------
 
     async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
@@ -263,6 +273,9 @@ class RedisStore:
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
         return await keeping.records(self, kind, keys)
+
+    async def kinds(self) -> list[str]:
+        return await keeping.kinds(self)
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False

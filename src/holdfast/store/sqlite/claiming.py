@@ -8,10 +8,9 @@ import msgspec
 
 from holdfast.job import Job
 from holdfast.store._shapes import Claim
-from holdfast.store.sqlite.decoding import read_jobs
+from holdfast.store.sqlite.decoding import read_claimed
 from holdfast.store.sqlite.gate import Gate
 from holdfast.store.sqlite.sql import statement
-from holdfast.store.sqlite.values import NOTHING, Row
 from holdfast.store.sqlite.writer import Transaction
 
 
@@ -22,27 +21,19 @@ def claim(tx: Transaction, want: Claim) -> list[Job]:
         return []
     first = tx.number + 1
     tx.number += len(chosen)
-    tx.many(
-        "claim",
-        [
-            (seq, number, want.token, want.worker, tx.instant)
-            for number, (seq, _) in enumerate(chosen, first)
-        ],
-    )
-    jobs = read_jobs(tx.connection, [seq for seq, _ in chosen])
-    tx.journal(
-        [
-            _edge(tx, number, place, job)
-            for number, (place, job) in enumerate(zip(chosen, jobs, strict=True), first)
-        ]
-    )
-    for job in jobs:
-        tx.ledger.claimed(job, tx.now)
+    seqs = msgspec.json.encode(chosen).decode()
+    tx.execute(statement("journal_claims"), (first, seqs, tx.instant, want.worker))
+    tx.execute(statement("claim"), (first, seqs, tx.instant, want.token, want.worker))
+    tx.journalled(tx.instant, first, tx.number)
+    jobs = read_claimed(tx.connection, chosen, token=want.token, worker=want.worker, now=tx.now)
+    tx.ledger.claimed(jobs, tx.now)
+    for number, (seq, job) in enumerate(zip(chosen, jobs, strict=True), first):
+        tx.places[job.id] = (seq, number)
     return jobs
 
 
-def _chosen(tx: Transaction, want: Claim) -> Iterator[tuple[int, int]]:
-    """Yield the number and the place of each job to take."""
+def _chosen(tx: Transaction, want: Claim) -> Iterator[int]:
+    """Yield the number of each job to take, in the order to take them."""
     gate = Gate.of(tx)
     types = None if want.types is None else msgspec.json.encode(want.types).decode()
     paused = {name for (name,) in tx.execute(statement("paused"))}
@@ -51,27 +42,8 @@ def _chosen(tx: Transaction, want: Claim) -> Iterator[tuple[int, int]]:
         if queue in paused or room <= 0:
             continue
         if gate is None:
-            ready = tx.execute(statement("ready"), (queue, types, room)).fetchall()
-            room -= len(ready)
-            yield from ready
+            ready = [seq for seq, _ in tx.execute(statement("ready"), (queue, types, room))]
         else:
-            for place in gate.admitted(queue, types, room):
-                room -= 1
-                yield place
-
-
-def _edge(tx: Transaction, number: int, place: tuple[int, int], job: Job) -> Row:
-    """The audit record of a claim, as a row of the journal."""
-    return (
-        number,
-        *place,
-        "claim",
-        "SCHEDULED",
-        "RUNNING",
-        tx.instant,
-        "claimed",
-        job.attempt,
-        job.lease_version,
-        job.lease.worker if job.lease else "",
-        NOTHING,
-    )
+            ready = list(gate.admitted(queue, types, room))
+        room -= len(ready)
+        yield from ready

@@ -59,6 +59,44 @@ def read_jobs(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[Job]:
     return [found[seq] for seq in seqs if seq in found]
 
 
+def read_claimed(
+    connection: sqlite3.Connection, seqs: Sequence[int], *, token: str, worker: str, now: datetime
+) -> list[Job]:
+    """Return jobs that were just claimed, in this order: ``read_jobs`` at half the price."""
+    found: dict[int, Job] = {}
+    rare: list[int] = []
+    rows = connection.execute(statement("read_claimed"), (msgspec.json.encode(seqs).decode(),))
+    # fmt: off
+    for (
+        seq, key, type_, queue, revision, priority, max_attempts, attempt, created_at,
+        scheduled_at, expires_at, lease_version, lease_until, options, payload, is_rare,
+    ) in rows.fetchall():
+        # fmt: on
+        if is_rare:
+            rare.append(seq)
+            continue
+        found[seq] = replace(
+            _template(options),
+            id=id_of(key),
+            type=type_,
+            queue=queue,
+            payload=payload,
+            created_at=moment(created_at),
+            state=State.RUNNING,
+            revision=revision,
+            priority=priority,
+            max_attempts=max_attempts,
+            attempt=attempt,
+            updated_at=now,
+            scheduled_at=_moment(scheduled_at),
+            started_at=now,
+            expires_at=moment(expires_at),
+            lease=Lease(token, lease_version, worker, moment(lease_until)),
+        )
+    found.update(zip(rare, read_jobs(connection, rare), strict=True))
+    return [found[seq] for seq in seqs]
+
+
 def job_of(row: Row) -> Job:
     """Make a job of a row of read.sql."""
     # fmt: off

@@ -94,16 +94,19 @@ def moving_part(job: Job, moved: int, lift_at: int | None) -> Row:
     )
 
 
-def settled_part(job: Job) -> Row:
+def settled_part(before: Job, after: Job) -> Row:
     """Return what changes when a job ends with nothing but its result, as settle.sql takes it."""
-    lease = job.lease
+    lease, result = after.lease, after.result
+    assert lease is not None
     return (
-        job.state._value_,
-        job.revision,
-        micros(job.updated_at),
-        _micros_or_never(job.finished_at),
-        NEVER if lease is None else _micros_or_never(lease.until),
-        _blob(job.result),
+        after.state._value_,
+        after.revision,
+        micros(after.updated_at),
+        _micros_or_never(after.finished_at),
+        NEVER if lease.until is None else micros(lease.until),
+        NOTHING if result is None else bytearray(result),
+        before.revision,
+        lease.token,
     )
 
 

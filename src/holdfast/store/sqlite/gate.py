@@ -37,8 +37,8 @@ class Gate:
         tx.count()
         return cls(tx.connection, rules, tx.instant)
 
-    def admitted(self, queue: str, types: str | None, room: int) -> Iterator[tuple[int, int]]:
-        """Yield number and place of up to ``room`` jobs of a queue; each counts from then on."""
+    def admitted(self, queue: str, types: str | None, room: int) -> Iterator[int]:
+        """Yield the number of up to ``room`` jobs of a queue; each counts from then on."""
         full: set[str] = set()
         place = FIRST
         while room > 0:
@@ -53,7 +53,7 @@ class Gate:
                     break  # look again behind this place, now without the whole type
                 if self._admits(queue, type_, key or ""):
                     room -= 1
-                    yield seq, moved
+                    yield seq
                     if not room:
                         return
             else:

@@ -16,6 +16,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StoreError
 from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
+from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import (
     Added,
@@ -23,6 +24,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -42,8 +44,10 @@ from holdfast.store._shapes import (
 )
 from holdfast.store.sqlite import (
     adding,
+    adopting,
     claiming,
     configuring,
+    examining,
     keeping,
     noting,
     reading,
@@ -59,7 +63,7 @@ from holdfast.store.sqlite.session import Session
 from holdfast.store.sqlite.values import micros
 
 POLL = 0.1
-"""Seconds between looks for what no message told; waiting costs 0.4 % of a core with it."""
+"""Seconds between looks for what no message told, and up to five times that when all is quiet."""
 
 
 class SQLiteStore:
@@ -124,6 +128,10 @@ class SQLiteStore:
     ) -> list[Added]:
         session = await self._here()
         return await session.write(lambda tx: adding.add(tx, jobs, atomic=atomic, fence=fence))
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        session = await self._here()
+        return await session.write(lambda tx: adopting.adopt(tx, dossiers))
 
     # --- working -------------------------------------------------------------------------
 
@@ -236,6 +244,10 @@ class SQLiteStore:
         session = await self._here()
         return await session.read(reading.queues)
 
+    async def findings(self) -> list[Finding]:
+        session, filesystem = await self._here(), self._filesystem_of(self._location.path.parent)
+        return await session.read(lambda db: examining.findings(db, self._location, filesystem))
+
     # --- small records beside the jobs ------------------------------------------------------
 
     async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
@@ -245,6 +257,10 @@ class SQLiteStore:
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
         session = await self._here()
         return await session.read(lambda db: keeping.records(db, kind, keys))
+
+    async def kinds(self) -> list[str]:
+        session = await self._here()
+        return await session.read(keeping.kinds)
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False

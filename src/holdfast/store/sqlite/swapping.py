@@ -12,8 +12,11 @@ from holdfast.store.sqlite.decoding import by_key, read_jobs
 from holdfast.store.sqlite.encoding import journal_row, moving_part, settled_part
 from holdfast.store.sqlite.moving import AT_ONCE, WAKING, lift_at
 from holdfast.store.sqlite.sql import statement
-from holdfast.store.sqlite.values import Row, key_of, micros
+from holdfast.store.sqlite.values import Row, id_of, key_of, micros
 from holdfast.store.sqlite.writer import Transaction
+
+Place = tuple[int, int]
+"""The number of a job and that of its newest transition."""
 
 
 def swap(tx: Transaction, changes: Sequence[Change]) -> list[Swapped]:
@@ -36,34 +39,47 @@ def _rounds(changes: Sequence[Change]) -> Iterator[list[Change]]:
 
 
 def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
-    keys = [key_of(change.before.id) for change in changes]
-    found = {row[0]: row[1:] for row in by_key(tx.connection, "fence", keys)}
-    stored = [found.get(key) for key in keys]
-    good = [
-        (row[0], row[5], change)
-        for row, change in zip(stored, changes, strict=True)
-        if row is not None and _matches(row, change)
-    ]
+    """Write changes of distinct jobs. Those that end a job this process claimed are not looked
+    up first: writing them shows whether the job is still the same.
+    """
+    ends = {change.before.id for change in changes if _only_settles(change)}
+    places = {job_id: tx.places.pop(job_id) for job_id in ends if job_id in tx.places}
+    found = _look_up(tx, [change.before.id for change in changes if change.before.id not in places])
+    for change in changes:
+        row = found.get(change.before.id)
+        if row is not None and _matches(row, change):
+            places[change.before.id] = (row[0], row[5])
+    good = [(*places[c.before.id], c) for c in changes if c.before.id in places]
+    number, writing = tx.number, Writing(tx, good, ends)
+    if not writing.settle():
+        tx.number = number
+        return _swap(tx, changes)
     ripe = _tell_children(tx, [(seq, change.after.state) for seq, _, change in good])
-    _write(tx, good)
+    writing.finish()
     if len(good) == len(changes):
         return [_RIPE if seq in ripe else _WRITTEN for seq, _, _ in good]
-    written = {seq for seq, _, _ in good}
-    refused = [row[0] for row in stored if row and row[0] not in written]
-    now = dict(zip(refused, read_jobs(tx.connection, refused), strict=True))
-    return [_answer(row, ripe, now) for row in stored]
+    refused = [row[0] for job_id, row in found.items() if job_id not in places]
+    now = {job.id: job for job in read_jobs(tx.connection, refused)}
+    return [_answer(change.before.id, places, ripe, now) for change in changes]
 
 
 _WRITTEN = Swapped(written=True)
 _RIPE = Swapped(written=True, ripe=True)
 
 
-def _answer(row: Row | None, ripe: set[int], refused: Mapping[int, Job]) -> Swapped:
-    if row is None:
-        return Swapped(written=False)
-    if row[0] in refused:
-        return Swapped(written=False, job=refused[row[0]])
-    return _RIPE if row[0] in ripe else _WRITTEN
+def _answer(
+    job_id: str, places: Mapping[str, Place], ripe: set[int], refused: Mapping[str, Job]
+) -> Swapped:
+    if job_id not in places:
+        return Swapped(written=False, job=refused.get(job_id))
+    return _RIPE if places[job_id][0] in ripe else _WRITTEN
+
+
+def _look_up(tx: Transaction, ids: Sequence[str]) -> dict[str, Row]:
+    """What changes are checked against, by id."""
+    if not ids:
+        return {}
+    return {id_of(row[0]): row[1:] for row in by_key(tx.connection, "fence", [*map(key_of, ids)])}
 
 
 def _matches(row: Row, change: Change) -> bool:
@@ -73,42 +89,72 @@ def _matches(row: Row, change: Change) -> bool:
     leased = version is not None
     if revision != before.revision:
         return False
-    if leased and before.lease and after.lease and before.lease.token != token:
+    if before.lease and after.lease and not (leased and before.lease.token == token):
         return False
     return change.until is None or (leased and until == micros(change.until))
 
 
-def _write(tx: Transaction, changes: Sequence[tuple[int, int, Change]]) -> None:
-    whole: list[Row] = []
-    settled: list[Row] = []
-    journal: list[Row] = []
-    limited = bool(changes) and tx.limited
-    for seq, moved, change in changes:
-        before, after = change.before, change.after
-        for edge in after.trail:
-            tx.number += 1
-            journal.append(journal_row(tx.number, seq, moved, edge))
-            moved = tx.number  # noqa: PLW2901  # its place is that of its newest transition
-        if _only_settles(before, after):
-            settled.append((seq, moved, *settled_part(after)))
-        else:
-            part = moving_part(after, moved, _lift_at(tx, after))
-            whole.append((seq, bool(after.trail), *part))
-        tx.ledger.moved(before, after)
-        if after.state in WAKING:
-            tx.woken.add(after.queue)
-        elif limited and before.state is State.RUNNING:
-            tx.woken.add(None)
-    tx.many("swap", whole)
-    tx.many("settle", settled)
-    tx.journal(journal)
+class Writing:
+    """The rows of changes, in the order in which they are written."""
+
+    def __init__(
+        self, tx: Transaction, changes: Sequence[tuple[int, int, Change]], ends: set[str]
+    ) -> None:
+        self._tx = tx
+        self._ends = ends
+        self._changes = [change for _, _, change in changes]
+        self._whole: list[Row] = []
+        self._settled: list[Row] = []
+        self._journal: list[Row] = []
+        for seq, moved, change in changes:
+            before, after = change.before, change.after
+            for edge in after.trail:
+                tx.number += 1
+                self._journal.append(journal_row(tx.number, seq, moved, edge))
+                moved = tx.number  # noqa: PLW2901  # its place is that of its newest transition
+            if before.id in ends:
+                self._settled.append((seq, moved, *settled_part(before, after)))
+            else:
+                part = moving_part(after, moved, _lift_at(tx, after))
+                self._whole.append((seq, bool(after.trail), *part))
+
+    def settle(self) -> bool:
+        """Write what only settles; False, and nothing is written, if a job was not as it should."""
+        if not self._settled:
+            return True
+        execute = self._tx.execute
+        execute("SAVEPOINT settling")
+        written = self._tx.connection.executemany(statement("settle"), self._settled).rowcount
+        if written != len(self._settled):
+            execute("ROLLBACK TO settling")
+        execute("RELEASE settling")
+        return written == len(self._settled)
+
+    def finish(self) -> None:
+        """Write the rest, count what moved, and note who is to be woken."""
+        tx = self._tx
+        tx.many("swap", self._whole)
+        tx.journal(self._journal)
+        limited = bool(self._changes) and tx.limited
+        tx.ledger.ended(c.after for c in self._changes if c.after.id in self._ends)
+        for change in self._changes:
+            before, after = change.before, change.after
+            if before.id not in self._ends:
+                tx.ledger.moved(before, after)
+            if after.state in WAKING:
+                tx.woken.add(after.queue)
+            elif limited and before.state is State.RUNNING:
+                tx.woken.add(None)
 
 
-def _only_settles(before: Job, after: Job) -> bool:
+def _only_settles(change: Change) -> bool:
     """Whether a running job ends with nothing but its result: two thirds of the cost to write."""
+    before, after = change.before, change.after
     return (
         after.finished_at is not None
         and after.failure is None
+        and change.until is None
+        and len(after.trail) == 1
         and before.state is State.RUNNING
         and before.lease is not None
         and after.lease is not None

@@ -33,6 +33,11 @@ _TRY_MILLISECONDS = 500
 FROZEN_AFTER = 10
 """Waits of half a second without anybody's commit before the lock counts as stuck."""
 
+PLACES_KEPT = 10_000
+
+Places = dict[str, tuple[int, int]]
+"""Where the jobs lie that this process claimed: number, and newest transition, by id."""
+
 CROWDED_AFTER = 120
 """Waits in all, while others do commit, before giving up."""
 
@@ -40,8 +45,11 @@ CROWDED_AFTER = 120
 class Transaction:
     """What an operation writes with."""
 
-    def __init__(self, connection: sqlite3.Connection, now: datetime, kept: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, now: datetime, kept: int, places: Places
+    ) -> None:
         self.connection = connection
+        self.places = places
         self.execute = connection.execute
         self.now = now
         self.instant = micros(now)
@@ -66,15 +74,20 @@ class Transaction:
         if not rows:
             return
         self.many("journal", rows)
-        self.told = True
         before = rows[0]
         for row in rows:
             if row[_AT] is not before[_AT]:
                 self.mark(before[_AT], before[0])
                 self.mark(row[_AT], row[0])
             before = row
-        self.mark(rows[0][_AT], rows[0][0])
+        self.journalled(rows[0][_AT], rows[0][0], rows[0][0])
         self.mark(before[_AT], before[0])
+
+    def journalled(self, instant: int, first: int, last: int) -> None:
+        """Note that the journal grew by what happened then."""
+        self.told = True
+        self.mark(instant, first)
+        self.mark(instant, last)
 
     def mark(self, instant: int, number: int) -> None:
         """Note that something happened then and has this number."""
@@ -149,6 +162,7 @@ class Writer:
         self._lane = lane
         self._committed = committed
         self._waiting: deque[tuple[Operation[object], asyncio.Future[object]]] = deque()
+        self._places: Places = {}
         self.connection: sqlite3.Connection | None = None
 
     def open(self) -> None:
@@ -158,16 +172,19 @@ class Writer:
         self.connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
 
     def close(self) -> None:
-        """Close the file; runs in the lane."""
+        """Write what was asked for and close the file; runs in the lane."""
         if self.connection is not None:
+            self._drain()
             self.connection.close()
             self.connection = None
 
     async def write(self, operation: Operation[T]) -> T:
         """Run an operation in the next transaction; return its answer once that is durable."""
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[object] = loop.create_future()
         self._waiting.append((operation, future))
-        self._lane.post(self._drain)
+        # Not before others had their turn on the loop: what they ask for now is written with it.
+        loop.call_soon(self._lane.post, self._drain)
         return await future  # type: ignore[return-value]  # the answer of this very operation
 
     def _drain(self) -> None:
@@ -184,7 +201,7 @@ class Writer:
         connection = self.connection
         try:
             self._begin(connection)
-            transaction = Transaction(connection, self._clock.now(), self._location.events_kept)
+            transaction = self._transaction(connection)
             shared = len(batch) > 1
             outcomes = [
                 (future, *self._attempt(transaction, operation, shared=shared))
@@ -200,6 +217,12 @@ class Writer:
             return [(future, None, seen) for _, future in batch]
         self._committed(transaction)
         return outcomes
+
+    def _transaction(self, connection: sqlite3.Connection) -> Transaction:
+        if len(self._places) > PLACES_KEPT:
+            self._places.clear()  # they only spare a look
+        kept = self._location.events_kept
+        return Transaction(connection, self._clock.now(), kept, self._places)
 
     def _attempt(
         self, transaction: Transaction, operation: Operation[object], *, shared: bool

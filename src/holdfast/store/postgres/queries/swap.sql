@@ -47,7 +47,7 @@ WITH change AS MATERIALIZED (
         failure_category = c.failure_category, failure_code = c.failure_code, result = c.result
     FROM change c JOIN {schema}.body b ON b.id = c.id
     WHERE j.number = b.number AND j.revision = c.was
-      AND (c.token IS NULL OR j.lease_token IS NULL OR j.lease_token = c.token)
+      AND (c.token IS NULL OR j.lease_token = c.token)
       AND (c.until IS NULL OR j.lease_until = c.until)
       AND NOT (SELECT yes FROM blocked)
       AND (%(parents)s OR NOT (j.awaited AND c.finished_at IS NOT NULL))

@@ -41,7 +41,7 @@ for i = 1, gone do
   local j = old[i][3]
   leave(j.q, j.id, j.state, j.priority)
   erase(j.q, j.id)
-  forget(j.hid, j.q.name, j.id)
+  forget(j.hid, j.state)
 end
 
 local expired = call('ZRANGEBYSCORE', shared .. 'expiring', '-inf', int(now), 'LIMIT', 0, 1000)

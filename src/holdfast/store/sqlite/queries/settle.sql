@@ -1,6 +1,7 @@
 -- settle: write a decided job that ends with nothing but its result.
--- NULL is bound as -1 or an empty text
--- ?1 seq, ?2 moved, ?3 state, ?4 revision, ?5 now, ?6 finished, ?7 lease until, ?8 result
+-- It must still be as it was; NULL is bound as -1 or an empty text
+-- ?1 seq, ?2 moved, ?3 state, ?4 revision, ?5 now, ?6 finished, ?7 lease until, ?8 result,
+-- ?9 revision before, ?10 token
 UPDATE job SET
     state = ?3,
     moved = ?2,
@@ -13,4 +14,4 @@ UPDATE job SET
     code = '',
     failure = NULL,
     result = nullif(?8, '')
-WHERE seq = ?1
+WHERE seq = ?1 AND revision = ?9 AND token = ?10

@@ -127,6 +127,6 @@ local function evict(j, completed, keep)
   for _, id in ipairs(gone) do
     local old = load(q, id)
     erase(q, id)
-    if old then forget(old.hid, q.name, id) end
+    if old then forget(old.hid, old.state) end
   end
 end

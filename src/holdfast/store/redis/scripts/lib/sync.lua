@@ -101,13 +101,13 @@ end
 local function reconcile(q, id)
   local j = load(q, id)
   if not j then
-    if record_of(q.name .. ':' .. id) then forget(q.name .. ':' .. id, q.name, id) end
+    if record_of(q.name .. ':' .. id) then forget(q.name .. ':' .. id) end
     local record = record_of(id)
     if record then
-      local _, _, name = read_record(record)
+      local _, name = read_record(record)
       if name == q.name then
         spread(id, 'CANCELLED')
-        forget(id, q.name, id)
+        forget(id)
       end
     end
     return nil
@@ -132,14 +132,15 @@ local function reconcile(q, id)
   j.stalled = v[3] and v[3] ~= j.p[STC]
   if j.stalled then j.p[STC] = v[3] end
   local record = record_of(j.hid)
-  local old_level = record and select(2, read_record(record))
+  local old_level = record and read_record(record)
+  if not old_level then j.recorded = nil end
   if not j.n then introduce(j) end
   if old_level and tonumber(old_level) ~= j.level then
     add_to('tally', q.name .. ':' .. old_level .. ':' .. j.state .. ':' .. j.type, -1)
     add_to('tally', q.name .. ':' .. j.level .. ':' .. j.state .. ':' .. j.type, 1)
     j.rev = j.rev + 1
     j.p[REV] = j.rev
-    j.changed = true
+    j.changed, j.recorded = true, nil
   end
   if j.state ~= to or j.ats > tonumber(j.p[SEEN]) or due or j.changed or j.stalled then follow(j, to, due) end
   return j

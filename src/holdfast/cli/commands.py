@@ -20,6 +20,10 @@ SECTIONS = {
         "dev": ("running", "Run an app's jobs while you work on it."),
         "demo": ("demo", "See it all happen within seconds."),
     },
+    "Serve": {
+        "serve": ("serving", "Offer everything over HTTP."),
+        "keys": ("keys", "Make, list or revoke API keys."),
+    },
     "Jobs": {
         "submit": ("submitting", "Submit a job."),
         "jobs": ("reading", "List jobs."),

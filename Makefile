@@ -3,9 +3,9 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: demo test redis check bench mutants simulate fuzz torture conformance clean
+.PHONY: demo test check bench mutants simulate fuzz torture conformance clean
 
-demo test redis check bench mutants simulate fuzz torture conformance:
+demo test check bench mutants simulate fuzz torture conformance:
 	@$(PYTHON) dev.py $@ $(ARGS)
 
 clean:

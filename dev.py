@@ -46,11 +46,6 @@ MODEL = (
 COMMANDS = {
     "demo": (CORE, ["holdfast", "demo"], "run the demonstration, with the core packages only"),
     "test": (FULL, ["python", "-m", "pytest"], "run the tests, on every store"),
-    "redis": (
-        FULL,
-        ["python", "-m", "pytest", "-m", "redis or wire"],
-        "run the tests of the Redis preview, on Valkey and with real BullMQ peers",
-    ),
     "check": (FULL, None, "format, lint, types, import contracts, model coverage, conformance"),
     "conformance": (FULL, ["python", "-m", "tests.conformance_table"], "write docs/conformance.md"),
     "bench": (FULL, ["python", "-m", "bench"], "run the benchmarks"),

@@ -223,13 +223,13 @@ class Worker:
         if run.answered:
             return
         run.answered = True
-        self._hands.drop(run)
         if isinstance(outcome, Failed):
             outcome = Failed(self._app.redaction.failure(outcome.failure))
         if isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
             self._settler.drop(run)
         else:
             self._settler.settle(run, outcome)
+        self._hands.drop(run)  # the claim that fills the slot comes after the answer
 
     def _interrupted(self, run: Run) -> None:
         """Give a handler some time to stop; one that will not is left behind."""
@@ -351,6 +351,7 @@ class Worker:
             slots=self._slots,
             running=len(self._hands.running),
             started_at=self._started_at,
+            leaked_threads=self.leaked_threads,
         )
 
 

@@ -22,6 +22,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Fence,
     LimitRule,
     Note,
@@ -29,6 +30,7 @@ from holdfast.store._shapes import (
     Swapped,
 )
 from holdfast.store.postgres.adding import add, add_plain, is_plain
+from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
 from holdfast.store.postgres.database import Session, translated
 from holdfast.store.postgres.enlist import enlist
@@ -114,6 +116,14 @@ class PostgresStore(Reads, Records):
             )
         self._ring(_queues(jobs))
         return added
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        written = await self._database.atomically(
+            lambda session: adopt(session, dossiers, self.now())
+        )
+        self._ring(_queues([dossier.job for dossier in dossiers]))
+        new = dict.fromkeys(written, True)
+        return [new.pop(dossier.job.id, False) for dossier in dossiers]
 
     @contextlib.asynccontextmanager
     async def transaction(

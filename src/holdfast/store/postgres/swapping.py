@@ -50,10 +50,12 @@ async def _swap_in_turn(session: Session, runs: Sequence[Numbered]) -> dict[int,
     return written
 
 
-async def swap(session: Statements, changes: Numbered, *, parents: bool) -> dict[int, bool]:
+async def swap(
+    session: Statements, changes: Numbered, *, parents: bool, measured: bool = True
+) -> dict[int, bool]:
     """Write changes; return each that was written, and whether others wait for its end."""
-    params = {**swap_params([change for _, change in changes]), "parents": parents}
-    rows = await session.run("swap", params)
+    params = swap_params([change for _, change in changes], measured=measured)
+    rows = await session.run("swap", {**params, "parents": parents})
     places = {number: changes[position - 1] for position, number, *_ in rows}
     written = {n: False for n, _ in places.values()}
     ended = {

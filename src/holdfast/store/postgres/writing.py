@@ -36,7 +36,7 @@ def add_params(jobs: Sequence[Job]) -> Columns:
         "callback_url": Texts([j.callback_url or None for j in jobs]),
         "limit_key": Texts([j.limit_key or None for j in jobs]),
         "dedupe": Documents([document(j.dedupe) for j in jobs]),
-        "depends_on": Texts([_literal(j.depends_on) for j in jobs]),
+        "depends_on": Texts([literal(j.depends_on) for j in jobs]),
         "dependency_kind": Texts([_kind(j) for j in jobs]),
         "depth": Ints([j.depth for j in jobs]),
         "spawned_by": Texts([j.spawned_by or None for j in jobs]),
@@ -57,8 +57,8 @@ def add_params(jobs: Sequence[Job]) -> Columns:
     }
 
 
-def swap_params(changes: Sequence[Change]) -> Columns:
-    """The columns of ``swap.sql``."""
+def swap_params(changes: Sequence[Change], *, measured: bool = True) -> Columns:
+    """The columns of ``swap.sql``; how long attempts took counts only when ``measured``."""
     after = [change.after for change in changes]
     leases = [job.lease for job in after]
     failures = [job.failure for job in after]
@@ -92,11 +92,11 @@ def swap_params(changes: Sequence[Change]) -> Columns:
         "failure_category": Texts([f.category if f else None for f in failures]),
         "failure_code": Texts([f.code if f else None for f in failures]),
         "result": Blobs([j.result for j in after]),
-        **_edge_params(changes),
+        **_edge_params(changes, measured=measured),
     }
 
 
-def _edge_params(changes: Sequence[Change]) -> Columns:
+def _edge_params(changes: Sequence[Change], *, measured: bool) -> Columns:
     edges = [
         (n, c, edge, c.before.priority if first == 0 else c.after.priority)
         for n, c in enumerate(changes, 1)
@@ -118,7 +118,7 @@ def _edge_params(changes: Sequence[Change]) -> Columns:
         "edge_ran": Floats(
             [
                 (e.at - c.after.started_at).total_seconds()
-                if e.from_state is State.RUNNING and c.after.started_at
+                if measured and e.from_state is State.RUNNING and c.after.started_at
                 else None
                 for _, c, e, _ in edges
             ]
@@ -141,7 +141,7 @@ def _kind(job: Job) -> str | None:
     return None if job.dependency_kind is DependencyKind.AFTER else job.dependency_kind
 
 
-def _literal(values: Sequence[str]) -> str | None:
+def literal(values: Sequence[str]) -> str | None:
     """An array inside an array column, written as PostgreSQL reads one."""
     if not values:
         return None

@@ -28,6 +28,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -135,6 +136,10 @@ class RedisStore:
             assert fence is not None
             raise StaleLeaseError(fence.job_id)
         return [_added(*answer) for answer in answers]
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        answers = await self.call("adopt", pack([calls.dossier(given) for given in dossiers]))
+        return [bool(answer) for answer in answers]
 
     # --- working -------------------------------------------------------------------------
 
@@ -268,6 +273,9 @@ class RedisStore:
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
         return await keeping.records(self, kind, keys)
+
+    async def kinds(self) -> list[str]:
+        return await keeping.kinds(self)
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False

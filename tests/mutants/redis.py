@@ -141,8 +141,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/lib/job.lua",
-        "j.from_level == j.level and kind or kind_of(j.q, j.type, j.from_level)",
-        "kind",
+        "    count(j.from_level == j.level and kind or kind_of(j.q, j.type, j.from_level)",
+        "    count(kind",
         "counters drift when a job changes its priority",
     ),
     _in(

@@ -46,6 +46,7 @@ from holdfast.submitting import Submitter
 from holdfast.sync import Home, SyncOperations
 from holdfast.task import Task, TaskDecorator
 from holdfast.timing import Span
+from holdfast.watcher import Watcher
 from holdfast.workflow import Step
 
 P = ParamSpec("P")
@@ -152,11 +153,11 @@ class Holdfast:
             self._sync = SyncOperations(self)
         return self._sync
 
-    def over(self, store: Store) -> Operations:
+    def over(self, store: Store, *, watcher: Watcher | None = None) -> Operations:
         """Return the operations of this app over a store that is already started."""
         quota = Quota(store, self.limits, self.clock)
         submitter = Submitter(store, self.chance, self.limits, self._defaults, quota)
-        return Operations(store, submitter)
+        return Operations(store, submitter, watcher=watcher)
 
     def submitter(self, store: Store) -> Submitter:
         """Return what puts jobs into a store on behalf of running ones: no quota applies."""

@@ -67,6 +67,13 @@ def _number(value: object) -> int:
     return number
 
 
+def _port(value: object) -> int:
+    port = 0 if value in (0, "0") else _number(value)
+    if port > 65_535:
+        raise ValueError(f"must be a port up to 65535, got {port}")
+    return port
+
+
 def _span(value: object) -> timedelta:
     if isinstance(value, str) and value.replace(".", "", 1).isdigit():
         value = float(value)
@@ -89,7 +96,8 @@ def read_queues(value: object) -> dict[str, float] | list[str]:
     weights: dict[str, float] = {}
     for part in names:
         name, weighted, weight = part.partition("=")
-        if not QUEUE_RULE.fullmatch(name):
+        namespace, _, own = name.rpartition("/")
+        if not QUEUE_RULE.fullmatch(own) or (namespace and not QUEUE_RULE.fullmatch(namespace)):
             raise ValueError(f"must be names matching {QUEUE_RULE.pattern}, got {name!r:.60}")
         try:
             weights[name] = float(weight) if weighted else 1.0
@@ -112,6 +120,8 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "log.level": Setting(default="info", read=_one_of(LEVELS), help="how much is logged"),
     "log.format": Setting(default="text", read=_one_of(FORMATS), help="text, or json lines"),
+    "listen.host": Setting(default="127.0.0.1", read=_text, help="where the service listens"),
+    "listen.port": Setting(default=8080, read=_port, help="the port of the service, 0 for any"),
     "worker.queues": Setting(
         default=[DEFAULT_QUEUE], read=read_queues, help="queues in order, or with =weight"
     ),

@@ -5,6 +5,9 @@
 # ├── DuplicateError          an idempotency key came again with another payload
 # ├── QuotaError              a limit on depth or rate is reached; says when to retry
 # ├── NotFoundError           no such job
+# ├── UnauthorizedError       no API key, or one that does not count
+# ├── ForbiddenError          the API key's role does not allow the call
+# ├── ServiceError            a service answered with something else than it should
 # ├── IllegalTransitionError  an edge that the lifecycle table does not have
 # ├── StaleLeaseError         a write under a lease that is no longer the newest
 # ├── StoreError
@@ -87,6 +90,18 @@ class NotFoundError(HoldfastError):
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         super().__init__(f"no job with id {job_id!r}")
+
+
+class UnauthorizedError(HoldfastError):
+    """No API key was given, or it is unknown, revoked or expired."""
+
+
+class ForbiddenError(HoldfastError):
+    """The role of the API key does not allow the call."""
+
+
+class ServiceError(HoldfastError):
+    """A service failed, or answered with something that is not holdfast's."""
 
 
 class IllegalTransitionError(HoldfastError):

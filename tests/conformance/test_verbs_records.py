@@ -106,3 +106,13 @@ async def test_records_outlive_the_process(name: str, request: pytest.FixtureReq
 async def test_nothing_asked_nothing_answered(store: Store) -> None:
     assert [] == await store.keep([])
     assert [] == await store.records("k", [])
+
+
+async def test_kinds_are_those_of_which_there_are_records(store: Store) -> None:
+    assert [] == await store.kinds()
+    await store.keep([draft("a"), Draft(kind="acme/k", key="a", data=b"", version=0)])
+    assert ["acme/k", "k"] == await store.kinds()
+
+    await store.keep([draft("a", None)])
+
+    assert ["acme/k"] == await store.kinds()

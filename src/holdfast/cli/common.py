@@ -42,7 +42,7 @@ def on_store(
     settings = config.load(flags={"url": url, "app": app})
     place = settings.text("url")
     if place.startswith("sqlite:") and not new:
-        _must_exist(place, settings.source("url"))
+        must_exist(place, settings.source("url"))
     chosen = find_app(settings)[1] if app else plain_app(settings)
 
     async def work() -> T:
@@ -57,7 +57,8 @@ def plain_app(settings: config.Settings) -> Holdfast:
     return Holdfast(settings.text("url"), keys=config.key_ring(settings))
 
 
-def _must_exist(url: str, source: str) -> None:
+def must_exist(url: str, source: str) -> None:
+    """Refuse a SQLite file that is not there."""
     from holdfast.store.sqlite.location import Location
 
     path = Location.from_url(url).path

@@ -17,7 +17,9 @@ from holdfast.maintenance.service import Service
 from holdfast.observe import Observer
 
 LEADERSHIP = "maintenance"
-TERM = timedelta(seconds=3)
+TERM = timedelta(seconds=2)
+"""How long a leader that fell silent still leads."""
+
 CANVASS = 1.0
 """How often leadership is renewed or sought, in seconds."""
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreError, UnknownStoreError
-from holdfast.store._base import Store, TransactionalStore
+from holdfast.store._base import PortableStore, Store, TransactionalStore
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     Added,
@@ -18,6 +18,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Draft,
     EventKind,
     EventPage,
@@ -92,6 +93,7 @@ __all__ = [
     "Change",
     "Claim",
     "Dependent",
+    "Dossier",
     "Draft",
     "EventKind",
     "EventPage",
@@ -109,6 +111,7 @@ __all__ = [
     "Note",
     "Order",
     "Page",
+    "PortableStore",
     "Promoted",
     "QueueInfo",
     "Reading",

@@ -21,6 +21,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -276,7 +277,10 @@ class Store(Protocol):
         ...
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
-        """Change settings of a queue: ``paused`` (bool), ``ageing`` (timedelta or None)."""
+        """Change settings of a queue: ``paused`` (bool), ``ageing`` (timedelta or None).
+
+        Anything else raises ``ValidationError`` and changes nothing.
+        """
         ...
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
@@ -333,6 +337,27 @@ class Store(Protocol):
 
         ``after`` goes on behind a key that was listed before, in the same direction.
         """
+        ...
+
+
+@runtime_checkable
+class PortableStore(Protocol):
+    """A whole store: everything in it can be taken to another one and go on there."""
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        """Write jobs as they are, whatever their state, with their history and log lines.
+
+        For moving jobs from another store. False: a job with this id was there, nothing of
+        the dossier was written; each dossier stands alone. Jobs come in the order of their
+        submission, which becomes their order here. Each is linked to those of its
+        dependencies that are there, as ``add`` links them, and takes its deduplication key.
+        A SCHEDULED job takes its place behind those that are there. The history counts as if
+        it had happened here, except that how long attempts took is not measured.
+        """
+        ...
+
+    async def kinds(self) -> list[str]:
+        """Return the kinds of which there are records, by code points."""
         ...
 
 

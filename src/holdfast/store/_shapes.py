@@ -85,6 +85,14 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     log: LogLine | None = None
 
 
+class Dossier(msgspec.Struct, frozen=True):
+    """Everything a store knows of one job, for moving it to another store."""
+
+    job: Job
+    history: tuple[Transition, ...]
+    logs: tuple[LogLine, ...] = ()
+
+
 class Promoted(msgspec.Struct, frozen=True):
     """How many jobs became ready, and when the next one will (None: none is waiting)."""
 
@@ -299,6 +307,7 @@ __all__ = [
     "Change",
     "Claim",
     "Dependent",
+    "Dossier",
     "Draft",
     "EventKind",
     "EventPage",

@@ -30,6 +30,9 @@ class Records:
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
         return [self._kept.get((kind, key)) for key in keys]
 
+    async def kinds(self) -> list[str]:
+        return sorted({kind for kind, _ in self._kept})
+
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:

@@ -22,7 +22,6 @@ from holdfast.job import (
     DependencyKind,
     Job,
     LogLine,
-    Progress,
     State,
     Transition,
 )
@@ -30,6 +29,7 @@ from holdfast.policy import Retention
 from holdfast.store._base import EVENTS_KEPT, MAX_LOG_LINES
 from holdfast.store._findings import Finding
 from holdfast.store._ledger import Ledger, minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     AddStatus,
@@ -37,13 +37,12 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
-    EventKind,
+    Dossier,
     EventPage,
     FailurePage,
     FailureSearch,
     Fence,
     Hold,
-    JobEvent,
     LimitRule,
     LimitState,
     Note,
@@ -123,6 +122,20 @@ class MemoryStore(Records):
             self._link(waiting, job.id)
         return replace(answer, ripe=any(tables.edges[job.id].values()))
 
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        return [self._adopt(dossier) for dossier in dossiers]
+
+    def _adopt(self, dossier: Dossier) -> bool:
+        job, tables = dossier.job, self._state
+        if job.id in tables.jobs:
+            return False
+        there = tuple(parent for parent in job.depends_on if parent in tables.jobs)
+        past = replace(job, trail=dossier.history)
+        self._insert(past, there, Added(AddStatus.ACCEPTED, job.id))
+        tables.jobs[job.id] = replace(tables.jobs[job.id], depends_on=job.depends_on)
+        tables.logs[job.id] = list(dossier.logs[-MAX_LOG_LINES:])
+        return True
+
     def _link(self, child: str, parent: str) -> None:
         state = self._state.jobs[parent].state
         self._state.edges[child].setdefault(parent, state if state in TERMINAL else None)
@@ -185,7 +198,8 @@ class MemoryStore(Records):
         job = self._state.jobs[note.fence.job_id]
         if note.progress is not None:
             job = replace(job, progress=note.progress)
-            self._tell(job, EventKind.PROGRESS, note.progress.at, progress=note.progress)
+            self._state.tell(job, note.progress)
+            self._notify()
         if note.checkpoint is not None:
             job = replace(job, checkpoint=note.checkpoint)
         if note.log is not None:
@@ -310,6 +324,7 @@ class MemoryStore(Records):
         return self._bell
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         self._state.settings[queue].update(settings)
         self._ring()
 
@@ -338,7 +353,9 @@ class MemoryStore(Records):
         tables.count(ledger)
         for edge in after.trail:
             tables.history[after.id].append(edge)
-            self._tell(after, EventKind.TRANSITION, edge.at, transition=edge)
+            tables.tell(after, edge)
+        if after.trail:
+            self._notify()
         stored = replace(after, trail=())
         tables.jobs[after.id] = stored
         if stored.state is not State.SCHEDULED:
@@ -349,33 +366,6 @@ class MemoryStore(Records):
         if stored.state in _WAKING or (before and before.state is State.RUNNING and tables.rules):
             self._ring()
         return stored
-
-    def _tell(
-        self,
-        job: Job,
-        kind: EventKind,
-        at: datetime,
-        *,
-        transition: Transition | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        tables = self._state
-        tables.told += 1
-        if kind is EventKind.TRANSITION:
-            tables.moved[job.id] = tables.told
-        tables.events.append(
-            JobEvent(
-                cursor=str(tables.told),
-                job_id=job.id,
-                type=job.type,
-                queue=job.queue,
-                kind=kind,
-                at=at,
-                transition=transition,
-                progress=progress,
-            )
-        )
-        self._notify()
 
     def _remove(self, job_id: str) -> None:
         ledger = Ledger()

@@ -11,13 +11,14 @@ from holdfast.store.postgres.rows import Row
 
 def findings(row: Row, here: datetime, *, listens: bool) -> list[Finding]:
     """Report on the server from the answer to ``examine.sql``."""
-    version, fsync, commit, pages, standbys, in_recovery, replicas, schema, server_time = row
+    version, fsync, commit, pages, standbys, in_recovery, replicas, schema, server_time, size = row
     return [
         _durability(fsync, commit, pages),
         _replicas(standbys, replicas, in_recovery=in_recovery),
         _schema(schema),
         _wake(listens=listens),
         clock_finding(server_time, here),
+        Finding("size", Level.OK, f"The schema takes {size / 2**20:.1f} MiB."),
         Finding("version", Level.OK, f"PostgreSQL {version}."),
     ]
 

@@ -24,6 +24,9 @@ class Records(Base):
         found = {row[1]: Record(*row) for row in rows}
         return [found.get(key) for key in keys]
 
+    async def kinds(self) -> list[str]:
+        return [kind for (kind,) in await self._run("kinds", {})]
+
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:

@@ -1,9 +1,8 @@
 """Waiting for work on BullMQ's markers.
 
-A marker is a member of a sorted set that whoever makes a job ready leaves there; taking it out
-wakes exactly one worker, which leaves another one when more is ready. So only who goes on to take
-the jobs may take the marker: one that led to no job is put back, and from then on the queue is
-merely watched, until there is a job for us in it again.
+Whoever makes a job ready leaves a marker; taking it out wakes one worker, which leaves another
+when more is ready. One that led to no job is put back, and from then on the queue is merely
+watched, until there is a job for us in it again.
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.job import TERMINAL, Job, State
-from holdfast.store._shapes import Change, Note
+from holdfast.store._base import MAX_LOG_LINES
+from holdfast.store._shapes import Change, Dossier, Note
 from holdfast.store.redis import fields, wire
 
 pack = msgspec.msgpack.Encoder().encode
@@ -48,6 +50,47 @@ def new_job(job: Job) -> dict[str, object]:
     if trace:
         call["trace"] = msgspec.json.encode(trace).decode()
     return call
+
+
+def dossier(given: Dossier) -> dict[str, object]:
+    """Return a job with its past as ``adopt.lua`` takes it."""
+    job = given.job
+    call = new_job(replace(job, trail=given.history))
+    values: list[object] = [*wire.new_fields(job), *_past(job)]
+    if job.depends_on:
+        values += ["hf:deps", msgspec.json.encode(job.depends_on).decode()]
+    call["fields"] = values
+    call["starts"] = job.lease_version
+    call["token"] = job.lease.token if job.lease else ""
+    call["lines"] = [wire.log_row(line) for line in given.logs[-MAX_LOG_LINES:]]
+    if job.due_at is not None:
+        call["due"] = fields.micros(job.due_at) // 1000
+    if job.state in TERMINAL:
+        call["finished"] = fields.micros(job.finished_at or job.updated_at) // 1000
+    return call
+
+
+def _past(job: Job) -> list[object]:
+    """What a job that was claimed, ended or spoke has in its hash."""
+    values: list[object] = ["atm", job.attempt - (job.state is State.RUNNING)]
+    if job.lease is not None:
+        values += ["ats", job.lease.version, "hf:tok", job.lease.token, "pb", job.lease.worker]
+    if job.started_at is not None:
+        values += ["processedOn", fields.micros(job.started_at) // 1000]
+    if job.finished_at is not None:
+        values += ["finishedOn", fields.micros(job.finished_at) // 1000]
+    if job.state is State.COMPLETED:
+        value, more = wire.result_values(job.result)
+        values += ["returnvalue", value, *more]
+    elif job.failure is not None:
+        trace = msgspec.json.encode([job.failure.stack_trace or job.failure.message]).decode()
+        values += ["failedReason", job.failure.message, "stacktrace", trace]
+    if job.progress is not None:
+        own, seen = fields.progress_values(job.progress)
+        values += ["progress", seen, "hf:pg", own]
+    if job.checkpoint is not None:
+        values += ["hf:cp", wire.packed(job.checkpoint)]
+    return values
 
 
 def dedupe_key(scope: str, key: str) -> str:

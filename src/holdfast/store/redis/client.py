@@ -1,9 +1,8 @@
 """One server: connections, script calls, and errors in the store's words.
 
-The client library's own retries are off: a script that is sent twice runs twice. Its timeouts
-are off too: it keeps them in a way that, before Python 3.12, may lose a cancellation, and the
-task that should have ended goes on for ever. Calls are timed here. Those that block have a
-connection of their own.
+The client library's own retries are off: a script sent twice runs twice. So are its timeouts:
+before Python 3.12 they may lose a cancellation, and a task that should have ended goes on for
+ever. Calls are timed here; those that block have a connection of their own.
 """
 
 from __future__ import annotations

@@ -32,6 +32,18 @@ async def records(store: RedisStore, kind: str, keys: Sequence[str]) -> list[Rec
     ]
 
 
+async def kinds(store: RedisStore) -> list[str]:
+    """Return the kinds there are; see ``PortableStore.kinds``."""
+    known = await store.client.command("SMEMBERS", store.keys.shared("kept"))
+    return sorted(
+        [
+            kind.decode()
+            for kind in known
+            if await store.client.command("EXISTS", store.keys.shared(f"record:{kind.decode()}"))
+        ]
+    )
+
+
 async def browse(
     store: RedisStore, kind: str, prefix: str, after: str, limit: int, *, last: bool
 ) -> list[Record]:

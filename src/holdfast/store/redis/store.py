@@ -21,6 +21,7 @@ from holdfast.profiles import BULLMQ
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     AddStatus,
@@ -28,6 +29,7 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -138,6 +140,10 @@ class RedisStore:
             raise StaleLeaseError(fence.job_id)
         return [_added(*answer) for answer in answers]
 
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        answers = await self.call("adopt", pack([calls.dossier(given) for given in dossiers]))
+        return [bool(answer) for answer in answers]
+
     # --- working -------------------------------------------------------------------------
 
     async def claim(self, want: Claim) -> list[Job]:
@@ -242,6 +248,7 @@ class RedisStore:
         return await self._arrivals.wait(queues, seen, wait)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         paused, ageing = "", ""
         if "paused" in settings:
             paused = "1" if settings["paused"] else "0"
@@ -271,6 +278,9 @@ class RedisStore:
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
         return await keeping.records(self, kind, keys)
+
+    async def kinds(self) -> list[str]:
+        return await keeping.kinds(self)
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False

@@ -8,6 +8,8 @@ from holdfast.store._findings import Finding, Level
 from holdfast.store.sqlite.location import NETWORK_FILESYSTEMS, Location
 from holdfast.store.sqlite.schema import KNOWN
 
+UNUSED = 256 * 2**20
+"""Free space in the file that is worth giving back."""
 FULL = 2
 """``PRAGMA synchronous``: every commit waits for the disk."""
 
@@ -19,6 +21,7 @@ def findings(connection: sqlite3.Connection, location: Location, filesystem: str
         _journal(connection),
         _filesystem(location, filesystem),
         _schema(connection),
+        _size(connection),
         Finding("version", Level.OK, f"SQLite {sqlite3.sqlite_version}."),
     ]
 
@@ -71,6 +74,15 @@ def _schema(connection: sqlite3.Connection) -> Finding:
         f"The schema is version {version}, this program knows {KNOWN}.",
         "Upgrade holdfast everywhere the file is used.",
     )
+
+
+def _size(connection: sqlite3.Connection) -> Finding:
+    names = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (int(str(_pragma(connection, name))) for name in names)
+    text = f"The file has {pages * size / 2**20:.1f} MiB, {free * size / 2**20:.1f} of them unused."
+    if free * size < UNUSED or free * 2 < pages:
+        return Finding("size", Level.OK, text)
+    return Finding("size", Level.WARN, text, "Stop the workers and run VACUUM on it.")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> object:

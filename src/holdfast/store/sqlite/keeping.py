@@ -34,6 +34,11 @@ def records(connection: sqlite3.Connection, kind: str, keys: Sequence[str]) -> l
     return [Record(*row) if row else None for row in rows]
 
 
+def kinds(connection: sqlite3.Connection) -> list[str]:
+    """Return the kinds there are; see ``PortableStore.kinds``."""
+    return [kind for (kind,) in connection.execute(statement("kinds"))]
+
+
 def browse(
     connection: sqlite3.Connection, kind: str, prefix: str, after: str, limit: int, *, last: bool
 ) -> list[Record]:

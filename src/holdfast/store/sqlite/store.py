@@ -18,12 +18,14 @@ from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
 from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     Beat,
     Change,
     Claim,
     Dependent,
+    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -43,6 +45,7 @@ from holdfast.store._shapes import (
 )
 from holdfast.store.sqlite import (
     adding,
+    adopting,
     claiming,
     configuring,
     examining,
@@ -61,7 +64,7 @@ from holdfast.store.sqlite.session import Session
 from holdfast.store.sqlite.values import micros
 
 POLL = 0.1
-"""Seconds between looks for what no message told; waiting costs 0.4 % of a core with it."""
+"""Seconds between looks for what no message told, and up to five times that when all is quiet."""
 
 
 class SQLiteStore:
@@ -126,6 +129,10 @@ class SQLiteStore:
     ) -> list[Added]:
         session = await self._here()
         return await session.write(lambda tx: adding.add(tx, jobs, atomic=atomic, fence=fence))
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        session = await self._here()
+        return await session.write(lambda tx: adopting.adopt(tx, dossiers))
 
     # --- working -------------------------------------------------------------------------
 
@@ -223,6 +230,7 @@ class SQLiteStore:
         return await session.arrivals(queues, seen, wait)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         session = await self._here()
         await session.write(lambda tx: configuring.configure(tx, queue, settings))
 
@@ -251,6 +259,10 @@ class SQLiteStore:
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
         session = await self._here()
         return await session.read(lambda db: keeping.records(db, kind, keys))
+
+    async def kinds(self) -> list[str]:
+        session = await self._here()
+        return await session.read(keeping.kinds)
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False

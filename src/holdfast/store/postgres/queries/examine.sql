@@ -8,4 +8,9 @@ SELECT
     pg_is_in_recovery(),
     (SELECT count(*) FROM pg_stat_replication),
     (SELECT max(version) FROM {schema}.migration),
-    clock_timestamp()
+    clock_timestamp(),
+    (
+        SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = '{schema}' AND c.relkind = 'r'
+    )

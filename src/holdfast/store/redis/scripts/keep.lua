@@ -1,4 +1,5 @@
--- keep: keep or drop small records. A hash of 'version|data' per kind, and their keys in order.
+-- keep: keep or drop small records. A hash of 'version|data' per kind, their keys in order, and the
+-- set 'kept' of all kinds.
 -- edges: none
 -- ARGV[6] packed drafts: kind, key, whether to drop, version or -1; ARGV[7...] their data
 -- returns: per draft its new version, 0 when it is gone, -1 when refused
@@ -19,6 +20,7 @@ for i, draft in ipairs(cmsgpack.unpack(ARGV[6])) do
   else
     call('HSET', kept, key, int(had + 1) .. '|' .. ARGV[6 + i])
     call('ZADD', order, 0, key)
+    if had == 0 then call('SADD', shared .. 'kept', kind) end
     answers[i] = had + 1
   end
 end

@@ -45,7 +45,11 @@ MODEL = (
 
 COMMANDS = {
     "demo": (CORE, ["holdfast", "demo"], "run the demonstration, with the core packages only"),
-    "test": (FULL, ["python", "-m", "pytest"], "run the tests, on every store"),
+    "test": (
+        FULL,
+        ["python", "-m", "pytest", "-n", "2", "--dist", "worksteal"],
+        "run the tests, on every store",
+    ),
     "check": (FULL, None, "format, lint, types, import contracts, model coverage, conformance"),
     "conformance": (FULL, ["python", "-m", "tests.conformance_table"], "write docs/conformance.md"),
     "bench": (FULL, ["python", "-m", "bench"], "run the benchmarks"),

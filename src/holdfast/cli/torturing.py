@@ -65,16 +65,15 @@ def show(outcome: Outcome) -> None:
     """Show a person what came of a run."""
     rate = outcome.jobs / outcome.seconds if outcome.seconds else 0
     share = outcome.repeated / outcome.effects if outcome.effects else 0
-    recovery = outcome.recovery
     click.echo(f"{outcome.jobs} jobs in {outcome.seconds:g} s ({rate:.0f}/s)\n")
     click.secho("must be 0", bold=True)
     facts([(name, str(count)) for name, count in outcome.violations.items()])
     click.secho("\nmust have happened", bold=True)
     facts([(name, str(count)) for name, count in outcome.happened.items()])
-    click.echo(
-        f"\nrecovery p50 {recovery.p50:.2f} s, p99 {recovery.p99:.2f} s"
-        f" (lease {outcome.plan.lease:g} s), longest {recovery.longest:.2f} s"
-    )
+    click.echo(f"\nwith leases of {outcome.plan.lease:g} s, a dead worker's jobs were")
+    for what, took in (("ready again", outcome.ready), ("claimed again", outcome.recovery)):
+        told = f"p50 {took.p50:.2f} s, p99 {took.p99:.2f} s, longest {took.longest:.2f} s"
+        click.echo(f"{what:13}  {told}")
     click.echo(f"effects {outcome.effects}, repeated {outcome.repeated} ({share:.2%}), explained")
     for finding in outcome.findings:
         click.echo(plain(finding, 500))

@@ -62,6 +62,11 @@ class Chaos:
         return not busy and all(self.counts[kind] >= n for kind, n in self._totals.items())
 
     @property
+    def crashes_planned(self) -> int:
+        """How often the server is to crash, if anybody can bring that about."""
+        return self._totals["crashes"]
+
+    @property
     def allowed(self) -> float:
         """The share of the jobs that may be submitted before more faults have happened."""
         left = [

@@ -17,6 +17,10 @@ from holdfast.torture.proxy import Proxy
 from holdfast.torture.watch import Watch
 from holdfast.verify import CLOCK_SLACK, Witness, verify
 
+FEW_JOBS = 5000
+FEW_FAULTS = 10
+FEW_PAUSES = 5
+
 
 class Judge:
     """Collects the evidence of a run and says what it amounts to."""
@@ -29,6 +33,7 @@ class Judge:
         self._chaos = chaos
         self._watch = watch
         self._proxy = proxy
+        self._readies: list[float] = []
         self._recoveries: list[float] = []
         self._ticks = 0
 
@@ -38,6 +43,7 @@ class Judge:
         """Judge every job."""
         witness, told = self._witness()
         report = await verify(store, witness, heard=self._hear, on_its_way=CLOCK_SLACK)
+        happened = self._happened(told, report.events)
         violations: dict[str, int] = dict(report.counts)
         violations["not ended"] = sum(n for s, n in report.states.items() if s in LIVE)
         violations["unreadable"] = report.moving
@@ -47,10 +53,12 @@ class Judge:
             jobs=report.jobs,
             seconds=round(seconds, 1),
             violations=violations,
-            happened=self._happened(told, report.events),
+            happened=happened,
+            required=self._required(happened),
             findings=[str(finding) for finding in report.findings],
             effects=witness.effects,
             repeated=witness.repeated,
+            ready=Recovery.of(self._readies),
             recovery=Recovery.of(self._recoveries),
         )
 
@@ -69,15 +77,20 @@ class Judge:
 
     def _hear(self, job: Job, history: Sequence[Transition]) -> None:
         self._ticks += job.type == TICK
-        lapse: Transition | None = None
+        died: datetime | None = None
         for edge in history:
-            if edge.event is Event.LAPSE and edge.worker in self._chaos.deaths:
-                lapse = edge
-            elif edge.event is Event.CLAIM and lapse is not None:
-                died = self._chaos.deaths[lapse.worker]
-                waited = (edge.at - died).total_seconds() - self._watch.lost(died, edge.at)
-                self._recoveries.append(max(0.0, waited))
-                lapse = None
+            if edge.event is Event.LAPSE:
+                died = self._chaos.deaths.get(edge.worker)
+            elif died is not None and edge.event is Event.DUE:
+                self._readies.append(self._since(died, edge.at))
+            elif died is not None and edge.event is Event.CLAIM:
+                self._recoveries.append(self._since(died, edge.at))
+                died = None
+
+    def _since(self, died: datetime, moment: datetime) -> float:
+        """Seconds from a worker's death, not counting those in which the store was away."""
+        waited = (moment - died).total_seconds() - self._watch.lost(died, moment)
+        return max(0.0, waited)
 
     def _missed_ticks(self, since: datetime, drained: datetime, now: datetime) -> int:
         """By how many the ticks miss what the schedule says, one for each minute."""
@@ -90,10 +103,12 @@ class Judge:
         late = told.get("job.stale", 0) + told.get("job.lease_lost", 0)
         return {
             "kills": counts["kills"],
-            **({"supervised kills": counts["supervised kills"]} if self._plan.supervised else {}),
+            "supervised kills": counts["supervised kills"],
             "producer kills": counts["producer kills"],
             "pauses": counts["pauses"],
-            **self._line_faults(),
+            "server crashes": counts["crashes"],
+            "lines cut before the request": self._proxy.cut_before if self._proxy else 0,
+            "lines cut before the reply": self._proxy.cut_after if self._proxy else 0,
             "late answers": late + events.get(Event.RESUME, 0),
             "leases lapsed": events.get(Event.LAPSE, 0),
             "jobs given back": events.get(Event.GIVE_BACK, 0),
@@ -109,14 +124,22 @@ class Judge:
             "recoveries measured": len(self._recoveries),
         }
 
-    def _line_faults(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        if self._chaos.counts["crashes"]:
-            found["server crashes"] = self._chaos.counts["crashes"]
-        if self._proxy is not None and self._plan.cuts:
-            found["lines cut before the request"] = self._proxy.cut_before
-            found["lines cut before the reply"] = self._proxy.cut_after
-        return found
+    def _required(self, happened: Mapping[str, int]) -> list[str]:
+        """Everything, except what was not planned or is left to chance in a small run."""
+        plan, lines = self._plan, self._proxy is not None
+        planned = {
+            "kills": plan.kills,
+            "supervised kills": plan.supervised and plan.kills >= FEW_FAULTS,
+            "producer kills": plan.kills >= FEW_FAULTS,
+            "pauses": plan.pauses,
+            "server crashes": self._chaos.crashes_planned,
+            "lines cut before the request": lines and plan.cuts >= FEW_FAULTS,
+            "lines cut before the reply": lines and plan.cuts >= FEW_FAULTS,
+            "late answers": plan.pauses >= FEW_PAUSES,
+            "leases lapsed": plan.kills >= FEW_FAULTS,
+            "recoveries measured": plan.kills >= FEW_FAULTS,
+        }
+        return [name for name in happened if planned.get(name, plan.jobs >= FEW_JOBS)]
 
 
 def _minute(moment: datetime) -> int:

@@ -16,7 +16,7 @@ MOST_REPEATED = 0.005
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """How long after a worker's death its jobs were running again, in seconds."""
+    """How long something took after a worker's death, in seconds."""
 
     count: int
     p50: float
@@ -48,12 +48,16 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     violations: Mapping[str, int]
     """Each must be 0."""
     happened: Mapping[str, int]
-    """Each must be above 0: a run in which it did not happen proves nothing about it."""
+    required: Sequence[str]
+    """What must have happened: a run in which it did not proves nothing about it."""
     findings: Sequence[str]
     effects: int
     repeated: int
     """Effects that came after the first one of their job; each is explained by its history."""
+    ready: Recovery
+    """Until dead workers' jobs could be claimed again."""
     recovery: Recovery
+    """Until they were claimed again, behind the jobs that waited already."""
 
     @property
     def disturbances(self) -> int:
@@ -66,7 +70,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     def problems(self) -> list[str]:
         """Everything that is not as it must be."""
         found = [f"{name}: {count}" for name, count in self.violations.items() if count]
-        found += [f"never happened: {name}" for name, n in self.happened.items() if not n]
+        found += [f"never happened: {name}" for name in self.required if not self.happened[name]]
         limit = self.plan.lease + MOST_LATE
         if self.recovery.p99 > limit:
             found.append(f"recovery p99 {self.recovery.p99:.2f} s is above {limit:g} s")

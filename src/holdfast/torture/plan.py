@@ -23,7 +23,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     supervised: int = 2
     """Worker processes under a supervisor."""
     slots: int = 10
-    backlog: int = 300
+    backlog: int = 100
     """Jobs that may wait at once: what is taken back stands in line behind them."""
     seed: int = 0
     patience: float = 120.0

@@ -7,6 +7,7 @@ its file ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,10 +20,8 @@ from holdfast.torture.parting import die_with_parent
 from holdfast.torture.places import LINE
 from holdfast.torture.site import app, post
 
-BATCH = max(100, min(400, post.jobs // 100))
+BATCH = max(100, min(200, post.jobs // 100))
 KEYS = 10
-PEEK = BATCH
-"""After so many jobs it looks whether too many wait."""
 
 Deed = Callable[[], Awaitable[None]]
 
@@ -36,7 +35,6 @@ class Producer:
         self._accepted = sum(
             line.startswith(ACCEPTED) for line in self._ledger.path.read_text("utf-8").splitlines()
         )
-        self._peeked = 0
         self._key = self._accepted // 100
 
     async def run(self) -> None:
@@ -61,14 +59,8 @@ class Producer:
     async def _wait_for_room(self) -> None:
         while self._accepted > allowed(post.folder) * post.jobs:  # noqa: ASYNC110  # a file tells
             await asyncio.sleep(0.02)
-        while self._accepted - self._peeked > PEEK:
-            try:
-                waiting = await self._waiting()
-            except StoreUnavailableError:
-                return
-            if waiting < post.backlog:
-                self._peeked = self._accepted
-            else:
+        with contextlib.suppress(StoreUnavailableError):
+            while await self._waiting() > post.backlog:  # noqa: ASYNC110  # the store tells
                 await asyncio.sleep(0.05)
 
     async def _waiting(self) -> int:

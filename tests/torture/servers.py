@@ -7,8 +7,10 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.torture import Outcome, Plan, torture
 from holdfast.torture.chaos import Crash
+from holdfast.torture.outcome import Outcome
+from holdfast.torture.plan import Plan
+from holdfast.torture.run import torture
 from tests.servers import Postgres, Server, Valkey
 
 STORES = ("postgres", "sqlite", "valkey")

@@ -118,8 +118,9 @@ class _File(apsw.VFSFile):
 class _Rows:
     """What a statement returned; read at once, so that no statement stays open."""
 
-    def __init__(self, rows: Iterable[tuple[Any, ...]]) -> None:
+    def __init__(self, rows: Iterable[tuple[Any, ...]], changed: int = 0) -> None:
         self._rows = iter(list(rows))
+        self.rowcount = changed
 
     def fetchone(self) -> tuple[Any, ...] | None:
         return next(self._rows, None)
@@ -146,10 +147,11 @@ class _Connection:
         with _as_sqlite3():
             return _Rows(self._connection.execute(sql, values))
 
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> _Rows:
         with _as_sqlite3():
-            for _ in self._connection.executemany(sql, rows):
-                pass
+            before = self._connection.total_changes()
+            found = list(self._connection.executemany(sql, rows))
+            return _Rows(found, self._connection.total_changes() - before)
 
     def close(self) -> None:
         with _as_sqlite3():

@@ -241,6 +241,36 @@ async def test_failing_disk_is_told_clearly_and_leaves_nothing_half_done(
     assert "ok" == _integrity(tmp_path)
 
 
+@pytest.mark.req("S-9", "S-12")
+async def test_disk_that_fills_up_in_the_middle_of_a_group_answers_each_truthfully(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CACHE_KIBIBYTES", 8)  # pages go to the disk before the commit
+    refused = 0
+    async with _on(disk, tmp_path) as store:
+        for at in range(1, 40, 3):
+            jobs = [make(f"{at} {n}", now=store.now(), payload="x" * 30_000) for n in range(3)]
+            disk.fault = Fault(apsw.FullError, at, frozenset({"write"}))
+            calls = (store.add([job]) for job in jobs)
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            disk.fault = None
+
+            kinds = {type(answer) for answer in answers}
+            assert kinds <= {list, StoreUnavailableError}, answers
+            refused += StoreUnavailableError in kinds
+            for job, answer in zip(jobs, answers, strict=True):
+                (there,) = await store.get([job.id])
+                assert there is not None or isinstance(answer, StoreUnavailableError)
+            alone = make(f"{at} alone", now=store.now(), payload="x" * 60_000)
+            disk.fault = Fault(apsw.FullError, at, frozenset({"write"}))
+            with contextlib.suppress(StoreUnavailableError):
+                await store.add([alone])
+            disk.fault = None
+            await asyncio.gather(*(store.add([job]) for job in (*jobs, alone)))
+    assert refused > 5
+    assert "ok" == _integrity(tmp_path)
+
+
 async def test_error_of_a_failing_disk_says_which_file_and_why(disk: Disk, tmp_path: Path) -> None:
     async with _on(disk, tmp_path) as store:
         disk.fault = Fault(apsw.FullError, 1, WRITING)

@@ -43,7 +43,10 @@ class Judge:
         """Judge every job."""
         witness, told = self._witness()
         report = await verify(store, witness, heard=self.hear, on_its_way=CLOCK_SLACK)
-        happened = self._happened(told, report.events)
+        happened = {
+            **self._happened(told, report.events),
+            "jobs judged by their order": report.ordered,
+        }
         violations: dict[str, int] = dict(report.counts)
         violations["not ended"] = sum(n for s, n in report.states.items() if s in LIVE)
         violations["unreadable"] = report.moving

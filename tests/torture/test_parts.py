@@ -36,15 +36,25 @@ __all__ = ["place"]
 class Echo:
     """A server that answers with what it hears, and remembers it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, silent: bool = False) -> None:
         self.heard: list[bytes] = []
+        self.silent = silent
+        """Whether it answers the first request only."""
+        self._news = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(100):
                 self.heard.append(data)
-                writer.write(data)
+                self._news.set()
+                if not self.silent or len(self.heard) == 1:
+                    writer.write(data)
         writer.close()
+
+    async def has_heard(self, data: bytes) -> None:
+        while data not in self.heard:
+            self._news.clear()
+            await self._news.wait()
 
 
 @contextlib.asynccontextmanager
@@ -91,6 +101,25 @@ async def test_line_cut_before_the_reply_has_sent_the_request() -> None:
             await reader.read(100)
         assert [b"first", b"second"] == echo.heard
         assert (0, 1) == (proxy.cut_before, proxy.cut_after)
+
+
+async def test_line_that_ends_by_itself_leaves_its_cut_to_the_next() -> None:
+    echo = Echo(silent=True)
+    async with _line(echo) as (proxy, _, writer):
+        proxy.cut(after=True)
+        writer.write(b"second")
+        await echo.has_heard(b"second")
+        writer.close()
+        await writer.wait_closed()
+        echo.silent = False
+        reader, another = await asyncio.open_connection("127.0.0.1", proxy.port)
+        another.write(b"third")
+        assert b"third" == await reader.read(100), "sent before the line was complete"
+        another.write(b"fourth")
+
+        with pytest.raises(ConnectionResetError):
+            await reader.read(100)
+        assert 1 == proxy.cut_after
 
 
 # --- the ground ------------------------------------------------------------------------------

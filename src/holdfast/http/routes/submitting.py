@@ -7,9 +7,9 @@ from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.intake import read_batch, read_submission
 from holdfast.http.reading import text
-from holdfast.http.submitted import BatchResult, SubmissionResult
 from holdfast.intake import MAX_KEY
 from holdfast.results import SubmissionStatus
+from holdfast.shapes.submitted import BatchResult, SubmissionResult
 
 KEY = b"idempotency-key"
 KEY_HEADER = text(

@@ -139,7 +139,9 @@ def _body(endpoint: Endpoint) -> Document:
     content: Document = {"schema": endpoint.body or form_schema(endpoint.form or ())}
     if endpoint.example is not None:
         content["example"] = endpoint.example
-    needed = endpoint.body is not None or any(field.required for field in endpoint.form or ())
+    needed = any(field.required for field in endpoint.form or ())
+    if endpoint.body is not None:
+        needed = not endpoint.may_be_silent
     return {"required": needed, "content": {"application/json": content}}
 
 

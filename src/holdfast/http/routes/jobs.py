@@ -153,6 +153,7 @@ ENDPOINTS = (
         handler=search,
         permission=Permission.READ,
         body=SEARCH,
+        may_be_silent=True,
         example={"states": ["FAILED", "DEAD_LETTER"], "tags": {"tenant": "acme"}, "limit": 50},
         answer=JobSearchResult,
     ),

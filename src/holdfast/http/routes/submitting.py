@@ -43,9 +43,9 @@ def _key(call: Call) -> str | None:
     if given is None:
         return None
     try:
-        return given.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ValidationError([Fault("Idempotency-Key", "INVALID", "must be UTF-8")]) from None
+        return str(KEY_HEADER.read(given.decode("utf-8")))
+    except ValueError as error:
+        raise ValidationError([Fault("Idempotency-Key", "INVALID", str(error))]) from None
 
 
 ENDPOINTS = (

@@ -31,6 +31,7 @@ from holdfast.store import (
     FailurePage,
     FailureSearch,
     Fence,
+    Finding,
     Hold,
     JobEvent,
     LimitRule,
@@ -285,6 +286,10 @@ class TenantStore:
     async def queues(self) -> list[QueueInfo]:
         found = await self._store.queues()
         return [replace(q, name=self.shown(q.name)) for q in found if self.within(q.name)]
+
+    async def findings(self) -> list[Finding]:
+        """Tell a tenant nothing about the server it shares with others."""
+        return []
 
     async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
         return await self._store.keep([replace(d, kind=self._kind(d.kind)) for d in drafts])

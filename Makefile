@@ -1,11 +1,12 @@
 # Every target sets up .venv when needed (see dev.py). Extra arguments: make test ARGS="-k lease -x"
 # make simulate SEEDS=20000 runs so many seeds; ARGS="--start 41 --seeds 1 --trace" tells one story.
+# make torture makes the long crash runs; ARGS="sqlite --jobs 20000 --kills 50 --pauses 20" a shorter one.
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: demo test redis check bench mutants simulate fuzz torture conformance clean
+.PHONY: demo test check bench mutants simulate fuzz torture conformance clean
 
-demo test redis check bench mutants simulate fuzz torture conformance:
+demo test check bench mutants simulate fuzz torture conformance:
 	@$(PYTHON) dev.py $@ $(ARGS)
 
 clean:

@@ -45,11 +45,10 @@ MODEL = (
 
 COMMANDS = {
     "demo": (CORE, ["holdfast", "demo"], "run the demonstration, with the core packages only"),
-    "test": (FULL, ["python", "-m", "pytest"], "run the tests, on every store"),
-    "redis": (
+    "test": (
         FULL,
-        ["python", "-m", "pytest", "-m", "redis or wire"],
-        "run the tests of the Redis preview, on Valkey and with real BullMQ peers",
+        ["python", "-m", "pytest", "-n", "2", "--dist", "worksteal"],
+        "run the tests, on every store",
     ),
     "check": (FULL, None, "format, lint, types, import contracts, model coverage, conformance"),
     "conformance": (FULL, ["python", "-m", "tests.conformance_table"], "write docs/conformance.md"),

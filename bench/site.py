@@ -1,6 +1,7 @@
 """The worker process that ``bench.worker`` measures: ``python -m bench.site MODE SLOTS``.
 
-``drain`` works off what is there and prints what it took; ``serve`` works until told to stop.
+``drain`` works off what is there and prints what it took; ``serve`` works until told to stop;
+``coroutines`` drains with nothing but coroutine tasks, so that no process pool is started.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from holdfast import Holdfast
 from holdfast.worker import Worker
 
 app = Holdfast()
+coroutines = Holdfast()
 
 
-@app.task("noop")
 async def noop(n: int) -> int:
     """Do nothing."""
     return n
+
+
+app.task("noop")(noop)
+coroutines.task("noop")(noop)
 
 
 @app.task("noop.process", runner="process")
@@ -47,12 +52,12 @@ def spin(*, stubborn: bool) -> None:
 
 async def main(mode: str, slots: int) -> None:
     """Run one worker."""
-    worker = Worker(app, slots=slots)
+    worker = Worker(coroutines if mode == "coroutines" else app, slots=slots)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, worker.stop)
     before, cpu = time.perf_counter(), time.process_time()
     loop_cpu = time.thread_time()
-    await worker.run(burst=mode == "drain")
+    await worker.run(burst=mode != "serve")
     figures = {
         "seconds": time.perf_counter() - before,
         "cpu": time.process_time() - cpu,

@@ -32,7 +32,7 @@ async def main(*, quick: bool, folder: str | None) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as place:
         await throughput(Path(place), rounds=2 if quick else 3, count=4_000 if quick else 10_000)
         await pickup(Path(place), seconds=5 if quick else 20)
-        await idling(Path(place), seconds=5 if quick else 20)
+        await idling(Path(place), seconds=5 if quick else 60)
         await dispatch(Path(place), count=2_000 if quick else 5_000)
         await killing(Path(place), times=3 if quick else 10)
 
@@ -103,7 +103,7 @@ async def by_worker(path: Path, count: int) -> Figures:
     url = f"sqlite:///{path}"
     async with Holdfast(url) as app:
         await fill(app, "noop", count)
-        figures = json.loads(start(url, "drain", SLOTS).communicate()[0])
+        figures = json.loads(start(url, "coroutines", SLOTS).communicate()[0])
         (queue,) = await app.queues()
         assert queue.counts == {State.COMPLETED: count}
         return figures

@@ -78,6 +78,7 @@ def step(
     if (job.state, event, to) not in TABLE:
         raise IllegalTransitionError(job.id, job.state, event, to)
     after = replace(job, state=to, revision=job.revision + 1, updated_at=now, **changes)
+    lease = after.lease
     edge = Transition(
         event=event,
         from_state=job.state,
@@ -85,8 +86,8 @@ def step(
         at=now,
         reason=reason,
         attempt=after.attempt,
-        lease_version=after.lease_version,
-        worker=after.lease.worker if after.lease else "",
+        lease_version=lease.version if lease else 0,
+        worker=lease.worker if lease else "",
         failure=after.failure if "failure" in changes else None,
     )
     return replace(after, trail=(*job.trail, edge))
@@ -337,7 +338,8 @@ def _retrying(job: Job, event: Event, failure: Failure, *, now: datetime, delay:
 
 
 def _answered(job: Job) -> Lease | None:
-    return replace(job.lease, until=None) if job.lease else None
+    lease = job.lease
+    return Lease(lease.token, lease.version, lease.worker, None) if lease else None
 
 
 def _noted(job: Job, failure: Failure, now: datetime) -> Failure:

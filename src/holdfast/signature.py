@@ -50,6 +50,7 @@ class Signature:
             ):
                 raise SignatureError(f"parameter {name!r} cannot be given by name")
         self._takes_any = any(p.kind is p.VAR_KEYWORD for p in self._parameters.values())
+        self._has_defaults = any(p.default is not p.empty for p in self._parameters.values())
         self._whole = list(self._parameters) == [WHOLE]
         self._target = hints.get(WHOLE, Any) if self._whole else self._struct(function, hints)
         try:
@@ -87,8 +88,9 @@ class Signature:
             ) from None
         if self._whole:
             return {WHOLE: value}
-        fields: Mapping[str, object] = msgspec.structs.asdict(value)
-        given = {name: v for name, v in fields.items() if v is not msgspec.UNSET}
+        given: dict[str, object] = msgspec.structs.asdict(value)
+        if self._has_defaults:
+            given = {name: v for name, v in given.items() if v is not msgspec.UNSET}
         if self._takes_any:
             given = msgspec.json.decode(data, type=dict[str, object]) | given
         return given

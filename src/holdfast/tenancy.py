@@ -288,7 +288,7 @@ class TenantStore:
         return [replace(q, name=self.shown(q.name)) for q in found if self.within(q.name)]
 
     async def findings(self) -> list[Finding]:
-        """Tell a tenant nothing about the server it shares with others."""
+        """Nothing: how the store is set up is not for tenants to see."""
         return []
 
     async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:

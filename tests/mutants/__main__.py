@@ -43,6 +43,7 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "sqlite matrix": (["tests/conformance/test_matrix.py"], "sqlite"),
     "simulation": (["tests/simulation/test_simulation.py"], "promises and memory"),
     "maintenance": (["tests/worker/test_maintenance.py"], ""),
+    "sqlite disk": (["tests/store/test_sqlite_disk.py"], ""),
     "sqlite race": (["tests/conformance/test_race.py"], "sqlite"),
 }
 """Parts of the suite: files, and what the names of the tests must hold."""

@@ -50,7 +50,8 @@ def installed(folder: Path) -> Path:
     node, npm = find_node()
     for name in ("package.json", "peer.mjs"):
         shutil.copyfile(HERE / name, folder / name)
-    if not (folder / "node_modules" / BULLMQ_5).exists():
+    wanted, stamp = (HERE / "package.json").read_bytes(), folder / "node_modules" / "installed"
+    if not stamp.exists() or stamp.read_bytes() != wanted:
         path = f"{node.parent}{os.pathsep}{os.environ['PATH']}"
         subprocess.run(
             [*npm, "install", "--no-audit", "--no-fund", "--no-package-lock"],
@@ -60,6 +61,7 @@ def installed(folder: Path) -> Path:
             timeout=300,
             env={**os.environ, "PATH": path},
         )
+        stamp.write_bytes(wanted)
     return folder
 
 
@@ -111,7 +113,8 @@ class Peer:
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
-        await self._process.wait()
+        async with asyncio.timeout(ANSWER_WITHIN):
+            await self._process.wait()
 
     async def ask(self, verb: str, **args: Any) -> Any:
         """Run one verb of the peer and return its answer."""

@@ -18,7 +18,9 @@ from holdfast.maintenance.webhooks import Courier, WebhookService
 from holdfast.observe import Observer
 
 LEADERSHIP = "maintenance"
-TERM = timedelta(seconds=3)
+TERM = timedelta(seconds=2)
+"""How long a leader that fell silent still leads."""
+
 CANVASS = 1.0
 """How often leadership is renewed or sought, in seconds."""
 

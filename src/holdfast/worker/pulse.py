@@ -8,14 +8,17 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from holdfast.app import Holdfast
 from holdfast.observe import Observer
+from holdfast.profiles import RENEWALS_PER_LEASE
 from holdfast.store import Store
 from holdfast.worker.custody import Custody
-from holdfast.worker.heartbeat import LOOK_EVERY, Heartbeat, interval
+from holdfast.worker.heartbeat import LOOK_EVERY, Heartbeat
 from holdfast.worker.run import Run
 
+SHORT_LEASE = timedelta(seconds=LOOK_EVERY * RENEWALS_PER_LEASE)
 RESTART_SECONDS = 1.0
 LONGEST_FAREWELL = 5.0
 
@@ -49,7 +52,7 @@ class Pulse:
 
     def heed(self, runs: Sequence[Run]) -> None:
         """Hear of new jobs: one with a short lease cannot wait for the next look."""
-        if any(interval(run) < LOOK_EVERY for run in runs):
+        if any(ttl < SHORT_LEASE for ttl in {run.job.lease_ttl for run in runs}):
             self._wake()
 
     async def stop(self) -> None:

@@ -27,6 +27,13 @@ _progress = msgspec.json.Decoder(Progress)
 _encode = msgspec.json.Encoder().encode
 
 
+_STATES = {state.value.encode(): state for state in State}
+
+# Jobs of one batch share most of their instants: the same few are read and written again and again.
+_remembered = functools.lru_cache(4096)
+
+
+@_remembered
 def micros(moment: datetime) -> int:
     """Return an instant as microseconds since the epoch."""
     since = moment - EPOCH
@@ -38,6 +45,7 @@ def instant(value: int) -> datetime:
     return EPOCH + timedelta(microseconds=value)
 
 
+@_remembered
 def maybe(moment: datetime | None) -> str:
     """Write an instant that may be missing."""
     return "" if moment is None else str(micros(moment))
@@ -118,9 +126,15 @@ def number(value: bytes | None) -> int:
         return 0
 
 
-def time(value: bytes | None) -> datetime | None:
+@_remembered
+def at(value: bytes) -> datetime:
     """Read a field of microseconds as an instant."""
-    return EPOCH + timedelta(microseconds=int(value)) if value else None
+    return instant(int(value))
+
+
+def time(value: bytes | None) -> datetime | None:
+    """Read a field of microseconds as an instant that may be missing."""
+    return at(value) if value else None
 
 
 def parsed(data: bytes) -> object:
@@ -147,18 +161,18 @@ def mutable(row: Row, now: Now) -> dict[str, object]:
     lease = None
     if version := number(row.started):
         lease = Lease(text(row.token), version, text(row.worker), time(now.until))
-    state = State(now.state.decode())
+    state = _STATES[now.state]
     return {
         "state": state,
         "revision": int(now.revision),
         "priority": level(number(row.priority)),
         "attempt": number(row.made) + (state is State.RUNNING),
-        "updated_at": instant(int(now.updated_at)),
+        "updated_at": at(now.updated_at),
         "due_at": time(now.due_at),
         "scheduled_at": time(now.scheduled_at),
         "started_at": time(now.started_at),
         "finished_at": time(now.finished_at),
-        "expires_at": instant(int(now.expires_at)),
+        "expires_at": at(now.expires_at),
         "lease": lease,
         "progress": _latest_progress(row, now) if row.progress else None,
         "checkpoint": row.checkpoint,

@@ -27,6 +27,9 @@ from holdfast.store.sqlite.writer import Operation, Transaction, Writer
 
 T = TypeVar("T")
 
+SLOWEST = 5
+"""How many times longer the pauses between looks get while nothing moves."""
+
 _names = itertools.count(1)
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -50,7 +53,7 @@ class Session:
         self._reader = Reader(location, self._lanes[1])
         self._bell = Bell()
         self._sockets = sockets
-        self._poll = poll
+        self._poll = self._pause = poll
         self._herald: Herald | None = None
         self._looked = 0.0
         self._version = self._number = self._settings = -1
@@ -116,8 +119,8 @@ class Session:
             return False
         if self._herald is not None:
             self._herald.listen(interest, self._heard)
-        woken = await self._bell.wait(interest, rung, min(left, self._poll))
-        if not woken and not self._closed and loop.time() - self._looked >= self._poll / 2:
+        woken = await self._bell.wait(interest, rung, min(left, self._pause))
+        if not woken and not self._closed and loop.time() - self._looked >= self._pause / 2:
             await self._look()
         return True
 
@@ -147,6 +150,7 @@ class Session:
         queues, news = await self._reader.glance(self._glance)
         if news:
             self._bell.ring(queues, news=True)
+        self._pause = self._poll if news else min(2 * self._pause, SLOWEST * self._poll)
 
     def _glance(self, connection: sqlite3.Connection) -> tuple[list[str | None], bool]:
         (version,) = connection.execute("PRAGMA data_version").fetchone()
@@ -154,8 +158,9 @@ class Session:
             return [], False
         number, work, settings = connection.execute(statement("watch"), (self._number,)).fetchone()
         work = work or settings != self._settings
+        news = work or number != self._number
         self._version, self._number, self._settings = version, number, settings
-        return [None] if work else [], True
+        return [None] if work else [], news
 
     async def _usable(self) -> None:
         """Wait for a start under way; refuse after the end."""

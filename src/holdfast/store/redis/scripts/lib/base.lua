@@ -36,11 +36,21 @@ local function rank(name, member, score)
 end
 
 -- id -> 'level:queue:type', or false to forget
-local records = {}
+local records, looked_up = {}, {}
 local function record_of(hid)
   local known = records[hid]
+  if known == nil then known = looked_up[hid] end
   if known == nil then known = call('HGET', shared .. 'jobs', hid) end
   return known
+end
+-- Look up many records at once, for a call that changes none of them before it asks.
+local function look_up(hids)
+  for i = 1, #hids, 1000 do
+    local last = math.min(i + 999, #hids)
+    for n, record in ipairs(call('HMGET', shared .. 'jobs', unpack(hids, i, last))) do
+      looked_up[hids[i + n - 1]] = record
+    end
+  end
 end
 local function read_record(value)
   return string.match(value, '^([^:]*):([^:]*):(.*)$')

@@ -104,17 +104,17 @@ local TOLD_TOGETHER = 64
 local stories, story_count = {}, 0
 local function write_stories()
   if story_count == 0 then return end
-  call('XADD', shared .. 'events', int(counters.told) .. '-0', 'n', story_count, 'e',
-    cmsgpack.pack(stories))
+  local stream, entry = shared .. 'events', cmsgpack.pack(stories)
+  local function add() return pcall(call, 'XADD', stream, int(counters.told) .. '-0', 'n', story_count, 'e', entry) end
+  if not add() then
+    -- A script that failed half way has told more than it counted.
+    local last = call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+    counters.told = (last and tonumber(string.match(last[1], '^%d+')) or 0) + story_count
+    assert(add())
+  end
   stories, story_count = {}, 0
 end
 local function journal(hid, type, queue_name, json)
-  if not counters.told then
-    -- A script that failed half way may have told more than it counted.
-    local last = call('XREVRANGE', shared .. 'events', '+', '-', 'COUNT', 1)[1]
-    local told = tonumber(call('GET', shared .. 'told') or 0)
-    counters.told = math.max(told, last and tonumber(string.match(last[1], '^%d+')) or 0)
-  end
   if story_count == TOLD_TOGETHER then write_stories() end
   local told, n = next_of('told'), story_count * 4
   stories[n + 1], stories[n + 2], stories[n + 3], stories[n + 4] = hid, type, queue_name, json

@@ -99,7 +99,11 @@ local function place(q, set, ...)
 end
 local function fill(q)
   for set, list in pairs(q.places or {}) do
-    sliced(set == 'active' and 'LPUSH' or 'ZADD', q.base .. set, list)
+    if set == 'line' then
+      sliced('LPUSH', line(q), list)
+    else
+      sliced(set == 'active' and 'LPUSH' or 'ZADD', q.base .. set, list)
+    end
   end
   q.places = nil
 end

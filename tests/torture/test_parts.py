@@ -1,0 +1,215 @@
+"""The parts of the harness, one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import ValidationError
+from holdfast.torture import Plan, ledger
+from holdfast.torture.ground import Ground
+from holdfast.torture.outcome import Outcome, Recovery
+from holdfast.torture.proxy import Proxy
+from tests.cli.conftest import Place, place
+
+__all__ = ["place"]
+
+
+# --- the line --------------------------------------------------------------------------------
+
+
+class Echo:
+    """A server that answers with what it hears, and remembers it."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(100):
+                self.heard.append(data)
+                writer.write(data)
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def _line(
+    echo: Echo,
+) -> AsyncIterator[tuple[Proxy, asyncio.StreamReader, asyncio.StreamWriter]]:
+    server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Proxy("127.0.0.1", port) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"first")
+        assert b"first" == await reader.read(100)
+        yield proxy, reader, writer
+        writer.close()
+
+
+async def test_line_passes_requests_and_replies_on() -> None:
+    echo = Echo()
+    async with _line(echo) as (_, reader, writer):
+        writer.write(b"second")
+
+        assert b"second" == await reader.read(100)
+
+
+async def test_line_cut_before_the_request_sends_nothing() -> None:
+    echo = Echo()
+    async with _line(echo) as (proxy, reader, writer):
+        proxy.cut(after=False)
+        writer.write(b"second")
+
+        with pytest.raises(ConnectionResetError):
+            await reader.read(100)
+        assert [b"first"] == echo.heard
+        assert (1, 0) == (proxy.cut_before, proxy.cut_after)
+
+
+async def test_line_cut_before_the_reply_has_sent_the_request() -> None:
+    echo = Echo()
+    async with _line(echo) as (proxy, reader, writer):
+        proxy.cut(after=True)
+        writer.write(b"second")
+
+        with pytest.raises(ConnectionResetError):
+            await reader.read(100)
+        assert [b"first", b"second"] == echo.heard
+        assert (0, 1) == (proxy.cut_before, proxy.cut_after)
+
+
+# --- the ground ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "own"),
+    [
+        ("sqlite:////data/jobs.db", "sqlite:////data/jobs.db.torture_x"),
+        ("sqlite:///j.db?durability=process", "sqlite:///j.db.torture_x?durability=process"),
+        ("postgresql://u@h/db?schema=mine", "postgresql://u@h/db?schema=torture_x"),
+        ("redis://h:1/0?timeout=3", "redis://h:1/0?timeout=3&prefix=torture_x"),
+    ],
+)
+def test_run_has_a_place_of_its_own(url: str, own: str) -> None:
+    assert own == Ground(url, "x").url
+
+
+def test_place_behind_a_proxy_keeps_everything_but_the_address() -> None:
+    ground = Ground("postgresql://u:p@db:7/x", "x")
+
+    assert ("db", 7) == ground.server
+    assert "postgresql://u:p@127.0.0.1:99/x?schema=torture_x" == ground.through(99)
+    assert Ground("sqlite:///j.db", "x").server is None
+
+
+def test_store_in_memory_cannot_be_tortured() -> None:
+    with pytest.raises(ValidationError, match="several processes"):
+        Ground("memory://", "x")
+
+
+def test_clearing_removes_a_run_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("jobs.db", "jobs.db-wal", "jobs.db.torture_x", "jobs.db.torture_x-wal"):
+        (tmp_path / name).touch()
+
+    Ground(f"sqlite:///{tmp_path}/jobs.db", "x").clear()
+
+    assert ["jobs.db", "jobs.db-wal"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+# --- the files outside -------------------------------------------------------------------------
+
+
+def test_ledgers_of_several_processes_are_read_together(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        ledger.Ledger(str(tmp_path), "told", name).write(f"accepted {name}", "other")
+
+    words = list(ledger.read(str(tmp_path), "told"))
+
+    assert [["accepted", "a"], ["other"], ["accepted", "b"], ["other"]] == words
+
+
+def test_ledger_goes_on_where_it_ended(tmp_path: Path) -> None:
+    for line in ("one", "two"):
+        ledger.Ledger(str(tmp_path), "told", "a").write(line)
+
+    assert "one\ntwo\n" == (tmp_path / "told-a").read_text()
+
+
+# --- the verdict -----------------------------------------------------------------------------
+
+
+def _outcome(**changes: object) -> Outcome:
+    given: dict[str, object] = {
+        "plan": Plan(lease=3.0, slots=10),
+        "jobs": 1_000_000,
+        "seconds": 1.0,
+        "violations": {"lost": 0},
+        "happened": {"kills": 10},
+        "required": ["kills"],
+        "findings": [],
+        "effects": 1000,
+        "repeated": 5,
+        "ready": Recovery.of([4.0]),
+        "recovery": Recovery.of([5.0]),
+    }
+    return Outcome(**{**given, **changes})  # type: ignore[arg-type]  # forged
+
+
+def test_good_outcome_has_no_problems() -> None:
+    assert [] == _outcome().problems
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"violations": {"lost": 1}}, "lost: 1"),
+        ({"happened": {"kills": 0}}, "never happened: kills"),
+        ({"recovery": Recovery.of([5.1])}, "recovery p99 5.10 s is above 5 s"),
+        ({"repeated": 6}, "6 effects repeated, above 5"),
+        ({"repeated": 101, "jobs": 9_999}, "101 effects repeated, above 100"),
+    ],
+)
+def test_whatever_is_not_as_it_must_be_is_a_problem(
+    changes: dict[str, object], problem: str
+) -> None:
+    assert [problem] == _outcome(**changes).problems
+
+
+def test_recovery_is_summed_up_by_percentiles() -> None:
+    assert (101, 50.0, 99.0, 100.0) == (
+        *(Recovery.of([float(n) for n in range(101)]).count,),
+        *(
+            getattr(Recovery.of([float(n) for n in range(101)]), k)
+            for k in ("p50", "p99", "longest")
+        ),
+    )
+    assert 0 == Recovery.of([]).count
+
+
+# --- the command -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_command_tortures_beside_the_users_file_and_leaves_nothing(place: Place) -> None:
+    job_id = place.submit("greet", '{"name": "you"}')
+
+    done = place.process("torture", "--jobs", "400", "--kills", "2", "--pauses", "0", "--json")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert (2, []) == (told["happened"]["kills"], told["problems"])
+    assert told["jobs"] >= 400
+    assert ["greet"] == [job.type for job in place.stored(job_id)]
+    assert not list(place.path.glob("*torture*"))
+
+
+def test_crashes_without_somebody_who_can_bring_them_about_are_refused(place: Place) -> None:
+    result = place.run("torture", "--server-crashes", "1")
+
+    assert 2 == result.exit_code
+    assert "--on-crash" in result.stderr

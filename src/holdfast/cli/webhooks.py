@@ -40,32 +40,11 @@ def webhooks(ctx: click.Context, url: str | None, as_json: bool) -> None:
 @click.option("--description", default="", help="What it is for.")
 @store_options
 @click.pass_context
-def add(  # noqa: PLR0913  # one parameter per option
-    ctx: click.Context,
-    address: str,
-    states: tuple[str, ...],
-    types: tuple[str, ...],
-    queues: tuple[str, ...],
-    tags: tuple[str, ...],
-    include_result: bool,
-    description: str,
-    url: str | None,
-    as_json: bool,
-) -> None:
+def add(ctx: click.Context, address: str, url: str | None, as_json: bool, **asked: object) -> None:
     """Tell an address of ends from now on; shows the secret, once."""
-    made = _on(
-        ctx,
-        url,
-        lambda app: app.webhooks.add(
-            address,
-            states=states or ENDS,
-            types=types,
-            queues=queues,
-            tags=tags_of(tags),
-            include_result=include_result,
-            description=description,
-        ),
-    )
+    wanted = {name: value for name, value in asked.items() if value}
+    wanted["tags"] = tags_of(asked["tags"])  # type: ignore[arg-type]  # click made a tuple
+    made = _on(ctx, url, lambda app: app.webhooks.add(address, **wanted))  # type: ignore[arg-type]
     answer(made, as_json=as_json, show=lambda: _show_one(made))
 
 

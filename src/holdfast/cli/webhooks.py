@@ -40,7 +40,9 @@ def webhooks(ctx: click.Context, url: str | None, as_json: bool) -> None:
 @click.option("--description", default="", help="What it is for.")
 @store_options
 @click.pass_context
-def add(ctx: click.Context, address: str, url: str | None, as_json: bool, **asked: object) -> None:
+def add(
+    ctx: click.Context, /, address: str, url: str | None, as_json: bool, **asked: object
+) -> None:
     """Tell an address of ends from now on; shows the secret, once."""
     wanted = {name: value for name, value in asked.items() if value}
     wanted["tags"] = tags_of(asked["tags"])  # type: ignore[arg-type]  # click made a tuple

@@ -128,6 +128,10 @@ class StoreUnavailableError(StoreError):
     """The store cannot be reached or is too busy; the call may be repeated."""
 
 
+class UnconfirmedError(StoreUnavailableError):
+    """Jobs were written, but not confirmed as the URL asks; repeating the call asks again."""
+
+
 class UnknownStoreError(StoreError):
     """No store handles this URL scheme."""
 

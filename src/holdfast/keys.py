@@ -74,7 +74,9 @@ class KeyTerms(msgspec.Struct, frozen=True, kw_only=True):
         found = []
         if not 1 <= len(self.name) <= 128 or clean(self.name) != self.name:
             found.append(Fault("name", "INVALID", "must have 1 to 128 characters"))
-        if self.namespace and not NAMESPACE_RULE.fullmatch(self.namespace):
+        if self.namespace == "holdfast":
+            found.append(Fault("namespace", "RESERVED", "must not be 'holdfast'"))
+        elif self.namespace and not NAMESPACE_RULE.fullmatch(self.namespace):
             told = f"must match {NAMESPACE_RULE.pattern}, got {self.namespace!r:.60}"
             found.append(Fault("namespace", "INVALID", told))
         for field in ("rate", "live_jobs"):

@@ -60,7 +60,7 @@ class Submitter:
         elif job.depends_on:
             added = (await self._add_all([job], atomic=True))[0]
         else:
-            added = await self._batcher.put(job)
+            added = await in_time(self._batcher.put(job), self._limits.submission_timeout)
         return self._result(job, added)
 
     async def spawn(self, submission: Submission, fence: Fence, key: str | None) -> str:
@@ -210,21 +210,31 @@ def _rejected(job_id: str, error: Rejected | None) -> SubmissionResult:
     )
 
 
+async def in_time(answer: Awaitable[T], patience: timedelta) -> T:
+    """Await an answer; a store that stays silent for as long as this is unavailable."""
+    try:
+        async with asyncio.timeout(patience.total_seconds()):
+            return await answer
+    except TimeoutError:
+        told = f"the store did not answer within {patience.total_seconds():g} s"
+        raise StoreUnavailableError(told) from None
+
+
 async def patiently(call: Callable[[], Awaitable[T]], chance: Chance, patience: timedelta) -> T:
     """Await a call; repeat it with growing, jittered pauses while the store is unavailable.
 
-    Gives up once that has lasted for as long as ``patience`` since the first refusal.
+    Raises ``StoreUnavailableError`` when there is no answer within ``patience``, be it that
+    the store keeps refusing or that it stays silent.
     """
-    deadline: float | None = None
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience.total_seconds()
     pause = FIRST_PAUSE
     while True:
         try:
-            return await call()
+            return await in_time(call(), timedelta(seconds=deadline - loop.time()))
         except StoreUnavailableError:
-            now = asyncio.get_running_loop().time()
-            deadline = deadline or now + patience.total_seconds()
             wait = pause * (0.5 + chance.fraction())
-            if now + wait > deadline:
+            if loop.time() + wait > deadline:
                 raise
             await asyncio.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.clock import ManualClock
+from holdfast.errors import ValidationError
 from holdfast.form import Defaults
 from holdfast.job import FailureCategory, State
 from holdfast.policy import Retention
@@ -203,6 +204,26 @@ async def test_empty_calls_answer_empty(store: Store) -> None:
     assert [] == await store.delete([])
     assert [] == await store.history([])
     assert 0 == await store.prune(Retention(), MANY)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "code"),
+    [
+        ({"pauesd": True}, "pauesd", "UNKNOWN"),
+        ({"paused": True, "weight": 3}, "weight", "UNKNOWN"),
+        ({"paused": 1}, "paused", "INVALID"),
+        ({"ageing": 10}, "ageing", "INVALID"),
+        ({"ageing": timedelta(0)}, "ageing", "INVALID"),
+    ],
+)
+async def test_settings_that_no_queue_has_are_refused(
+    store: Store, settings: dict[str, object], field: str, code: str
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        await store.configure("q", settings)
+
+    assert [(field, code)] == [(fault.field, fault.code) for fault in refused.value.faults]
+    assert [] == await store.queues()
 
 
 @pytest.mark.req("S-13")

@@ -29,6 +29,7 @@ HOT = [
     "cancels",
     "claim",
     "clock",
+    "complete",
     "events",
     "event_bounds",
     "extend",

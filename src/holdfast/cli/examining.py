@@ -25,7 +25,7 @@ MARKS = {
 @click.option("--strict", is_flag=True, help="Exit with 1 on warnings, too.")
 @store_options
 def doctor(app: str | None, strict: bool, url: str | None, as_json: bool) -> None:
-    """Look for what is wrong with the store and its jobs, and say what to do.
+    """Say what is wrong with the store and its jobs, and what to do about it.
 
     Settings under which jobs can be lost, the schema, clocks, jobs that are stuck or that
     nobody will run, dead letters, retention. Changes nothing. Exits with 1 on errors.

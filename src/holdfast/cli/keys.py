@@ -20,7 +20,12 @@ def keys() -> None:
 
 @keys.command()
 @click.argument("name")
-@click.option("--role", type=click.Choice(list(Role)), required=True, help="What it may do.")
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    required=True,
+    help="What it may do.",
+)
 @click.option("--namespace", default="", metavar="NAME", help="The one namespace that it sees.")
 @click.option("--expires-in", metavar="SPAN", help="Count no longer than so long from now.")
 @click.option("--rate", type=int, metavar="N", help="At most N requests per second.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import FrameType
@@ -105,7 +106,20 @@ class _Server(uvicorn.Server):
         if self.started:
             self.ready()
 
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take signals on the loop; uvicorn's own way ends the process with the signal itself."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop gracefully; at a second signal at once."""
         self._service.stop()
         super().handle_exit(sig, frame)
 

@@ -76,7 +76,7 @@ class Tail:
         if cursor == self._cursor:
             return self._first + len(self._ring)
         at = self._places.get(cursor)
-        return None if at is None else at + 1
+        return None if at is None or at + 1 < self._first else at + 1
 
     async def _placed(self) -> None:
         """Start the reader if there is none, and wait until it knows where the stream ends."""
@@ -107,6 +107,8 @@ class Tail:
             if page.gap:
                 self._first += len(self._ring)
                 self._ring, self._places = [], {}
+            else:
+                self._places[self._cursor] = self._first + len(self._ring) - 1
             for event in page.events:
                 self._places[event.cursor] = self._first + len(self._ring)
                 self._ring.append(event)

@@ -277,7 +277,10 @@ class Store(Protocol):
         ...
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
-        """Change settings of a queue: ``paused`` (bool), ``ageing`` (timedelta or None)."""
+        """Change settings of a queue: ``paused`` (bool), ``ageing`` (timedelta or None).
+
+        Anything else raises ``ValidationError`` and changes nothing.
+        """
         ...
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:

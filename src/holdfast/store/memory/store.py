@@ -29,6 +29,7 @@ from holdfast.policy import Retention
 from holdfast.store._base import EVENTS_KEPT, MAX_LOG_LINES
 from holdfast.store._findings import Finding
 from holdfast.store._ledger import Ledger, minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     AddStatus,
@@ -323,6 +324,7 @@ class MemoryStore(Records):
         return self._bell
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         self._state.settings[queue].update(settings)
         self._ring()
 

@@ -252,6 +252,13 @@ async def _insisting(once: Callable[[], Awaitable[T]]) -> T:
     raise AssertionError("the loop returns or raises")
 
 
+_LOST = (
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.UniqueViolation,
+)
+
+
 class _LostToAnother(Exception):
     """The transaction was rolled back so that another could go on; it may simply be repeated."""
 
@@ -266,7 +273,7 @@ def translated() -> Iterator[None]:
         if task is not None and task.cancelling():  # psycopg may report only the query's end
             raise asyncio.CancelledError from error
         raise StoreUnavailableError(_words(error)) from error
-    except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
+    except _LOST as error:
         raise _LostToAnother(_words(error)) from error
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise StoreError(f"{_words(error)}: run holdfast migrate") from error

@@ -163,7 +163,7 @@ def claim_params(
     heads: Sequence[int] | None = None,
 ) -> dict[str, object]:
     """What ``claim.sql`` is given: where to look, or which jobs to take."""
-    stretches = [(queue, n) for queue in want.queues for n in LEVELS] if chosen is None else []
+    stretches = [(queue, n) for queue in want.queues for n in LEVELS]
     return {
         "queues": Texts([queue for queue, _ in stretches]),
         "levels": Ints([n for _, n in stretches]),

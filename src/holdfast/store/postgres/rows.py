@@ -31,6 +31,9 @@ Row = TupleRow
 WIDTH: Final = 37
 """How many columns ``columns.sql`` lists."""
 
+QUEUE: Final = 2
+"""Which of them is the queue."""
+
 _encode = msgspec.json.Encoder().encode
 _dedupe_of = msgspec.json.Decoder(DedupeKey).decode
 _cancel_of = msgspec.json.Decoder(CancelRequest).decode

@@ -16,6 +16,7 @@ from holdfast.job import Job, State
 from holdfast.policy import Retention
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._ledger import minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     Beat,
@@ -34,12 +35,11 @@ from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
 from holdfast.store.postgres.database import Session, translated
 from holdfast.store.postgres.enlist import enlist
-from holdfast.store.postgres.heads import LEVELS
 from holdfast.store.postgres.keeping import Records
 from holdfast.store.postgres.limiting import claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
-from holdfast.store.postgres.rows import WIDTH, Row, cancel_of, document, seconds
+from holdfast.store.postgres.rows import QUEUE, WIDTH, Row, cancel_of, document, seconds
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.swapping import swap, swap_all
 from holdfast.store.postgres.wake import EVERY_QUEUE
@@ -169,7 +169,8 @@ class PostgresStore(Reads, Records):
             rows, self._limited = await self._database.atomically(
                 lambda session: claim_limited(session, want, judged)
             )
-        rows.sort(key=_by_service)
+        turns = {queue: turn for turn, queue in enumerate(want.queues)}
+        rows.sort(key=lambda row: (turns[row[QUEUE]], *row[-2:]))
         return self._jobs(rows)
 
     async def _claim(self, want: Claim, judged: datetime | None) -> list[Row]:
@@ -179,13 +180,12 @@ class PostgresStore(Reads, Records):
         if heads is None:
             ended = self._ticks()
             self._heads.looked(want.queues, want.types, ended, ended - begun)
-        first: dict[int, int] = {}
+        first: dict[tuple[str, int], int] = {}
         for row in rows:
-            turn, place = row[-2:]
-            first[turn] = min(first.get(turn, place), place)
-        for turn, place in first.items():
-            queue, level = divmod(turn - 1, len(LEVELS))
-            self._heads.saw(want.queues[queue], level, want.types, place, begun)
+            stretch = row[QUEUE], row[-2]
+            first[stretch] = min(first.get(stretch, row[-1]), row[-1])
+        for (queue, level), place in first.items():
+            self._heads.saw(queue, level, want.types, place, begun)
         return rows
 
     def _ticks(self) -> float:
@@ -329,6 +329,7 @@ class PostgresStore(Reads, Records):
         return bool(await self._run("hold", params))
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         if not settings:
             return
         ageing = settings.get("ageing")
@@ -361,11 +362,6 @@ class PostgresStore(Reads, Records):
 
 def _queues(jobs: Sequence[Job]) -> set[str]:
     return {job.queue for job in jobs if job.state in _WAKING}
-
-
-def _by_service(row: Row) -> tuple[int, int]:
-    turn, place = row[-2:]
-    return turn, place
 
 
 async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:

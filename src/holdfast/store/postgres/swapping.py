@@ -8,7 +8,7 @@ from holdfast.job import TERMINAL, State
 from holdfast.store._shapes import Change
 from holdfast.store.postgres.arrays import Longs, Texts
 from holdfast.store.postgres.database import Database, Session, Statements
-from holdfast.store.postgres.writing import swap_params
+from holdfast.store.postgres.writing import complete_params, is_completion, swap_params
 
 Numbered = Sequence[tuple[int, Change]]
 """Changes with their places in the call."""
@@ -21,9 +21,13 @@ async def swap_all(database: Database, changes: Sequence[Change]) -> dict[int, b
     that way: a second statement must tell them, in the same transaction.
     """
     runs = _runs(changes)
-    if len(runs) > 1:
+    plain = [(n, change) for n, change in runs[0] if is_completion(change)]
+    if len(runs) > 1 or 0 < len(plain) < len(changes):
         return await database.atomically(lambda session: _swap_in_turn(session, runs))
-    written = await swap(database, runs[0], parents=False) if changes else {}
+    if plain:
+        written = await _complete(database, plain, alone=True)
+    else:
+        written = await swap(database, runs[0], parents=False) if changes else {}
     left = [(n, change) for n, change in runs[0] if n not in written]
     if any(change.after.state in TERMINAL for _, change in left):
         written |= await database.atomically(lambda session: swap(session, left, parents=True))
@@ -46,16 +50,25 @@ def _runs(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
 async def _swap_in_turn(session: Session, runs: Sequence[Numbered]) -> dict[int, bool]:
     written: dict[int, bool] = {}
     for changes in runs:
-        written |= await swap(session, changes, parents=True)
+        if plain := [(n, change) for n, change in changes if is_completion(change)]:
+            written |= await _complete(session, plain, alone=False)
+        if left := [(n, change) for n, change in changes if n not in written]:
+            written |= await swap(session, left, parents=True)
     return written
+
+
+async def _complete(session: Statements, changes: Numbered, *, alone: bool) -> dict[int, bool]:
+    params = {**complete_params([change for _, change in changes]), "alone": alone}
+    rows = await session.run("complete", params)
+    return {changes[position - 1][0]: False for (position,) in rows}
 
 
 async def swap(
     session: Statements, changes: Numbered, *, parents: bool, measured: bool = True
 ) -> dict[int, bool]:
     """Write changes; return each that was written, and whether others wait for its end."""
-    params = swap_params([change for _, change in changes], measured=measured)
-    rows = await session.run("swap", {**params, "parents": parents})
+    params = swap_params([change for _, change in changes])
+    rows = await session.run("swap", {**params, "parents": parents, "measured": measured})
     places = {number: changes[position - 1] for position, number, *_ in rows}
     written = {n: False for n, _ in places.values()}
     ended = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.job import DependencyKind, Job, State
+from holdfast.job import DependencyKind, Event, Job, State, Transition
 from holdfast.store._shapes import Change
 from holdfast.store.postgres.arrays import (
     Blobs,
@@ -14,6 +14,7 @@ from holdfast.store.postgres.arrays import (
     Ints,
     Moments,
     Texts,
+    text,
 )
 from holdfast.store.postgres.rows import document, policy_json
 
@@ -22,7 +23,7 @@ Columns = dict[str, object]
 
 def add_params(jobs: Sequence[Job]) -> Columns:
     """The columns of ``add.sql``."""
-    edges = [(n, edge) for n, job in enumerate(jobs, 1) for edge in job.trail]
+    onward = [_onward(job) for job in jobs]
     return {
         "id": Texts([j.id for j in jobs]),
         "type": Texts([j.type for j in jobs]),
@@ -48,12 +49,9 @@ def add_params(jobs: Sequence[Job]) -> Columns:
         "due_at": Moments([j.due_at for j in jobs]),
         "scheduled_at": Moments([j.scheduled_at for j in jobs]),
         "expires_at": Moments([j.expires_at for j in jobs]),
-        "edge_job": Ints([n for n, _ in edges]),
-        "edge_at": Moments([e.at for _, e in edges]),
-        "edge_from": Texts([e.from_state for _, e in edges]),
-        "edge_to": Texts([e.to_state for _, e in edges]),
-        "edge_event": Texts([e.event for _, e in edges]),
-        "edge_reason": Texts([e.reason for _, e in edges]),
+        "event": Texts([e.event if e else None for e in onward]),
+        "moved_at": Moments([e.at if e else None for e in onward]),
+        "reason": Texts([e.reason if e else None for e in onward]),
     }
 
 
@@ -92,37 +90,62 @@ def swap_params(changes: Sequence[Change], *, measured: bool = True) -> Columns:
         "failure_category": Texts([f.category if f else None for f in failures]),
         "failure_code": Texts([f.code if f else None for f in failures]),
         "result": Blobs([j.result for j in after]),
-        **_edge_params(changes, measured=measured),
+        "was_priority": Ints([c.before.priority for c in changes]),
+        "trail": Documents([document([_edge(e) for e in j.trail]) for j in after]),
     }
 
 
-def _edge_params(changes: Sequence[Change], *, measured: bool) -> Columns:
-    edges = [
-        (n, c, edge, c.before.priority if first == 0 else c.after.priority)
-        for n, c in enumerate(changes, 1)
-        for first, edge in enumerate(c.after.trail)
-    ]
+def complete_params(changes: Sequence[Change]) -> Columns:
+    """The columns of ``complete.sql``."""
     return {
-        "edge_job": Ints([n for n, _, _, _ in edges]),
-        "edge_at": Moments([e.at for _, _, e, _ in edges]),
-        "edge_from": Texts([e.from_state for _, _, e, _ in edges]),
-        "edge_to": Texts([e.to_state for _, _, e, _ in edges]),
-        "edge_event": Texts([e.event for _, _, e, _ in edges]),
-        "edge_reason": Texts([e.reason for _, _, e, _ in edges]),
-        "edge_attempt": Ints([e.attempt for _, _, e, _ in edges]),
-        "edge_lease": Ints([e.lease_version for _, _, e, _ in edges]),
-        "edge_worker": Texts([e.worker for _, _, e, _ in edges]),
-        "edge_failure": Documents([document(e.failure) for _, _, e, _ in edges]),
-        "edge_left": Ints([left for _, _, _, left in edges]),
-        "edge_priority": Ints([c.after.priority for _, c, _, _ in edges]),
-        "edge_ran": Floats(
-            [
-                (e.at - c.after.started_at).total_seconds()
-                if measured and e.from_state is State.RUNNING and c.after.started_at
-                else None
-                for _, c, e, _ in edges
-            ]
-        ),
+        "id": Texts([c.before.id for c in changes]),
+        "was": Ints([c.before.revision for c in changes]),
+        "token": Texts([_token(c) for c in changes]),
+        "at": Moments([c.after.updated_at for c in changes]),
+        "result": Blobs([c.after.result for c in changes]),
+    }
+
+
+def is_completion(change: Change) -> bool:
+    """Whether a change is ``lifecycle.completed`` and nothing else."""
+    before, after, trail = change.before, change.after, change.after.trail
+    if len(trail) != 1 or trail[0].event is not Event.COMPLETE or change.until is not None:
+        return False
+    old, new = before.lease, after.lease
+    return (
+        old is not None
+        and new is not None
+        and before.priority == after.priority
+        and before.max_attempts == after.max_attempts
+        and old.version == new.version
+        and before.cancel is after.cancel
+        and after.failure is None
+        and after.finished_at == after.updated_at
+        and after.revision == before.revision + 1
+        and trail[0].reason == "handler returned"
+    )
+
+
+def _onward(job: Job) -> Transition | None:
+    """Where a new job went after its birth, which every history begins with."""
+    birth, *onward = job.trail
+    if birth.event is not Event.SUBMIT or len(onward) > 1:
+        raise ValueError(f"job {job.id} is not new: {[edge.event for edge in job.trail]}")
+    return onward[0] if onward else None
+
+
+def _edge(edge: Transition) -> dict[str, object]:
+    """An edge as ``swap.sql`` reads it."""
+    return {
+        "at": edge.at,
+        "from_state": edge.from_state,
+        "to_state": edge.to_state,
+        "event": edge.event,
+        "reason": text(edge.reason).decode(),
+        "attempt": edge.attempt,
+        "lease_version": edge.lease_version,
+        "worker": text(edge.worker).decode(),
+        "failure": edge.failure,
     }
 
 

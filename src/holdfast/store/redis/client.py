@@ -13,7 +13,12 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.errors import MissingExtraError, StoreError, StoreUnavailableError
+from holdfast.errors import (
+    MissingExtraError,
+    StoreError,
+    StoreUnavailableError,
+    UnconfirmedError,
+)
 from holdfast.store.redis.scripts import script
 from holdfast.store.redis.settings import Settings
 
@@ -98,6 +103,49 @@ class Client:
             return await self.command("EVALSHA", program.sha, 1, key, *args)
         except UnknownScript:
             return await self.command("EVAL", program.text, 1, key, *args)
+
+    async def run_confirmed(self, name: str, key: str, args: Sequence[Value]) -> Any:
+        """Run a script, then wait until its effects are as safe as the settings ask.
+
+        The server counts what a connection wrote last, so all of it goes down one connection;
+        the mark is written so that a repeat, which finds its jobs there, waits for them too.
+        """
+        program = script(name)
+        try:
+            return await self._confirmed(("EVALSHA", program.sha, 1, key, *args))
+        except UnknownScript:
+            return await self._confirmed(("EVAL", program.text, 1, key, *args))
+
+    async def _confirmed(self, words: Sequence[Value]) -> Any:
+        if not isinstance(self._redis, Redis):
+            raise StoreUnavailableError("the store is not started")
+        settings = self._settings
+        millis = settings.confirm_within // timedelta(milliseconds=1)
+        pipe = self._redis.pipeline(transaction=False)
+        for each in (
+            words,
+            ("INCR", f"{settings.prefix}:hf:confirmed"),
+            *([("WAIT", settings.replicas, millis)] if settings.replicas else []),
+            *([("WAITAOF", 1, 0, millis)] if settings.fsync else []),
+        ):
+            pipe.execute_command(*each)
+        with translated():
+            answer, _, *counts = await pipe.execute(raise_on_error=False)
+            for each in (answer, *counts):
+                if isinstance(each, Exception):
+                    raise each
+        reached = int(counts[0]) if settings.replicas else 0
+        if reached < settings.replicas:
+            raise UnconfirmedError(
+                f"redis: written, but {reached} of {settings.replicas} replicas confirmed it within"
+                f" {settings.confirm_within.total_seconds():g} s: a failover may lose it"
+            )
+        if settings.fsync and not int(counts[-1][0]):
+            raise UnconfirmedError(
+                "redis: written, but not on the server's disk within"
+                f" {settings.confirm_within.total_seconds():g} s: a power failure may lose it"
+            )
+        return answer
 
     async def blocking(self, wait: timedelta, *words: Value, name: str = "") -> Any:
         """Send a command that blocks on the server for up to ``wait``, under a client name."""

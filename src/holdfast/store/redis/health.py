@@ -15,6 +15,8 @@ from holdfast.store.redis.settings import Settings
 
 OLDEST = 7
 """The first major version that runs scripts which free memory on a full server."""
+WAITAOF = (7, 2)
+"""The first version that can be asked to wait for its disk."""
 NEARLY_FULL = 0.8
 
 Facts = dict[str, str]
@@ -40,6 +42,7 @@ async def examined(client: Client, settings: Settings) -> Health:
             f"redis: maxmemory-policy is {policy!r}, so jobs can be evicted: set it to noeviction,"
             " or add accept=eviction to the URL"
         )
+    _check_confirmation(facts, settings)
     warnings = tuple(each.text for each in _settings(facts) if each.level is not Level.OK)
     return Health(_server(facts), policy, facts["appendfsync"], warnings)
 
@@ -95,7 +98,7 @@ _DURABILITY = {
     "everysec": (
         Level.OK,
         "appendfsync is everysec: a power failure loses up to about a second.",
-        "Set appendfsync always if that is too much.",
+        "Set appendfsync always, or durability=fsync in the URL, if that is too much.",
     ),
     "always": (Level.OK, "appendfsync is always: an answered call is on disk.", ""),
     "unknown": (
@@ -138,7 +141,7 @@ def _replicas(facts: Facts) -> Finding:
         "replicas",
         Level.OK,
         f"{count} replicas follow; a failover can lose what they had not received.",
-        "",
+        "Set replicas=1 in the URL if a submission must wait for one of them.",
     )
 
 
@@ -152,6 +155,19 @@ def _check_version(facts: Facts) -> None:
     major = version.partition(".")[0]
     if major.isdigit() and int(major) < OLDEST:
         raise StoreError(f"redis: server {version} is too old, need {OLDEST}.0 or later")
+
+
+def _check_confirmation(facts: Facts, settings: Settings) -> None:
+    """Refuse a server that cannot confirm what the URL asks for."""
+    if not settings.fsync:
+        return
+    if facts["appendfsync"] == "off":
+        raise UnsafeStoreError(
+            "redis: durability=fsync needs an append-only file: set appendonly yes, or leave it out"
+        )
+    major, minor = (facts.get("redis_version", "") + ".0.0").split(".")[:2]
+    if major.isdigit() and minor.isdigit() and (int(major), int(minor)) < WAITAOF:
+        raise StoreError("redis: durability=fsync needs Redis 7.2, or any Valkey")
 
 
 async def _looked_up(client: Client) -> Facts:

@@ -16,7 +16,10 @@ from holdfast.store._base import EVENTS_KEPT
 _PREFIX = re.compile(r"[^\s:\x00]{1,64}")
 _TAG = re.compile(r"\{[^{}]+\}")
 _OURS = frozenset(
-    {"prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"}
+    {
+        *("prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"),
+        *("durability", "replicas", "confirm_within"),
+    }
 )
 ACCEPTABLE = frozenset({"eviction", "unknown-version"})
 """Weaker promises that a user may name in ``accept=``."""
@@ -35,6 +38,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cluster: bool = False
     sentinel: str = ""
     foreign_lifetime: timedelta = BULLMQ.lifetime
+    fsync: bool = False
+    """A submission returns once the server's append-only file is on disk."""
+    replicas: int = 0
+    """A submission returns once so many replicas have it."""
+    confirm_within: timedelta = timedelta(seconds=5)
+    """How long to wait for that before ``UnconfirmedError``."""
+
+    @property
+    def confirms(self) -> bool:
+        """Whether submissions wait for more than the server's answer."""
+        return self.fsync or self.replicas > 0
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -57,6 +71,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 "on a cluster the prefix must hold a hash tag, such as {bull}, so that all keys"
                 f" share a slot, got {prefix!r:.60}"
             )
+        if asked.get("durability", "server") not in ("server", "fsync"):
+            raise StoreError(f"durability must be server or fsync, got {asked['durability']!r:.60}")
+        if cluster and ("replicas" in asked or asked.get("durability") == "fsync"):
+            raise StoreError("durability=fsync and replicas= cannot be asked of a cluster")
         return cls(
             url=plain,
             prefix=prefix,
@@ -65,6 +83,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             accept=accept,
             cluster=cluster,
             sentinel=asked.get("sentinel", ""),
+            fsync=asked.get("durability") == "fsync",
+            replicas=_number(asked, "replicas", 0),
+            confirm_within=timedelta(seconds=_number(asked, "confirm_within", 5)),
             foreign_lifetime=timedelta(
                 seconds=_number(asked, "foreign_lifetime", int(BULLMQ.lifetime.total_seconds()))
             ),

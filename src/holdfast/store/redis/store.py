@@ -6,7 +6,7 @@ at the beginning of each: a queue's event stream tells which jobs to look at aga
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from holdfast.profiles import BULLMQ
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     AddStatus,
@@ -56,6 +57,7 @@ from holdfast.store.redis.keys import Keys, is_usable
 from holdfast.store.redis.settings import Settings
 
 MEASURES_KEPT = timedelta(days=7)
+Runner = Callable[[str, str, Sequence[Value]], Awaitable[Any]]
 
 
 class RedisStore:
@@ -72,7 +74,7 @@ class RedisStore:
         self._given = clock
         self._local = SystemClock()
         self._ahead = 0.0
-        self._arrivals = Arrivals(self.client, self.keys)
+        self._arrivals = Arrivals(self.client, self.keys, self._left)
         self._explorer = Explorer(self)
         self._constants: tuple[Value, ...] = (
             settings.events_kept,
@@ -125,7 +127,8 @@ class RedisStore:
         for job in jobs:
             if not is_usable(job.id):
                 raise ValidationError([Fault("id", "RESERVED", f"cannot be {job.id!r:.60}")])
-        answers = await self.call(
+        answers = await self._call(
+            self.client.run_confirmed if self.settings.confirms else self.client.run,
             "add",
             "1" if atomic else "0",
             fence.job_id if fence else "",
@@ -146,6 +149,7 @@ class RedisStore:
     async def claim(self, want: Claim) -> list[Job]:
         what = pack([want.queues, want.types if want.types is not None else False])
         taken = await self.call("claim", want.limit, want.worker, want.token, what)
+        self._arrivals.claimed(want.queues, {image[1].decode() for image in taken})
         for image in taken:
             if tick := wire.scheduled(image):
                 await schedule.advance(self, *tick)
@@ -244,6 +248,7 @@ class RedisStore:
         return await self._arrivals.wait(queues, seen, wait)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         paused, ageing = "", ""
         if "paused" in settings:
             paused = "1" if settings["paused"] else "0"
@@ -286,14 +291,21 @@ class RedisStore:
 
     async def call(self, name: str, *args: Value) -> Any:
         """Run a script with what every script needs."""
+        return await self._call(self.client.run, name, *args)
+
+    async def _call(self, run: Runner, name: str, *args: Value) -> Any:
         moment = "" if self._given is None else fields.micros(self._given.now())
         common = (self.settings.prefix, moment, *self._constants)
-        return await self.client.run(name, self.keys.jobs, (*common, *args))
+        return await run(name, self.keys.jobs, (*common, *args))
 
     def warn(self, text: str) -> None:
         """Add to what the operator should know."""
         if text not in self.health.warnings:
             self.health = replace(self.health, warnings=(*self.health.warnings, text))
+
+    async def _left(self, queues: Sequence[str]) -> list[bytes]:
+        names: list[bytes] = await self.call("left", pack(queues))
+        return names
 
     def _heard(self, server_micros: int, asked: float) -> None:
         """Learn the server's time: the least that is certainly not behind it.

@@ -18,6 +18,7 @@ from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
 from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     Beat,
@@ -229,6 +230,7 @@ class SQLiteStore:
         return await session.arrivals(queues, seen, wait)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         session = await self._here()
         await session.write(lambda tx: configuring.configure(tx, queue, settings))
 

@@ -1,6 +1,8 @@
 -- add: new -> PENDING, SCHEDULED, DELAYED
--- One element per job in the arrays of the first block; the second holds the jobs' histories,
--- each edge with the position of its job. A job whose id is there already is left alone.
+-- One element per job in every array. event, moved_at and reason tell how a job went on from
+-- PENDING, where it did. A job whose id is there already is left alone; one whose id another
+-- transaction is about to write makes the statement fail, and the caller repeats it.
+-- Looked up one by one, not joined: the jobs take their numbers in the order given.
 -- returns the number and id of each job that was written
 WITH input AS MATERIALIZED (
     SELECT nextval('{schema}.place') AS number, given.*
@@ -12,13 +14,16 @@ WITH input AS MATERIALIZED (
         %(dependency_kind)s::text[], %(depth)s::integer[], %(spawned_by)s::text[],
         %(state)s::text[], %(revision)s::integer[], %(priority)s::integer[],
         %(max_attempts)s::integer[], %(held)s::boolean[], %(due_at)s::timestamptz[],
-        %(scheduled_at)s::timestamptz[], %(expires_at)s::timestamptz[]
-    ) WITH ORDINALITY AS given (
+        %(scheduled_at)s::timestamptz[], %(expires_at)s::timestamptz[], %(event)s::text[],
+        %(moved_at)s::timestamptz[], %(reason)s::text[]
+    ) AS given (
         id, type, queue, payload, policy, lease_ttl, created_at, tags, correlation_id,
         callback_url, limit_key, dedupe, depends_on, dependency_kind, depth, spawned_by, state,
-        revision, priority, max_attempts, held, due_at, scheduled_at, expires_at, position
+        revision, priority, max_attempts, held, due_at, scheduled_at, expires_at, event,
+        moved_at, reason
     )
-), written AS (
+    WHERE (SELECT b.number FROM {schema}.body b WHERE b.id = given.id) IS NULL
+), fixed AS (
     INSERT INTO {schema}.body (
         number, id, type, queue, payload, policy, lease_ttl, created_at, tags, correlation_id,
         callback_url, limit_key, dedupe, depends_on, dependency_kind, depth, spawned_by
@@ -27,9 +32,7 @@ WITH input AS MATERIALIZED (
         created_at, tags::jsonb, correlation_id, callback_url, limit_key, dedupe::json,
         depends_on::text[], dependency_kind, depth, spawned_by
     FROM input
-    ON CONFLICT (id) DO NOTHING
-    RETURNING number, id
-), born AS (
+), moving AS (
     INSERT INTO {schema}.job (
         number, place, xid, updated_at, due_at, scheduled_at, expires_at, state, revision,
         attempt, max_attempts, generation, priority, level, held, queue, type
@@ -37,26 +40,25 @@ WITH input AS MATERIALIZED (
     SELECT number, CASE state WHEN 'SCHEDULED' THEN number END, pg_current_xact_id(), created_at,
         due_at, scheduled_at, expires_at, state::{schema}.state, revision, 0, max_attempts, 1,
         priority, least(greatest(priority, 0), 4), held, queue, type
-    FROM input JOIN written USING (number)
+    FROM input
 ), told AS (
     INSERT INTO {schema}.journal
         (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
     SELECT input.number, edge.at, 0, 0, edge.from_state::{schema}.state,
         edge.to_state::{schema}.state, edge.event, edge.reason, ''
-    FROM unnest(
-        %(edge_job)s::integer[], %(edge_at)s::timestamptz[], %(edge_from)s::text[],
-        %(edge_to)s::text[], %(edge_event)s::text[], %(edge_reason)s::text[]
-    ) WITH ORDINALITY AS edge (job, at, from_state, to_state, event, reason, turn)
-    JOIN input ON input.position = edge.job
-    JOIN written ON written.number = input.number
-    ORDER BY edge.turn
+    FROM input CROSS JOIN LATERAL (VALUES
+        (input.created_at, NULL, 'PENDING', 'submit', 'submitted'),
+        (input.moved_at, 'PENDING', input.state, input.event, input.reason)
+    ) AS edge (at, from_state, to_state, event, reason)
+    WHERE edge.event IS NOT NULL
+), kinds AS MATERIALIZED (
+    SELECT floor(date_part('epoch', created_at) / 60) AS minute, queue, type, priority, state,
+        count(*) AS count
+    FROM input GROUP BY 1, queue, type, priority, state
 ), counted AS (
     INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
-    SELECT NULL::integer, queue, type, priority, state, 0, count(*), 0
-    FROM input JOIN written USING (number) GROUP BY queue, type, priority, state
+    SELECT NULL::integer, queue, type, priority, state, 0, count, 0 FROM kinds
     UNION ALL
-    SELECT floor(date_part('epoch', created_at) / 60), queue, type, priority, 'submitted', 0,
-        count(*), 0
-    FROM input JOIN written USING (number) GROUP BY 1, queue, type, priority
+    SELECT minute, queue, type, priority, 'submitted', 0, count, 0 FROM kinds
 )
-SELECT number, id FROM written
+SELECT number, id FROM input

@@ -1,75 +1,71 @@
 -- claim: SCHEDULED -> RUNNING
 -- queues text[], levels integer[], heads bigint[]: where to look, in this order, and from which
 -- place on  types text[] or null  most integer  token text  worker text
--- chosen bigint[]: take just these, in this order, because the limits leave room for them; or null
+-- chosen bigint[]: take just these, because the limits leave room for them; or null
 -- now timestamptz, null for the server's own
+-- returns each job, its level and its place
 --
 -- One statement, no transaction around it: a client that freezes holds no row.
 -- The state is a literal, or a generic plan would pass over the partial index. Jobs are found
--- queue by queue, level by level, in index order; MATERIALIZED keeps the planner from running the locking part
--- twice. A row that changed under our eyes may carry a younger transaction than ours: it is left
--- for the next claim, so that the journal's order by transaction is the order of events.
+-- queue by queue, level by level, in index order, and gathered in an array: a planner that takes
+-- a limit it does not know for a tenth of the table would join the whole table to them. A row
+-- that changed under our eyes may carry a younger transaction than ours: it is left for the next
+-- claim, so that the journal's order by transaction is the order of events.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ), turn AS MATERIALIZED (
-    SELECT asked.queue, asked.level, asked.head, asked.turn
+    SELECT asked.queue, asked.level, asked.head
     FROM unnest(%(queues)s::text[], %(levels)s::integer[], %(heads)s::bigint[])
         WITH ORDINALITY AS asked (queue, level, head, turn)
     WHERE NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = asked.queue AND q.paused)
       AND NOT EXISTS (SELECT FROM {schema}.rule)
     ORDER BY asked.turn
-), picked AS MATERIALIZED (
-    SELECT ready.number, turn.turn, ready.place
-    FROM turn CROSS JOIN LATERAL (
-        SELECT r.number, r.place
-        FROM {schema}.job r
-        WHERE r.state = 'SCHEDULED' AND r.queue = turn.queue AND r.level = turn.level
-          AND r.place >= turn.head
-          AND (%(types)s::text[] IS NULL OR r.type = ANY (%(types)s::text[]))
-          AND r.xid < pg_current_xact_id()
-        ORDER BY r.place
-        LIMIT %(most)s::integer
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS ready
-    WHERE %(chosen)s::bigint[] IS NULL
-    LIMIT %(most)s::integer
-), served AS (
-    SELECT number, turn, place FROM picked
-    UNION ALL
-    SELECT number, turn, 0
-    FROM unnest(%(chosen)s::bigint[]) WITH ORDINALITY AS chosen (number, turn)
 ), taken AS (
     UPDATE {schema}.job j
-    SET state = 'RUNNING', revision = j.revision + 1, attempt = j.attempt + 1, place = NULL,
+    SET state = 'RUNNING', revision = j.revision + 1, attempt = j.attempt + 1,
         lease_version = j.lease_version + 1, lease_token = %(token)s, lease_worker = %(worker)s,
         lease_until = clock.now + b.lease_ttl, started_at = greatest(clock.now, j.updated_at),
-        updated_at = greatest(clock.now, j.updated_at),
-        xid = pg_current_xact_id()
-    FROM served JOIN {schema}.body b USING (number), clock
+        updated_at = greatest(clock.now, j.updated_at), xid = pg_current_xact_id()
+    FROM clock, unnest(coalesce(%(chosen)s::bigint[], ARRAY(
+        SELECT ready.number
+        FROM turn CROSS JOIN LATERAL (
+            SELECT r.number
+            FROM {schema}.job r
+            WHERE r.state = 'SCHEDULED' AND r.queue = turn.queue AND r.level = turn.level
+              AND r.place >= turn.head
+              AND (%(types)s::text[] IS NULL OR r.type = ANY (%(types)s::text[]))
+              AND r.xid < pg_current_xact_id()
+            ORDER BY r.place
+            LIMIT %(most)s::integer
+            FOR NO KEY UPDATE SKIP LOCKED
+        ) AS ready
+        LIMIT %(most)s::integer
+    ))) AS served (number)
+    JOIN {schema}.body b ON b.number = served.number
     WHERE j.number = served.number
-    RETURNING {columns}, j.number, served.turn, served.place
+    RETURNING {columns}, j.number, j.level, j.place
 ), told AS (
     INSERT INTO {schema}.journal
         (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
     SELECT number, updated_at, attempt, lease_version, 'SCHEDULED', 'RUNNING', 'claim', 'claimed',
         lease_worker
-    FROM taken ORDER BY turn, place
-), moved AS (
-    SELECT queue, type, priority, count(*) AS count
-    FROM taken GROUP BY queue, type, priority
-), waited AS (
-    SELECT queue, type, priority, count(*) AS count, max(seconds) AS top,
+    FROM taken ORDER BY array_position(%(queues)s::text[], queue), level, place
+), waited AS MATERIALIZED (
+    SELECT queue, type, priority, count(*) AS count, count(seconds) AS timed,
+        max(seconds) AS top,
         greatest(0, ceil(ln(greatest(seconds, 1e-6) / 1e-6) / ln(2::float8) * 4 - 1e-9)) AS bucket
     FROM (
-        SELECT queue, type, priority,
-            date_part('epoch', updated_at - scheduled_at) AS seconds
-        FROM taken WHERE scheduled_at IS NOT NULL
+        SELECT queue, type, priority, date_part('epoch', updated_at - scheduled_at) AS seconds
+        FROM taken
     ) AS wait GROUP BY queue, type, priority, bucket
 ), counted AS (
     INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
-    SELECT NULL::integer, queue, type, priority, 'SCHEDULED', 0, -count, 0 FROM moved
-    UNION ALL SELECT NULL::integer, queue, type, priority, 'RUNNING', 0, count, 0 FROM moved
-    UNION ALL SELECT floor(date_part('epoch', clock.now) / 60), queue, type, priority, 'wait',
-        bucket, count, top FROM waited, clock
+    SELECT NULL::integer, queue, type, priority, step.state, 0, step.sign * sum(count), 0
+    FROM waited, (VALUES ('SCHEDULED', -1), ('RUNNING', 1)) AS step (state, sign)
+    GROUP BY queue, type, priority, step.state, step.sign
+    UNION ALL
+    SELECT floor(date_part('epoch', clock.now) / 60), queue, type, priority, 'wait', bucket,
+        timed, top
+    FROM waited, clock WHERE timed > 0
 )
 SELECT * FROM taken

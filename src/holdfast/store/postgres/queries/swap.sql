@@ -1,8 +1,8 @@
 -- swap: any -> any (the edge was taken by the lifecycle before we got here)
--- One element per change in the arrays of the first block; the second holds the edges of all
--- trails, each with the position of its change.
+-- One element per change in every array; trail is a JSON list of the edges it went along.
 -- parents boolean: also end jobs that others wait for; the caller then tells those. Without it
 -- nothing is written when there is such a job (and the rest, should one become so just now)
+-- measured boolean: count how long the runs took
 -- returns the position, number and state of each change that was written, and whether the job
 -- is one that others wait for
 --
@@ -18,12 +18,13 @@ WITH change AS MATERIALIZED (
         %(finished_at)s::timestamptz[], %(expires_at)s::timestamptz[], %(lease_token)s::text[],
         %(lease_version)s::integer[], %(lease_worker)s::text[], %(lease_until)s::timestamptz[],
         %(cancel)s::text[], %(failure)s::text[], %(failed_at)s::timestamptz[],
-        %(failure_category)s::text[], %(failure_code)s::text[], %(result)s::bytea[]
+        %(failure_category)s::text[], %(failure_code)s::text[], %(result)s::bytea[],
+        %(was_priority)s::integer[], %(trail)s::text[]
     ) WITH ORDINALITY AS given (
         id, was, token, until, enters, moved, state, revision, priority, max_attempts, attempt,
         generation, held, updated_at, due_at, scheduled_at, started_at, finished_at, expires_at,
         lease_token, lease_version, lease_worker, lease_until, cancel, failure, failed_at,
-        failure_category, failure_code, result, position
+        failure_category, failure_code, result, was_priority, trail, position
     )
 ), blocked AS MATERIALIZED (
     SELECT CASE WHEN %(parents)s OR NOT EXISTS (SELECT FROM {schema}.waiting) THEN false
@@ -51,25 +52,29 @@ WITH change AS MATERIALIZED (
       AND (c.until IS NULL OR j.lease_until = c.until)
       AND NOT (SELECT yes FROM blocked)
       AND (%(parents)s OR NOT (j.awaited AND c.finished_at IS NOT NULL))
-    RETURNING c.position, j.number, j.queue, j.type, j.state, j.awaited
+    RETURNING c.position, j.number, j.queue, j.type, j.state, j.awaited, j.priority, j.started_at,
+        c.was_priority, c.trail
 ), edge AS (
-    SELECT written.number, written.queue, written.type, given.*
-    FROM unnest(
-        %(edge_job)s::integer[], %(edge_at)s::timestamptz[], %(edge_from)s::text[],
-        %(edge_to)s::text[], %(edge_event)s::text[], %(edge_reason)s::text[],
-        %(edge_attempt)s::integer[], %(edge_lease)s::integer[], %(edge_worker)s::text[],
-        %(edge_failure)s::text[], %(edge_left)s::integer[], %(edge_priority)s::integer[],
-        %(edge_ran)s::float8[]
+    SELECT written.number, written.queue, written.type, written.position, given.*,
+        CASE WHEN %(measured)s AND given.from_state = 'RUNNING'
+             THEN date_part('epoch', given.at - written.started_at) END AS ran,
+        CASE WHEN given.turn = 1 THEN written.was_priority ELSE written.priority END
+            AS left_priority,
+        written.priority
+    FROM written CROSS JOIN LATERAL ROWS FROM (
+        json_to_recordset(written.trail::json) AS (
+            at timestamptz, from_state text, to_state text, event text, reason text,
+            attempt integer, lease_version integer, worker text, failure json
+        )
     ) WITH ORDINALITY AS given (
-        job, at, from_state, to_state, event, reason, attempt, lease_version, worker, failure,
-        left_priority, priority, ran, turn
-    ) JOIN written ON written.position = given.job
+        at, from_state, to_state, event, reason, attempt, lease_version, worker, failure, turn
+    )
 ), told AS (
     INSERT INTO {schema}.journal (job, at, attempt, lease_version, from_state, to_state, event,
         reason, worker, failure)
     SELECT number, at, attempt, lease_version, from_state::{schema}.state,
-        to_state::{schema}.state, event, reason, worker, failure::json
-    FROM edge ORDER BY turn
+        to_state::{schema}.state, event, reason, worker, failure
+    FROM edge ORDER BY position, turn
 ), counted AS (
     INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
     SELECT NULL::integer, queue, type, priority, name, 0, sum(step), 0

@@ -1,0 +1,145 @@
+"""Letting worker processes work off a full queue, with a stopwatch and a look at who computes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from bench.pg import ticks
+from tests import servers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.pg.peers import Peer
+
+LONGEST = 120.0
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Drained:
+    """How fast, and at what cost in processor time per job (microseconds)."""
+
+    rate: float
+    worker: float
+    server: float
+    busiest: float
+    """The share of one core that the busiest process of the server used."""
+
+
+class Bench:
+    """A server with a database for each measurement."""
+
+    def __init__(self, server: servers.Postgres) -> None:
+        self.server = server
+        self._admin = psycopg.connect(server.dsn, autocommit=True)
+        self._made = 0
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """Lend a fresh database."""
+        self._made += 1
+        name = f"bench{self._made}"
+        self._admin.execute(f"CREATE DATABASE {name}".encode())
+        yield self.server.dsn.removesuffix("/postgres") + f"/{name}"
+        self._admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+    def drain(self, peer: Peer, count: int, processes: int = 1) -> tuple[Drained, float]:
+        """Fill a queue and work it off; return that, and the rate at which it was filled."""
+        with self.database() as dsn:
+            peer.call(dsn, "setup")
+            filled = count / peer.call(dsn, "fill", count)["seconds"]
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                connection.execute("VACUUM ANALYZE")
+                connection.execute("CHECKPOINT")
+                with tempfile.TemporaryDirectory() as folder:
+                    paths = [Path(folder) / str(n) for n in range(processes)]
+                    workers = [peer.start(dsn, path) for path in paths]
+                    try:
+                        drained = self._watch(connection, peer, count, paths, workers)
+                    finally:
+                        for worker in workers:
+                            end(worker)
+        return drained, filled
+
+    def submit(self, peer: Peer, count: int) -> float:
+        """Return how many jobs per second one client submits, each awaited."""
+        with self.database() as dsn:
+            peer.call(dsn, "setup")
+            return count / peer.call(dsn, "submit", count)["seconds"]
+
+    def _watch(
+        self,
+        connection: psycopg.Connection[tuple[int]],
+        peer: Peer,
+        count: int,
+        paths: list[Path],
+        workers: list[subprocess.Popen[bytes]],
+    ) -> Drained:
+        until = time.monotonic() + LONGEST
+        pids = [worker.pid for worker in workers]
+        begun, ran, before = 0, 0, None
+        while ran < count:
+            begun, ran = ticks.read(paths)
+            if begun and before is None:
+                before = self._spent(pids), ran
+            if time.monotonic() > until:
+                raise TimeoutError(f"{peer.name} ran {ran} of {count} jobs")
+            time.sleep(0.002)
+        while connection.execute(peer.unfinished.encode()).fetchall() != [(0,)]:
+            if time.monotonic() > until:
+                raise TimeoutError(f"{peer.name} did not acknowledge every job")
+            time.sleep(0.001)
+        seconds = (time.monotonic_ns() - begun) / 1e9
+        assert before is not None
+        (worker, server), already = before
+        worker_now, server_now = self._spent(pids)
+        left = count - already
+        spent = {pid: used - server.get(pid, 0.0) for pid, used in server_now.items()}
+        return Drained(
+            count / seconds,
+            (worker_now - worker) / left * 1e6,
+            sum(spent.values()) / left * 1e6,
+            max(spent.values()) / seconds,
+        )
+
+    def _spent(self, workers: list[int]) -> tuple[float, dict[int, float]]:
+        assert self.server.process is not None
+        postmaster = self.server.process.pid
+        return (
+            sum(cpu(pid) for pid in workers),
+            {pid: cpu(pid) for pid in (postmaster, *children(postmaster))},
+        )
+
+
+def end(worker: subprocess.Popen[bytes]) -> None:
+    """Stop a worker process, gently at first."""
+    worker.terminate()
+    try:
+        worker.wait(10)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()
+
+
+def cpu(pid: int) -> float:
+    """Return the processor time a process used, with that of its children that ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / TICK
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -1,0 +1,80 @@
+"""Our own side of the comparison: ``python -m bench.pg.site DSN VERB [ARGUMENT]``.
+
+The same verbs as the peers: ``setup | fill N | submit N | work TICKS``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+
+from bench.pg.ticks import Ticks
+from holdfast import Holdfast
+from holdfast.worker import Worker
+
+try:
+    from uvloop import run
+except ModuleNotFoundError:
+    from asyncio import run
+
+BULK = 1000
+SLOTS = 500
+
+
+async def setup(app: Holdfast) -> None:
+    """Create the tables."""
+    async with app:
+        pass
+
+
+async def fill(app: Holdfast, count: str) -> None:
+    """Submit no-op jobs in batches."""
+    async with app:
+        before = time.perf_counter()
+        for start in range(0, int(count), BULK):
+            await app.submit_batch(
+                [{"type": "noop", "payload": {"n": n}} for n in range(start, start + BULK)]
+            )
+        print(json.dumps({"seconds": time.perf_counter() - before}))
+
+
+async def submit(app: Holdfast, count: str) -> None:
+    """Submit no-op jobs one by one, each awaited."""
+    async with app:
+        await app.submit("noop", {"n": 0})
+        before = time.perf_counter()
+        for n in range(int(count)):
+            await app.submit("noop", {"n": n})
+        print(json.dumps({"seconds": time.perf_counter() - before}))
+
+
+async def work(app: Holdfast, path: str) -> None:
+    """Work until told to stop."""
+    ticks = Ticks(path)
+
+    @app.task("noop")
+    async def noop(n: int) -> int:
+        ticks.tick()
+        return n
+
+    @app.task("when")
+    async def when() -> int:
+        ticks.tick()
+        return time.monotonic_ns()
+
+    worker = Worker(app, slots=SLOTS)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+    await worker.run()
+
+
+async def main(dsn: str, verb: str, *rest: str) -> None:
+    """Run one verb."""
+    verbs = {"setup": setup, "fill": fill, "submit": submit, "work": work}
+    await verbs[verb](Holdfast(dsn), *rest)
+
+
+if __name__ == "__main__":
+    run(main(*sys.argv[1:]))

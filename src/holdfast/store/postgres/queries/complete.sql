@@ -1,0 +1,56 @@
+-- complete: RUNNING -> COMPLETED, which is how nearly every job goes
+-- id text[]  was integer[]  token text[]  at timestamptz[]  result bytea[]
+-- alone boolean: the whole call is this statement
+-- returns the position of each job that was written
+--
+-- What swap would do, for answers that change nothing else. Written only while revision and
+-- token are as expected. A job that others wait for is left to swap, which tells them; alone,
+-- nothing is written when there is one (and the rest, should a job become so just now).
+WITH answer AS MATERIALIZED (
+    SELECT b.number, c.*
+    FROM unnest(
+        %(id)s::text[], %(was)s::integer[], %(token)s::text[], %(at)s::timestamptz[],
+        %(result)s::bytea[]
+    ) WITH ORDINALITY AS c (id, was, token, at, result, position)
+    JOIN {schema}.body b ON b.id = c.id
+), blocked AS MATERIALIZED (
+    SELECT CASE WHEN NOT %(alone)s OR NOT EXISTS (SELECT FROM {schema}.waiting) THEN false
+        ELSE EXISTS (
+            SELECT FROM answer a JOIN {schema}.job j ON j.number = a.number WHERE j.awaited
+        ) END AS yes
+), done AS (
+    UPDATE {schema}.job j
+    SET state = 'COMPLETED', revision = j.revision + 1, updated_at = a.at, finished_at = a.at,
+        result = a.result, lease_until = NULL, failure = NULL, failed_at = NULL,
+        failure_category = NULL, failure_code = NULL, xid = pg_current_xact_id()
+    FROM answer a
+    WHERE j.number = a.number AND j.state = 'RUNNING' AND j.revision = a.was
+      AND j.lease_token = a.token AND NOT j.awaited AND NOT (SELECT yes FROM blocked)
+    RETURNING a.position, j.number, j.queue, j.type, j.priority, j.attempt, j.lease_version,
+        j.lease_worker, j.started_at, j.finished_at
+), told AS (
+    INSERT INTO {schema}.journal
+        (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
+    SELECT number, finished_at, attempt, lease_version, 'RUNNING', 'COMPLETED', 'complete',
+        'handler returned', lease_worker
+    FROM done ORDER BY position
+), ran AS MATERIALIZED (
+    SELECT floor(date_part('epoch', finished_at) / 60) AS minute, queue, type, priority,
+        count(*) AS count, max(seconds) AS top,
+        greatest(0, ceil(ln(greatest(seconds, 1e-6) / 1e-6) / ln(2::float8) * 4 - 1e-9)) AS bucket
+    FROM (
+        SELECT finished_at, queue, type, priority,
+            date_part('epoch', finished_at - started_at) AS seconds
+        FROM done
+    ) AS run GROUP BY minute, queue, type, priority, bucket
+), counted AS (
+    INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
+    SELECT CASE WHEN step.lasts THEN minute END, queue, type, priority, step.name, 0,
+        step.sign * sum(count), 0
+    FROM ran, (VALUES ('RUNNING', -1, false), ('COMPLETED', 1, false), ('completed', 1, true))
+        AS step (name, sign, lasts)
+    GROUP BY minute, queue, type, priority, step.name, step.sign, step.lasts
+    UNION ALL
+    SELECT minute, queue, type, priority, 'run', bucket, count, top FROM ran
+)
+SELECT position FROM done

@@ -121,6 +121,7 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed() -> None:
 async def test_waiting_worker_is_told_when_the_server_dies() -> None:
     with Valkey() as server:
         async with RedisStore.from_url(place(server, timeout="2")) as store:
+            assert [] == await Side(store).claim()
             waiting = asyncio.create_task(store.arrivals(["q"], 0, timedelta(seconds=30)))
             await asyncio.sleep(0.2)
 

@@ -81,7 +81,9 @@ class Client:
     async def close(self) -> None:
         """Let go of every connection."""
         held = [*self._waiting.values(), *([self._redis] if self._redis else [])]
-        self._redis, self._waiting = None, {}
+        if self._sentinel is not None:
+            held += self._sentinel.sentinels
+        self._redis, self._waiting, self._sentinel = None, {}, None
         for each in held:
             with contextlib.suppress(exceptions.RedisError, OSError):
                 await each.aclose()

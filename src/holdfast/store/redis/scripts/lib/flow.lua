@@ -5,6 +5,25 @@ local function parent_of(j)
   return name, id
 end
 
+local function options_of(j)
+  local ok, opts = pcall(cjson.decode, call('HGET', j.key, 'opts') or '{}')
+  return ok and type(opts) == 'table' and opts or {}
+end
+
+-- What BullMQ keeps of every failed attempt, the oldest first.
+local function add_trace(j, text)
+  local ok, held = pcall(cjson.decode, call('HGET', j.key, 'stacktrace') or '[]')
+  if not ok or type(held) ~= 'table' then held = {} end
+  held[#held + 1] = text
+  local most = not j.ttl and tonumber(options_of(j).stackTraceLimit) or 10
+  while #held > most do table.remove(held, 1) end
+  put(j, 'stacktrace', #held > 0 and cjson.encode(held) or '[]')
+end
+
+local function tell_exhausted(j, made)
+  tell(j.q, 'retries-exhausted', 'jobId', j.id, 'attemptsMade', made)
+end
+
 -- Let a parent go that waits for no child any more.
 local function release(q, id, front)
   if call('ZREM', q.base .. 'waiting-children', id) == 0 then return end

@@ -11,7 +11,7 @@ from holdfast.store import Store
 from holdfast.torture.chaos import Chaos
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, read
 from holdfast.torture.outcome import Outcome, Recovery
-from holdfast.torture.places import TICK
+from holdfast.torture.places import LINE, TICK
 from holdfast.torture.plan import Plan
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.watch import Watch
@@ -91,6 +91,10 @@ class Judge:
         self._ticks += job.type == TICK
         if job.state in LIVE:
             self.alive.append((job, _told(job, history)))
+        if job.queue != LINE:  # where nobody else is there to take over
+            self._measure(history)
+
+    def _measure(self, history: Sequence[Transition]) -> None:
         died: datetime | None = None
         for edge in history:
             if edge.event is Event.LAPSE:

@@ -190,6 +190,7 @@ def completion(before: Job, after: Job) -> Sequence[object]:
 def _moved(after: Job, before: Job, call: dict[str, object], values: list[object]) -> None:
     if after.due_at is not None:
         call["due"] = fields.micros(after.due_at) // 1000
+        call["at_once"] = after.due_at <= after.updated_at
     if after.state in TERMINAL:
         _ended(after, call, values)
     elif before.state in TERMINAL:
@@ -208,7 +209,7 @@ def _ended(after: Job, call: dict[str, object], values: list[object]) -> None:
         values += more
     else:
         call["reason"] = after.failure.message if after.failure else after.state.value
-        call["exhausted"] = after.trail[-1].event == "exhaust"
+        call["exhausted"] = after.attempt >= after.max_attempts
 
 
 def note(wanted: Note) -> dict[str, object]:

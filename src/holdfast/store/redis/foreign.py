@@ -20,6 +20,7 @@ from holdfast.store.redis.fields import (
     text,
     time,
 )
+from holdfast.store.redis.settings import FOREVER
 from holdfast.timing import CENTURY
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -32,6 +33,7 @@ def read_job(job_id: str, queue: str, row: Row) -> Job:
     options = found if isinstance(found, dict) else {}
     now = read_now(row)
     ended = now.state == State.COMPLETED.encode()
+    created, expires = instant(int(now.created_at)), instant(int(now.expires_at))
     attempts = options.get("attempts")
     allowed = attempts if isinstance(attempts, int) else 1
     rest = read_rest(row.rest) if row.rest else Rest(max_attempts=1)
@@ -42,10 +44,10 @@ def read_job(job_id: str, queue: str, row: Row) -> Job:
         payload=row.data or b"{}",
         encoding=Encoding.JSON,
         profile=BULLMQ.name,
-        created_at=instant(int(now.created_at)),
+        created_at=created,
         timeout=BULLMQ.timeout,
         lease_ttl=BULLMQ.lease,
-        lifetime=BULLMQ.lifetime,
+        lifetime=min(expires - created, FOREVER),
         backoff=backoff(options.get("backoff")),
         max_attempts=max(1, min(allowed, MAX_ATTEMPTS), rest.max_attempts),
         generation=rest.generation,

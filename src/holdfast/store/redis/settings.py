@@ -10,7 +10,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import msgspec
 
 from holdfast.errors import StoreError
-from holdfast.profiles import BULLMQ
 from holdfast.store._base import EVENTS_KEPT
 
 _PREFIX = re.compile(r"[^\s:\x00]{1,64}")
@@ -21,6 +20,8 @@ _OURS = frozenset(
         *("durability", "replicas", "confirm_within"),
     }
 )
+FOREVER = timedelta(days=36_500)
+"""The lifetime of jobs that have none."""
 ACCEPTABLE = frozenset({"eviction", "unknown-version"})
 """Weaker promises that a user may name in ``accept=``."""
 
@@ -37,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     accept: frozenset[str] = frozenset()
     cluster: bool = False
     sentinel: str = ""
-    foreign_lifetime: timedelta = BULLMQ.lifetime
+    foreign_lifetime: timedelta = FOREVER
     fsync: bool = False
     """A submission returns once the server's append-only file is on disk."""
     replicas: int = 0
@@ -87,7 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             replicas=_number(asked, "replicas", 0),
             confirm_within=timedelta(seconds=_number(asked, "confirm_within", 5)),
             foreign_lifetime=timedelta(
-                seconds=_number(asked, "foreign_lifetime", int(BULLMQ.lifetime.total_seconds()))
+                seconds=_number(asked, "foreign_lifetime", int(FOREVER.total_seconds()))
             ),
         )
 

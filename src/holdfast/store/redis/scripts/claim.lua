@@ -41,6 +41,7 @@ local function fail_doomed(q, j)
   j.atm = j.atm + 1
   put(j, 'atm', j.atm)
   put(j, 'failedReason', doom)
+  add_trace(j, doom)
   put(j, 'finishedOn', int(now_ms))
   j.unt = nil
   j.p[FIN], j.p[UNT], j.p[FF] = int(now), '', '1'
@@ -50,6 +51,7 @@ local function fail_doomed(q, j)
   call('HDEL', j.key, 'defa')
   call('ZADD', q.base .. 'failed', int(now_ms), j.id)
   tell(q, 'failed', 'jobId', j.id, 'failedReason', doom, 'prev', 'active')
+  if j.atm >= (tonumber(options_of(j).attempts) or 0) then tell_exhausted(j, j.atm) end
   save(j)
   if j.kids then spread(j.hid, j.state) end
   if parent_key_of(j) then tell_parent(j, false, doom) end

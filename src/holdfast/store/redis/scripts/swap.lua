@@ -16,21 +16,9 @@ local function matches(j, c)
   return not c['until'] or j.unt == c['until']
 end
 
-local function stack(j, c)
-  local ok, held = pcall(cjson.decode, call('HGET', j.key, 'stacktrace') or '[]')
-  if not ok or type(held) ~= 'table' then held = {} end
-  held[#held + 1] = c.stack
-  while #held > 10 do table.remove(held, 1) end
-  put(j, 'stacktrace', cjson.encode(held))
-end
-
 local function finish(j, c, prev)
   local q, completed = j.q, c.state == 'COMPLETED'
-  local keep
-  if not j.ttl then
-    local ok, opts = pcall(cjson.decode, call('HGET', j.key, 'opts') or '{}')
-    keep = ok and kept_by(opts, completed)
-  end
+  local keep = not j.ttl and kept_by(options_of(j), completed)
   put(j, 'finishedOn', int(c.finished))
   if completed then
     put(j, 'returnvalue', c.value)
@@ -38,7 +26,7 @@ local function finish(j, c, prev)
   else
     call('HDEL', j.key, 'defa')
     tell(q, 'failed', 'jobId', j.id, 'failedReason', c.reason, 'prev', prev)
-    if c.exhausted then tell(q, 'retries-exhausted', 'jobId', j.id, 'attemptsMade', c.atm) end
+    if c.exhausted and prev == 'active' then tell_exhausted(j, c.atm) end
   end
   save(j)
   local ripened = j.kids and spread(j.hid, c.state)
@@ -68,6 +56,12 @@ local function enter(j, c, prev)
     call('SET', j.key .. ':lock', j.tok, 'PX', int(math.max(1, (j.ttl or tonumber(ARGV[5])) / 1000)))
     call('LPUSH', q.base .. 'active', j.id)
     tell(q, 'active', 'jobId', j.id, 'prev', prev)
+  elseif c.state == 'RETRYING' and not j.ttl and c.at_once then
+    -- BullMQ knows no delay of nothing: its job is ready again at once.
+    push(q, j.id, j.priority)
+    tell(q, 'waiting', 'jobId', j.id, 'prev', prev)
+    q.touched = q.touched or {}
+    q.touched[#q.touched + 1] = j.id
   elseif c.state == 'DELAYED' or c.state == 'RETRYING' then
     put(j, 'delay', int(math.max(0, c.due - now_ms)))
     postpone(q, j.id, c.due)
@@ -90,7 +84,7 @@ local function write(j, c)
     tonumber(p[REV]), tonumber(p[RUN]), tonumber(p[EXP]), tonumber(p[UNT]), tonumber(p[SCH])
   for _, edge in ipairs(c.edges) do go(j, edge[1], edge[2], edge[3], edge[4], edge[5]) end
   for i = 1, #c.fields, 2 do put(j, c.fields[i], c.fields[i + 1]) end
-  if c.stack then stack(j, c) end
+  if c.stack then add_trace(j, c.stack) end
   if #c.edges == 0 then
     save(j)
     return j.kids and TERMINAL[j.state] and spread(j.hid, j.state)

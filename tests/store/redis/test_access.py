@@ -138,7 +138,8 @@ async def test_worker_goes_on_after_a_sentinel_changed_the_primary() -> None:
         replica.in_step()
         with SentinelServer(primary.port) as sentinel:
             sentinel.knows_a_replica()
-            url = f"redis://127.0.0.1:{sentinel.port}/0?sentinel={MASTER}&timeout=2"
+            # The first of the sentinels named is not there: the others are asked.
+            url = f"redis://127.0.0.1:1,127.0.0.1:{sentinel.port}/0?sentinel={MASTER}&timeout=2"
             async with Holdfast(url) as app, asyncio.timeout(2 * WITHIN):
                 ran: list[int] = []
 

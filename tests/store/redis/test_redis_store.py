@@ -146,6 +146,38 @@ async def test_full_server_refuses_work_but_not_answers() -> None:
             assert State.COMPLETED is done.state
 
 
+@pytest.mark.req("S-1", "S-9")
+async def test_batch_that_a_full_server_refused_left_nothing_behind() -> None:
+    """All of a batch is there or none of it, and the same batch can be given again."""
+    with Valkey(["--maxmemory", "12mb", "--maxmemory-policy", "noeviction"]) as server:
+        async with (
+            RedisStore.from_url(place(server, prefix="full")) as store,
+            Redis(port=server.port) as raw,
+        ):
+            side, written = Side(store), 0
+            batch: list[Job] = []
+            for _ in range(200):
+                batch = [_made(store) for _ in range(20)]
+                batch = [replace(job, payload=b'"%s"' % (b"x" * 5000)) for job in batch]
+                try:
+                    await store.add(batch)
+                except StoreUnavailableError:
+                    break
+                written += len(batch)
+            assert 0 < written < 4000
+            assert written == (await store.find(Search(limit=1))).total
+            assert written == await raw.hlen("full:hf:jobs")
+            assert [None] * len(batch) == await store.get([job.id for job in batch])
+            assert written == await raw.zcard("full:default:prioritized")
+
+            await raw.config_set("maxmemory", "100mb")
+            await store.add(batch)
+
+            assert None not in await store.get([job.id for job in batch])
+            (taken, *_) = await side.claim(queue="default")
+            assert State.COMPLETED is (await side.complete(taken)).state
+
+
 @pytest.mark.req("S-11")
 async def test_scripts_go_by_the_servers_clock(valkey_server: Valkey) -> None:
     async with RedisStore.from_url(place(valkey_server)) as store:

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.errors import (
     MissingExtraError,
@@ -34,6 +35,9 @@ except ImportError:
     raise MissingExtraError("redis", "redis") from None
 
 CONNECTIONS = 16
+SENTINEL_PORT = 26379
+ASK_SENTINEL = 0.5
+"""Seconds for one sentinel to answer before the next one is asked."""
 PASSING = (
     "OOM",
     "LOADING",
@@ -131,8 +135,10 @@ class Client:
             *([("WAITAOF", 1, 0, millis)] if settings.fsync else []),
         ):
             pipe.execute_command(*each)
+        longest = settings.timeout + 2 * settings.confirm_within
         with translated():
-            answer, _, *counts = await pipe.execute(raise_on_error=False)
+            async with asyncio.timeout(longest.total_seconds()):
+                answer, _, *counts = await pipe.execute(raise_on_error=False)
             for each in (answer, *counts):
                 if isinstance(each, Exception):
                     raise each
@@ -220,13 +226,26 @@ class Client:
         return node
 
     def _open_sentinel(self) -> None:
-        where = parse_url(self._settings.url)
-        address = (where.pop("host", "localhost"), where.pop("port", 26379))
-        timeout = self._settings.timeout.total_seconds()
-        self._place = dict(where)
-        self._sentinel = Sentinel([address], socket_connect_timeout=timeout)  # type: ignore[no-untyped-call]  # redis-py
-        options = {**where, **self._options()}
+        parts = urlsplit(self._settings.url)
+        user, at, hosts = parts.netloc.rpartition("@")
+        first, *others = hosts.split(",")
+        where = dict(parse_url(urlunsplit(parts._replace(netloc=f"{user}{at}{first}"))))
+        self._place = {name: where[name] for name in where if name not in ("host", "port")}
+        asking = {
+            "retry": Retry(NoBackoff(), 0),
+            "socket_connect_timeout": ASK_SENTINEL,
+            "socket_timeout": ASK_SENTINEL,
+        }
+        addresses = [_address(host) for host in (first, *others)]
+        self._sentinel = Sentinel(addresses, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]  # redis-py
+        options = {**self._place, **self._options()}
         self._redis = self._sentinel.master_for(self._settings.sentinel, **options)
+
+
+def _address(host: str) -> tuple[str, int]:
+    """Read one of the sentinels that a URL names."""
+    parts = urlsplit(f"//{host}")
+    return parts.hostname or "localhost", parts.port or SENTINEL_PORT
 
 
 class UnknownScript(StoreError):

@@ -143,6 +143,7 @@ def check() -> int:
         "format": ["ruff", "format", "--check", "."],
         "lint": ["ruff", "check", "."],
         "types": ["mypy"],
+        "types, strictly": ["pyright", "--pythonpath", str(PYTHON)],
         "imports": ["lint-imports", "--no-logo"],
         **model_coverage(),
         "conformance": ["python", "-m", "tests.conformance_table", "--check"],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from bench import redis, sqlite, worker
+from bench import http, redis, sqlite, worker
 
-BENCHMARKS = {"redis": redis.main, "sqlite": sqlite.main, "worker": worker.main}
+BENCHMARKS = {"http": http.main, "redis": redis.main, "sqlite": sqlite.main, "worker": worker.main}
 
 
 def main() -> None:

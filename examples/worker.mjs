@@ -1,10 +1,10 @@
 // A worker in plain Node (18 or newer): claims jobs over HTTP, renews their leases, answers.
-// HOLDFAST_HTTP=http://127.0.0.1:8080 HOLDFAST_KEY=hf_... node worker.mjs
+// HOLDFAST_HTTP=http://127.0.0.1:8080 HOLDFAST_API_KEY=hf_... node worker.mjs
 import os from "node:os";
 
 const api = `${process.env.HOLDFAST_HTTP ?? "http://127.0.0.1:8080"}/api/v1`;
 const headers = { "content-type": "application/json" };
-if (process.env.HOLDFAST_KEY) headers.authorization = `Bearer ${process.env.HOLDFAST_KEY}`;
+if (process.env.HOLDFAST_API_KEY) headers.authorization = `Bearer ${process.env.HOLDFAST_API_KEY}`;
 const worker_id = `node-${os.hostname()}-${process.pid}`;
 let left = Number(process.env.JOBS ?? Infinity); // stop after so many jobs
 process.on("SIGTERM", () => (left = 0));

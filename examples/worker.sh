@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A worker in shell and curl: claims one job at a time over HTTP, renews its lease, answers.
-# HOLDFAST_HTTP=http://127.0.0.1:8080 HOLDFAST_KEY=hf_... bash worker.sh
+# HOLDFAST_HTTP=http://127.0.0.1:8080 HOLDFAST_API_KEY=hf_... bash worker.sh
 # JSON is read with python3; jq does as well.
 set -euo pipefail
 
@@ -10,7 +10,7 @@ left="${JOBS:--1}" # stop after so many jobs
 
 post() { # PATH BODY: post it, again and again while nobody answers; every call may be repeated
   curl -sS --retry 10 --retry-connrefused --retry-max-time 60 "$api$1" -d "$2" \
-    -H 'content-type: application/json' ${HOLDFAST_KEY:+-H "authorization: Bearer $HOLDFAST_KEY"}
+    -H 'content-type: application/json' ${HOLDFAST_API_KEY:+-H "authorization: Bearer $HOLDFAST_API_KEY"}
 }
 
 field() { # NAME: read one field of the first job on standard input

@@ -26,7 +26,7 @@ from holdfast.timing import format_duration, parse_duration
 
 FILE = "holdfast.toml"
 PREFIX = "HOLDFAST_"
-OWN = frozenset({"HOLDFAST_CONFIG"})
+OWN = frozenset({"HOLDFAST_API_KEY", "HOLDFAST_CONFIG"})
 """Variables that are not settings."""
 
 

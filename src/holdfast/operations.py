@@ -47,9 +47,10 @@ class Operations(Changes):
         self._watcher = watcher or Watcher(store)
 
     async def close(self) -> None:
-        """Finish what is under way."""
+        """Finish what is under way and let go of the store."""
         await self._submitter.close()
         await self._watcher.close()
+        await self.store.close()
 
     async def submit(
         self, submission: Submission, *, connection: object = None

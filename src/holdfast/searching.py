@@ -87,6 +87,8 @@ def failure_search(wanted: FailureFilter) -> FailureSearch:
 
 
 def _level(value: str | int) -> int:
+    if isinstance(value, bool):
+        raise ValueError(value)
     return int(Priority[value]) if isinstance(value, str) else int(Priority(value))
 
 

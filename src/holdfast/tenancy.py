@@ -288,7 +288,7 @@ class TenantStore:
         return [replace(q, name=self.shown(q.name)) for q in found if self.within(q.name)]
 
     async def findings(self) -> list[Finding]:
-        """Nothing: how the store is set up is not for tenants to see."""
+        """Report nothing: how the store is set up is no tenant's business."""
         return []
 
     async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:

@@ -102,6 +102,8 @@ async def test_unknown_paths_and_methods_have_the_same_shape(site: Site) -> None
         b'{"type": "a", "payload": 1, "idempotency_key": "\\u0000"}',
         b'{"type": ["a"], "payload": {}, "depends_on": {"a": 1}}',
         b'{"type": "a", "payload": "%%%", "payload_encoding": "base64"}',
+        b'{"type": "a", "payload": 1, "queue": [null]}',
+        b'{"type": "a", "payload": 1, "queue": {}, "priority": {}, "ref": {}, "limit_key": []}',
         b"[" * 1_000_000,
         b'{"a":' * 1_000_000,
     ],

@@ -194,7 +194,12 @@ def test_example_worker_in_another_language_works_off_jobs(server: Server, runti
     good = server.call("POST", "/jobs", {"type": "greet", "payload": {"name": "Ada"}})
     bad = server.call("POST", "/jobs", {"type": "nonsense", "payload": {}})
 
-    given = {**server.environment, "HOLDFAST_HTTP": server.address, "HOLDFAST_KEY": "", "JOBS": "2"}
+    given = {
+        **server.environment,
+        "HOLDFAST_HTTP": server.address,
+        "HOLDFAST_API_KEY": "",
+        "JOBS": "2",
+    }
     subprocess.run([runtime, str(script)], env=given, check=True, timeout=60)
 
     done = server.call("GET", f"/jobs/{good['job_id']}/wait?timeout=10")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 from collections import Counter
 from dataclasses import dataclass
@@ -52,13 +51,3 @@ def tell_all(stories: Sequence[Story], *, processes: int, trace: bool = False) -
     # fresh interpreters: a fork would inherit whatever loops and threads are about
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         yield from pool.imap(teller, stories, chunksize=max(1, min(10, len(stories) // 8)))
-
-
-def spread(memory: int, sqlite: int) -> list[Story]:
-    """So many seeds of each store, mixed, so that no process gets all the slow ones."""
-    each = ([(seed, "memory") for seed in range(memory)], [(s, "sqlite") for s in range(sqlite)])
-    step = max(1, memory // max(1, sqlite))
-    mixed = [
-        each[0][i : i + step] + each[1][n : n + 1] for n, i in enumerate(range(0, memory, step))
-    ]
-    return list(itertools.chain(*mixed, each[1][len(mixed) :]))

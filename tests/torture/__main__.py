@@ -16,7 +16,8 @@ from pathlib import Path
 import msgspec
 
 from holdfast.cli.torturing import show
-from holdfast.torture import Outcome, Plan
+from holdfast.torture.outcome import Outcome
+from holdfast.torture.plan import Plan
 from tests.torture.servers import STORES, on_store
 
 FULL = {

@@ -7,12 +7,15 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.torture import Outcome, Plan, torture
 from holdfast.torture.chaos import Crash
-from tests.servers import Postgres, Server, Valkey
+from holdfast.torture.outcome import Outcome
+from holdfast.torture.plan import Plan
+from holdfast.torture.run import torture
+from tests.servers import Postgres, Server, ServerUnavailable, Valkey
 
 STORES = ("postgres", "sqlite", "valkey")
 LONGEST_AWAY = 1.0
+TRIES = 30
 
 
 async def on_store(
@@ -35,6 +38,19 @@ def _crasher(server: Server, seed: int) -> Crash:
     async def crash() -> None:
         server.kill()
         await asyncio.sleep(draw.random() * LONGEST_AWAY)
-        await asyncio.to_thread(server.start)
+        await _start(server)
 
     return crash
+
+
+async def _start(server: Server) -> None:
+    """Start again, however long processes of the killed server take to go."""
+    for left in range(TRIES, -1, -1):
+        try:
+            await asyncio.to_thread(server.start)
+        except ServerUnavailable:
+            if not left:
+                raise
+            await asyncio.sleep(1.0)
+        else:
+            return

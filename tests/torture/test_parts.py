@@ -6,16 +6,26 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from holdfast import lifecycle
+from holdfast.clock import SystemClock
 from holdfast.errors import ValidationError
-from holdfast.torture import Plan, ledger
+from holdfast.job import Job
+from holdfast.torture import ledger
 from holdfast.torture.ground import Ground
+from holdfast.torture.judging import Judge
 from holdfast.torture.outcome import Outcome, Recovery
+from holdfast.torture.plan import Plan
 from holdfast.torture.proxy import Proxy
+from holdfast.torture.watch import Watch
 from tests.cli.conftest import Place, place
+from tests.conformance.hand import make
 
 __all__ = ["place"]
 
@@ -26,15 +36,25 @@ __all__ = ["place"]
 class Echo:
     """A server that answers with what it hears, and remembers it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, silent: bool = False) -> None:
         self.heard: list[bytes] = []
+        self.silent = silent
+        """Whether it answers the first request only."""
+        self._news = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(100):
                 self.heard.append(data)
-                writer.write(data)
+                self._news.set()
+                if not self.silent or len(self.heard) == 1:
+                    writer.write(data)
         writer.close()
+
+    async def has_heard(self, data: bytes) -> None:
+        while data not in self.heard:
+            self._news.clear()
+            await self._news.wait()
 
 
 @contextlib.asynccontextmanager
@@ -81,6 +101,25 @@ async def test_line_cut_before_the_reply_has_sent_the_request() -> None:
             await reader.read(100)
         assert [b"first", b"second"] == echo.heard
         assert (0, 1) == (proxy.cut_before, proxy.cut_after)
+
+
+async def test_line_that_ends_by_itself_leaves_its_cut_to_the_next() -> None:
+    echo = Echo(silent=True)
+    async with _line(echo) as (proxy, _, writer):
+        proxy.cut(after=True)
+        writer.write(b"second")
+        await echo.has_heard(b"second")
+        writer.close()
+        await writer.wait_closed()
+        echo.silent = False
+        reader, another = await asyncio.open_connection("127.0.0.1", proxy.port)
+        another.write(b"third")
+        assert b"third" == await reader.read(100), "sent before the line was complete"
+        another.write(b"fourth")
+
+        with pytest.raises(ConnectionResetError):
+            await reader.read(100)
+        assert 1 == proxy.cut_after
 
 
 # --- the ground ------------------------------------------------------------------------------
@@ -138,6 +177,48 @@ def test_ledger_goes_on_where_it_ended(tmp_path: Path) -> None:
         ledger.Ledger(str(tmp_path), "told", "a").write(line)
 
     assert "one\ntwo\n" == (tmp_path / "told-a").read_text()
+
+
+# --- recoveries ------------------------------------------------------------------------------
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _later(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def _taken_back(claimed: float, lapsed: float, ready: float, again: float) -> Job:
+    job = lifecycle.claimed(make("a", now=NOW), token="t", worker="w", now=_later(claimed))
+    job = lifecycle.due(lifecycle.lease_lost(job, now=_later(lapsed)), now=_later(ready))
+    return lifecycle.claimed(job, token="u", worker="v", now=_later(again))
+
+
+def _judge(died: float, *away: tuple[float, float]) -> Judge:
+    watch = Watch("memory://", SystemClock())
+    watch.away = [(_later(begin), _later(end)) for begin, end in away]
+    chaos: Any = SimpleNamespace(deaths={"w": _later(died)})
+    return Judge(Plan(), "", chaos, watch, None)
+
+
+@pytest.mark.parametrize(
+    ("died", "away", "ready", "recovered"),
+    [
+        (2.0, [], [4.0], [5.0]),
+        (2.0, [(3.0, 3.5), (9.0, 10.0)], [3.5], [4.5]),
+        (2.0, [(6.5, 20.0)], [4.0], [4.5]),
+        (9.0, [], [], []),
+    ],
+    ids=["killed", "store was away", "store went away", "stopped, killed later"],
+)
+def test_recovery_counts_from_the_death_without_the_stores_absence(
+    died: float, away: list[tuple[float, float]], ready: list[float], recovered: list[float]
+) -> None:
+    job = _taken_back(claimed=1, lapsed=5, ready=6, again=7)
+    judge = _judge(died, *away)
+    judge.hear(job, job.trail)
+
+    assert (ready, recovered) == (judge.ready, judge.recovered)
 
 
 # --- the verdict -----------------------------------------------------------------------------

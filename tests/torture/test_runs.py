@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.torture import Outcome, Plan, torture
+from holdfast.torture.outcome import Outcome
+from holdfast.torture.plan import Plan
+from holdfast.torture.run import torture
 from tests.torture.servers import on_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -165,6 +165,7 @@ def test_job_served_before_an_older_one_is_named() -> None:
     (found,) = _found(*_inverted())
 
     assert found[0] is Kind.ORDER
+    assert 2 == _report(*_inverted()).ordered
     assert found[1].startswith("was served before")
 
 
@@ -179,6 +180,7 @@ def test_two_claimers_may_start_jobs_out_of_order() -> None:
     more = _done("c", at=2, claimed=6, ended=7, worker="other")
 
     assert [] == _found(*_inverted(worker="other"), more)
+    assert 0 == _report(*_inverted(worker="other"), more).ordered
 
 
 def test_claimers_one_after_the_other_keep_the_order_too() -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -15,14 +16,18 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.job import Job
 from holdfast.policy import Limits
 from holdfast.store import Added, Fence, MemoryStore
+from holdfast.store.sqlite import SQLiteStore
 from holdfast.worker import Worker
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import Ear, ended, until, until_running, working
 
 
-@pytest.fixture
-def store() -> FaultyStore:
-    return FaultyStore(MemoryStore())
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> FaultyStore:
+    on_file = request.param == "sqlite"
+    return FaultyStore(
+        SQLiteStore.from_url(f"sqlite:///{tmp_path}/jobs.db") if on_file else MemoryStore()
+    )
 
 
 @pytest.fixture

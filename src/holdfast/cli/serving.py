@@ -7,8 +7,7 @@ import asyncio
 import click
 
 from holdfast import config
-from holdfast.app import Holdfast
-from holdfast.cli.common import url_option
+from holdfast.cli.common import plain_app, url_option
 from holdfast.cli.exits import FAILED, USAGE, Problem
 from holdfast.cli.finding import find_app
 from holdfast.cli.running import log_format_option, log_level_option
@@ -55,7 +54,7 @@ def serve(  # noqa: PLR0913  # one per option
     }
     settings = config.load(flags=flags)
     logging.configure(settings.text("log.level"), settings.text("log.format"))
-    found = find_app(settings)[1] if app else Holdfast(settings.text("url"))
+    found = find_app(settings)[1] if app else plain_app(settings)
     try:
         from holdfast.http import server
     except ImportError as error:

@@ -71,6 +71,7 @@ def migrate(url: str | None, as_json: bool) -> None:
     """Create the store's schema, or bring it up to date."""
 
     async def operate(app: Holdfast) -> str:
+        app.store.now()  # opening it brought it up to date; a service has none to open
         return redacted(app.url)
 
     place = on_store(url, operate, new=True)

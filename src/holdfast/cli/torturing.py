@@ -15,9 +15,10 @@ from holdfast.cli.common import answer, store_options
 from holdfast.cli.exits import FAILED, Problem
 from holdfast.cli.tables import facts
 from holdfast.observe.text import plain
-from holdfast.torture import Outcome, Plan
-from holdfast.torture import torture as tortured
 from holdfast.torture.chaos import Crash
+from holdfast.torture.outcome import Outcome
+from holdfast.torture.plan import Plan
+from holdfast.torture.run import torture as tortured
 
 NUMBER = click.IntRange(min=0)
 

@@ -13,10 +13,10 @@ from starlette.routing import Route
 from holdfast.app import Holdfast
 from holdfast.http import gate
 from holdfast.http.endpoint import Endpoint
-from holdfast.http.problems import Refusal
 from holdfast.http.routes import changing, events, jobs, leasing, meta, settling, submitting, system
 from holdfast.http.service import Receive, Scope, Send, Service, respond
 from holdfast.observe import Observer
+from holdfast.shapes.problems import Refusal
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *submitting.ENDPOINTS,

@@ -11,7 +11,7 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.http.access import Caller
-from holdfast.http.answers import AuditEntry
+from holdfast.shapes.answers import AuditEntry
 from holdfast.store import Draft, Store
 
 KIND = "audit"

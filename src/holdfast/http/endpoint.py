@@ -118,6 +118,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of its body, if it takes one."""
     body: Schema | None = None
     """The schema of a body that the handler reads by itself."""
+    may_be_silent: bool = False
+    """Whether such a body may be left out."""
     header: tuple[Field, ...] = ()
     example: object = None
     answer: type | None = None

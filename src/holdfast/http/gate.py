@@ -13,8 +13,8 @@ import msgspec
 from holdfast.chance import Chance
 from holdfast.errors import ForbiddenError, UnauthorizedError
 from holdfast.http.access import ANYONE, Caller
-from holdfast.http.problems import Refusal
 from holdfast.policy import MEBIBYTE
+from holdfast.shapes.problems import Refusal
 
 if TYPE_CHECKING:
     from holdfast.http.endpoint import Endpoint

@@ -9,11 +9,11 @@ import msgspec
 
 from holdfast import __version__
 from holdfast.http.endpoint import Endpoint
-from holdfast.http.problems import MEANING, STATUS_OF, ErrorResponse
 from holdfast.http.reading import Field, Schema
 from holdfast.http.schemas import BACKOFF, BATCH, DURATION_SCHEMA, SUBMISSION
-from holdfast.http.shapes import JobHappening
 from holdfast.job import State
+from holdfast.shapes.jobs import JobHappening
+from holdfast.shapes.problems import MEANING, STATUS_OF, ErrorResponse
 
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -139,7 +139,9 @@ def _body(endpoint: Endpoint) -> Document:
     content: Document = {"schema": endpoint.body or form_schema(endpoint.form or ())}
     if endpoint.example is not None:
         content["example"] = endpoint.example
-    needed = endpoint.body is not None or any(field.required for field in endpoint.form or ())
+    needed = any(field.required for field in endpoint.form or ())
+    if endpoint.body is not None:
+        needed = not endpoint.may_be_silent
     return {"required": needed, "content": {"application/json": content}}
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from holdfast.http.reading import DURATION, NO_CONTROLS, TIMESTAMP, Schema
 from holdfast.intake import (
     MAX_KEY,
@@ -16,6 +19,13 @@ from holdfast.job import DependencyKind, Priority
 from holdfast.policy import MAX_ATTEMPTS, BackoffKind
 
 PRIORITIES = [level.name for level in Priority]
+
+PRIORITY: Schema = {
+    "anyOf": [
+        {"type": "string", "enum": PRIORITIES},
+        {"type": "integer", "minimum": 0, "maximum": 4},
+    ]
+}
 
 
 def _text(most: int = MAX_KEY, told: str = "") -> Schema:
@@ -47,7 +57,23 @@ BACKOFF: Schema = {
     },
 }
 
-SUBMISSION: Schema = {
+
+def _nullable(schema: Mapping[str, Any], *, required: Sequence[str]) -> Schema:
+    """A schema whose optional fields may also be null, which says nothing."""
+    fields = {
+        name: field if name in required else _or_null(field)
+        for name, field in schema["properties"].items()
+    }
+    return {**schema, "properties": fields}
+
+
+def _or_null(field: Mapping[str, Any]) -> Schema:
+    plain = {name: value for name, value in field.items() if name != "description"}
+    told = {"description": field["description"]} if "description" in field else {}
+    return {"anyOf": [plain, {"type": "null"}], **told}
+
+
+_SUBMISSION: Schema = {
     "type": "object",
     "additionalProperties": False,
     "required": ["type", "payload"],
@@ -68,12 +94,7 @@ SUBMISSION: Schema = {
             "description": "base64: the payload is a string that stands for bytes.",
         },
         "queue": {"type": "string", "pattern": f"^{QUEUE_RULE.pattern}$"},
-        "priority": {
-            "anyOf": [
-                {"type": "string", "enum": PRIORITIES},
-                {"type": "integer", "minimum": 0, "maximum": 4},
-            ]
-        },
+        "priority": PRIORITY,
         "delay": _of(DURATION, "Start no earlier than so long from now."),
         "scheduled_at": {**TIMESTAMP, "description": "Start no earlier than this."},
         "hold": {"type": "boolean", "description": "Wait until it is released."},
@@ -119,8 +140,8 @@ SUBMISSION: Schema = {
         "limit_key": _text(told="Whose limit it counts towards."),
         "ref": _text(told="A name by which other jobs of the same batch depend on it."),
     },
-    "not": {"required": ["delay", "scheduled_at"]},
 }
+SUBMISSION = _nullable(_SUBMISSION, required=["type", "payload", "payload_encoding"])
 
 BATCH: Schema = {
     "type": "object",
@@ -141,14 +162,14 @@ BATCH: Schema = {
     },
 }
 
-SEARCH: Schema = {
+_SEARCH: Schema = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
         "types": {"type": "array", "items": {"type": "string", "pattern": NO_CONTROLS}},
         "queues": {"type": "array", "items": {"type": "string", "pattern": NO_CONTROLS}},
         "states": {"type": "array", "items": {"$ref": "#/components/schemas/State"}},
-        "priorities": {"type": "array", "items": {"type": "string", "enum": PRIORITIES}},
+        "priorities": {"type": "array", "items": PRIORITY},
         "tags": {
             "type": "object",
             "propertyNames": {"pattern": r"^(?!holdfast:)[^\u0000]*$"},
@@ -159,10 +180,12 @@ SEARCH: Schema = {
         "created_before": TIMESTAMP,
         "updated_after": TIMESTAMP,
         "order": {"type": "string", "enum": ["CREATED_ASC", "CREATED_DESC", "UPDATED_DESC"]},
-        "cursor": {"type": ["string", "null"], "description": "From the page before."},
+        "cursor": {"type": "string", "description": "From the page before."},
         "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
     },
 }
+
+SEARCH = _nullable(_SEARCH, required=["limit"])
 
 DURATION_SCHEMA: Schema = {
     "description": "Seconds, or an ISO 8601 duration of weeks, days, hours, minutes, seconds.",

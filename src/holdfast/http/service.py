@@ -20,13 +20,13 @@ from holdfast.http.docs import page
 from holdfast.http.endpoint import Answer, Call, Endpoint, Stream, Text
 from holdfast.http.limiting import KeyLimits
 from holdfast.http.openapi import document
-from holdfast.http.problems import APIError, ErrorResponse, Refusal, problem_of
 from holdfast.http.reading import read_form, read_query
 from holdfast.http.streaming import streamed
 from holdfast.http.tail import Tail
 from holdfast.keys import KeyRing
 from holdfast.observe import Observer, Silent
 from holdfast.operations import Operations
+from holdfast.shapes.problems import APIError, ErrorResponse, Refusal, problem_of
 from holdfast.tenancy import TenantStore
 from holdfast.watcher import Watcher
 

@@ -12,10 +12,10 @@ import msgspec
 from holdfast import lifecycle
 from holdfast.chance import Chance
 from holdfast.errors import NotFoundError, StaleLeaseError
-from holdfast.http.shapes import priority_name, public_tags
 from holdfast.job import CancelRequest, Encoding, Job, State
 from holdfast.presence import WorkerInfo, announce
 from holdfast.releasing import release_dependents
+from holdfast.shapes.jobs import priority_name, public_tags
 from holdfast.store import Beat, Change, Claim, Fence, Note, Store
 
 DECISIONS = 10

@@ -3,12 +3,6 @@
 ``holdfast torture`` runs it against a store of your own, in a place of its own there. What
 clients were told and what handlers did is written to plain files outside the queue; in the end
 the history checker compares both with everything the store recorded.
+
+``run.torture`` is the whole of it. Nothing is imported here: every process of a run pays for it.
 """
-
-from __future__ import annotations
-
-from holdfast.torture.outcome import Outcome
-from holdfast.torture.plan import Plan
-from holdfast.torture.run import torture
-
-__all__ = ["Outcome", "Plan", "torture"]

@@ -58,6 +58,8 @@ class Chaos:
     @property
     def is_over(self) -> bool:
         """Whether everything that was planned has happened."""
+        if self._crashing is not None and self._crashing.done():
+            self._crashing.result()
         busy = self._crashing is not None and not self._crashing.done()
         return not busy and all(self.counts[kind] >= n for kind, n in self._totals.items())
 

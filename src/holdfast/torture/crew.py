@@ -20,7 +20,10 @@ from holdfast.torture.plan import POST, Plan, Post
 
 WORKER, PRODUCER = "holdfast.torture.worker", "holdfast.torture.producer"
 FAILURES = 5
-"""So often a process may end by itself before a run is given up."""
+"""So often in a row a process may fail to get going before a run is given up."""
+
+STEADY = 10.0
+"""Seconds after which a process had got going."""
 
 FAREWELL = 15.0
 """Seconds that workers have to stop in order."""
@@ -98,7 +101,7 @@ class Seat:
             self.resume()
         code = self.process.poll()
         if code is not None and not self.is_done:
-            self._failures += code > 0
+            self._failures = self._failures + 1 if code > 0 and self.age < STEADY else 0
             if self._failures > FAILURES:
                 raise TortureError(self.module, self._log.read_text("utf-8", "replace")[-2000:])
             self.resume_at = None

@@ -33,8 +33,8 @@ class Judge:
         self._chaos = chaos
         self._watch = watch
         self._proxy = proxy
-        self._readies: list[float] = []
-        self._recoveries: list[float] = []
+        self.ready: list[float] = []
+        self.recovered: list[float] = []
         self._ticks = 0
 
     async def outcome(
@@ -42,8 +42,11 @@ class Judge:
     ) -> Outcome:
         """Judge every job."""
         witness, told = self._witness()
-        report = await verify(store, witness, heard=self._hear, on_its_way=CLOCK_SLACK)
-        happened = self._happened(told, report.events)
+        report = await verify(store, witness, heard=self.hear, on_its_way=CLOCK_SLACK)
+        happened = {
+            **self._happened(told, report.events),
+            "jobs judged by their order": report.ordered,
+        }
         violations: dict[str, int] = dict(report.counts)
         violations["not ended"] = sum(n for s, n in report.states.items() if s in LIVE)
         violations["unreadable"] = report.moving
@@ -58,8 +61,8 @@ class Judge:
             findings=[str(finding) for finding in report.findings],
             effects=witness.effects,
             repeated=witness.repeated,
-            ready=Recovery.of(self._readies),
-            recovery=Recovery.of(self._recoveries),
+            ready=Recovery.of(self.ready),
+            recovery=Recovery.of(self.recovered),
         )
 
     def _witness(self) -> tuple[Witness, Counter[str]]:
@@ -75,16 +78,18 @@ class Judge:
         told.update(event for (event,) in read(self._folder, "heard"))
         return witness, told
 
-    def _hear(self, job: Job, history: Sequence[Transition]) -> None:
+    def hear(self, job: Job, history: Sequence[Transition]) -> None:
+        """Look at one job: how long its worker's death kept it waiting."""
         self._ticks += job.type == TICK
         died: datetime | None = None
         for edge in history:
             if edge.event is Event.LAPSE:
-                died = self._chaos.deaths.get(edge.worker)
+                died = self._chaos.deaths.get(edge.worker, edge.at)
+                died = died if died < edge.at else None  # it was stopped, and killed later
             elif died is not None and edge.event is Event.DUE:
-                self._readies.append(self._since(died, edge.at))
+                self.ready.append(self._since(died, edge.at))
             elif died is not None and edge.event is Event.CLAIM:
-                self._recoveries.append(self._since(died, edge.at))
+                self.recovered.append(self._since(died, edge.at))
                 died = None
 
     def _since(self, died: datetime, moment: datetime) -> float:
@@ -121,7 +126,7 @@ class Judge:
             "cancelled while running": told.get(f"{CANCEL} CANCEL_REQUESTED", 0),
             "cancelled too late": told.get(f"{CANCEL} ALREADY_COMPLETE", 0),
             "ticks of a schedule": self._ticks,
-            "recoveries measured": len(self._recoveries),
+            "recoveries measured": len(self.recovered),
         }
 
     def _required(self, happened: Mapping[str, int]) -> list[str]:

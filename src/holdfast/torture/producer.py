@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from holdfast.chance import Chance
 from holdfast.errors import StoreUnavailableError
 from holdfast.job import State
 from holdfast.results import SubmissionResult, SubmissionStatus
+from holdfast.submitting import patiently
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, Ledger, allowed
 from holdfast.torture.parting import die_with_parent
 from holdfast.torture.places import LINE
@@ -22,6 +24,11 @@ from holdfast.torture.site import app, post
 
 BATCH = max(100, min(200, post.jobs // 100))
 KEYS = 10
+HANDS = 3
+"""Other things that are done at the same time."""
+
+PATIENCE = timedelta(minutes=2)
+"""How long a new process waits for a store that is away."""
 
 Deed = Callable[[], Awaitable[None]]
 
@@ -35,26 +42,41 @@ class Producer:
         self._accepted = sum(
             line.startswith(ACCEPTED) for line in self._ledger.path.read_text("utf-8").splitlines()
         )
+        self._tickets = asyncio.Semaphore(0)
+        self._line = asyncio.Lock()
         self._key = self._accepted // 100
 
     async def run(self) -> None:
         """Submit until the share of this producer is reached."""
-        async with app:
+        await patiently(app.start, self._chance, PATIENCE)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(HANDS):
+                group.create_task(self._do_other_things())
             while self._accepted < post.jobs:
                 await self._wait_for_room()
-                try:
-                    await self._deed()()
-                except StoreUnavailableError:
-                    self._ledger.write("gave-up")
+                await self._do(self._plain)
+                self._tickets.release()
+            for _ in range(HANDS):
+                self._tickets.release()
+        await app.close()
 
-    def _deed(self) -> Deed:
-        rare: Sequence[Deed] = (
+    async def _do_other_things(self) -> None:
+        """For each plain batch, something else."""
+        deeds: Sequence[Deed] = (
             *(self._keyed, self._dependent, self._fan, self._cancelled, self._interrupted),
             *(self._troubled, self._delayed, self._in_line),
         )
-        if self._chance.fraction() < 0.5:
-            return self._plain
-        return rare[int(self._chance.fraction() * len(rare))]
+        while True:
+            await self._tickets.acquire()
+            if self._accepted >= post.jobs:
+                return
+            await self._do(deeds[int(self._chance.fraction() * len(deeds))])
+
+    async def _do(self, deed: Deed) -> None:
+        try:
+            await deed()
+        except StoreUnavailableError:
+            self._ledger.write("gave-up")
 
     async def _wait_for_room(self) -> None:
         while self._accepted > allowed(post.folder) * post.jobs:  # noqa: ASYNC110  # a file tells
@@ -139,8 +161,11 @@ class Producer:
         )
 
     async def _in_line(self) -> None:
-        if LINE in post.queues:  # its order can be judged if only one fills it
-            await self._submit({"type": "work", "payload": {}, "queue": LINE} for _ in range(20))
+        """The order of a line can be judged if only one fills it, one after the other."""
+        if LINE in post.queues:
+            async with self._line:
+                batch = [{"type": "work", "payload": {}, "queue": LINE} for _ in range(20)]
+                await self._submit(batch)
 
     async def _submit(
         self, jobs: Iterable[dict[str, Any]], *, atomic: bool = True

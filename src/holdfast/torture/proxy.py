@@ -72,6 +72,7 @@ class _Near(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.far: asyncio.Transport | None = None
         self.doomed = False
+        self._is_cut = False
         self._early: list[bytes] = []
         self._task: asyncio.Task[object] | None = None
 
@@ -113,11 +114,14 @@ class _Near(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._proxy.left(self)
+        if self.doomed and not self._is_cut:
+            self._proxy.cut(after=True)  # it ended by itself: the next line is cut instead
         if self.far is not None:
             self.far.close()
 
     def cut(self) -> None:
         """Reset both halves, so that nobody sees an orderly end."""
+        self._is_cut = True
         for half in (self.transport, self.far):
             if half is not None and not half.is_closing():
                 line = half.get_extra_info("socket")

@@ -40,6 +40,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     states: Mapping[str, int]
     events: Mapping[str, int]
+    ordered: int = 0
+    """Jobs whose order of service could be judged: one worker at a time served their line."""
     moving: int = 0
     """Jobs that moved on faster than they could be read."""
 
@@ -108,6 +110,7 @@ class Checker:
             findings=tuple(self._told),
             states=dict(sorted(self._states.items())),
             events=dict(sorted(self._events.items())),
+            ordered=self._order.judged,
             moving=self.moving,
         )
 

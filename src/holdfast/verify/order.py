@@ -45,6 +45,11 @@ class Order:
         if line.is_shared:
             self._lines[name] = None
 
+    @property
+    def judged(self) -> int:
+        """How many jobs can be judged by their order."""
+        return sum(sum(line.served) for line in self._lines.values() if line is not None)
+
     def inversions(self) -> Iterator[Finding]:
         """Name every job that was served before one that had waited longer."""
         for line in self._lines.values():

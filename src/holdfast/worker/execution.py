@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import traceback
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from typing import cast
 
 import msgspec
 
@@ -66,9 +68,8 @@ Outcome = Succeeded | Failed | Interrupted
 async def perform(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
     """Call a coroutine handler and await it. CancelledError goes through."""
     try:
-        arguments = _arguments(handler, job, context)
-        value = await handler.function(**arguments)  # type: ignore[misc]  # it is a coroutine function
-        return Succeeded(_result(value))
+        function = cast("Callable[..., Awaitable[object]]", handler.function)
+        return Succeeded(_result(await function(**_arguments(handler, job, context))))
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome

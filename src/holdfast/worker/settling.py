@@ -112,7 +112,7 @@ class Settler:
             changes = [
                 Change(job, self._decide(run, outcome, job, now)) for run, outcome, job in open_
             ]
-            again = []
+            again: list[tuple[Run, Outcome, Job]] = []
             for (run, outcome, _), change, answer in zip(
                 open_, changes, await self._store.swap(changes), strict=True
             ):

@@ -19,6 +19,7 @@ from holdfast.results import (
     ReleaseResult,
     RetryResult,
 )
+from holdfast.searching import JobFilter, job_search
 from holdfast.timing import shown
 
 NOT_FOUND = "NOT_FOUND"
@@ -39,9 +40,11 @@ async def cancel_batch(call: Call) -> Answer:
     form = call.form
     wanted = form.get("filter")
     ids = form.get("job_ids")
+    if wanted is not None:
+        job_search(plain_filter(cast("dict[str, object]", wanted)))
     result = await call.operations.cancel_batch(
         job_ids=cast("list[str] | None", ids),
-        filter=plain_filter(cast("dict[str, object]", wanted)) if wanted is not None else None,
+        filter=cast("JobFilter | None", wanted),
         reason=str(form.get("reason", "")),
         force=bool(form.get("force", False)),
         dry_run=bool(form.get("dry_run", False)),
@@ -86,8 +89,7 @@ def _a_filter(value: object) -> object:
 
 def _a_priority(value: object) -> object:
     value = whole(value)
-    known = value in PRIORITIES if isinstance(value, str) else value in set(map(int, Priority))
-    if isinstance(value, bool) or not known:
+    if isinstance(value, bool) or value not in [*PRIORITIES, *map(int, Priority)]:
         raise ValueError(f"must be one of {', '.join(PRIORITIES)}, got {shown(value)}")
     return value
 

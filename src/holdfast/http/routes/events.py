@@ -12,13 +12,14 @@ import msgspec
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.access import Permission
 from holdfast.http.endpoint import Call, Endpoint, Stream
-from holdfast.http.reading import Field, text, words
+from holdfast.http.reading import Field, flag, text, words
 from holdfast.http.routes.jobs import plain_filter
-from holdfast.http.shapes import JobHappening
+from holdfast.shapes.jobs import JobHappening
 from holdfast.store import JobEvent, Store
 from holdfast.tenancy import TenantStore
 
 REMEMBERED = 1000
+PAGE = 500
 HEARTBEAT = b": nothing happened\n\n"
 GAP = b"event: gap\ndata: {}\n\n"
 
@@ -62,7 +63,9 @@ async def events(call: Call) -> Stream:
     after = _after(call)
     if after is not None:
         await call.operations.store.events(after, 1, timedelta(0))
-    return Stream(_stream(call, after))
+    if call.query.get("follow", True):
+        return Stream(_stream(call, after))
+    return Stream(_kept(call, after))
 
 
 def _after(call: Call) -> str | None:
@@ -88,6 +91,20 @@ async def _stream(call: Call, after: str | None) -> AsyncIterator[bytes]:
             yield b"".join(_written(event, traces=call.caller.traces) for event in found)
         elif not page:
             yield HEARTBEAT
+
+
+async def _kept(call: Call, after: str | None) -> AsyncIterator[bytes]:
+    """What is kept so far, and no more."""
+    chosen = Filter(call.operations.store, call.query)
+    while True:
+        page = await call.operations.store.events(after, PAGE, timedelta(0))
+        if page.gap:
+            yield GAP
+        for event in await chosen.wanted(page.events):
+            yield _written(event, traces=call.caller.traces)
+        after = page.cursor
+        if not page.events:
+            return
 
 
 def _written(event: JobEvent, *, traces: bool) -> bytes:
@@ -120,6 +137,9 @@ ENDPOINTS = (
                 schema={"type": "object", "additionalProperties": {"type": "string"}},
                 deep=True,
                 help="As tags[name]=value.",
+            ),
+            flag(
+                "follow", help="false: end after what is kept; then without `after` from the start."
             ),
             text("after", most=128, help="As Last-Event-ID, for clients that cannot set headers."),
         ),

@@ -8,14 +8,14 @@ from typing import cast
 from holdfast.errors import Fault, ValidationError
 from holdfast.explain import Explanation
 from holdfast.http.access import Permission
-from holdfast.http.answers import JobSearchResult, LogLines
 from holdfast.http.endpoint import Answer, Call, Endpoint
-from holdfast.http.failing import FailureDetails
 from holdfast.http.reading import TIMESTAMP, Field, decoded, duration, flag
 from holdfast.http.schemas import PRIORITIES, SEARCH
-from holdfast.http.shapes import JobResult, JobStatus
 from holdfast.job import State
 from holdfast.searching import JobFilter
+from holdfast.shapes.answers import JobSearchResult, LogLines
+from holdfast.shapes.failures import FailureDetails
+from holdfast.shapes.jobs import JobResult, JobStatus
 from holdfast.store import Order
 from holdfast.tenancy import RESERVED
 
@@ -153,6 +153,7 @@ ENDPOINTS = (
         handler=search,
         permission=Permission.READ,
         body=SEARCH,
+        may_be_silent=True,
         example={"states": ["FAILED", "DEAD_LETTER"], "tags": {"tenant": "acme"}, "limit": 50},
         answer=JobSearchResult,
     ),

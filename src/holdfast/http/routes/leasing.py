@@ -115,7 +115,9 @@ def _leases(value: object) -> list[Fence]:
         found = msgspec.convert(value, list[_Lease])
     except msgspec.ValidationError as error:
         raise ValueError(f"must hold job_id and lease_token: {error}") from None
-    return [Fence(clean(lease.job_id, 256), clean(lease.lease_token, 256)) for lease in found]
+    if any(len(lease.job_id) > 256 or len(lease.lease_token) > 256 for lease in found):
+        raise ValueError("must hold ids and tokens of at most 256 characters")
+    return [Fence(clean(lease.job_id), clean(lease.lease_token)) for lease in found]
 
 
 class _Lease(msgspec.Struct, forbid_unknown_fields=True):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.http.access import Permission
-from holdfast.http.answers import Health
 from holdfast.http.endpoint import Answer, Call, Endpoint, Text
 from holdfast.http.metrics import exposition
+from holdfast.shapes.answers import Health
 from holdfast.store import Claim
 
 PATIENCE = 5.0

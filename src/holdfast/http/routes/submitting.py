@@ -7,9 +7,9 @@ from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.intake import read_batch, read_submission
 from holdfast.http.reading import text
-from holdfast.http.submitted import BatchResult, SubmissionResult
 from holdfast.intake import MAX_KEY
 from holdfast.results import SubmissionStatus
+from holdfast.shapes.submitted import BatchResult, SubmissionResult
 
 KEY = b"idempotency-key"
 KEY_HEADER = text(
@@ -43,9 +43,9 @@ def _key(call: Call) -> str | None:
     if given is None:
         return None
     try:
-        return given.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ValidationError([Fault("Idempotency-Key", "INVALID", "must be UTF-8")]) from None
+        return str(KEY_HEADER.read(given.decode("utf-8")))
+    except ValueError as error:
+        raise ValidationError([Fault("Idempotency-Key", "INVALID", str(error))]) from None
 
 
 ENDPOINTS = (

@@ -8,15 +8,15 @@ from typing import cast
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.access import Permission
-from holdfast.http.answers import AuditPage, QueueList, QueueState, WorkerList
 from holdfast.http.audit import Audit
 from holdfast.http.endpoint import Answer, Call, Endpoint
-from holdfast.http.failing import FailureSearchResult
 from holdfast.http.reading import TIMESTAMP, Field, duration, integer, text, words
 from holdfast.intake import QUEUE_RULE
 from holdfast.job import FailureCategory
 from holdfast.policy import DAY, HOUR
 from holdfast.searching import FailureFilter
+from holdfast.shapes.answers import AuditPage, QueueList, QueueState, WorkerList
+from holdfast.shapes.failures import FailureSearchResult
 from holdfast.statistics import Breakdown, QueueStats
 from holdfast.timing import shown
 

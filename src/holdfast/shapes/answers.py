@@ -7,9 +7,9 @@ from datetime import datetime
 import msgspec
 
 from holdfast import results
-from holdfast.http.shapes import JobStatus
 from holdfast.job import LogLine
 from holdfast.presence import WorkerInfo
+from holdfast.shapes.jobs import JobStatus
 from holdfast.store import QueueInfo
 
 

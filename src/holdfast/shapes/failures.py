@@ -8,8 +8,8 @@ from datetime import datetime
 import msgspec
 
 from holdfast import results
-from holdfast.http.shapes import FailureInfo
 from holdfast.job import State
+from holdfast.shapes.jobs import FailureInfo
 
 
 class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ import msgspec
 
 from holdfast import results as library
 from holdfast.errors import DuplicateError, Fault, ValidationError
-from holdfast.http.problems import APIError, problem_of
 from holdfast.job import State
+from holdfast.shapes.problems import APIError, problem_of
 
 
 class SubmissionResult(msgspec.Struct, frozen=True, kw_only=True):

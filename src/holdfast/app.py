@@ -32,6 +32,7 @@ from holdfast.sync import Home, SyncOperations
 from holdfast.task import Task, TaskDecorator
 from holdfast.timing import Span
 from holdfast.watcher import Watcher
+from holdfast.webhooks import Guard, Webhooks, WebhookSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,7 +44,7 @@ class Holdfast(Facade):
     ``url`` names the store; without it ``$HOLDFAST_URL``, else a SQLite file in the current
     directory. ``queues`` gives queues a profile by name (standard, lease, document, bullmq).
     ``keys`` (else ``$HOLDFAST_ENCRYPTION_KEYS``) seal what the store keeps of a job;
-    ``redaction`` says what is masked in error texts and logs.
+    ``redaction`` says what is masked in error texts and logs, ``webhooks`` how they are sent.
     Use it as ``async with app:`` or call ``start`` and ``close``; ``app.sync`` is the same
     for blocking code.
     """
@@ -58,6 +59,7 @@ class Holdfast(Facade):
         retention: Retention | None = None,
         keys: KeyRing | None = None,
         redaction: Redaction | None = None,
+        webhooks: WebhookSettings | None = None,
         clock: Clock | None = None,
         chance: Chance | None = None,
     ) -> None:
@@ -68,15 +70,14 @@ class Holdfast(Facade):
         self.retention = retention or Retention()
         self.keys = keys or KeyRing.from_environment()
         self.redaction = redaction or Redaction.from_environment()
+        self.webhook_settings = webhooks or WebhookSettings.from_environment()
         self.registry = Registry()
         self.crons: dict[str, CronEntry] = {}
-        self._own_store: Store | None = None
         self._profiles = {name: profile_named(given) for name, given in (queues or {}).items()}
         self._clock_given = clock
+        self._own_store = None if store is None else sealed(store, self.keys)
         if store is None and self.url.startswith("memory:"):
             self._own_store = self.open_store()
-        elif store is not None:
-            self._own_store = sealed(store, self.keys)
         self._operations: Operations | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._users = 0
@@ -142,6 +143,11 @@ class Holdfast(Facade):
             return RemoteOperations(self.url, chance=self.chance, clock=self.clock)
         return self.over(await self.open_store().start())
 
+    @property
+    def webhooks(self) -> Webhooks:
+        """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
+        return Webhooks(self._open, Guard(self.webhook_settings.allow), self.chance)
+
     def over(self, store: Store, *, watcher: Watcher | None = None) -> Operations:
         """Return the operations of this app over a store that is already started."""
         quota = Quota(store, self.limits, self.clock)
@@ -175,9 +181,8 @@ class Holdfast(Facade):
         """Register the decorated function as the handler of a job type.
 
         Everything is the default of the type's jobs and may be overridden per job, except
-        where it runs: ``runner`` (async for coroutines, thread for plain functions, process
-        for CPU-bound or stubborn ones), ``concurrency`` per worker process, ``limit`` and
-        ``key_limit`` across all workers. ``permanent`` exceptions are not retried.
+        where it runs: ``runner`` (async, thread, or process for stubborn ones), ``concurrency``
+        per process, ``limit``, ``key_limit`` across workers. ``permanent`` errors end the job.
         ``backoff`` may be a function ``(attempt, initial_delay, max_delay) -> timedelta``.
         """
         options = HandlerOptions(
@@ -225,8 +230,7 @@ class Holdfast(Facade):
     ) -> Callable[[Task[P, R]], Task[P, R]]:
         """Submit the decorated task at the times of a cron expression.
 
-        Exactly one job per tick however many workers run. ``missed`` says what happens to
-        ticks that passed while no worker ran: ``skip``, ``one`` (the newest) or ``all``.
+        One job per tick however many workers run; those missed: ``skip``, ``one``, ``all``.
         """
 
         def decorate(task: Task[P, R]) -> Task[P, R]:

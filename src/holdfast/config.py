@@ -115,6 +115,9 @@ SETTINGS: Mapping[str, Setting] = {
         default=None, read=_text, help="keys that seal what is kept, id:base64", secret=True
     ),
     "encryption.keys_file": Setting(default=None, read=_text, help="a file of such keys"),
+    "webhooks.allow": Setting(
+        default=None, read=_names, help="lift what protects webhooks: http, ports, networks"
+    ),
     "redact.names": Setting(
         default=None, read=_names, help="more names whose values are masked in logs and errors"
     ),
@@ -140,6 +143,7 @@ PASSED_ON = (
     "encryption.keys",
     "encryption.keys_file",
     "redact.names",
+    "webhooks.allow",
 )
 """What an app may leave to the command that runs it; it reaches the app as a variable."""
 

@@ -17,8 +17,9 @@ from holdfast.policy import Limits
 from holdfast.quota import Quota
 from holdfast.releasing import release_dependents
 from holdfast.results import BatchResult, SubmissionResult, SubmissionStatus, submission_result
-from holdfast.store import Added, AddStatus, Fence, Store, TransactionalStore
+from holdfast.store import Added, AddStatus, Draft, Fence, Store, TransactionalStore
 from holdfast.submission import accept
+from holdfast.webhooks.shapes import CALLBACKS
 
 T = TypeVar("T")
 Rejected = ValidationError | DuplicateError
@@ -44,6 +45,8 @@ class Submitter:
         self._defaults_for = defaults_for
         self._quota = quota
         self._batcher: Batcher[Job, Added] = Batcher(self._add_each)
+        self._calls_back = False
+        """Whether the store knows that jobs may want to be called back."""
 
     async def close(self) -> None:
         """Wait for what is on its way."""
@@ -67,6 +70,7 @@ class Submitter:
         """Store a child of a running job, under that job's lease; return its id."""
         spawner = Spawner(fence.job_id, key or self._chance.token())
         job = await self._accepted(submission, spawner)
+        await self._admit([job])
         added = await self.persist(lambda: self._store.add([job], fence=fence))
         return self._result(job, added[0]).job_id
 
@@ -107,6 +111,11 @@ class Submitter:
         )
 
     async def _admit(self, jobs: Sequence[Job]) -> None:
+        if not self._calls_back and any(job.callback_url for job in jobs):
+            since = self._store.now().isoformat().encode()
+            draft = Draft(kind=CALLBACKS, key=CALLBACKS, data=since, version=0)
+            await self.persist(lambda: self._store.keep([draft]))
+            self._calls_back = True
         if self._quota is not None:
             quota = self._quota
             await self.persist(lambda: quota.admit(jobs))

@@ -42,6 +42,7 @@ SECTIONS = {
         "events": ("system", "Show what happens to jobs, live."),
         "verify": ("verifying", "Judge every job by its audit records."),
         "torture": ("torturing", "Kill workers and see that nothing is lost."),
+        "webhooks": ("webhooks", "List webhooks, add one, see deliveries."),
         "doctor": ("examining", "Say what is wrong, and what to do."),
         "migrate": ("system", "Create or upgrade the store's schema."),
         "copy": ("copying", "Move everything to another store."),

@@ -31,7 +31,8 @@ from holdfast.copying.register import (
 )
 from holdfast.job import Job
 from holdfast.maintenance.cron import PREFIX as CRON
-from holdfast.store import Dossier, Draft, Order, PortableStore, Search, Store
+from holdfast.store import Dossier, Draft, Order, PortableStore, Record, Search, Store
+from holdfast.webhooks.shapes import PLACE
 
 PAGE = 200
 AT_ONCE = 20
@@ -188,7 +189,7 @@ class Copier:
         for kind in await cast(PortableStore, self._source).kinds():
             after = ""
             while kind != KIND and (page := await self._source.browse(kind, after=after)):
-                await self._target.keep([Draft(kind=kind, key=r.key, data=r.data) for r in page])
+                await self._target.keep([_carried(record) for record in page])
                 count, after = count + len(page), page[-1].key
         return count
 
@@ -239,6 +240,14 @@ class Copier:
         await write_note(self._source, TO, replace(note, queues={}, cursor=None))
         await write_note(self._target, FROM, note)
         return note
+
+
+def _carried(record: Record) -> Draft:
+    """A record as it goes to the other store; places in an event stream mean nothing there."""
+    data = record.data
+    if record.kind == PLACE:
+        data = msgspec.json.encode({**msgspec.json.decode(data), "cursor": None})
+    return Draft(kind=record.kind, key=record.key, data=data)
 
 
 async def _pages(

@@ -13,7 +13,17 @@ from starlette.routing import Route
 from holdfast.app import Holdfast
 from holdfast.http import gate
 from holdfast.http.endpoint import Endpoint
-from holdfast.http.routes import changing, events, jobs, leasing, meta, settling, submitting, system
+from holdfast.http.routes import (
+    changing,
+    events,
+    jobs,
+    leasing,
+    meta,
+    settling,
+    submitting,
+    system,
+    webhooks,
+)
 from holdfast.http.service import Receive, Scope, Send, Service, respond
 from holdfast.observe import Observer
 from holdfast.shapes.problems import Refusal
@@ -26,6 +36,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *events.ENDPOINTS,
     *leasing.ENDPOINTS,
     *settling.ENDPOINTS,
+    *webhooks.ENDPOINTS,
     *meta.ENDPOINTS,
 )
 """Every route. A further part of the service adds its own list here."""

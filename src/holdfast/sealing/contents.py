@@ -14,6 +14,7 @@ from holdfast.job import Failure, Job, LogLine, Progress, Transition
 from holdfast.sealing.envelope import unwrap
 from holdfast.sealing.keys import KeyRing
 from holdfast.store import Draft, JobEvent, Note, Record
+from holdfast.webhooks.shapes import PLACE
 
 
 class Texts(msgspec.Struct, frozen=True, array_like=True):
@@ -108,7 +109,9 @@ class Contents:
         )
 
     def sealed_draft(self, draft: Draft) -> Draft:
-        """Seal what a record is to hold."""
+        """Seal what a record is to hold; a place in a stream is no secret, and copies change it."""
+        if draft.kind == PLACE:
+            return draft
         return replace(draft, data=self._sealed_bytes(draft.data, f"{draft.kind} {draft.key}"))
 
     def opened_record(self, record: Record) -> Record:

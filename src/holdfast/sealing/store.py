@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from typing import Self
+from typing import Self, cast
 
 from msgspec.structs import replace
 
@@ -23,6 +23,7 @@ from holdfast.store import (
     Change,
     Claim,
     Dependent,
+    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -34,6 +35,7 @@ from holdfast.store import (
     LimitState,
     Note,
     Page,
+    PortableStore,
     Promoted,
     QueueInfo,
     Record,
@@ -171,6 +173,13 @@ class SealedStore:
         return [
             None if record is None else self._contents.opened_record(record) for record in found
         ]
+
+    async def kinds(self) -> list[str]:
+        return await cast("PortableStore", self.inner).kinds()
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        """Take jobs as they are: in a copy they come sealed, by whatever key."""
+        return await cast("PortableStore", self.inner).adopt(dossiers)
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False

@@ -182,8 +182,11 @@ def edge_text(edge: Transition, moment: int) -> str:
 
 
 def read_edge(data: bytes) -> Transition:
-    """Read a transition back."""
-    edge = _edge.decode(data)
+    """Read a transition back; what a BullMQ client said in it may be no text."""
+    try:
+        edge = _edge.decode(data)
+    except UnicodeDecodeError:
+        edge = _edge.decode(data.decode("utf-8", "replace"))
     return Transition(
         event=edge.event,
         from_state=edge.from_state,

@@ -125,7 +125,6 @@ local function quick(c)
   leave(q, id, 'RUNNING')
   place(q, 'completed', ended, id)
   rank('moved', id, journal(id, c[TYPE], q.name, c[EDGE]))
-  rank('s:RUNNING', id)
   rank('s:COMPLETED', id, num)
   rank('over', id)
   if limited or q.concurrency then q.rung = true end

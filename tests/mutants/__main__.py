@@ -43,6 +43,7 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "postgres frozen": (["tests/faults/test_postgres_frozen.py"], ""),
     "redis verbs": (VERBS, "redis"),
     "redis wire": (["tests/wire"], ""),
+    "redis durability": (["tests/store/redis/test_durability.py"], ""),
     "sqlite verbs": (VERBS, "sqlite"),
     "sqlite matrix": (["tests/conformance/test_matrix.py"], "sqlite"),
     "simulation": (["tests/simulation/test_simulation.py"], "promises and memory"),

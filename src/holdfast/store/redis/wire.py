@@ -83,6 +83,8 @@ class Edge(msgspec.Struct, frozen=True, array_like=True):
     failure: Failure | None
 
 
+SCHEDULER = Row.__struct_fields__.index("scheduler")
+
 _encode = msgspec.json.Encoder().encode
 _fixed = msgspec.json.Decoder(Fixed)
 _edge = msgspec.json.Decoder(Edge)
@@ -227,6 +229,8 @@ def is_json(data: bytes) -> bool:
 
 def scheduled(image: Image) -> tuple[str, str, str, bytes] | None:
     """Return queue, scheduler, wire id and options of a job that a BullMQ scheduler made."""
+    if len(image[2]) <= SCHEDULER:
+        return None
     job_id, queue, row = _parts(image)
     if row.scheduler is None or row.options is None:
         return None

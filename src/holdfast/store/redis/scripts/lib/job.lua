@@ -175,8 +175,9 @@ local function save(j)
     j.recorded = j.level
   end
   if j.was ~= j.state then
-    if j.was then rank('s:' .. j.was, j.hid) end
-    rank('s:' .. j.state, j.hid, j.n)
+    -- Running jobs need no index: they are few, and in their queue's list.
+    if j.was and j.was ~= 'RUNNING' then rank('s:' .. j.was, j.hid) end
+    if j.state ~= 'RUNNING' then rank('s:' .. j.state, j.hid, j.n) end
     j.was = j.state
   end
   if TERMINAL[j.state] then

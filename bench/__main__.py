@@ -6,8 +6,16 @@ import argparse
 import asyncio
 
 from bench import redis, sqlite, worker
+from bench.pg import bloat, compare, designs
 
-BENCHMARKS = {"redis": redis.main, "sqlite": sqlite.main, "worker": worker.main}
+BENCHMARKS = {
+    "postgres": compare.main,
+    "postgres-bloat": bloat.main,
+    "postgres-designs": designs.main,
+    "redis": redis.main,
+    "sqlite": sqlite.main,
+    "worker": worker.main,
+}
 
 
 def main() -> None:

@@ -1,11 +1,12 @@
 # Every target sets up .venv when needed (see dev.py). Extra arguments: make test ARGS="-k lease -x"
+# make postgres ARGS="14 17" tests the PostgreSQL store on these versions; without, on 14 to 18.
 # make simulate SEEDS=20000 runs so many seeds; ARGS="--start 41 --seeds 1 --trace" tells one story.
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: demo test redis check bench mutants simulate torture conformance clean
+.PHONY: demo test redis postgres check bench mutants simulate torture conformance clean
 
-demo test redis check bench mutants simulate torture conformance:
+demo test redis postgres check bench mutants simulate torture conformance:
 	@$(PYTHON) dev.py $@ $(ARGS)
 
 clean:

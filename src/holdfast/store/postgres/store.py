@@ -37,7 +37,7 @@ from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
 from holdfast.store.postgres.rows import QUEUE, WIDTH, Row, cancel_of, document, seconds
 from holdfast.store.postgres.settings import Settings
-from holdfast.store.postgres.swapping import swap, swap_all
+from holdfast.store.postgres.swapping import swap_all, swap_run
 from holdfast.store.postgres.wake import EVERY_QUEUE
 
 MEASURES_KEPT = timedelta(days=7)
@@ -136,9 +136,9 @@ class PostgresStore(Reads):
         held = await session.run("holder", {"id": fence.job_id, "token": fence.token})
         if not held:
             raise StaleLeaseError(fence.job_id)
-        (before,) = self._jobs(await session.run("get", {"id": Texts([fence.job_id])}))
+        (before,) = self._jobs(held)
         change = Change(before, decide(before))
-        written = await swap(session, [(0, change)], parents=True)
+        written = await swap_run(session, [(0, change)])
         if not written:
             raise StaleLeaseError(fence.job_id)
         return change, written

@@ -27,6 +27,7 @@ STAMP = VENV / "synced"
 
 CORE = (".", ())
 FULL = (".[all]", ("dev", "interop"))
+FUZZ = (".[all]", ("dev", "interop", "fuzz"))
 MODEL = (
     "job",
     "lifecycle",
@@ -44,11 +45,10 @@ MODEL = (
 
 COMMANDS = {
     "demo": (CORE, ["holdfast", "demo"], "run the demonstration, with the core packages only"),
-    "test": (FULL, ["python", "-m", "pytest"], "run the tests, on every store"),
-    "redis": (
+    "test": (
         FULL,
-        ["python", "-m", "pytest", "-m", "redis or wire"],
-        "run the tests of the Redis preview, on Valkey and with real BullMQ peers",
+        ["python", "-m", "pytest", "-n", "2", "--dist", "worksteal"],
+        "run the tests, on every store",
     ),
     "postgres": (
         FULL,
@@ -60,6 +60,11 @@ COMMANDS = {
     "bench": (FULL, ["python", "-m", "bench"], "run the benchmarks"),
     "mutants": (FULL, ["python", "-m", "tests.mutants"], "see that the suite catches known bugs"),
     "simulate": (FULL, ["python", "-m", "tests.simulate"], "run the whole system in virtual time"),
+    "fuzz": (
+        FUZZ,
+        ["python", "-m", "tests.fuzz"],
+        "feed every decoder with a million strange inputs",
+    ),
     "torture": (
         FULL,
         ["python", "-m", "tests.torture"],
@@ -93,14 +98,17 @@ def sync(package: str, groups: tuple[str, ...]) -> None:
         place.encode(), *(_read(name) for name in ("pyproject.toml", "constraints.txt"))
     )
     done = STAMP.read_text("utf-8").splitlines() if STAMP.exists() else []
-    if f"{state} {package}" in done or f"{state} {FULL[0]}" in done:
-        return
+    for line in done:
+        known, *have = line.split()
+        if known == state and package in (CORE[0], *have) and set(groups) <= set(have):
+            return
     if _digest(place.encode()) not in done or not PYTHON.exists():
         create_environment()
     print(f"holdfast: installing {package} into {VENV}", file=sys.stderr)
     wanted = ["-c", "constraints.txt", "-e", package, *requirements(*groups)]
     subprocess.run([*installer(), *wanted], cwd=ROOT, check=True)
-    STAMP.write_text(f"{_digest(place.encode())}\n{state} {package}\n", "utf-8")
+    names = " ".join([package, *groups])
+    STAMP.write_text(f"{_digest(place.encode())}\n{state} {names}\n", "utf-8")
 
 
 def create_environment() -> None:
@@ -140,6 +148,7 @@ def check() -> int:
         "format": ["ruff", "format", "--check", "."],
         "lint": ["ruff", "check", "."],
         "types": ["mypy"],
+        "types, strictly": ["pyright", "--pythonpath", str(PYTHON)],
         "imports": ["lint-imports", "--no-logo"],
         **model_coverage(),
         "conformance": ["python", "-m", "tests.conformance_table", "--check"],

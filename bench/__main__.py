@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from bench import redis, sqlite, worker
+from bench import http, redis, sqlite, worker
 from bench.pg import bloat, compare, designs
 
 BENCHMARKS = {
+    "http": http.main,
     "postgres": compare.main,
     "postgres-bloat": bloat.main,
     "postgres-designs": designs.main,

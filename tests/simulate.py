@@ -10,7 +10,7 @@ import os
 import time
 from collections import Counter
 
-from tests.simulation.scenario import simulate
+from tests.simulation.many import Told, tell_all
 
 
 def main() -> int:
@@ -18,22 +18,29 @@ def main() -> int:
     counts: Counter[str] = Counter()
     simulated, started = 0.0, time.monotonic()
     failed: list[str] = []
-    for seed in range(asked.start, asked.start + asked.seeds):
-        store = asked.store or ("sqlite" if seed % 5 == 4 else "memory")
-        run = simulate(seed, store)
-        counts += run.record.counts
-        counts["jobs"] += len(run.jobs)
-        simulated += run.simulated
-        if asked.trace or run.violations:
-            print(run.report(), flush=True)
-        if run.violations:
-            failed.append(f"--start {seed} --seeds 1 --store {store}")
+    seeds = range(asked.start, asked.start + asked.seeds)
+    stories = [(seed, asked.store or _store(seed)) for seed in seeds]
+    for told in tell_all(stories, processes=asked.processes, trace=asked.trace):
+        counts += told.counts
+        simulated += told.simulated
+        if told.report:
+            print(told.report, flush=True)
+        if told.wrong:
+            failed.append(_repeat(told))
             if len(failed) >= asked.failures:
                 break
     _summary(counts, simulated, time.monotonic() - started)
-    for arguments in failed:
-        print(f"FAILED: python -m tests.simulate {arguments}")
+    for line in failed:
+        print(f"FAILED: {line}")
     return 1 if failed else 0
+
+
+def _store(seed: int) -> str:
+    return "sqlite" if seed % 5 == 4 else "memory"
+
+
+def _repeat(told: Told) -> str:
+    return f"python -m tests.simulate --start {told.seed} --seeds 1 --store {told.store}"
 
 
 def _arguments() -> argparse.Namespace:
@@ -43,6 +50,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--store", choices=["memory", "sqlite"], help="one in five is SQLite")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many")
     parser.add_argument("--trace", action="store_true", help="print every trace")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()
 
 

@@ -10,6 +10,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from holdfast.app import Holdfast
+    from holdfast.client import Client, SyncClient
     from holdfast.context import JobContext, SyncJobContext
     from holdfast.cron import MissedRuns
     from holdfast.errors import (
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "app": ("Holdfast",),
+    "client": ("Client", "SyncClient"),
     "context": ("JobContext", "SyncJobContext"),
     "cron": ("MissedRuns",),
     "errors": (
@@ -65,6 +67,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Backoff",
     "BackoffKind",
+    "Client",
     "DependencyKind",
     "DuplicateError",
     "FailureCategory",
@@ -88,6 +91,7 @@ __all__ = [
     "Submission",
     "SubmissionResult",
     "SubmissionStatus",
+    "SyncClient",
     "SyncJobContext",
     "Task",
     "TemporaryError",

@@ -4,62 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Self, TypeVar, Unpack
 
 from holdfast.chance import Chance
 from holdfast.clock import Clock, SystemClock
 from holdfast.cron import CronEntry, MissedRuns, cron_entry
 from holdfast.errors import Fault, ValidationError
-from holdfast.explain import Explanation
-from holdfast.form import Defaults, Submission
+from holdfast.facade import Facade
+from holdfast.form import Defaults
 from holdfast.handlers import Function, HandlerOptions, Registry, RunnerKind, optional_span
-from holdfast.job import LogLine, Priority
+from holdfast.job import Priority
 from holdfast.operations import Operations
 from holdfast.options import SubmitOptions
-from holdfast.policy import Backoff, BackoffKind, CustomDelay, Limits, Retention
-from holdfast.presence import WorkerInfo
+from holdfast.policy import Backoff, CustomDelay, Limits, Retention, declared_backoff
 from holdfast.profiles import Profile, profile_named
 from holdfast.quota import Quota
+from holdfast.redaction import Redaction
 from holdfast.results import (
-    BatchCancellationResult,
-    BatchResult,
-    CancellationResult,
-    DeletionResult,
-    FailureDetails,
-    FailureSearchResult,
-    JobStatus,
     RegistrationResult,
     RegistrationStatus,
-    ReleaseResult,
-    RetryResult,
-    SearchResult,
-    SubmissionResult,
 )
-from holdfast.searching import FailureFilter, JobFilter
-from holdfast.statistics import QueueStats
-from holdfast.store import DEFAULT_URL, JobEvent, LimitRule, QueueInfo, Store, open_store
+from holdfast.sealing import KeyRing, sealed
+from holdfast.store import DEFAULT_URL, LimitRule, Store, open_store
 from holdfast.submitting import Submitter
 from holdfast.sync import Home, SyncOperations
 from holdfast.task import Task, TaskDecorator
 from holdfast.timing import Span
-from holdfast.workflow import Step
+from holdfast.watcher import Watcher
+from holdfast.webhooks import Guard, Webhooks, WebhookSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Holdfast:
+class Holdfast(Facade):
     """A job queue: register tasks, submit jobs, look after them.
 
     ``url`` names the store; without it ``$HOLDFAST_URL``, else a SQLite file in the current
     directory. ``queues`` gives queues a profile by name (standard, lease, document, bullmq).
+    ``keys`` (else ``$HOLDFAST_ENCRYPTION_KEYS``) seal what the store keeps of a job;
+    ``redaction`` says what is masked in error texts and logs, ``webhooks`` how they are sent.
     Use it as ``async with app:`` or call ``start`` and ``close``; ``app.sync`` is the same
     for blocking code.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one keyword per thing an app may be given
         self,
         url: str | None = None,
         *,
@@ -67,6 +57,9 @@ class Holdfast:
         queues: Mapping[str, Profile | str] | None = None,
         limits: Limits | None = None,
         retention: Retention | None = None,
+        keys: KeyRing | None = None,
+        redaction: Redaction | None = None,
+        webhooks: WebhookSettings | None = None,
         clock: Clock | None = None,
         chance: Chance | None = None,
     ) -> None:
@@ -75,27 +68,25 @@ class Holdfast:
         self.chance = chance or Chance()
         self.limits = limits or Limits()
         self.retention = retention or Retention()
+        self.keys = keys or KeyRing.from_environment()
+        self.redaction = redaction or Redaction.from_environment()
+        self.webhook_settings = webhooks or WebhookSettings.from_environment()
         self.registry = Registry()
         self.crons: dict[str, CronEntry] = {}
-        self._own_store: Store | None = None
         self._profiles = {name: profile_named(given) for name, given in (queues or {}).items()}
         self._clock_given = clock
+        self._own_store = None if store is None else sealed(store, self.keys)
         if store is None and self.url.startswith("memory:"):
-            store = self.open_store()
-        self._own_store = store
+            self._own_store = self.open_store()
         self._operations: Operations | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._users = 0
         self._sync: SyncOperations | None = None
 
-    # --- life ----------------------------------------------------------------------------
-
     async def start(self) -> Self:
         """Open the store; every start needs its own close."""
         if self._operations is None:
-            store = self._own_store or self.open_store()
-            await store.start()
-            self._operations = self.over(store)
+            self._operations = await self.open_operations()
             self._loop = asyncio.get_running_loop()
         self._users += 1
         return self
@@ -106,7 +97,6 @@ class Holdfast:
         if self._operations is not None and self._users == 0:
             operations, self._operations = self._operations, None
             await operations.close()
-            await operations.store.close()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -126,7 +116,10 @@ class Holdfast:
 
     def open_store(self) -> Store:
         """Return another connection to the app's store, not yet started."""
-        return self._own_store or open_store(self.url, clock=self._clock_given)
+        if self._own_store is not None:
+            return self._own_store
+        store = open_store(self.url, clock=self._clock_given)
+        return sealed(store, self.keys)
 
     @property
     def home(self) -> Home | None:
@@ -142,17 +135,28 @@ class Holdfast:
             self._sync = SyncOperations(self)
         return self._sync
 
-    def over(self, store: Store) -> Operations:
+    async def open_operations(self) -> Operations:
+        """Open the app's store, or its service, and return what can be done there."""
+        if self._own_store is None and self.url.startswith(("http://", "https://")):
+            from holdfast.client.operations import RemoteOperations
+
+            return RemoteOperations(self.url, chance=self.chance, clock=self.clock)
+        return self.over(await self.open_store().start())
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
+        return Webhooks(self._open, Guard(self.webhook_settings.allow), self.chance)
+
+    def over(self, store: Store, *, watcher: Watcher | None = None) -> Operations:
         """Return the operations of this app over a store that is already started."""
         quota = Quota(store, self.limits, self.clock)
         submitter = Submitter(store, self.chance, self.limits, self._defaults, quota)
-        return Operations(store, submitter)
+        return Operations(store, submitter, watcher=watcher)
 
     def submitter(self, store: Store) -> Submitter:
         """Return what puts jobs into a store on behalf of running ones: no quota applies."""
         return Submitter(store, self.chance, self.limits, self._defaults)
-
-    # --- tasks ---------------------------------------------------------------------------
 
     def task(  # noqa: PLR0913  # one keyword per thing a task may say
         self,
@@ -177,9 +181,8 @@ class Holdfast:
         """Register the decorated function as the handler of a job type.
 
         Everything is the default of the type's jobs and may be overridden per job, except
-        where it runs: ``runner`` (async for coroutines, thread for plain functions, process
-        for CPU-bound or stubborn ones), ``concurrency`` per worker process, ``limit`` and
-        ``key_limit`` across all workers. ``permanent`` exceptions are not retried.
+        where it runs: ``runner`` (async, thread, or process for stubborn ones), ``concurrency``
+        per process, ``limit``, ``key_limit`` across workers. ``permanent`` errors end the job.
         ``backoff`` may be a function ``(attempt, initial_delay, max_delay) -> timedelta``.
         """
         options = HandlerOptions(
@@ -189,7 +192,7 @@ class Holdfast:
             lifetime=optional_span("lifetime", lifetime),
             lease=optional_span("lease", lease),
             max_attempts=max_attempts,
-            backoff=_backoff(backoff),
+            backoff=declared_backoff(backoff),
             custom_backoff=None if isinstance(backoff, Backoff) else backoff,
             retry_timeouts=retry_timeouts,
             runner=None if runner is None else RunnerKind(runner),
@@ -227,8 +230,7 @@ class Holdfast:
     ) -> Callable[[Task[P, R]], Task[P, R]]:
         """Submit the decorated task at the times of a cron expression.
 
-        Exactly one job per tick however many workers run. ``missed`` says what happens to
-        ticks that passed while no worker ran: ``skip``, ``one`` (the newest) or ``all``.
+        One job per tick however many workers run; those missed: ``skip``, ``one``, ``all``.
         """
 
         def decorate(task: Task[P, R]) -> Task[P, R]:
@@ -240,147 +242,6 @@ class Holdfast:
 
         return decorate
 
-    # --- operations ----------------------------------------------------------------------
-
-    async def submit(
-        self,
-        type_: str,
-        payload: object = None,
-        *,
-        connection: object = None,
-        **options: Unpack[SubmitOptions],
-    ) -> SubmissionResult:
-        """Submit a job by type name.
-
-        Returns once it is durable. ValidationError lists everything that is wrong,
-        DuplicateError tells that the idempotency key was used with another payload.
-        """
-        submission = Submission(type=type_, payload=payload, **options)
-        return await self._open.submit(submission, connection=connection)
-
-    async def submit_batch(
-        self,
-        jobs: Sequence[Submission | Mapping[str, object]],
-        *,
-        atomic: bool = True,
-        connection: object = None,
-    ) -> BatchResult:
-        """Submit 1 to 1000 jobs, which may depend on each other by ``ref``.
-
-        ``atomic``: all or none, faults raise. Otherwise each gets its own answer.
-        """
-        return await self._open.submit_batch(jobs, atomic=atomic, connection=connection)
-
-    async def chain(self, *steps: Step) -> list[SubmissionResult]:
-        """Submit jobs that run one after another; a list is a step whose jobs run side by side.
-
-        ``await app.chain(fetch.submission(url), [a.submission(), b.submission()],
-        merge.submission())``. All or none are stored. Each reads the results of the step
-        before with ``ctx.dependency_results()``.
-        """
-        return await self._open.chain(steps)
-
-    async def get(
-        self, job_id: str, *, include_result: bool = True, include_history: bool = False
-    ) -> JobStatus:
-        """Return a job; NotFoundError when there is none."""
-        return await self._open.get(
-            job_id, include_result=include_result, include_history=include_history
-        )
-
-    async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
-        """Wait until a job has ended; TimeoutError when that takes longer than ``timeout``."""
-        return await self._open.wait(job_id, timeout=timeout)
-
-    async def search(self, **wanted: Unpack[JobFilter]) -> SearchResult:
-        """Return one page of jobs that match all filters."""
-        return await self._open.search(wanted)
-
-    async def stats(
-        self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
-    ) -> QueueStats:
-        """Return counts, rates and latencies; ``breakdown_by`` TYPE, PRIORITY, STATE."""
-        return await self._open.stats(time_range=time_range, breakdown_by=breakdown_by)
-
-    async def cancel(
-        self, job_id: str, *, reason: str = "", force: bool = False
-    ) -> CancellationResult:
-        """Cancel a waiting job; ask a running one to stop, or with ``force`` interrupt it."""
-        return await self._open.cancel(job_id, reason=reason, force=force)
-
-    async def cancel_batch(
-        self,
-        *,
-        job_ids: Sequence[str] | None = None,
-        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
-        reason: str = "",
-        force: bool = False,
-        dry_run: bool = False,
-    ) -> BatchCancellationResult:
-        """Cancel many jobs, by ids or by filter; a dry run only counts."""
-        return await self._open.cancel_batch(
-            job_ids=job_ids, filter=filter, reason=reason, force=force, dry_run=dry_run
-        )
-
-    async def failure(self, job_id: str, *, include_all_attempts: bool = True) -> FailureDetails:
-        """Return how a job failed, attempt by attempt."""
-        return await self._open.failure(job_id, include_all_attempts=include_all_attempts)
-
-    async def failures(self, **wanted: Unpack[FailureFilter]) -> FailureSearchResult:
-        """Return one page of failed jobs, with what all that match failed of."""
-        return await self._open.failures(wanted)
-
-    async def retry(
-        self,
-        job_id: str,
-        *,
-        reset_attempts: bool = False,
-        priority: Priority | str | int | None = None,
-        delay: Span = 0,
-    ) -> RetryResult:
-        """Give a FAILED or DEAD_LETTER job another chance."""
-        return await self._open.retry(
-            job_id, reset_attempts=reset_attempts, priority=priority, delay=delay
-        )
-
-    async def release(self, job_id: str) -> ReleaseResult:
-        """Let a job go that was submitted with ``hold=True``."""
-        return await self._open.release(job_id)
-
-    async def delete(self, job_id: str) -> DeletionResult:
-        """Delete an ended job that no live job depends on."""
-        return await self._open.delete(job_id)
-
-    def events(self, *, after: str | None = None, follow: bool = True) -> AsyncIterator[JobEvent]:
-        """Yield what happens to jobs, from now on or after an event's cursor."""
-        return self._open.events(after=after, follow=follow)
-
-    async def logs(self, job_id: str) -> list[LogLine]:
-        """Return the lines a job's handler logged."""
-        return await self._open.logs(job_id)
-
-    async def queues(self) -> list[QueueInfo]:
-        """Return every queue with its settings and counts."""
-        return await self._open.queues()
-
-    async def pause(self, queue: str) -> None:
-        """Let no more jobs of a queue start; running ones finish."""
-        await self._open.pause(queue)
-
-    async def resume(self, queue: str) -> None:
-        """Let jobs of a queue start again."""
-        await self._open.resume(queue)
-
-    async def workers(self) -> list[WorkerInfo]:
-        """Return the workers that are there now."""
-        return await self._open.workers()
-
-    async def explain(self, job_id: str) -> Explanation:
-        """Say why a job is not running now."""
-        return await self._open.explain(job_id)
-
-    # --- inside --------------------------------------------------------------------------
-
     @property
     def _open(self) -> Operations:
         if self._operations is None:
@@ -389,9 +250,3 @@ class Holdfast:
 
     def _defaults(self, type_: str, queue: str | None) -> Defaults:
         return self.registry.defaults(type_, queue, self._profiles, self.limits)
-
-
-def _backoff(given: Backoff | CustomDelay | None) -> Backoff | None:
-    if given is None or isinstance(given, Backoff):
-        return given
-    return Backoff(strategy=BackoffKind.CUSTOM)

@@ -19,12 +19,14 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.intake import QUEUE_RULE
 from holdfast.job import DEFAULT_QUEUE
 from holdfast.observe.logging import FORMATS, LEVELS
+from holdfast.redaction import MASK, redacted
+from holdfast.sealing import KeyRing
 from holdfast.store import DEFAULT_URL
 from holdfast.timing import format_duration, parse_duration
 
 FILE = "holdfast.toml"
 PREFIX = "HOLDFAST_"
-OWN = frozenset({"HOLDFAST_CONFIG"})
+OWN = frozenset({"HOLDFAST_API_KEY", "HOLDFAST_CONFIG"})
 """Variables that are not settings."""
 
 
@@ -34,6 +36,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     default: object
     read: Callable[[object], object]
     help: str
+    secret: bool = False
 
 
 class Effective(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +53,10 @@ def _text(value: object) -> str:
     return value
 
 
+def _names(value: object) -> str:
+    return ",".join(map(_text, value)) if isinstance(value, list) else _text(value)
+
+
 def _number(value: object) -> int:
     try:
         number = int(value) if isinstance(value, str) else value
@@ -58,6 +65,13 @@ def _number(value: object) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise ValueError(f"must be a whole number from 1, got {value!r:.60}")
     return number
+
+
+def _port(value: object) -> int:
+    port = 0 if value in (0, "0") else _number(value)
+    if port > 65_535:
+        raise ValueError(f"must be a port up to 65535, got {port}")
+    return port
 
 
 def _span(value: object) -> timedelta:
@@ -82,7 +96,8 @@ def read_queues(value: object) -> dict[str, float] | list[str]:
     weights: dict[str, float] = {}
     for part in names:
         name, weighted, weight = part.partition("=")
-        if not QUEUE_RULE.fullmatch(name):
+        namespace, _, own = name.rpartition("/")
+        if not QUEUE_RULE.fullmatch(own) or (namespace and not QUEUE_RULE.fullmatch(namespace)):
             raise ValueError(f"must be names matching {QUEUE_RULE.pattern}, got {name!r:.60}")
         try:
             weights[name] = float(weight) if weighted else 1.0
@@ -96,8 +111,20 @@ def read_queues(value: object) -> dict[str, float] | list[str]:
 SETTINGS: Mapping[str, Setting] = {
     "url": Setting(default=DEFAULT_URL, read=_text, help="the store"),
     "app": Setting(default=None, read=_text, help="where the app is, module:name"),
+    "encryption.keys": Setting(
+        default=None, read=_text, help="keys that seal what is kept, id:base64", secret=True
+    ),
+    "encryption.keys_file": Setting(default=None, read=_text, help="a file of such keys"),
+    "webhooks.allow": Setting(
+        default=None, read=_names, help="lift what protects webhooks: http, ports, networks"
+    ),
+    "redact.names": Setting(
+        default=None, read=_names, help="more names whose values are masked in logs and errors"
+    ),
     "log.level": Setting(default="info", read=_one_of(LEVELS), help="how much is logged"),
     "log.format": Setting(default="text", read=_one_of(FORMATS), help="text, or json lines"),
+    "listen.host": Setting(default="127.0.0.1", read=_text, help="where the service listens"),
+    "listen.port": Setting(default=8080, read=_port, help="the port of the service, 0 for any"),
     "worker.queues": Setting(
         default=[DEFAULT_QUEUE], read=read_queues, help="queues in order, or with =weight"
     ),
@@ -107,6 +134,18 @@ SETTINGS: Mapping[str, Setting] = {
         default=timedelta(seconds=30), read=_span, help="how long a stop lets jobs finish"
     ),
 }
+
+
+PASSED_ON = (
+    "url",
+    "log.level",
+    "log.format",
+    "encryption.keys",
+    "encryption.keys_file",
+    "redact.names",
+    "webhooks.allow",
+)
+"""What an app may leave to the command that runs it; it reaches the app as a variable."""
 
 
 class Settings:
@@ -172,7 +211,7 @@ def _file_layer(path: str | None, faults: list[Fault]) -> list[Said]:
         return []
     try:
         table = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         faults.append(Fault(str(file), "INVALID", f"cannot be read: {error}"))
         return []
     said = []
@@ -220,14 +259,26 @@ def _nearest(name: str) -> str:
     return f", did you mean {close[0]!r}?" if close else f": known are {', '.join(SETTINGS)}"
 
 
+def key_ring(settings: Settings) -> KeyRing | None:
+    """Return the keys the settings name, if any."""
+    text, path = settings["encryption.keys"], settings["encryption.keys_file"]
+    if isinstance(text, str):
+        return KeyRing.parse(text)
+    return KeyRing.from_file(path) if isinstance(path, str) else None
+
+
 def variable(key: str) -> str:
     """Return the environment variable that gives a key."""
     return PREFIX + key.upper().replace(".", "_")
 
 
-def shown(value: object) -> object:
-    """Return a value as a person or a JSON document may have it."""
+def shown(key: str, value: object) -> object:
+    """Return a setting's value as a person or a JSON document may have it."""
+    if SETTINGS[key].secret:
+        return None if value is None else MASK
     match value:
+        case str():
+            return redacted(value)
         case timedelta():
             return format_duration(value)
         case dict():

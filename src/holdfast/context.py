@@ -19,6 +19,7 @@ from holdfast.errors import Fault, JobCancelledError, StaleLeaseError, Validatio
 from holdfast.job import CancelRequest, Job, LogLine, Progress
 from holdfast.options import SubmitOptions
 from holdfast.payload import clean, encode
+from holdfast.sealing.envelope import must_be_open
 
 T = TypeVar("T")
 
@@ -229,6 +230,8 @@ class JobContext(_JobView):
         For FAN_IN that is the named job and everything it spawned.
         """
         results = await self._channel.results()
+        for job_id, data in results.items():
+            must_be_open(data, f"result of job {job_id}")
         return {
             job_id: None if data is None else msgspec.json.decode(data)
             for job_id, data in results.items()

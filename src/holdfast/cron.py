@@ -75,7 +75,7 @@ def instants(entry: CronEntry, *, after: datetime) -> Iterator[datetime]:
     """Yield the instants a schedule names after a moment, in UTC."""
     try:
         zone = ZoneInfo(entry.tz)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is no zone
         told = f"must be a known time zone, got {entry.tz!r:.60}"
         raise ValidationError([Fault("tz", "INVALID", told)]) from None
     try:

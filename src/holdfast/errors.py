@@ -5,6 +5,9 @@
 # ├── DuplicateError          an idempotency key came again with another payload
 # ├── QuotaError              a limit on depth or rate is reached; says when to retry
 # ├── NotFoundError           no such job
+# ├── UnauthorizedError       no API key, or one that does not count
+# ├── ForbiddenError          the API key's role does not allow the call
+# ├── ServiceError            a service answered with something else than it should
 # ├── IllegalTransitionError  an edge that the lifecycle table does not have
 # ├── StaleLeaseError         a write under a lease that is no longer the newest
 # ├── StoreError
@@ -89,6 +92,18 @@ class NotFoundError(HoldfastError):
         super().__init__(f"no job with id {job_id!r}")
 
 
+class UnauthorizedError(HoldfastError):
+    """No API key was given, or it is unknown, revoked or expired."""
+
+
+class ForbiddenError(HoldfastError):
+    """The role of the API key does not allow the call."""
+
+
+class ServiceError(HoldfastError):
+    """A service failed, or answered with something that is not holdfast's."""
+
+
 class IllegalTransitionError(HoldfastError):
     """The lifecycle table has no such edge."""
 
@@ -111,6 +126,10 @@ class StoreError(HoldfastError):
 
 class StoreUnavailableError(StoreError):
     """The store cannot be reached or is too busy; the call may be repeated."""
+
+
+class UnconfirmedError(StoreUnavailableError):
+    """Jobs were written, but not confirmed as the URL asks; repeating the call asks again."""
 
 
 class UnknownStoreError(StoreError):

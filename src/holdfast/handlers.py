@@ -131,7 +131,8 @@ class Registry:
         """Return what applies to a new job of a type when its submission is silent."""
         handler = self._handlers.get(type_)
         options = handler.options if handler else HandlerOptions()
-        name = queue or options.queue or Defaults().queue
+        said = queue if isinstance(queue, str) else None  # anything else is refused later on
+        name = said or options.queue or Defaults().queue
         return Defaults(
             profile=profiles.get(name, STANDARD),
             queue=name,

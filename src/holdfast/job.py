@@ -230,7 +230,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def idempotency_key(self) -> str:
         """The client's own key, or nothing when the key is one of ours."""
-        return self.dedupe.key if self.dedupe and self.dedupe.scope == self.type else ""
+        scope = self.dedupe.scope.partition("@")[0] if self.dedupe else ""
+        return self.dedupe.key if self.dedupe and scope == self.type else ""
 
     @property
     def lease_version(self) -> int:

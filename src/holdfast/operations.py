@@ -39,15 +39,18 @@ LONGEST_LOOK = 5.0
 class Operations(Changes):
     """The client operations over one store."""
 
-    def __init__(self, store: Store, submitter: Submitter) -> None:
+    def __init__(
+        self, store: Store, submitter: Submitter, *, watcher: Watcher | None = None
+    ) -> None:
         super().__init__(store)
         self._submitter = submitter
-        self._watcher = Watcher(store)
+        self._watcher = watcher or Watcher(store)
 
     async def close(self) -> None:
-        """Finish what is under way."""
+        """Finish what is under way and let go of the store."""
         await self._submitter.close()
         await self._watcher.close()
+        await self.store.close()
 
     async def submit(
         self, submission: Submission, *, connection: object = None

@@ -154,3 +154,10 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 def effective_timeout(*asked: timedelta | None) -> timedelta:
     """Return the shortest of the timeouts that were given (job, handler, system)."""
     return min(timeout for timeout in asked if timeout is not None)
+
+
+def declared_backoff(given: Backoff | CustomDelay | None) -> Backoff | None:
+    """Return the backoff a task declares; a function of its own is told to workers only."""
+    if given is None or isinstance(given, Backoff):
+        return given
+    return Backoff(strategy=BackoffKind.CUSTOM)

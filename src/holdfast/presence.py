@@ -23,6 +23,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     running: int
     started_at: datetime
+    leaked_threads: int = 0
     seen_until: datetime | None = None
 
 

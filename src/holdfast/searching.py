@@ -8,6 +8,7 @@ from typing import Any, TypedDict, TypeVar
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.job import FailureCategory, Priority, State
+from holdfast.payload import clean
 from holdfast.store import FailureSearch, Order, Search
 from holdfast.timing import Moment, parse_timestamp
 
@@ -86,6 +87,8 @@ def failure_search(wanted: FailureFilter) -> FailureSearch:
 
 
 def _level(value: str | int) -> int:
+    if isinstance(value, bool):
+        raise ValueError(value)
     return int(Priority[value]) if isinstance(value, str) else int(Priority(value))
 
 
@@ -177,6 +180,6 @@ class _Form:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str) or "\x00" in value:
+    if not isinstance(value, str) or clean(value) != value:
         raise ValueError(value)
     return value

@@ -17,8 +17,9 @@ from holdfast.policy import Limits
 from holdfast.quota import Quota
 from holdfast.releasing import release_dependents
 from holdfast.results import BatchResult, SubmissionResult, SubmissionStatus, submission_result
-from holdfast.store import Added, AddStatus, Fence, Store, TransactionalStore
+from holdfast.store import Added, AddStatus, Draft, Fence, Store, TransactionalStore
 from holdfast.submission import accept
+from holdfast.webhooks.shapes import CALLBACKS
 
 T = TypeVar("T")
 Rejected = ValidationError | DuplicateError
@@ -44,6 +45,8 @@ class Submitter:
         self._defaults_for = defaults_for
         self._quota = quota
         self._batcher: Batcher[Job, Added] = Batcher(self._add_each)
+        self._calls_back = False
+        """Whether the store knows that jobs may want to be called back."""
 
     async def close(self) -> None:
         """Wait for what is on its way."""
@@ -60,13 +63,14 @@ class Submitter:
         elif job.depends_on:
             added = (await self._add_all([job], atomic=True))[0]
         else:
-            added = await self._batcher.put(job)
+            added = await in_time(self._batcher.put(job), self._limits.submission_timeout)
         return self._result(job, added)
 
     async def spawn(self, submission: Submission, fence: Fence, key: str | None) -> str:
         """Store a child of a running job, under that job's lease; return its id."""
         spawner = Spawner(fence.job_id, key or self._chance.token())
         job = await self._accepted(submission, spawner)
+        await self._admit([job])
         added = await self.persist(lambda: self._store.add([job], fence=fence))
         return self._result(job, added[0]).job_id
 
@@ -107,6 +111,11 @@ class Submitter:
         )
 
     async def _admit(self, jobs: Sequence[Job]) -> None:
+        if not self._calls_back and any(job.callback_url for job in jobs):
+            since = self._store.now().isoformat().encode()
+            draft = Draft(kind=CALLBACKS, key=CALLBACKS, data=since, version=0)
+            await self.persist(lambda: self._store.keep([draft]))
+            self._calls_back = True
         if self._quota is not None:
             quota = self._quota
             await self.persist(lambda: quota.admit(jobs))
@@ -210,21 +219,31 @@ def _rejected(job_id: str, error: Rejected | None) -> SubmissionResult:
     )
 
 
+async def in_time(answer: Awaitable[T], patience: timedelta) -> T:
+    """Await an answer; a store that stays silent for as long as this is unavailable."""
+    try:
+        async with asyncio.timeout(patience.total_seconds()):
+            return await answer
+    except TimeoutError:
+        told = f"the store did not answer within {patience.total_seconds():g} s"
+        raise StoreUnavailableError(told) from None
+
+
 async def patiently(call: Callable[[], Awaitable[T]], chance: Chance, patience: timedelta) -> T:
     """Await a call; repeat it with growing, jittered pauses while the store is unavailable.
 
-    Gives up once that has lasted for as long as ``patience`` since the first refusal.
+    Raises ``StoreUnavailableError`` when there is no answer within ``patience``, be it that
+    the store keeps refusing or that it stays silent.
     """
-    deadline: float | None = None
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience.total_seconds()
     pause = FIRST_PAUSE
     while True:
         try:
-            return await call()
+            return await in_time(call(), timedelta(seconds=deadline - loop.time()))
         except StoreUnavailableError:
-            now = asyncio.get_running_loop().time()
-            deadline = deadline or now + patience.total_seconds()
             wait = pause * (0.5 + chance.fraction())
-            if now + wait > deadline:
+            if loop.time() + wait > deadline:
                 raise
             await asyncio.sleep(wait)
             pause = min(2 * pause, LONGEST_PAUSE)

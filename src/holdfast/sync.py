@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 
 from holdfast.explain import Explanation
 from holdfast.form import Submission
@@ -35,12 +35,22 @@ from holdfast.store import JobEvent, QueueInfo
 from holdfast.timing import Span
 from holdfast.workflow import Step
 
-if TYPE_CHECKING:
-    from holdfast.app import Holdfast
-
 T = TypeVar("T")
 Home = tuple[asyncio.AbstractEventLoop, Operations]
 """Operations and the loop they live on."""
+
+
+class Opener(Protocol):
+    """An app, or a client of a service."""
+
+    @property
+    def home(self) -> Home | None:
+        """Operations that blocking callers must use, with their loop."""
+        ...
+
+    async def open_operations(self) -> Operations:
+        """Open another connection to the same place."""
+        ...
 
 
 class SyncOperations:
@@ -51,7 +61,7 @@ class SyncOperations:
     threads. ``close`` is optional.
     """
 
-    def __init__(self, app: Holdfast) -> None:
+    def __init__(self, app: Opener) -> None:
         self._app = app
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -204,7 +214,6 @@ class SyncOperations:
             self._loop = self._operations = None
         if loop is not None and operations is not None and self._pid == os.getpid():
             _call(loop, operations.close())
-            _call(loop, operations.store.close())
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
             loop.close()
@@ -221,10 +230,8 @@ class SyncOperations:
                     target=loop.run_forever, name="holdfast-sync", daemon=True
                 )
                 self._thread.start()
-                store = self._app.open_store()
-                _call(loop, store.start())
+                self._operations = _call(loop, self._app.open_operations())
                 self._loop, self._pid = loop, os.getpid()
-                self._operations = self._app.over(store)
             return self._loop, self._operations
 
 

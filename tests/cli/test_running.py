@@ -151,6 +151,54 @@ def test_dev_serves_every_queue_its_tasks_name(place: Place) -> None:
     assert 0 == process.returncode
 
 
+def test_dev_starts_again_with_changed_sources_even_from_broken_ones(place: Place) -> None:
+    source = place.path / "fresh.py"
+    source.write_text("this is no python")
+
+    with _running(place, "dev", "fresh") as process:
+        try:
+            _read_until(process, "SyntaxError")
+            source.write_text(FRESH.format(task="first"))
+            _read_until(process, "task    first")
+            source.write_text(FRESH.format(task="second"))
+            told = _read_until(process, "task    second")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(20)
+
+    assert "fresh.py changed, starting again" in told
+    assert 0 == process.returncode
+
+
+def test_dev_leaves_no_worker_behind_when_it_is_killed(place: Place) -> None:
+    with _running(place, "dev", "jobs_here") as process:
+        _read_until(process, "worker started")
+        process.kill()
+        told = _read_until(process, "worker stopped")
+
+    assert "worker stopped" in told
+
+
+FRESH = """from holdfast import Holdfast
+app = Holdfast()
+
+@app.task("{task}")
+async def work() -> None: ...
+"""
+
+
+def _read_until(process: subprocess.Popen[str], words: str) -> str:
+    """Read what a process tells until it says this; the test's own timeout ends a wait in vain."""
+    assert process.stderr is not None
+    seen = ""
+    for line in process.stderr:
+        seen += line
+        if words in line:
+            break
+    assert words in seen
+    return seen
+
+
 def _running(place: Place, *args: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-u", "-m", "holdfast", *args],

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -276,3 +277,27 @@ def test_summaries_agree_with_the_commands() -> None:
         command = cli.get_command(ctx, name)
         assert command is not None
         assert told.split()[0].rstrip(",.") in (command.help or "")
+
+
+@pytest.mark.req("S-13")
+def test_doctor_says_what_is_wrong_and_what_to_do(place: Place) -> None:
+    place.submit("greet", '{"name": "Ada"}')
+
+    told = place.run("doctor")
+
+    assert 0 == told.exit_code
+    assert "no worker for them" in told.output
+    assert "2 warning(s)" in told.output
+    assert 1 == place.run("doctor", "--strict").exit_code
+    assert "workers" in {finding["name"] for finding in place.json("doctor")}
+
+
+def test_doctor_fails_on_errors(place: Place) -> None:
+    with sqlite3.connect(place.path / "holdfast.db") as connection:
+        place.submit("greet", '{"name": "Ada"}', "--lifetime", "60")
+        connection.execute("UPDATE job SET expires_at = expires_at - 3600000000")
+
+    told = place.run("doctor")
+
+    assert 1 == told.exit_code
+    assert "outlived their lifetime" in told.output

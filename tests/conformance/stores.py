@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import tempfile
-import uuid
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
+from redis import Redis
 
 from holdfast.store import MemoryStore, open_store
 from tests.requirements import STORES
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 SCHEMA = "conformance"
+JOBS, KEPT = 0, 1
+"""Databases of the Redis server: for the store under test, and for copies."""
 
 
 @dataclass
@@ -41,6 +43,8 @@ class Place:
     """The one file that holds everything while no store is open, if there is such a file."""
     dsn: str = ""
     """The server that holds everything in the tables of one schema, if there is one."""
+    port: int = 0
+    """The port of the server that holds everything in one database of keys, if there is one."""
     kept: dict[str, MemoryStore] = field(default_factory=dict)
 
     @property
@@ -55,6 +59,9 @@ class Place:
         elif self.dsn:
             copy_tables(self.dsn, SCHEMA, f"{SCHEMA}_kept")
             kept.with_suffix(".tables").touch()
+        elif self.port:
+            copy_keys(self.port, JOBS, KEPT)
+            kept.with_suffix(".keys").touch()
 
     def restore(self, kept: Path) -> bool:
         """Fill this empty place with what was kept; whether anything was."""
@@ -63,6 +70,9 @@ class Place:
             return True
         if self.dsn and kept.with_suffix(".tables").exists():
             copy_tables(self.dsn, f"{SCHEMA}_kept", SCHEMA)
+            return True
+        if self.port and kept.with_suffix(".keys").exists():
+            copy_keys(self.port, KEPT, JOBS)
             return True
         return False
 
@@ -126,9 +136,22 @@ def _tables(connection: psycopg.Connection, schema: str) -> list[str]:
 
 @contextmanager
 def redis(request: pytest.FixtureRequest) -> Iterator[Place]:
-    # A prefix of its own is an empty place; nothing needs to be deleted in between.
     server = request.getfixturevalue("valkey_server")
-    yield Place(f"{server.url}?prefix=t{uuid.uuid4().hex[:12]}")
+    with Redis(port=server.port, db=JOBS) as client:
+        client.flushdb()
+    yield Place(f"{server.url}?prefix=t", port=server.port)
+
+
+def copy_keys(port: int, source: int, target: int) -> None:
+    """Make one database of a server a copy of another."""
+    with Redis(port=port, db=target) as client:
+        client.flushdb()
+    with Redis(port=port, db=source) as client:
+        client.eval(
+            "for _, key in ipairs(redis.call('KEYS', '*')) do"
+            " redis.call('COPY', key, key, 'DB', ARGV[1]) end",
+            *(0, str(target)),
+        )
 
 
 PLACES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Place]]] = {

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.store import MemoryStore, Search
+from holdfast.verify import violations
 from tests.conformance.cells import CELLS
 from tests.conformance.hand import MANY, TICK
 from tests.conformance.situations import QUEUES, SITUATIONS
 from tests.conformance.snapshot import differences, service, snapshot
 from tests.conformance.world import DEADLINE, LABELS, World, copied
-from tests.history import violations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

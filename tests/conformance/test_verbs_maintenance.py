@@ -126,6 +126,34 @@ async def test_ageing_ends_at_the_top(hand: Hand) -> None:
 
 
 @pytest.mark.req("M-4")
+async def test_lifted_jobs_stand_in_the_order_in_which_they_became_ready(hand: Hand) -> None:
+    await hand.store.configure("default", {"ageing": SECOND})
+    await hand.add("first.submitted", delay=10)
+    hand.clock.advance(10)
+    await hand.add("first.ready", priority=Priority.CRITICAL)
+    await hand.store.promote(MANY)
+    await hand.add("last.ready", priority=Priority.CRITICAL)
+    hand.clock.advance(100)
+
+    await hand.store.promote(MANY)
+
+    assert ["first.ready", "first.submitted", "last.ready"] == await hand.drain()
+
+
+@pytest.mark.req("M-4")
+async def test_job_that_aged_in_a_paused_queue_is_served_in_its_place(hand: Hand) -> None:
+    await hand.store.configure("default", {"ageing": SECOND, "paused": True})
+    await hand.add("bulk", priority=Priority.BULK)
+    await hand.add("critical", priority=Priority.CRITICAL)
+    hand.clock.advance(100)
+    await hand.store.promote(MANY)
+
+    await hand.store.configure("default", {"paused": False})
+
+    assert ["bulk", "critical"] == await hand.drain()
+
+
+@pytest.mark.req("M-4")
 async def test_job_never_ages_unless_its_queue_says_so(hand: Hand) -> None:
     await hand.store.configure("other", {"ageing": SECOND})
     await hand.add("bulk", priority=Priority.BULK)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast.clock import ManualClock
+from holdfast.errors import ValidationError
 from holdfast.form import Defaults
 from holdfast.job import FailureCategory, State
 from holdfast.policy import Retention
 from holdfast.profiles import DOCUMENT, document_metadata, document_word
-from holdfast.store import LimitRule, Search
+from holdfast.store import Level, LimitRule, Search
 from tests.conformance.conftest import SERVED
 from tests.conformance.hand import MANY, TICK, Hand, fence
 from tests.conformance.snapshot import snapshot
@@ -46,6 +49,22 @@ async def test_store_may_be_closed_twice_and_before_it_is_started(place: Place) 
     store = await place.open(ManualClock()).start()
     await store.close()
     await store.close()
+
+
+async def test_cancelled_call_ends_at_whatever_point_it_is(store: Store, hand: Hand) -> None:
+    """A call that goes on regardless keeps its caller alive for ever."""
+    ended = 0
+    for turns in range(60):
+        call = asyncio.ensure_future(store.hold("name", "holder", timedelta(seconds=9)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if call.cancel():
+            await asyncio.wait({call}, timeout=5)
+            assert call.cancelled(), f"went on when cancelled at turn {turns}"
+            ended += 1
+
+    assert ended
+    await hand.add("still usable")
 
 
 @pytest.mark.req("S-2", "S-1")
@@ -185,3 +204,39 @@ async def test_empty_calls_answer_empty(store: Store) -> None:
     assert [] == await store.delete([])
     assert [] == await store.history([])
     assert 0 == await store.prune(Retention(), MANY)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "code"),
+    [
+        ({"pauesd": True}, "pauesd", "UNKNOWN"),
+        ({"paused": True, "weight": 3}, "weight", "UNKNOWN"),
+        ({"paused": 1}, "paused", "INVALID"),
+        ({"ageing": 10}, "ageing", "INVALID"),
+        ({"ageing": timedelta(0)}, "ageing", "INVALID"),
+    ],
+)
+async def test_settings_that_no_queue_has_are_refused(
+    store: Store, settings: dict[str, object], field: str, code: str
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        await store.configure("q", settings)
+
+    assert [(field, code)] == [(fault.field, fault.code) for fault in refused.value.faults]
+    assert [] == await store.queues()
+
+
+@pytest.mark.req("S-13")
+async def test_store_reports_on_itself_in_sentences_and_changes_nothing(hand: Hand) -> None:
+    job = await hand.run("a")
+    labels = {job.id: "a"}
+    before = await snapshot(hand.store, labels)
+
+    found = await hand.store.findings()
+
+    names = [each.name for each in found]
+    assert "durability" in names
+    assert len(names) == len(set(names))
+    assert all(each.text.endswith(".") for each in found)
+    assert [] == [each for each in found if each.level is not Level.OK and not each.advice]
+    assert before == await snapshot(hand.store, labels)

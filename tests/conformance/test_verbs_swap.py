@@ -102,6 +102,21 @@ async def test_forged_token_is_refused_even_at_the_right_revision(hand: Hand, ru
     assert running == await hand.get(running)
 
 
+@pytest.mark.req("S-5")
+async def test_answer_for_a_deleted_job_does_not_count_for_one_of_the_same_id(
+    hand: Hand, running: Job
+) -> None:
+    await hand.swap(running, lifecycle.completed(running, b"1", now=hand.now))
+    assert [True] == await hand.store.delete([running.id])
+    again = await hand.cancel(await hand.add("a"))
+    assert running.revision == again.revision
+
+    answer = await hand.try_swap(running, lifecycle.completed(running, b"2", now=hand.now))
+
+    assert Swapped(written=False, job=again) == answer
+    assert again == await hand.get(running)
+
+
 async def test_change_of_an_unknown_job_answers_that_it_is_gone(hand: Hand) -> None:
     unknown = hand.job("nobody")
 

@@ -196,7 +196,7 @@ def test_every_event_function_moves_only_jobs_it_may(name: str, before: State) -
 
 
 @pytest.mark.req("M-3")
-@pytest.mark.parametrize("before", set(State) - {State.PENDING})
+@pytest.mark.parametrize("before", [s for s in State if s is not State.PENDING])
 def test_only_a_new_job_can_be_submitted(before: State) -> None:
     with pytest.raises(IllegalTransitionError, match="submit cannot take it"):
         lifecycle.submitted(making.in_state(before))

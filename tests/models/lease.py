@@ -8,22 +8,26 @@ may be late, lost or heard twice. Each rule can be replaced, to see that its abs
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast import lifecycle
 from holdfast.dependencies import verdict
 from holdfast.form import Parent, Submission
-from holdfast.job import TERMINAL, Event, Failure, FailureCategory, Job, State
+from holdfast.job import TERMINAL, Event, Failure, FailureCategory, Job, Lease, State
 from holdfast.store import Change
 from holdfast.store.memory.judging import matches, merged
 from holdfast.submission import accept
+from tests.models import walking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.models.walking import Walk
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAST = NOW
@@ -53,14 +57,24 @@ class Rules:
     )
     reaper_looks_again: bool = True
     """Whether taking a lease back is refused when it was renewed meanwhile."""
+    expired: Callable[[Lease], bool] = lambda lease: lease.until is not None and lease.until <= NOW
+    """Which leases the reaper takes back."""
+    runs_out: bool = True
+    """Whether a claim ends by itself when its holder is gone."""
+    token: Callable[[Job, str], str] = lambda job, worker: f"t{job.lease_version + 1}"
+    """What a new claim is known by."""
+    claimed: Callable[..., Job] = lifecycle.claimed
+    early: bool = False
+    """Whether a worker answers before its work is done."""
+    confirms: bool = False
+    """Whether a client is told CANCELLED although nothing was written."""
     resends: bool = True
     """Whether a late answer that is still welcome is given again."""
     cancels: Callable[..., Job] = lifecycle.cancel_requested
     release: Callable[..., Job] = lifecycle.dependency_ended
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, dict=True):
     """A change on its way to the store."""
 
     sender: str
@@ -73,8 +87,7 @@ class Message:
         return (self.sender, self.outcome, key(change.before), key(change.after), str(change.until))
 
 
-@dataclass(frozen=True)
-class World:
+class World(msgspec.Struct, frozen=True):
     """Everything there is at one moment."""
 
     job: Job
@@ -87,7 +100,12 @@ class World:
     claims_after_wish: int = 0
     starts: int = 0
     """Claims less those that were given back."""
-    wrong: str = field(default="", compare=False)
+    wrong: str = ""
+
+    @property
+    def is_end(self) -> bool:
+        over = self.job.state in TERMINAL and self.child.state is not State.PENDING
+        return over or is_told(self)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -122,6 +140,11 @@ def is_told(world: World) -> bool:
     return world.job.lease_version >= MOST_CLAIMS
 
 
+def walk(rules: Rules) -> Walk:
+    """Walk through every world under these rules."""
+    return walking.walk(begin(), lambda world: moves(world, rules))
+
+
 def moves(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
     """Everything that can happen next, with its name."""
     yield from _work(world, rules)
@@ -141,11 +164,11 @@ def _work(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
     for index, worker in enumerate(WORKERS):
         mine = world.held[index]
         if mine is None and world.job.state is State.SCHEDULED and not is_told(world):
-            yield f"{worker} claims", _claimed(world, index)
+            yield f"{worker} claims", _claimed(world, index, rules)
         if mine is None or mine.lease is None:
             continue
         if rules.beats(world.job, mine.lease.token) and world.job.lease is not None:
-            lease = msgspec.structs.replace(world.job.lease, until=NOW + world.job.lease_ttl)
+            lease = replace(world.job.lease, until=NOW + world.job.lease_ttl)
             foreign = "a lease was renewed by who lost it" if lease.worker != worker else ""
             yield (
                 f"{worker} beats",
@@ -155,12 +178,14 @@ def _work(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
         if len(world.messages) < MOST_MESSAGES:
             for outcome in OUTCOMES:
                 said = Message(worker, Change(mine, _decided(mine, outcome, rules)), outcome)
-                yield f"{worker} says {outcome}", _send(_hold(world, index, None), said)
+                left = world if rules.early else _hold(world, index, None)
+                yield f"{worker} says {outcome}", _send(left, said)
 
 
-def _claimed(world: World, index: int) -> World:
-    token = f"t{world.job.lease_version + 1}"
-    taken = lifecycle.claimed(world.job, token=token, worker=WORKERS[index], now=NOW)
+def _claimed(world: World, index: int, rules: Rules) -> World:
+    worker = WORKERS[index]
+    token = rules.token(world.job, worker)
+    taken = rules.claimed(world.job, token=token, worker=worker, now=NOW)
     after = replace(
         _hold(world, index, _clean(taken)),
         job=_clean(taken),
@@ -173,10 +198,10 @@ def _claimed(world: World, index: int) -> World:
 def _maintain(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
     job, lease = world.job, world.job.lease
     if job.state is State.RUNNING and lease is not None and lease.until is not None:
-        if lease.until > NOW:
-            over = msgspec.structs.replace(lease, until=PAST)
+        if lease.until > NOW and rules.runs_out:
+            over = replace(lease, until=PAST)
             yield "the lease runs out", replace(world, job=_with(job, lease=over))
-        elif len(world.messages) < MOST_MESSAGES:
+        if rules.expired(lease) and len(world.messages) < MOST_MESSAGES:
             until = lease.until if rules.reaper_looks_again else None
             taken = Change(job, rules.lease_lost(job, now=NOW), until)
             yield "the reaper looks", _send(world, Message("reaper", taken))
@@ -212,6 +237,8 @@ def _deliver(world: World, message: Message, rules: Rules) -> World:
 def _refused(world: World, message: Message, rules: Rules) -> World:
     """What a sender does with the job as it is: a worker whose answer is welcome gives it again."""
     lease = message.change.before.lease
+    if message.sender == "client" and rules.confirms:
+        return _checked(world, replace(world, cancelled="CANCELLED"))
     if message.outcome == "" or lease is None:
         return world
     if not rules.resends or not rules.may_answer(world.job, lease.token):
@@ -238,7 +265,7 @@ def _decided(job: Job, outcome: str, rules: Rules) -> Job:
 
 def _checked(before: World, after: World, message: Message | None = None) -> World:
     """A world after a move, with what that move broke."""
-    checks = (_terminal, _starts, _fence, _lapse, _cancel_lie, _early_child)
+    checks = (_terminal, _starts, _fence, _early, _token, _lapse, _cancel_lie, _early_child)
     wrong = next((text for check in checks if (text := check(before, after, message))), "")
     return replace(after, wrong=wrong)
 
@@ -256,13 +283,30 @@ def _starts(before: World, after: World, message: Message | None) -> str:
     return ""
 
 
+def _token(before: World, after: World, message: Message | None) -> str:
+    was, now = before.job.lease_version, after.job.lease_version
+    grown = message is None and after.job.state is State.RUNNING and after.starts > before.starts
+    return f"claim {was} was followed by {now}" if now != was + grown else ""
+
+
+def _early(before: World, after: World, message: Message | None) -> str:
+    """A worker's answer is written while it still works."""
+    if message is None or not message.outcome:
+        return ""
+    mine = before.held[WORKERS.index(message.sender)]
+    claimed = message.change.before.lease
+    if mine is not None and mine.lease == claimed:
+        return f"{message.sender} was heard before its work was done"
+    return ""
+
+
 def _fence(before: World, after: World, message: Message | None) -> str:
     if message is None or not message.outcome or before.job.lease is None:
         return ""
     claimed = message.change.before.lease
     newest = before.job.lease
     holder = next((w for w in WORKERS if w == message.sender), "")
-    if claimed is None or newest.worker != holder or claimed.token != newest.token:
+    if claimed is None or newest.worker != holder or claimed.version != newest.version:
         return f"{message.sender} answered under the lease of {newest.worker}"
     return "an answer was written twice" if newest.until is None else ""
 
@@ -298,8 +342,8 @@ def _hold(world: World, index: int, job: Job | None) -> World:
 
 
 def _with(job: Job, **changes: object) -> Job:
-    return msgspec.structs.replace(job, **changes)
+    return replace(job, **changes)
 
 
 def _clean(job: Job) -> Job:
-    return msgspec.structs.replace(job, trail=())
+    return replace(job, trail=())

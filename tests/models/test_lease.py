@@ -12,8 +12,7 @@ from holdfast.dependencies import Verdict
 from holdfast.job import Job, State
 from holdfast.store import Change
 from holdfast.store.memory.judging import matches
-from tests.models.lease import Rules
-from tests.models.walking import walk
+from tests.models.lease import Rules, walk
 
 
 @pytest.mark.req("M-3", "S-4", "S-5", "S-6", "S-10", "S-12", "M-9", "A-12")
@@ -22,6 +21,10 @@ def test_no_order_of_events_breaks_the_lease_protocol() -> None:
 
     assert ("", ()) == (found.wrong, found.path)
     assert found.worlds > 50_000
+    said = " ".join(found.named)
+    for word in ("claims", "beats", "dies", "complete", "fail", "give back", "reaper", "cancels"):
+        assert word in said
+    assert {"the lease runs out", "the job is due", "the child is released"} <= found.named
 
 
 def _by_state_alone(stored: Job, change: Change) -> bool:
@@ -30,6 +33,22 @@ def _by_state_alone(stored: Job, change: Change) -> bool:
 
 def _reaper_without_looking(stored: Job, change: Change) -> bool:
     return change.until is not None or matches(stored, change)
+
+
+def _client_without_looking(stored: Job, change: Change) -> bool:
+    return change.after.state is State.CANCELLED or matches(stored, change)
+
+
+def _by_name_of_the_worker(stored: Job, change: Change) -> bool:
+    before, lease = change.before.lease, stored.lease
+    if before is None or lease is None or change.until is not None:
+        return matches(stored, change)
+    return stored.state is State.RUNNING and before.worker == lease.worker
+
+
+def _same_token_again(job: Job, **options: Any) -> Job:
+    taken = lifecycle.claimed(job, **options)
+    return replace(taken, lease=replace(taken.lease, version=1))
 
 
 def _by_revision_of_nobody(job: Job, token: str) -> bool:
@@ -111,6 +130,32 @@ MUTANTS = {
     ),
     "giving back uses up an attempt": (Rules(given_back=_burning), "count as"),
     "crashes do not count as attempts": (Rules(lease_lost=_uncounted), "start 3 of 2"),
+    "whoever has the name of the worker may answer": (
+        Rules(matches=_by_name_of_the_worker),
+        "answered under the lease",
+    ),
+    "a worker that was started again uses its old token": (
+        Rules(token=lambda job, worker: worker),
+        "heard before its work was done",
+    ),
+    "claims are not numbered": (Rules(claimed=_same_token_again), "was followed by"),
+    "a job in hand is nobody's when its worker dies": (
+        Rules(runs_out=False),
+        "no way leads to an end",
+    ),
+    "a job is acknowledged before its work is done": (
+        Rules(early=True),
+        "before its work was done",
+    ),
+    "a long run is taken back although it beats": (
+        Rules(expired=lambda lease: lease.until is not None),
+        "a valid lease was taken back",
+    ),
+    "cancelling overwrites what happened meanwhile": (
+        Rules(matches=_client_without_looking),
+        "was followed by",
+    ),
+    "cancelling is confirmed without being written": (Rules(confirms=True), "told to be cancelled"),
     "a dependent runs whatever became of its dependency": (
         Rules(release=_in_any_case),
         "the child starts while",

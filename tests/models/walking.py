@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from holdfast.job import TERMINAL, State
-from tests.models.lease import Rules, begin, is_told, moves
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from tests.models.lease import World
+    from collections.abc import Callable, Iterable, Iterator
 
-PENDING = State.PENDING
 MOST_WORLDS = 400_000
+
+
+class Place(Protocol):
+    """A world as the walk sees it."""
+
+    @property
+    def key(self) -> object:
+        """What tells it from others."""
+        ...
+
+    @property
+    def wrong(self) -> str:
+        """What the move that led here broke."""
+        ...
+
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing needs to happen any more."""
+        ...
+
+
+W = TypeVar("W", bound=Place)
 
 
 @dataclass(frozen=True)
@@ -21,26 +39,32 @@ class Walk:
     """What was found: how many worlds, and the shortest way to one that must not be."""
 
     worlds: int
+    moves: int
     wrong: str = ""
     path: tuple[str, ...] = ()
+    named: frozenset[str] = frozenset()
+    """The names of all moves that were made."""
 
 
-def walk(rules: Rules) -> Walk:
+def walk(first: W, moves: Callable[[W], Iterator[tuple[str, W]]]) -> Walk:
     """Visit every world; stop at the first wrong one, or where no way leads to an end."""
-    first = begin()
     came: dict[object, tuple[object, str]] = {first.key: (None, "")}
     before: dict[object, list[object]] = {first.key: []}
     ends: list[object] = []
-    waiting: deque[World] = deque([first])
+    waiting: deque[W] = deque([first])
+    named: set[str] = set()
+    made = 0
     while waiting:
         world = waiting.popleft()
         here = world.key
-        if is_told(world) or (world.job.state in TERMINAL and world.child.state is not PENDING):
+        if world.is_end:
             ends.append(here)
-        for name, after in moves(world, rules):
+        for name, after in moves(world):
+            made += 1
+            named.add(name)
             there = after.key
             if after.wrong:
-                return Walk(len(came), after.wrong, (*_path(came, here), name))
+                return Walk(len(came), made, after.wrong, (*_path(came, here), name))
             if there not in came:
                 if len(came) >= MOST_WORLDS:
                     raise AssertionError(f"more than {MOST_WORLDS} worlds")
@@ -49,10 +73,9 @@ def walk(rules: Rules) -> Walk:
                 waiting.append(after)
             before[there].append(here)
     stuck = set(came) - _reaching(ends, before)
-    if stuck:
-        shortest = min((_path(came, place) for place in stuck), key=len)
-        return Walk(len(came), "no way leads to an end", shortest)
-    return Walk(len(came))
+    path = min((_path(came, place) for place in stuck), key=len, default=())
+    wrong = "no way leads to an end" if stuck else ""
+    return Walk(len(came), made, wrong, path, frozenset(named))
 
 
 def _path(came: dict[object, tuple[object, str]], place: object) -> tuple[str, ...]:
@@ -63,9 +86,9 @@ def _path(came: dict[object, tuple[object, str]], place: object) -> tuple[str, .
     return tuple(reversed(names))
 
 
-def _reaching(ends: list[object], before: dict[object, list[object]]) -> set[object]:
+def _reaching(ends: Iterable[object], before: dict[object, list[object]]) -> set[object]:
     found = set(ends)
-    waiting = list(ends)
+    waiting = list(found)
     while waiting:
         for place in before[waiting.pop()]:
             if place not in found:

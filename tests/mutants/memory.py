@@ -153,8 +153,8 @@ MUTANTS = (
     ),
     _in(
         "memory/judging.py",
-        "before.lease.token != stored.lease.token",
-        "before.lease.version != stored.lease.version",
+        "stored.lease is None or held != stored.lease.token",
+        "stored.lease is None",
         "swap without token",
     ),
     _in(
@@ -243,8 +243,8 @@ MUTANTS = (
     ),
     _in(
         "_cursor.py",
-        "match is None or match[1] != order or",
-        "match is None or",
+        "not match or match[1] != order or",
+        "not match or",
         "a cursor of another order is believed",
     ),
 )  # fmt: skip

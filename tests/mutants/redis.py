@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     _in(
         "scripts/swap.lua",
-        "  if c.token and j.tok and c.token ~= j.tok then return false end\n",
+        "  if c.token and c.token ~= j.tok then return false end\n",
         "",
         "a stale token settles",
     ),
@@ -51,7 +51,7 @@ MUTANTS = (
     ),
     _in(
         "scripts/claim.lua",
-        "if types and not types[j.type] then",
+        "if types and not types[v[1]] then",
         "if false then",
         "claim ignores the types asked for",
     ),
@@ -141,8 +141,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/lib/job.lua",
-        "    count(j.from_level == j.level and kind or kind_of(j, j.from_level), from, -1)",
-        "    count(kind, from, -1)",
+        "    count(j.from_level == j.level and kind or kind_of(j.q, j.type, j.from_level)",
+        "    count(kind",
         "counters drift when a job changes its priority",
     ),
     _in(

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 SEQUENTIAL = ("sqlite matrix", "sqlite verbs")
 RACING = ("sqlite race",)
+FAILING = ("sqlite disk",)
 
 
 def _in(
@@ -25,6 +26,29 @@ def _sql(name: str, old: str, new: str, why: str, look: str = "") -> Mutant:
 
 MUTANTS = (
     _in(
+        "connection.py",
+        "{Durability.FULL: 2,",
+        "{Durability.FULL: 1,",
+        "an acknowledged commit is not on the disk",
+        layers=FAILING,
+    ),
+    _in(
+        "reader.py",
+        "if connection.in_transaction:  # SQLite itself ends one that the disk failed",
+        "if True:",
+        "a failed read is told as a failed commit",
+        "read",
+        layers=FAILING,
+    ),
+    _in(
+        "writer.py",
+        "            if not connection.in_transaction:\n                raise",
+        "            if False:\n                raise",
+        "a full disk is told as a failed rollback",
+        "fills_up",
+        layers=FAILING,
+    ),
+    _in(
         "writer.py",
         'connection.execute("BEGIN IMMEDIATE")',
         'connection.execute("BEGIN")',
@@ -40,8 +64,8 @@ MUTANTS = (
     ),
     _in(
         "swapping.py",
-        "before.lease.token != token:",
-        "False:",
+        "leased and before.lease.token == token",
+        "leased",
         "swap without token",
         "swap",
     ),

@@ -187,7 +187,7 @@ def test_two_jobs_with_one_key_are_named(story: Story) -> None:
         replace(lifecycle.cancelled(_job("b"), now=_at(4)), dedupe=key),
     ]
 
-    assert ["2 jobs have the key k of work"] == story.wrong()
+    assert ["b has the key 'k' of work, which was another's"] == story.wrong()
 
 
 @pytest.mark.parametrize("answer", ["CANCELLED", "CANCEL_REQUESTED"])

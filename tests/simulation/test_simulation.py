@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 import sys
@@ -11,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.many import tell
 from tests.simulation.scenario import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
-STRIDE = 10
-SEEDS = {"memory": range(150), "sqlite": range(20)}
+SEEDS = {"memory": 440, "sqlite": 60}
+STRIDE = 110
 MUST_HAPPEN = (
     *(
         "kill",
@@ -43,39 +43,30 @@ MUST_HAPPEN = (
 )
 
 
-@functools.cache
-def _outcome(seed: int, store: str) -> tuple[str, Counter[str]]:
-    """What is wrong with a run, if anything, and what happened in it."""
-    run = simulate(seed, store)
-    counts = Counter(run.record.counts)
-    counts.update(f"ended {job.state}" for job in run.jobs)
-    counts.update(job.type for job in run.jobs)
-    return run.report() if run.violations else "", counts
-
-
-@pytest.mark.parametrize("first", SEEDS["memory"][::STRIDE])
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(0, SEEDS["memory"], STRIDE))
 @pytest.mark.req("S-1", "S-4", "S-5", "S-6", "S-9", "S-10", "S-11", stores=["memory"])
 @pytest.mark.req("S-12", "S-15", "M-2", "M-9", "A-12", "L-6", stores=["memory"])
 def test_promises_hold_in_virtual_time_on_the_memory_store(first: int) -> None:
-    for seed in range(first, first + STRIDE):
-        wrong, _ = _outcome(seed, "memory")
-        assert not wrong, wrong
+    _assert_held("memory", range(first, first + STRIDE))
 
 
-@pytest.mark.parametrize("first", SEEDS["sqlite"][::STRIDE])
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.req("S-1", "S-4", "S-5", "S-6", "S-9", "S-10", "S-11", stores=["sqlite"])
 @pytest.mark.req("S-12", "S-15", "M-2", "M-9", "A-12", "L-6", stores=["sqlite"])
-def test_promises_hold_in_virtual_time_on_sqlite(first: int) -> None:
-    for seed in range(first, first + STRIDE):
-        wrong, _ = _outcome(seed, "sqlite")
-        assert not wrong, wrong
+def test_promises_hold_in_virtual_time_on_sqlite() -> None:
+    _assert_held("sqlite", range(SEEDS["sqlite"]))
 
 
-def test_everything_that_can_go_wrong_went_wrong_somewhere() -> None:
+def _assert_held(store: str, seeds: range) -> None:
+    """Nothing was wrong, and everything that can go wrong went wrong somewhere."""
     counts: Counter[str] = Counter()
-    for seed in SEEDS["memory"]:
-        counts += _outcome(seed, "memory")[1]
-
+    for seed in seeds:
+        told = tell((seed, store))
+        assert not told.wrong, told.report
+        counts += told.counts
     assert [] == [what for what in MUST_HAPPEN if not counts[what]]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
 
 from holdfast.store.redis import RedisStore
@@ -41,8 +42,10 @@ def node_folder() -> Path:
 
 
 @pytest.fixture
-def prefix() -> str:
-    """A prefix of its own, so an empty place."""
+def prefix(valkey_server: Valkey) -> str:
+    """A prefix of its own in an empty database: nothing that an earlier test left wakes up."""
+    with BlockingRedis(port=valkey_server.port) as client:
+        client.flushdb()
     return f"w{uuid.uuid4().hex[:10]}"
 
 

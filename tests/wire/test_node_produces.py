@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import lifecycle
 from holdfast.job import Event, State
-from holdfast.policy import BackoffKind
+from holdfast.policy import BackoffKind, Retention
 from holdfast.store import Search
 from holdfast.store.redis import RedisStore
 
@@ -247,3 +247,38 @@ async def test_queue_full_of_old_jobs_is_met_at_start(
         page = await store.find(Search(queues=("before",), limit=1))
 
     assert 1200 == page.total
+
+
+@pytest.mark.req("B-1")
+async def test_nodes_jobs_are_kept_as_long_as_node_keeps_them(
+    side: Side, peer6: Peer, raw: Redis, prefix: str
+) -> None:
+    jobs = [{"name": "kept", "data": {}} for _ in range(150)]
+    await peer6.ask("addBulk", queue="q", jobs=jobs)
+    ours = await side.add("ours", {})
+    for job in await side.take(151):
+        await side.complete(job)
+    nothing = timedelta(0)
+    policy = Retention(completed=nothing, failed=nothing, dead_letter=nothing, cancelled=nothing)
+
+    gone = [await side.store.prune(policy, 1) for _ in range(5)]
+
+    assert 1 == sum(gone)
+    assert [None] == await side.store.get([ours.id])
+    assert 150 == await raw.zcard(f"{prefix}:q:completed")
+
+
+@pytest.mark.req("B-1")
+async def test_nodes_job_never_expires_unless_that_was_asked_for(
+    side: Side, peer6: Peer, valkey_server: Valkey, prefix: str
+) -> None:
+    wire_id = await peer6.ask("add", queue="q", job="old", data={})
+    assert timedelta(days=10_000) < (await side.get(f"q:{wire_id}")).expires_at - side.store.now()
+
+    await peer6.ask("add", queue="short", job="new", data={})
+    url = f"{valkey_server.url}?prefix={prefix}&foreign_lifetime=60"
+    async with RedisStore.from_url(url) as store:
+        (job,) = (await store.find(Search(queues=("short",)))).jobs
+
+    assert timedelta(minutes=2) > job.expires_at - side.store.now() > timedelta(0)
+    assert timedelta(minutes=2) > job.lifetime

@@ -105,6 +105,7 @@ async def test_board_lists_a_mixed_queue(side: Side, peer6: Peer) -> None:
 
 @pytest.mark.req("B-5")
 async def test_get_workers_lists_ours_while_it_waits(side: Side, peer: Peer) -> None:
+    assert [] == await side.claim()
     waiting = asyncio.create_task(side.store.arrivals(["q"], 0, timedelta(seconds=3)))
     for _ in range(50):
         if found := await peer.ask("call", queue="q", method="getWorkers"):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from holdfast.errors import StoreUnavailableError
-from holdfast.store import MemoryStore
+from holdfast.store import Store
 
 LOCAL = ("now", "start", "close")
 
@@ -14,7 +14,7 @@ LOCAL = ("now", "start", "close")
 class FaultyStore:
     """Passes every verb on to a store, unless told otherwise."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: Store) -> None:
         self.inner = store
         self.away: set[str] = set()
         """Verbs that fail; ``*`` for all."""

@@ -1,4 +1,4 @@
-"""Real worker processes over one SQLite file."""
+"""Real worker processes over one store: an SQLite file, unless told otherwise."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 class Machines:
     """Starts processes and leaves none behind."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, url: str = "") -> None:
         self.place = place
-        self.url = f"sqlite:///{place}/jobs.db"
+        self.url = url or f"sqlite:///{place}/jobs.db"
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, kind: str, **options: object) -> subprocess.Popen[bytes]:

@@ -27,7 +27,8 @@ def main() -> int:
 
 async def alone(options: dict[str, object]) -> None:
     burst = bool(options.pop("burst", False))
-    worker = Worker(load_app(SITE), **options)  # type: ignore[arg-type]
+    site = str(options.pop("app", SITE))
+    worker = Worker(load_app(site), **options)  # type: ignore[arg-type]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, worker.stop)
     await worker.run(burst=burst)

@@ -7,7 +7,6 @@ import ctypes
 import os
 import signal
 import time
-from datetime import timedelta
 from pathlib import Path
 
 from holdfast import Holdfast, JobContext
@@ -77,9 +76,3 @@ def spin_apart(started: str) -> None:
     mark(started)
     while True:
         pass
-
-
-@app.task("flaky", max_attempts=100, lease=1, backoff=lambda *_: timedelta(0))
-async def flaky(number: int) -> int:
-    await asyncio.sleep(0)
-    return number

@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast, LimitRule, State
+from holdfast.job import Job
 from holdfast.maintenance.reaper import Reaper
 from holdfast.observe import Silent
 from holdfast.presence import workers
@@ -346,3 +347,61 @@ async def test_a_suspect_that_lives_on_does_not_hold_the_others_up(
             suspects.open.set()
             for job in jobs:
                 assert State.COMPLETED is await ended(app, job.job_id)
+
+
+async def test_a_worker_says_that_it_is_there_before_it_claims(app: Holdfast) -> None:
+    verbs: list[str] = []
+
+    class Watched(MemoryStore):
+        async def claim(self, want: Claim) -> list[Job]:
+            verbs.append("claim")
+            return await super().claim(want)
+
+        async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+            await asyncio.sleep(0)
+            verbs.append(name.partition(":")[0])
+            return await super().hold(name, holder, ttl, data)
+
+    app = Holdfast(store=Watched())
+    app.task("work")(_nothing)
+    async with app:
+        await Worker(app, maintenance=False).run(burst=True)
+
+    assert ["worker", "claim"] == verbs[:2]
+
+
+async def _nothing() -> None: ...
+
+
+async def test_a_burst_waits_for_jobs_that_a_rate_limit_holds_back(app: Holdfast) -> None:
+    limit = LimitRule(rate=2, per=timedelta(milliseconds=200))
+    app.task("work", limit=limit)(_nothing)
+    async with app:
+        jobs = [await app.submit("work") for _ in range(6)]
+        await Worker(app).run(burst=True)
+
+        for job in jobs:
+            assert State.COMPLETED is (await app.get(job.job_id)).state
+
+
+async def test_a_burst_waits_for_jobs_that_are_soon_due(app: Holdfast) -> None:
+    app.task("work")(_nothing)
+    async with app:
+        soon = await app.submit("work", delay=0.3)
+        late = await app.submit("work", delay=3600)
+        await Worker(app).run(burst=True)
+
+        assert State.COMPLETED is (await app.get(soon.job_id)).state
+        assert State.DELAYED is (await app.get(late.job_id)).state
+
+
+async def test_a_burst_does_not_wait_for_what_it_cannot_take(app: Holdfast) -> None:
+    app.task("work")(_nothing)
+    async with app:
+        await app.submit("foreign")
+        await app.pause("default")
+        paused = await app.submit("work")
+        async with asyncio.timeout(2):
+            await Worker(app).run(burst=True)
+
+        assert State.SCHEDULED is (await app.get(paused.job_id)).state

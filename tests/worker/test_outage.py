@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from holdfast import Holdfast, State
 from holdfast.clock import ManualClock
-from holdfast.store import MemoryStore
+from holdfast.errors import StoreUnavailableError
+from holdfast.job import Job
+from holdfast.policy import Limits
+from holdfast.store import Added, Fence, MemoryStore
+from holdfast.store.sqlite import SQLiteStore
 from holdfast.worker import Worker
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import Ear, ended, until, until_running, working
 
 
-@pytest.fixture
-def store() -> FaultyStore:
-    return FaultyStore(MemoryStore())
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> FaultyStore:
+    on_file = request.param == "sqlite"
+    return FaultyStore(
+        SQLiteStore.from_url(f"sqlite:///{tmp_path}/jobs.db") if on_file else MemoryStore()
+    )
 
 
 @pytest.fixture
@@ -183,3 +192,55 @@ async def test_a_worker_full_of_unwritten_answers_goes_on_once_they_are_written(
         store.away.clear()
 
         assert State.COMPLETED is await ended(app, job.job_id)
+
+
+@pytest.mark.req("M-6")
+async def test_a_submission_is_answered_within_its_timeout_though_the_store_is_silent() -> None:
+    class Silent(MemoryStore):
+        async def add(
+            self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+        ) -> list[Added]:
+            await asyncio.sleep(3600)
+            return []
+
+    limits = Limits(submission_timeout=timedelta(milliseconds=100))
+    async with Holdfast(store=Silent(), limits=limits) as app:
+        app.task("work")(_nothing)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        first, second = await asyncio.gather(
+            app.submit("work"), _later(app), return_exceptions=True
+        )
+
+        assert isinstance(first, StoreUnavailableError)
+        assert isinstance(second, StoreUnavailableError)
+        assert loop.time() - began < 1
+
+
+@pytest.mark.req("M-6")
+async def test_patience_counts_from_the_submission_and_not_from_the_first_refusal() -> None:
+    class Slow(MemoryStore):
+        async def add(
+            self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+        ) -> list[Added]:
+            await asyncio.sleep(0.4)
+            raise StoreUnavailableError("away")
+
+    limits = Limits(submission_timeout=timedelta(milliseconds=500))
+    async with Holdfast(store=Slow(), limits=limits) as app:
+        app.task("work")(_nothing)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(StoreUnavailableError):
+            await app.submit("work")
+
+        assert loop.time() - began < 0.8
+
+
+async def _later(app: Holdfast) -> object:
+    """Submit while another submission is on its way."""
+    await asyncio.sleep(0.01)
+    return await app.submit("work")
+
+
+async def _nothing() -> None: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from holdfast import Holdfast, JobContext, LimitRule, State
 from holdfast.job import Event
 from holdfast.store import MemoryStore
 from holdfast.worker import Worker
+from tests.conformance.stores import PLACES
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import Ear, ended, until, until_running
 
@@ -19,8 +21,8 @@ from tests.worker.rig import Ear, ended, until, until_running
 class Site:
     """An app with one task that waits for a word."""
 
-    def __init__(self, store: object = None) -> None:
-        self.app = Holdfast(store=store or MemoryStore())  # type: ignore[arg-type]
+    def __init__(self, store: object = None, url: str = "") -> None:
+        self.app = Holdfast(url) if url else Holdfast(store=store or MemoryStore())  # type: ignore[arg-type]
         self.go = asyncio.Event()
         self.ran: list[str] = []
 
@@ -30,9 +32,13 @@ class Site:
             self.ran.append(ctx.job_id)
 
 
-@pytest.fixture
-def site() -> Site:
-    return Site()
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    if request.param == "memory":
+        yield Site()
+        return
+    with PLACES[request.param](request) as place:
+        yield Site(url=place.url)
 
 
 async def test_a_first_stop_lets_running_jobs_finish_and_takes_no_more(site: Site) -> None:

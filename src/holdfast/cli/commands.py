@@ -20,6 +20,10 @@ SECTIONS = {
         "dev": ("running", "Run an app's jobs while you work on it."),
         "demo": ("demo", "See it all happen within seconds."),
     },
+    "Serve": {
+        "serve": ("serving", "Offer everything over HTTP."),
+        "keys": ("keys", "Make, list or revoke API keys."),
+    },
     "Jobs": {
         "submit": ("submitting", "Submit a job."),
         "jobs": ("reading", "List jobs."),
@@ -36,7 +40,12 @@ SECTIONS = {
         "workers": ("system", "List the workers that are there."),
         "failures": ("reading", "List failed jobs and what they failed of."),
         "events": ("system", "Show what happens to jobs, live."),
+        "verify": ("verifying", "Judge every job by its audit records."),
+        "torture": ("torturing", "Kill workers and see that nothing is lost."),
+        "webhooks": ("webhooks", "List webhooks, add one, see deliveries."),
+        "doctor": ("examining", "Say what is wrong, and what to do."),
         "migrate": ("system", "Create or upgrade the store's schema."),
+        "copy": ("copying", "Move everything to another store."),
         "config": ("system", "Show the settings and who gave them."),
     },
 }

@@ -42,8 +42,8 @@ def on_store(
     settings = config.load(flags={"url": url, "app": app})
     place = settings.text("url")
     if place.startswith("sqlite:") and not new:
-        _must_exist(place, settings.source("url"))
-    chosen = find_app(settings)[1] if app else Holdfast(place)
+        must_exist(place, settings.source("url"))
+    chosen = find_app(settings)[1] if app else plain_app(settings)
 
     async def work() -> T:
         async with chosen:
@@ -52,7 +52,13 @@ def on_store(
     return asyncio.run(work())
 
 
-def _must_exist(url: str, source: str) -> None:
+def plain_app(settings: config.Settings) -> Holdfast:
+    """Return an app without tasks over the store the settings name, with their keys."""
+    return Holdfast(settings.text("url"), keys=config.key_ring(settings))
+
+
+def must_exist(url: str, source: str) -> None:
+    """Refuse a SQLite file that is not there."""
     from holdfast.store.sqlite.location import Location
 
     path = Location.from_url(url).path

@@ -58,14 +58,15 @@ def problem_of(error: Exception) -> Problem:
     from holdfast.errors import StoreError, ValidationError
     from holdfast.loading import AppNotFoundError
     from holdfast.observe.text import plain
+    from holdfast.redaction import redacted
 
     match error:
         case ValidationError():
-            lines = [f"\n  {plain(fault.field)}: {plain(fault.message)}" for fault in error.faults]
+            lines = [f"\n  {plain(f.field)}: {plain(redacted(f.message))}" for f in error.faults]
             return Problem("this is not valid:" + "".join(lines), USAGE)
         case AppNotFoundError():
-            return Problem(plain(error), USAGE)
+            return Problem(plain(redacted(error)), USAGE)
         case StoreError():
-            return Problem(plain(error), UNREACHABLE)
+            return Problem(plain(redacted(error)), UNREACHABLE)
         case _:
-            return Problem(plain(error), FAILED)
+            return Problem(plain(redacted(error)), FAILED)

@@ -12,6 +12,7 @@ from holdfast.cli.exits import USAGE, Problem
 from holdfast.config import Settings
 from holdfast.errors import HoldfastError
 from holdfast.loading import load_app
+from holdfast.redaction import redacted
 
 
 def find_app(settings: Settings) -> tuple[str, Holdfast]:
@@ -21,7 +22,7 @@ def find_app(settings: Settings) -> tuple[str, Holdfast]:
         raise Problem("say which app: holdfast worker MODULE:APP, or app in holdfast.toml", USAGE)
     if os.getcwd() not in sys.path:  # noqa: PTH109  # compared with texts
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    for key in ("url", "log.level", "log.format"):
+    for key in config.PASSED_ON:
         if settings.source(key) != "default":
             os.environ[config.variable(key)] = settings.text(key)
     try:
@@ -29,10 +30,10 @@ def find_app(settings: Settings) -> tuple[str, Holdfast]:
     except HoldfastError:
         raise
     except Exception as error:  # noqa: BLE001  # whatever a user's module raises
-        raise Problem(f"importing {path!r} failed: {_last_line(error)}", USAGE) from None
+        raise Problem(f"importing {path!r} failed: {redacted(_last_line(error))}", USAGE) from None
     if settings.source("url") == "flag" and app.url != settings["url"]:
         raise Problem(
-            f"{path} names its own store, {app.url}, which --url cannot change:"
+            f"{path} names its own store, {redacted(app.url)}, which --url cannot change:"
             " write Holdfast() there, and --url or $HOLDFAST_URL decides",
             USAGE,
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 
 import click
 
@@ -14,9 +16,11 @@ from holdfast.app import Holdfast
 from holdfast.cli.common import url_option
 from holdfast.cli.exits import FAILED, Problem
 from holdfast.cli.finding import find_app
+from holdfast.cli.reloading import LOOK_EVERY, is_reloaded, orphaned, run_reloading
 from holdfast.config import Settings
 from holdfast.job import DEFAULT_QUEUE
 from holdfast.observe import logging
+from holdfast.redaction import redacted
 from holdfast.worker import Worker
 
 log_level_option = click.option(
@@ -75,15 +79,23 @@ def worker(
 
 @click.command()
 @click.argument("app", metavar="MODULE:APP", required=False)
+@click.option("--reload/--no-reload", default=True, help="Start again when sources change.  [on]")
 @url_option
-def dev(app: str | None, url: str | None) -> None:
-    """Run an app's jobs while you work on it: every queue its tasks name, everything logged."""
+def dev(app: str | None, reload: bool, url: str | None) -> None:
+    """Run an app's jobs while you work on it: every queue its tasks name, everything logged.
+
+    When a source below the current folder changes, the worker starts again: running jobs get
+    two seconds to finish and are else given back.
+    """
+    if reload:
+        given = [*([app] if app else []), *(["--url", url] if url else [])]
+        sys.exit(run_reloading(["dev", "--no-reload", *given], Path.cwd()))
     flags = {"app": app, "url": url, "log.level": "debug", "worker.grace": 2}
     settings = config.load(flags=flags)
     _, found = find_app(settings)
     named = {h.options.queue for h in found.registry if h.options.queue}
     queues = sorted({DEFAULT_QUEUE, *named})
-    click.echo(f"store   {found.url}", err=True)
+    click.echo(f"store   {redacted(found.url)}", err=True)
     click.echo(f"queues  {', '.join(queues)}", err=True)
     for handler in found.registry:
         click.echo(f"task    {handler.type} ({handler.runner})", err=True)
@@ -103,14 +115,23 @@ def _run(
             queues=queues,
             slots=_number(settings, "worker.slots"),
             grace=_grace(settings),
-            observer=logging.LogObserver(),
+            observer=logging.LogObserver(app.redaction),
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, hand.stop)
+        _stop_alone(hand)
         await hand.run(burst=burst)
 
     asyncio.run(work())
+
+
+def _stop_alone(hand: Worker) -> None:
+    """Stop once the process that would start us again is gone."""
+    if orphaned():
+        hand.stop()
+    elif is_reloaded():
+        asyncio.get_running_loop().call_later(LOOK_EVERY, _stop_alone, hand)
 
 
 def _flags(

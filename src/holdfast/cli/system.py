@@ -14,6 +14,7 @@ from holdfast.cli.submitting import span_or_text
 from holdfast.cli.tables import facts, moment, span, table
 from holdfast.observe.text import plain
 from holdfast.presence import WorkerInfo
+from holdfast.redaction import redacted
 from holdfast.statistics import Breakdown, Counts, LatencyStats, QueueStats
 from holdfast.store import JobEvent
 
@@ -70,7 +71,8 @@ def migrate(url: str | None, as_json: bool) -> None:
     """Create the store's schema, or bring it up to date."""
 
     async def operate(app: Holdfast) -> str:
-        return app.url
+        app.store.now()  # opening it brought it up to date; a service has none to open
+        return redacted(app.url)
 
     place = on_store(url, operate, new=True)
     told = {"url": place, "status": "UP_TO_DATE"}
@@ -84,10 +86,16 @@ def config(url: str | None, as_json: bool) -> None:
     """Show every setting, its value and who gave it."""
     found = settings.load(flags={"url": url}).all()
     document = {
-        one.key: {"value": settings.shown(one.value), "source": one.source} for one in found
+        one.key: {"value": settings.shown(one.key, one.value), "source": one.source}
+        for one in found
     }
     rows = [
-        (one.key, settings.shown(one.value) or "-", one.source, settings.SETTINGS[one.key].help)
+        (
+            one.key,
+            settings.shown(one.key, one.value) or "-",
+            one.source,
+            settings.SETTINGS[one.key].help,
+        )
         for one in found
     ]
     head = ("KEY", "VALUE", "SOURCE", "MEANING")

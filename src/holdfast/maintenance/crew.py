@@ -14,10 +14,13 @@ from holdfast.maintenance.pruner import Pruner
 from holdfast.maintenance.reaper import Reaper
 from holdfast.maintenance.releaser import Releaser
 from holdfast.maintenance.service import Service
+from holdfast.maintenance.webhooks import Courier, WebhookService
 from holdfast.observe import Observer
 
 LEADERSHIP = "maintenance"
-TERM = timedelta(seconds=3)
+TERM = timedelta(seconds=2)
+"""How long a leader that fell silent still leads."""
+
 CANVASS = 1.0
 """How often leadership is renewed or sought, in seconds."""
 
@@ -44,12 +47,16 @@ class Maintenance:
             Pruner(store, app.retention),
             CronService(app, store),
         ]
+        webhooks = WebhookService(app, store)
+        self._services.append(webhooks)
+        self._courier = Courier(app, webhooks, observer)
 
     async def run(self) -> None:
         """Serve until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._campaign())
+                group.create_task(self._deliver())
                 for service in self._services:
                     group.create_task(self._serve(service))
         finally:
@@ -79,6 +86,15 @@ class Maintenance:
                 seen = await self._until_due(seen, delay)
             else:
                 await asyncio.sleep(delay)
+
+    async def _deliver(self) -> None:
+        while True:
+            await self._leading.wait()
+            try:
+                await self._courier.run(self._leading)
+            except HoldfastError as error:
+                self._observer.tell("maintenance.failed", service="courier", error=str(error))
+                await asyncio.sleep(CANVASS)
 
     async def _until_due(self, seen: int, delay: float) -> int:
         """Sleep until the next job is due, or until one that may be due earlier arrives."""

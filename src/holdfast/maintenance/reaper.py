@@ -12,7 +12,8 @@ from holdfast.releasing import release_dependents
 from holdfast.store import Change, Fence, Store
 
 PAGE = 500
-EVERY = 1.0
+EVERY = 0.25
+"""Seconds between two looks: what a dead worker held waits for its lease and hardly longer."""
 
 
 class Reaper:

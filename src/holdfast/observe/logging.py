@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from holdfast.observe.text import plain
+from holdfast.redaction import Redaction
 
 LOGGER = logging.getLogger("holdfast")
 LEVELS = ("debug", "info", "warning", "error")
@@ -61,12 +62,16 @@ _JOB_FIELDS = ("job_id", "type", "attempt", "seconds")
 
 
 class LogObserver:
-    """Writes every event it hears to the logger ``holdfast``."""
+    """Writes every event it hears, secrets masked, to the logger ``holdfast``."""
+
+    def __init__(self, redaction: Redaction | None = None) -> None:
+        self._redaction = redaction or Redaction.from_environment()
 
     def tell(self, event: str, **fields: object) -> None:
         level = _LEVEL_OF.get(event, logging.INFO)
         if LOGGER.isEnabledFor(level):
-            LOGGER.log(level, "%s", event, extra={"event": event, "fields": fields})
+            told = self._redaction.fields(fields)
+            LOGGER.log(level, "%s", event, extra={"event": event, "fields": told})
 
 
 def configure(level: str = "info", style: str = "text", stream: TextIO | None = None) -> None:

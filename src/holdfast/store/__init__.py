@@ -8,8 +8,9 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
-from holdfast.errors import UnknownStoreError
-from holdfast.store._base import Store, TransactionalStore
+from holdfast.errors import StoreError, UnknownStoreError
+from holdfast.store._base import PortableStore, Store, TransactionalStore
+from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     Added,
     AddStatus,
@@ -17,6 +18,8 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
+    Draft,
     EventKind,
     EventPage,
     FailurePage,
@@ -33,6 +36,7 @@ from holdfast.store._shapes import (
     Promoted,
     QueueInfo,
     Reading,
+    Record,
     Search,
     Stats,
     Swapped,
@@ -48,9 +52,17 @@ def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
 
     ``memory://``, ``sqlite:///path``, ``postgresql://...``, ``redis://...``. An unknown
     scheme raises ``UnknownStoreError``, a missing driver ``MissingExtraError`` with the line
-    that installs it.
+    that installs it, and what is no URL at all ``StoreError``.
     """
-    scheme = urlsplit(url).scheme
+    try:
+        return _opened(url, urlsplit(url).scheme, clock)
+    except ValueError:  # its text and the URL stay out of the message: they may hold a password
+        raise StoreError(
+            "the URL of the store is malformed: look at its brackets, port, numbers and encoding"
+        ) from None
+
+
+def _opened(url: str, scheme: str, clock: Clock | None) -> Store:
     match scheme:
         case "memory":
             return MemoryStore(clock)
@@ -81,13 +93,17 @@ __all__ = [
     "Change",
     "Claim",
     "Dependent",
+    "Dossier",
+    "Draft",
     "EventKind",
     "EventPage",
     "FailurePage",
     "FailureSearch",
     "Fence",
+    "Finding",
     "Hold",
     "JobEvent",
+    "Level",
     "LimitRule",
     "LimitState",
     "Measure",
@@ -95,9 +111,11 @@ __all__ = [
     "Note",
     "Order",
     "Page",
+    "PortableStore",
     "Promoted",
     "QueueInfo",
     "Reading",
+    "Record",
     "Search",
     "Stats",
     "Store",

@@ -14,12 +14,15 @@ from typing import Protocol, Self, runtime_checkable
 
 from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
+from holdfast.store._findings import Finding
 from holdfast.store._shapes import (
     Added,
     Beat,
     Change,
     Claim,
     Dependent,
+    Dossier,
+    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
@@ -31,6 +34,7 @@ from holdfast.store._shapes import (
     Page,
     Promoted,
     QueueInfo,
+    Record,
     Search,
     Stats,
     Swapped,
@@ -123,10 +127,11 @@ class Store(Protocol):
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         """Write each ``after`` whose stored job still has the revision of ``before``.
 
-        Where both jobs carry a lease, its token must match the stored one as well; where
-        ``until`` is given, the stored lease must still end then. Each change stands alone.
-        One that is not written answers with the job as stored. Payload, progress,
-        checkpoint and the other fields fixed at submission are not written.
+        Where both jobs carry a lease, the stored one must have its token as well (nobody
+        answers for a job that was deleted and submitted again); where ``until`` is given,
+        the stored lease must still end then. Each change stands alone. One that is not
+        written answers with the job as stored. Payload, progress, checkpoint and the other
+        fields fixed at submission are not written.
 
         When a written job is terminal, everything that waits for it learns its state in the
         same transaction; ``ripe`` tells whether anything does.
@@ -272,7 +277,10 @@ class Store(Protocol):
         ...
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
-        """Change settings of a queue: ``paused`` (bool), ``ageing`` (timedelta or None)."""
+        """Change settings of a queue: ``paused`` (bool), ``ageing`` (timedelta or None).
+
+        Anything else raises ``ValidationError`` and changes nothing.
+        """
         ...
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
@@ -297,6 +305,59 @@ class Store(Protocol):
 
     async def queues(self) -> list[QueueInfo]:
         """Return every queue that has settings or jobs, by name."""
+        ...
+
+    async def findings(self) -> list[Finding]:
+        """Report whether the place where jobs are kept can keep them, as it is set up now.
+
+        Looks and changes nothing. One finding for each thing looked at, good or bad; the
+        names depend on the engine, and ``durability`` is always among them.
+        """
+        ...
+
+    # --- small records beside the jobs ------------------------------------------------------
+
+    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+        """Keep or drop small records, as durably as jobs; each draft stands alone, in order.
+
+        The answer is the record's new version, 0 when it is gone, None when its version was
+        not the expected one and nothing was changed. A record that was dropped starts again
+        at 1. Kinds and keys are texts without NUL of at most 512 characters.
+        """
+        ...
+
+    async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
+        """Return records by key; None where there is none."""
+        ...
+
+    async def browse(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
+    ) -> list[Record]:
+        """Return records whose key begins so, by code points; ``last`` lists backwards.
+
+        ``after`` goes on behind a key that was listed before, in the same direction.
+        """
+        ...
+
+
+@runtime_checkable
+class PortableStore(Protocol):
+    """A whole store: everything in it can be taken to another one and go on there."""
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        """Write jobs as they are, whatever their state, with their history and log lines.
+
+        For moving jobs from another store. False: a job with this id was there, nothing of
+        the dossier was written; each dossier stands alone. Jobs come in the order of their
+        submission, which becomes their order here. Each is linked to those of its
+        dependencies that are there, as ``add`` links them, and takes its deduplication key.
+        A SCHEDULED job takes its place behind those that are there. The history counts as if
+        it had happened here, except that how long attempts took is not measured.
+        """
+        ...
+
+    async def kinds(self) -> list[str]:
+        """Return the kinds of which there are records, by code points."""
         ...
 
 

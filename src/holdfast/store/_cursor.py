@@ -9,6 +9,8 @@ import re
 from holdfast.errors import Fault, ValidationError
 
 _BODY = re.compile(r"([A-Z_]+)((?:\.-?\d{1,19})+)", re.ASCII)
+_LARGEST = 2**63 - 1
+"""No engine numbers its places beyond this, and some cannot even be asked about such a one."""
 
 
 def write_cursor(order: str, *place: int) -> str:
@@ -24,8 +26,9 @@ def read_cursor(cursor: str, order: str, parts: int = 1) -> tuple[int, ...]:
         match = _BODY.fullmatch(base64.b64decode(padded, altchars=b"-_", validate=True).decode())
     except (UnicodeError, binascii.Error, AttributeError):
         match = None
-    if match is None or match[1] != order or match[2].count(".") != parts:
+    place = tuple(map(int, match[2].split(".")[1:])) if match else ()
+    if not match or match[1] != order or len(place) != parts or max(map(abs, place)) > _LARGEST:
         raise ValidationError(
             [Fault("cursor", "INVALID", f"must come from a page listed in order {order}")]
         )
-    return tuple(int(part) for part in match[2].split(".")[1:])
+    return place

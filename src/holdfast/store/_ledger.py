@@ -61,16 +61,21 @@ class Ledger:
         return self._readings
 
     def moved(self, before: Job | None, after: Job) -> None:
-        """Count every transition in the trail of a job that was written."""
+        """Count every transition in the trail of a job that was written.
+
+        A new job may bring a past from elsewhere: that is counted, not measured.
+        """
         priority = before.priority if before else after.priority
         for edge in after.trail:
-            self.count(before or after, after, edge, priority)
+            self.count(before, after, edge, priority)
             priority = after.priority
 
-    def count(self, before: Job, after: Job, edge: Transition, priority: int) -> None:
+    def count(self, before: Job | None, after: Job, edge: Transition, priority: int) -> None:
         """Count one transition; ``priority`` is the one the job left its old state with."""
         measure, since = None, None
-        if edge.event is Event.CLAIM:
+        if before is None:
+            pass
+        elif edge.event is Event.CLAIM:
             measure, since = Measure.WAIT, before.scheduled_at
         elif edge.from_state is State.RUNNING:
             measure, since = Measure.RUN, after.started_at

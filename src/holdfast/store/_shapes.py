@@ -85,6 +85,14 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     log: LogLine | None = None
 
 
+class Dossier(msgspec.Struct, frozen=True):
+    """Everything a store knows of one job, for moving it to another store."""
+
+    job: Job
+    history: tuple[Transition, ...]
+    logs: tuple[LogLine, ...] = ()
+
+
 class Promoted(msgspec.Struct, frozen=True):
     """How many jobs became ready, and when the next one will (None: none is waiting)."""
 
@@ -271,6 +279,26 @@ class Hold(msgspec.Struct, frozen=True):
     data: bytes = b""
 
 
+class Record(msgspec.Struct, frozen=True):
+    """Something small kept beside the jobs, by kind and key: an API key, an audit entry."""
+
+    kind: str
+    key: str
+    data: bytes
+    version: int
+    """1 when it is new, one more with every change."""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A wish to keep a record, or with ``data`` None to drop it."""
+
+    kind: str
+    key: str
+    data: bytes | None
+    version: int | None = None
+    """Only while the stored record has this version, 0 meaning none is there; None: always."""
+
+
 __all__ = [
     "COUNT_CAP",
     "AddStatus",
@@ -279,6 +307,8 @@ __all__ = [
     "Change",
     "Claim",
     "Dependent",
+    "Dossier",
+    "Draft",
     "EventKind",
     "EventPage",
     "FailurePage",
@@ -295,6 +325,7 @@ __all__ = [
     "Promoted",
     "QueueInfo",
     "Reading",
+    "Record",
     "Search",
     "Stats",
     "Swapped",

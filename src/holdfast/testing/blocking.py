@@ -45,13 +45,14 @@ class SandboxOperations(SyncOperations):
 
     def __init__(self, app: Holdfast, bridge: Bridge) -> None:
         super().__init__(app)
+        self._sandboxed = app
         self._bridge = bridge
 
     def close(self) -> None:
         """Nothing to let go of: the sandbox does."""
 
     def _run(self, operate: Callable[[Operations], Coroutine[Any, Any, T]]) -> T:
-        return self._bridge.run(operate(self._app.over(self._app.store)))
+        return self._bridge.run(operate(self._sandboxed.over(self._sandboxed.store)))
 
 
 def _loop_runs_here() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
@@ -13,7 +13,8 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.form import Submission
 from holdfast.job import LogLine, Progress
 from holdfast.options import SubmitOptions
-from holdfast.store import Note, Store, TransactionalStore
+from holdfast.redaction import Redaction
+from holdfast.store import Fence, Note, Store, TransactionalStore
 from holdfast.submitting import Submitter
 from holdfast.worker.run import Run
 
@@ -24,6 +25,7 @@ class Notes:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._batcher: Batcher[Note, bool] = Batcher(self._write)
+        self._newest: dict[Fence, asyncio.Future[bool]] = {}
 
     async def keep(self, note: Note) -> bool:
         """Write a note and tell whether the lease still holds."""
@@ -31,7 +33,15 @@ class Notes:
 
     def mention(self, note: Note) -> None:
         """Write a note soon; nobody waits for it, and a store that is away may lose it."""
-        self._batcher.put(note).add_done_callback(_heard)
+        self._newest[note.fence] = answer = self._batcher.put(note)
+        answer.add_done_callback(lambda answer: self._heard(note.fence, answer))
+
+    async def written(self, fences: Iterable[Fence]) -> None:
+        """Wait until nothing these jobs mentioned is on its way any more."""
+        if self._newest:
+            waiting = [self._newest[fence] for fence in fences if fence in self._newest]
+            if waiting:
+                await asyncio.wait(waiting)
 
     async def close(self) -> None:
         """Write what is left."""
@@ -40,11 +50,12 @@ class Notes:
     async def _write(self, notes: Sequence[Note]) -> Sequence[bool]:
         return await self._store.note(_newest_progress_only(notes))
 
-
-def _heard(answer: asyncio.Future[bool]) -> None:
-    """Look at a failure nobody waits for, so that it is not reported as forgotten."""
-    if not answer.cancelled():
-        answer.exception()
+    def _heard(self, fence: Fence, answer: asyncio.Future[bool]) -> None:
+        """Look at a failure nobody waits for, so that it is not reported as forgotten."""
+        if self._newest.get(fence) is answer:
+            del self._newest[fence]
+        if not answer.cancelled():
+            answer.exception()
 
 
 def _newest_progress_only(notes: Sequence[Note]) -> list[Note]:
@@ -61,8 +72,16 @@ def _newest_progress_only(notes: Sequence[Note]) -> list[Note]:
 class WorkerChannel:
     """The channel of one running job."""
 
-    def __init__(self, run: Run, store: Store, notes: Notes, submitter: Submitter) -> None:
+    def __init__(
+        self,
+        run: Run,
+        store: Store,
+        notes: Notes,
+        submitter: Submitter,
+        redaction: Redaction | None = None,
+    ) -> None:
         self._run = run
+        self._redaction = redaction or Redaction()
         self._store = store
         self._notes = notes
         self._submitter = submitter
@@ -71,14 +90,15 @@ class WorkerChannel:
         return self._store.now()
 
     async def progress(self, progress: Progress) -> None:
-        self._notes.mention(Note(fence=self._run.fence, progress=progress))
+        shown = self._redaction.progress(progress)
+        self._notes.mention(Note(fence=self._run.fence, progress=shown))
 
     async def checkpoint(self, data: bytes) -> bool:
         note = Note(fence=self._run.fence, checkpoint=data)
         return await self._submitter.persist(lambda: self._notes.keep(note))
 
     async def log(self, line: LogLine) -> None:
-        self._notes.mention(Note(fence=self._run.fence, log=line))
+        self._notes.mention(Note(fence=self._run.fence, log=self._redaction.line(line)))
 
     async def spawn(
         self, type_: str, payload: object, key: str | None, options: SubmitOptions

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import traceback
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from typing import cast
 
 import msgspec
 
@@ -23,6 +25,7 @@ from holdfast.errors import (
 from holdfast.handlers import Handler
 from holdfast.job import Failure, FailureCategory, Job
 from holdfast.payload import PayloadError, clean, encode_json
+from holdfast.sealing.envelope import must_be_open
 
 MAX_MESSAGE = 4096
 MAX_TRACE = 16_384
@@ -65,9 +68,8 @@ Outcome = Succeeded | Failed | Interrupted
 async def perform(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
     """Call a coroutine handler and await it. CancelledError goes through."""
     try:
-        arguments = _arguments(handler, job, context)
-        value = await handler.function(**arguments)  # type: ignore[misc]  # it is a coroutine function
-        return Succeeded(_result(value))
+        function = cast("Callable[..., Awaitable[object]]", handler.function)
+        return Succeeded(_result(await function(**_arguments(handler, job, context))))
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome
@@ -131,6 +133,8 @@ def timeout_failure(seconds: float) -> Failure:
 def _arguments(
     handler: Handler, job: Job, context: JobContext | SyncJobContext | None
 ) -> dict[str, object]:
+    must_be_open(job.payload, "payload")
+    must_be_open(job.checkpoint, "checkpoint")
     arguments = handler.signature.unpack(job)
     if handler.signature.context is not None:
         arguments[handler.signature.context] = context

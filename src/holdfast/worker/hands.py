@@ -9,12 +9,19 @@ from collections.abc import Iterator
 from holdfast.handlers import Registry
 from holdfast.worker.run import Run
 
+SMALL = 16
+"""A claim this small is not worth splitting."""
+
 
 class Hands:
-    """Slots, by job; and per type, where a task limits itself."""
+    """Slots, by job; and per type, where a task limits itself.
+
+    Many slots are filled by halves: while one half of them works, the store looks for the other.
+    """
 
     def __init__(self, registry: Registry, slots: int) -> None:
         self._slots = slots
+        self._at_once = max(SMALL, slots // 2)
         self._most = {h.type: h.options.concurrency for h in registry}
         self._unlimited = tuple(type_ for type_, most in self._most.items() if most is None)
         self._limited = {type_: most for type_, most in self._most.items() if most is not None}
@@ -52,9 +59,9 @@ class Hands:
         return full or len(self.running) >= self._slots
 
     def room(self, unwritten: int) -> int:
-        """Free slots; fewer while answers pile up because the store is slow."""
+        """Free slots to fill next; fewer while answers pile up because the store is slow."""
         free = self._slots - len(self.running)
-        return max(0, min(free, free + self._slots - unwritten))
+        return max(0, min(free, free + self._slots - unwritten, self._at_once))
 
     def wishes(self, unwritten: int) -> Iterator[tuple[tuple[str, ...], int]]:
         """Groups of types to claim and how many: those with a limit of their own go alone."""

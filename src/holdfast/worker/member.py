@@ -12,6 +12,8 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from typing import cast
 
 import msgspec
 
@@ -44,7 +46,7 @@ def main() -> None:
 
 def _prepared(plan: Plan, line: socket.socket) -> tuple[Worker, Tether]:
     app = load_app(plan.app)
-    observer: Observer = load_object(plan.observer)()  # type: ignore[operator]  # a factory
+    observer = cast("Callable[[], Observer]", load_object(plan.observer))()
     tether = Tether(line)
     worker = Worker(
         app,

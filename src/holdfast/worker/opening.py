@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from holdfast.app import Holdfast
 from holdfast.errors import StoreUnavailableError
@@ -16,7 +16,7 @@ from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
 @contextlib.asynccontextmanager
 async def opened(
     app: Holdfast, stopping: asyncio.Event, observer: Observer
-) -> AsyncIterator[Store]:
+) -> AsyncGenerator[Store, None]:
     """Start an app, waiting for its store as long as nobody wants to stop, and close it again."""
     await _start(app, stopping, observer)
     try:

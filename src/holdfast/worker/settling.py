@@ -14,6 +14,7 @@ from holdfast.observe import Observer
 from holdfast.releasing import release_dependents
 from holdfast.store import Change, Store
 from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
+from holdfast.worker.channel import Notes
 from holdfast.worker.custody import Custody, Nobody
 from holdfast.worker.execution import (
     Failed,
@@ -41,12 +42,14 @@ class Settler:
         observer: Observer,
         custody: Custody | None = None,
         after: Callable[[], None] | None = None,
+        notes: Notes | None = None,
     ) -> None:
         self._store = store
         self._chance = chance
         self._observer = observer
         self._custody = custody or Nobody()
         self._after = after
+        self._notes = notes
         self._waiting: list[Answer] = []
         self._task: asyncio.Task[None] | None = None
         self.unwritten = 0
@@ -100,6 +103,8 @@ class Settler:
                 return
 
     async def _write_now(self, answers: Sequence[Answer]) -> None:
+        if self._notes is not None:  # an answered lease takes no more notes
+            await self._notes.written(run.fence for run, _ in answers)
         open_ = [(run, outcome, run.job) for run, outcome in answers]
         ripe = False
         while open_:
@@ -107,7 +112,7 @@ class Settler:
             changes = [
                 Change(job, self._decide(run, outcome, job, now)) for run, outcome, job in open_
             ]
-            again = []
+            again: list[tuple[Run, Outcome, Job]] = []
             for (run, outcome, _), change, answer in zip(
                 open_, changes, await self._store.swap(changes), strict=True
             ):

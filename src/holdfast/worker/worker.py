@@ -15,14 +15,15 @@ from holdfast.job import Job
 from holdfast.maintenance import Maintenance
 from holdfast.observe import Observer, Silent
 from holdfast.presence import PRESENCE, WorkerInfo, announce
-from holdfast.releasing import release_dependents
 from holdfast.store import Claim, Store
 from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
 from holdfast.worker.alarm import Alarm
+from holdfast.worker.burst import more_within
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.custody import Custody, Nobody
 from holdfast.worker.execution import (
     HOST,
+    Failed,
     Interrupted,
     Interruption,
     Outcome,
@@ -33,7 +34,7 @@ from holdfast.worker.hands import Hands
 from holdfast.worker.opening import opened, pause_unless
 from holdfast.worker.pulse import Pulse
 from holdfast.worker.quarantine import Quarantine
-from holdfast.worker.rates import Rates
+from holdfast.worker.rates import POLL, Rates
 from holdfast.worker.run import Run
 from holdfast.worker.runners import Runner
 from holdfast.worker.runners.inline import AsyncRunner
@@ -73,6 +74,7 @@ class Worker:
         self._app = app
         self._weights = queues if isinstance(queues, Mapping) else None
         self._queues = tuple(queues)
+        self._types = tuple(handler.type for handler in app.registry)
         self._slots = slots
         self._grace = grace
         self._with_maintenance = maintenance
@@ -94,7 +96,7 @@ class Worker:
     async def _run(self, store: Store, *, burst: bool) -> None:
         self._notes = Notes(store)
         self._settler = Settler(
-            store, self._app.chance, self._observer, self._custody, self._hands.wake
+            store, self._app.chance, self._observer, self._custody, self._hands.wake, self._notes
         )
         self._submitter = self._app.submitter(store)
         self._runners = self._make_runners()
@@ -103,6 +105,7 @@ class Worker:
         self._pulse = Pulse(self._app, self._hands.running, self._observer, self._custody)
         async with asyncio.TaskGroup() as group:
             await self._pulse.start(group)
+            await self._say_present(store)  # before the first claim: whoever asks finds us
             tasks = [group.create_task(self._be_present(store))]
             if self._with_maintenance:
                 service = Maintenance(self._app, self.id, self._queues, self._observer)
@@ -151,9 +154,12 @@ class Worker:
                 quiet = not self._hands.running and not self._settler.unwritten
                 wanted, taken = self._room, await self._claim(store)
                 if burst and not taken and not self._hands.running:
-                    if quiet and not await self._more(store):
+                    if not quiet:
+                        await self._settler.close()
+                    elif (wait := await more_within(store, self._queues, self._types)) is None:
                         return
-                    await self._settler.close()
+                    else:
+                        seen = await self._idle(store, seen, burst=burst, most=wait)
                 elif not self._room:
                     await self._hands.changed()
                 elif taken < wanted:
@@ -222,6 +228,8 @@ class Worker:
         if run.answered:
             return
         run.answered = True
+        if isinstance(outcome, Failed):
+            outcome = Failed(self._app.redaction.failure(outcome.failure))
         if isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
             self._settler.drop(run)
         else:
@@ -240,9 +248,9 @@ class Worker:
         run.task.add_done_callback(self._abandoned.discard)
         self._answer(run, Interrupted(run.interruption or Interruption.STOPPING))
 
-    async def _idle(self, store: Store, seen: int, *, burst: bool) -> int:
+    async def _idle(self, store: Store, seen: int, *, burst: bool, most: timedelta = POLL) -> int:
         """Wait until there may be work we have room for, or we are to stop."""
-        wait = await self._rates.patience(store)
+        wait = min(most, await self._rates.patience(store))
         arrival = asyncio.ensure_future(store.arrivals(self._queues, seen, wait))
         freed = burst or self._hands.are_full
         other = asyncio.ensure_future(self._hands.changed() if freed else self._stopping.wait())
@@ -252,11 +260,6 @@ class Worker:
         finally:
             arrival.cancel()
             other.cancel()
-
-    async def _more(self, store: Store) -> bool:
-        """In a burst: whether jobs that ended elsewhere or passed time made new work."""
-        released = await release_dependents(store)
-        return bool(released or (await store.promote(self._slots)).count)
 
     async def _wind_down(self) -> None:
         """Let running jobs finish within the grace period, then give the rest back."""
@@ -314,7 +317,8 @@ class Worker:
         )
 
     def _channel(self, run: Run) -> WorkerChannel:
-        return WorkerChannel(run, self._app.store, self._notes, self._submitter)
+        redaction = self._app.redaction
+        return WorkerChannel(run, self._app.store, self._notes, self._submitter, redaction)
 
     def _make_runners(self) -> dict[RunnerKind, Runner]:
         return {
@@ -333,9 +337,12 @@ class Worker:
 
     async def _be_present(self, store: Store) -> None:
         while True:
-            with contextlib.suppress(StoreUnavailableError):
-                await announce(store, self._info())
             await asyncio.sleep(PRESENCE.total_seconds() / 3)
+            await self._say_present(store)
+
+    async def _say_present(self, store: Store) -> None:
+        with contextlib.suppress(StoreUnavailableError):
+            await announce(store, self._info())
 
     def _info(self) -> WorkerInfo:
         return WorkerInfo(
@@ -343,10 +350,11 @@ class Worker:
             host=HOST,
             pid=os.getpid(),
             queues=self._queues,
-            types=tuple(handler.type for handler in self._app.registry),
+            types=self._types,
             slots=self._slots,
             running=len(self._hands.running),
             started_at=self._started_at,
+            leaked_threads=self.leaked_threads,
         )
 
 

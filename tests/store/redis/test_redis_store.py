@@ -121,6 +121,7 @@ async def test_nothing_acknowledged_is_lost_when_the_server_is_killed() -> None:
 async def test_waiting_worker_is_told_when_the_server_dies() -> None:
     with Valkey() as server:
         async with RedisStore.from_url(place(server, timeout="2")) as store:
+            assert [] == await Side(store).claim()
             waiting = asyncio.create_task(store.arrivals(["q"], 0, timedelta(seconds=30)))
             await asyncio.sleep(0.2)
 
@@ -143,6 +144,38 @@ async def test_full_server_refuses_work_but_not_answers() -> None:
 
             done = await side.complete(running)
             assert State.COMPLETED is done.state
+
+
+@pytest.mark.req("S-1", "S-9")
+async def test_batch_that_a_full_server_refused_left_nothing_behind() -> None:
+    """All of a batch is there or none of it, and the same batch can be given again."""
+    with Valkey(["--maxmemory", "12mb", "--maxmemory-policy", "noeviction"]) as server:
+        async with (
+            RedisStore.from_url(place(server, prefix="full")) as store,
+            Redis(port=server.port) as raw,
+        ):
+            side, written = Side(store), 0
+            batch: list[Job] = []
+            for _ in range(200):
+                batch = [_made(store) for _ in range(20)]
+                batch = [replace(job, payload=b'"%s"' % (b"x" * 5000)) for job in batch]
+                try:
+                    await store.add(batch)
+                except StoreUnavailableError:
+                    break
+                written += len(batch)
+            assert 0 < written < 4000
+            assert written == (await store.find(Search(limit=1))).total
+            assert written == await raw.hlen("full:hf:jobs")
+            assert [None] * len(batch) == await store.get([job.id for job in batch])
+            assert written == await raw.zcard("full:default:prioritized")
+
+            await raw.config_set("maxmemory", "100mb")
+            await store.add(batch)
+
+            assert None not in await store.get([job.id for job in batch])
+            (taken, *_) = await side.claim(queue="default")
+            assert State.COMPLETED is (await side.complete(taken)).state
 
 
 @pytest.mark.req("S-11")

@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from holdfast.app import Holdfast
-from holdfast.job import TERMINAL, Event, Job, State, Transition
+from holdfast.job import LIVE, Event
+from holdfast.verify import Witness, verify
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """What the histories say."""
 
-    states: Counter[str]
+    states: Mapping[str, int]
     attempts: int
     problems: list[str]
 
 
 async def check(app: Holdfast, submitted: Sequence[str]) -> Verdict:
-    """Read the history of every job and look for one that was lost or ran twice at once."""
-    jobs = await app.store.get(submitted)
-    histories = await app.store.history(submitted)
-    problems = [
-        f"{job_id[:8]} {problem}"
-        for job_id, job, history in zip(submitted, jobs, histories, strict=True)
-        if (problem := _problem(job, history))
-    ]
-    attempts = sum(e.event is Event.CLAIM for history in histories for e in history)
-    return Verdict(Counter(job.state for job in jobs if job), attempts, problems)
-
-
-def _problem(job: Job | None, history: list[Transition]) -> str:
-    if job is None or not history:
-        return "is lost"
-    if job.state not in TERMINAL:
-        return f"has not ended, it is {job.state}"
-    if history[0].event is not Event.SUBMIT or history[-1].to_state is not job.state:
-        return "has a history that does not tell its beginning and end"
-    claims = 0
-    for before, after in itertools.pairwise(history):
-        if after.from_state is not before.to_state:
-            return f"went from {before.to_state} to {after.to_state} unseen"
-        if after.event is Event.CLAIM:
-            claims += 1
-            if after.lease_version != claims or before.to_state is State.RUNNING:
-                return "was claimed while somebody held it"
-    return ""
+    """Judge every job by its history, and look for one that was lost or has not ended."""
+    witness = Witness()
+    witness.accepted = set(submitted)
+    report = await verify(app.store, witness)
+    unfinished = [f"{count} are still {s}" for s, count in report.states.items() if s in LIVE]
+    problems = [str(finding) for finding in report.findings] + unfinished
+    return Verdict(report.states, report.events.get(Event.CLAIM, 0), problems)

@@ -136,7 +136,7 @@ class Story:
         self._screen.headline("Summary")
         verdict = await check(self._app, self._submitted)
         table(("STATE", "JOBS"), sorted(verdict.states.items()))
-        total = verdict.states.total()
+        total = sum(verdict.states.values())
         click.echo(f"{len(self._submitted)} submitted, {total} ended, {verdict.attempts} attempts")
         lost = "; ".join(verdict.problems) or "every history is complete, no lease overlapped"
         self._note("nothing was lost", not verdict.problems, lost)

@@ -75,7 +75,8 @@ def matches(stored: Job, change: Change) -> bool:
     before, after = change.before, change.after
     if stored.revision != before.revision:
         return False
-    if before.lease and after.lease and stored.lease and before.lease.token != stored.lease.token:
+    held = before.lease and after.lease and before.lease.token
+    if held and (stored.lease is None or held != stored.lease.token):
         return False
     return change.until is None or (stored.lease is not None and stored.lease.until == change.until)
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from holdfast.errors import Fault, ValidationError
 from holdfast.job import Job, State
 from holdfast.store._cursor import read_cursor, write_cursor
+from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     COUNT_CAP,
     EventPage,
@@ -25,6 +26,12 @@ from holdfast.store._shapes import (
 from holdfast.store.memory.tables import Tables
 
 FAILURE_ORDER = "FAILURE"
+VOLATILE = Finding(
+    "durability",
+    Level.WARN,
+    "Jobs are kept in the memory of this process and end with it.",
+    "Use sqlite:///jobs.db or a server for anything but tests.",
+)
 
 
 def find(tables: Tables, search: Search) -> Page:

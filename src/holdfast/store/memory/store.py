@@ -22,13 +22,14 @@ from holdfast.job import (
     DependencyKind,
     Job,
     LogLine,
-    Progress,
     State,
     Transition,
 )
 from holdfast.policy import Retention
 from holdfast.store._base import EVENTS_KEPT, MAX_LOG_LINES
+from holdfast.store._findings import Finding
 from holdfast.store._ledger import Ledger, minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     AddStatus,
@@ -36,13 +37,12 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
-    EventKind,
+    Dossier,
     EventPage,
     FailurePage,
     FailureSearch,
     Fence,
     Hold,
-    JobEvent,
     LimitRule,
     LimitState,
     Note,
@@ -56,16 +56,18 @@ from holdfast.store._shapes import (
 from holdfast.store.memory import queries
 from holdfast.store.memory.gate import Gate
 from holdfast.store.memory.judging import Plan, aborted, instant, is_ripe, matches, merged
+from holdfast.store.memory.records import Records
 from holdfast.store.memory.tables import Tables
 
 MEASURES_KEPT = timedelta(days=7)
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 
 
-class MemoryStore:
+class MemoryStore(Records):
     """Jobs in memory; see ``Store`` for what each verb promises."""
 
     def __init__(self, clock: Clock | None = None, *, events_kept: int = EVENTS_KEPT) -> None:
+        super().__init__()
         self._clock = clock or SystemClock()
         self._events_kept = events_kept
         self._state = Tables()
@@ -119,6 +121,20 @@ class MemoryStore:
         for waiting in tables.waiting_fan_in(job.spawned_by):
             self._link(waiting, job.id)
         return replace(answer, ripe=any(tables.edges[job.id].values()))
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        return [self._adopt(dossier) for dossier in dossiers]
+
+    def _adopt(self, dossier: Dossier) -> bool:
+        job, tables = dossier.job, self._state
+        if job.id in tables.jobs:
+            return False
+        there = tuple(parent for parent in job.depends_on if parent in tables.jobs)
+        past = replace(job, trail=dossier.history)
+        self._insert(past, there, Added(AddStatus.ACCEPTED, job.id))
+        tables.jobs[job.id] = replace(tables.jobs[job.id], depends_on=job.depends_on)
+        tables.logs[job.id] = list(dossier.logs[-MAX_LOG_LINES:])
+        return True
 
     def _link(self, child: str, parent: str) -> None:
         state = self._state.jobs[parent].state
@@ -182,7 +198,8 @@ class MemoryStore:
         job = self._state.jobs[note.fence.job_id]
         if note.progress is not None:
             job = replace(job, progress=note.progress)
-            self._tell(job, EventKind.PROGRESS, note.progress.at, progress=note.progress)
+            self._state.tell(job, note.progress)
+            self._notify()
         if note.checkpoint is not None:
             job = replace(job, checkpoint=note.checkpoint)
         if note.log is not None:
@@ -307,6 +324,7 @@ class MemoryStore:
         return self._bell
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         self._state.settings[queue].update(settings)
         self._ring()
 
@@ -322,6 +340,9 @@ class MemoryStore:
     async def queues(self) -> list[QueueInfo]:
         return queries.queues(self._state)
 
+    async def findings(self) -> list[Finding]:
+        return [queries.VOLATILE]
+
     # --- what the verbs share --------------------------------------------------------------
 
     def _write(self, before: Job | None, after: Job) -> Job:
@@ -332,7 +353,9 @@ class MemoryStore:
         tables.count(ledger)
         for edge in after.trail:
             tables.history[after.id].append(edge)
-            self._tell(after, EventKind.TRANSITION, edge.at, transition=edge)
+            tables.tell(after, edge)
+        if after.trail:
+            self._notify()
         stored = replace(after, trail=())
         tables.jobs[after.id] = stored
         if stored.state is not State.SCHEDULED:
@@ -343,33 +366,6 @@ class MemoryStore:
         if stored.state in _WAKING or (before and before.state is State.RUNNING and tables.rules):
             self._ring()
         return stored
-
-    def _tell(
-        self,
-        job: Job,
-        kind: EventKind,
-        at: datetime,
-        *,
-        transition: Transition | None = None,
-        progress: Progress | None = None,
-    ) -> None:
-        tables = self._state
-        tables.told += 1
-        if kind is EventKind.TRANSITION:
-            tables.moved[job.id] = tables.told
-        tables.events.append(
-            JobEvent(
-                cursor=str(tables.told),
-                job_id=job.id,
-                type=job.type,
-                queue=job.queue,
-                kind=kind,
-                at=at,
-                transition=transition,
-                progress=progress,
-            )
-        )
-        self._notify()
 
     def _remove(self, job_id: str) -> None:
         ledger = Ledger()

@@ -6,10 +6,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 
-from holdfast.job import TERMINAL, DedupeKey, DependencyKind, Job, LogLine, State, Transition
+from holdfast.job import (
+    TERMINAL,
+    DedupeKey,
+    DependencyKind,
+    Job,
+    LogLine,
+    Progress,
+    State,
+    Transition,
+)
 from holdfast.policy import Retention
 from holdfast.store._ledger import Ledger, ReadingKey, TallyKey
-from holdfast.store._shapes import Fence, Hold, JobEvent, LimitRule
+from holdfast.store._shapes import EventKind, Fence, Hold, JobEvent, LimitRule
 
 
 class Tables:
@@ -96,6 +105,25 @@ class Tables:
         for reading, (count, top) in ledger.readings.items():
             had, highest = self.readings.get(reading, (0, 0.0))
             self.readings[reading] = (had + count, max(highest, top))
+
+    def tell(self, job: Job, what: Transition | Progress) -> None:
+        """Append to the event stream."""
+        self.told += 1
+        moved = what if isinstance(what, Transition) else None
+        if moved is not None:
+            self.moved[job.id] = self.told
+        self.events.append(
+            JobEvent(
+                cursor=str(self.told),
+                job_id=job.id,
+                type=job.type,
+                queue=job.queue,
+                kind=EventKind.TRANSITION if moved else EventKind.PROGRESS,
+                at=what.at,
+                transition=moved,
+                progress=what if isinstance(what, Progress) else None,
+            )
+        )
 
     def forget(self, job_id: str) -> None:
         """Drop a job and what lives only as long as it; its events go with time."""

@@ -132,7 +132,7 @@ async def claim_limited(
     rules = await read_rules(session)
     scopes = [scope for scope in sorted(rules) if applies(scope, want)]
     ((now,),) = await session.run("gate", {"scopes": Texts(scopes), "now": judged})
-    gate = await read_gate(session, rules, now, judged)
+    gate = await read_gate(session, rules, now, now)  # one instant, or windows overlap a little
     chosen = await _choose(session, want, gate)
     if gate.opened:
         await session.run(
@@ -143,7 +143,7 @@ async def claim_limited(
                 "until": Moments([until for _, until in gate.opened.values()]),
             },
         )
-    rows = await session.run("claim", claim_params(want, judged, chosen=chosen)) if chosen else []
+    rows = await session.run("claim", claim_params(want, now, chosen=chosen)) if chosen else []
     return rows, set(rules)
 
 

@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from holdfast.clock import SystemClock
 from holdfast.errors import Fault, ValidationError
 from holdfast.job import TERMINAL, CancelRequest, Job, LogLine, State, Transition
 from holdfast.store._cursor import read_cursor, write_cursor
+from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import (
     COUNT_CAP,
@@ -34,6 +36,7 @@ from holdfast.store._shapes import (
 from holdfast.store.postgres.arrays import Ints, Texts
 from holdfast.store.postgres.base import Base
 from holdfast.store.postgres.database import Session
+from holdfast.store.postgres.examining import findings
 from holdfast.store.postgres.limiting import read_gate, read_rules
 from holdfast.store.postgres.rows import (
     Row,
@@ -150,6 +153,10 @@ class Reads(Base):
             span = None if ageing is None else timedelta(seconds=ageing)
             found[name] = QueueInfo(name=name, paused=paused, ageing=span, counts=counts)
         return list(found.values())
+
+    async def findings(self) -> list[Finding]:
+        (row,) = await self._run("examine", {})
+        return findings(row, SystemClock().now(), listens=self._wake.listening.is_set())
 
     async def limits(self) -> list[LimitState]:
         return await self._database.atomically(self._limits)

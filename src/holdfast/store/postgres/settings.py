@@ -56,7 +56,7 @@ def _flag(name: str, value: str) -> bool:
 
 
 def _pool(name: str, value: str) -> int:
-    if not (value.isascii() and value.isdigit() and 1 <= int(value) <= 1000):
+    if not (value.isascii() and value.isdigit() and len(value) <= 4 and 1 <= int(value) <= 1000):
         raise StoreError(f"{name} in the URL must be between 1 and 1000, got {value!r:.60}")
     return int(value)
 

@@ -16,12 +16,14 @@ from holdfast.job import Job, State
 from holdfast.policy import Retention
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._ledger import minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     Beat,
     Change,
     Claim,
     Dependent,
+    Dossier,
     Fence,
     LimitRule,
     Note,
@@ -29,9 +31,11 @@ from holdfast.store._shapes import (
     Swapped,
 )
 from holdfast.store.postgres.adding import add, add_plain, is_plain
+from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
 from holdfast.store.postgres.database import Session, translated
 from holdfast.store.postgres.enlist import enlist
+from holdfast.store.postgres.keeping import Records
 from holdfast.store.postgres.limiting import applies, claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
@@ -47,7 +51,7 @@ FOLD_EVERY = 1.0
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 
 
-class PostgresStore(Reads):
+class PostgresStore(Reads, Records):
     """Jobs in a schema of a PostgreSQL database; see ``Store`` for what each verb promises."""
 
     _folded = 0.0
@@ -112,6 +116,14 @@ class PostgresStore(Reads):
             )
         self._ring(_queues(jobs))
         return added
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        written = await self._database.atomically(
+            lambda session: adopt(session, dossiers, self.now())
+        )
+        self._ring(_queues([dossier.job for dossier in dossiers]))
+        new = dict.fromkeys(written, True)
+        return [new.pop(dossier.job.id, False) for dossier in dossiers]
 
     @contextlib.asynccontextmanager
     async def transaction(
@@ -321,6 +333,7 @@ class PostgresStore(Reads):
         return bool(await self._run("hold", params))
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         if not settings:
             return
         ageing = settings.get("ageing")

@@ -70,10 +70,12 @@ async def _complete(session: Statements, changes: Numbered, *, alone: bool) -> d
     return {changes[position - 1][0]: False for (position,) in rows}
 
 
-async def swap(session: Statements, changes: Numbered, *, parents: bool) -> dict[int, bool]:
+async def swap(
+    session: Statements, changes: Numbered, *, parents: bool, measured: bool = True
+) -> dict[int, bool]:
     """Write changes; return each that was written, and whether others wait for its end."""
-    params = {**swap_params([change for _, change in changes]), "parents": parents}
-    rows = await session.run("swap", params)
+    params = swap_params([change for _, change in changes])
+    rows = await session.run("swap", {**params, "parents": parents, "measured": measured})
     places = {number: changes[position - 1] for position, number, *_ in rows}
     written = {n: False for n, _ in places.values()}
     ended = {

@@ -37,7 +37,7 @@ def add_params(jobs: Sequence[Job]) -> Columns:
         "callback_url": Texts([j.callback_url or None for j in jobs]),
         "limit_key": Texts([j.limit_key or None for j in jobs]),
         "dedupe": Documents([document(j.dedupe) for j in jobs]),
-        "depends_on": Texts([_literal(j.depends_on) for j in jobs]),
+        "depends_on": Texts([literal(j.depends_on) for j in jobs]),
         "dependency_kind": Texts([_kind(j) for j in jobs]),
         "depth": Ints([j.depth for j in jobs]),
         "spawned_by": Texts([j.spawned_by or None for j in jobs]),
@@ -55,8 +55,8 @@ def add_params(jobs: Sequence[Job]) -> Columns:
     }
 
 
-def swap_params(changes: Sequence[Change]) -> Columns:
-    """The columns of ``swap.sql``."""
+def swap_params(changes: Sequence[Change], *, measured: bool = True) -> Columns:
+    """The columns of ``swap.sql``; how long attempts took counts only when ``measured``."""
     after = [change.after for change in changes]
     leases = [job.lease for job in after]
     failures = [job.failure for job in after]
@@ -167,7 +167,7 @@ def _kind(job: Job) -> str | None:
     return None if job.dependency_kind is DependencyKind.AFTER else job.dependency_kind
 
 
-def _literal(values: Sequence[str]) -> str | None:
+def literal(values: Sequence[str]) -> str | None:
     """An array inside an array column, written as PostgreSQL reads one."""
     if not values:
         return None

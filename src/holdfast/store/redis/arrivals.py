@@ -1,30 +1,46 @@
 """Waiting for work on BullMQ's markers.
 
-A marker is a member of a sorted set that whoever makes a job ready leaves there; taking it out
-wakes exactly one worker, which leaves another one when more is ready.
+Whoever makes a job ready leaves a marker; taking it out wakes one worker, which leaves another
+when more is ready. One that led to no job is put back, and from then on the queue is merely
+watched, until there is a job for us in it again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 
 from holdfast.store.redis.client import Client
 from holdfast.store.redis.keys import Keys
 
-LONGEST = timedelta(seconds=5)
-"""One blocking call at most; a connection that hangs is noticed that soon."""
+LONGEST = 5.0
+"""Seconds of one blocking call at most; a connection that hangs is noticed that soon."""
+WATCH = 0.1
+"""Seconds between two looks at a queue that is merely watched."""
+READY = b"0"
+"""The marker of ready jobs; the other one tells when the next job is due."""
+
+Left = Callable[[Sequence[str]], Awaitable[list[bytes]]]
+"""Puts back the markers of queues that still have ready jobs; returns their names."""
 
 
 class Arrivals:
     """A number that moves when there may be work."""
 
-    def __init__(self, client: Client, keys: Keys) -> None:
+    def __init__(self, client: Client, keys: Keys, left: Left) -> None:
         self._client = client
         self._keys = keys
+        self._left = left
         self._number = 0
         self._rung = asyncio.Event()
+        self._served: set[str] = set()
+        """Queues that somebody here takes jobs from."""
+        self._owing: set[str] = set()
+        """Queues whose marker was taken, and no job since."""
+        self._watched: set[str] = set()
+        """Queues whose ready jobs are not for us."""
+        self._newest: dict[str, object] = {}
 
     def ring(self) -> None:
         """Move the number, and wake who waits in this process."""
@@ -32,37 +48,72 @@ class Arrivals:
         self._rung.set()
         self._rung = asyncio.Event()
 
+    def claimed(self, queues: Sequence[str], taken: Iterable[str]) -> None:
+        """Note from which queues somebody wanted jobs, and from which there were some."""
+        self._served.update(queues)
+        again = self._watched.intersection(queues)
+        self._watched -= again
+        self._owing |= again
+        self._owing.difference_update(taken)
+
     async def wait(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
         """Return the number once it differs from ``seen``, or after ``wait``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait.total_seconds()
         while self._number == seen and (left := deadline - loop.time()) > 0:
-            await self._once(queues, min(left, LONGEST.total_seconds()))
+            await self._once(queues, min(left, LONGEST))
         return self._number
 
     async def _once(self, queues: Sequence[str], seconds: float) -> None:
-        """Block on the markers until one is there, somebody here rings, or time is up."""
-        popped = asyncio.ensure_future(self._pop(queues, seconds))
+        """Look out for work until there is some, somebody here rings, or time is up."""
+        looking = asyncio.ensure_future(self._look(queues, seconds))
         heard = asyncio.ensure_future(self._rung.wait())
         try:
-            await asyncio.wait({popped, heard}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({looking, heard}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             heard.cancel()
-            if not popped.done():
-                popped.cancel()
-            await asyncio.wait({popped, heard})
-        if not popped.cancelled():
-            popped.result()
+            if not looking.done():
+                looking.cancel()
+            await asyncio.wait({looking, heard})
+        if not looking.cancelled():
+            looking.result()
+
+    async def _look(self, queues: Sequence[str], seconds: float) -> None:
+        if owing := self._owing.intersection(queues):
+            self._owing -= owing
+            names = await self._left(sorted(owing))
+            self._watched.update(name.decode() for name in names)
+        mine = [q for q in queues if q in self._served and q not in self._watched]
+        if len(mine) < len(queues):
+            seconds = min(seconds, WATCH)
+        if mine:
+            await self._pop(mine, seconds)
+        else:
+            await asyncio.sleep(seconds)
+        for queue in queues:
+            if queue not in mine:
+                await self._watch(queue)
 
     async def _pop(self, queues: Sequence[str], seconds: float) -> None:
-        if not queues:
-            await asyncio.sleep(seconds)
-            return
-        markers = [self._keys.queue(queue, "marker") for queue in queues]
+        markers = {self._keys.queue(queue, "marker"): queue for queue in queues}
         answer = await self._client.blocking(
             timedelta(seconds=seconds),
             *("BZPOPMIN", *markers, f"{max(seconds, 0.001):.3f}"),
             name=self._keys.client_name(queues[0]),
         )
         if answer is not None:
+            marker, member, _ = answer
+            if member == READY:
+                self._owing.add(markers[marker.decode()])
+            self.ring()
+
+    async def _watch(self, queue: str) -> None:
+        """Ring when anything was told in a queue since the last look."""
+        stream = self._keys.queue(queue, "events")
+        newest = [
+            each[0]
+            for each in await self._client.command("XREVRANGE", stream, "+", "-", "COUNT", 1)
+        ]
+        if queue not in self._newest or self._newest[queue] != newest:
+            self._newest[queue] = newest
             self.ring()

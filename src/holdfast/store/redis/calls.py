@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.job import TERMINAL, Job, State
-from holdfast.store._shapes import Change, Note
+from holdfast.store._base import MAX_LOG_LINES
+from holdfast.store._shapes import Change, Dossier, Note
 from holdfast.store.redis import fields, wire
 
 pack = msgspec.msgpack.Encoder().encode
@@ -48,6 +52,47 @@ def new_job(job: Job) -> dict[str, object]:
     return call
 
 
+def dossier(given: Dossier) -> dict[str, object]:
+    """Return a job with its past as ``adopt.lua`` takes it."""
+    job = given.job
+    call = new_job(replace(job, trail=given.history))
+    values: list[object] = [*wire.new_fields(job), *_past(job)]
+    if job.depends_on:
+        values += ["hf:deps", msgspec.json.encode(job.depends_on).decode()]
+    call["fields"] = values
+    call["starts"] = job.lease_version
+    call["token"] = job.lease.token if job.lease else ""
+    call["lines"] = [wire.log_row(line) for line in given.logs[-MAX_LOG_LINES:]]
+    if job.due_at is not None:
+        call["due"] = fields.micros(job.due_at) // 1000
+    if job.state in TERMINAL:
+        call["finished"] = fields.micros(job.finished_at or job.updated_at) // 1000
+    return call
+
+
+def _past(job: Job) -> list[object]:
+    """What a job that was claimed, ended or spoke has in its hash."""
+    values: list[object] = ["atm", job.attempt - (job.state is State.RUNNING)]
+    if job.lease is not None:
+        values += ["ats", job.lease.version, "hf:tok", job.lease.token, "pb", job.lease.worker]
+    if job.started_at is not None:
+        values += ["processedOn", fields.micros(job.started_at) // 1000]
+    if job.finished_at is not None:
+        values += ["finishedOn", fields.micros(job.finished_at) // 1000]
+    if job.state is State.COMPLETED:
+        value, more = wire.result_values(job.result)
+        values += ["returnvalue", value, *more]
+    elif job.failure is not None:
+        trace = msgspec.json.encode([job.failure.stack_trace or job.failure.message]).decode()
+        values += ["failedReason", job.failure.message, "stacktrace", trace]
+    if job.progress is not None:
+        own, seen = fields.progress_values(job.progress)
+        values += ["progress", seen, "hf:pg", own]
+    if job.checkpoint is not None:
+        values += ["hf:cp", wire.packed(job.checkpoint)]
+    return values
+
+
 def dedupe_key(scope: str, key: str) -> str:
     """Return the field that stands for a deduplication key."""
     return f"{scope}\n{key}"
@@ -70,9 +115,11 @@ def _indexes(job: Job) -> list[str]:
     return found
 
 
-def change(wanted: Change) -> dict[str, object]:
-    """Return a decided change as ``swap.lua`` takes it."""
+def change(wanted: Change) -> Sequence[object] | dict[str, object]:
+    """Return a decided change as ``swap.lua`` takes it, a plain completion in its short form."""
     before, after = wanted.before, wanted.after
+    if wanted.until is None and _is_plain(before, after):
+        return completion(before, after)
     call: dict[str, object] = {
         "id": before.id,
         "queue": before.queue,
@@ -99,9 +146,51 @@ def change(wanted: Change) -> dict[str, object]:
     return call
 
 
+def _is_plain(before: Job, after: Job) -> bool:
+    """Whether a job just completed: one edge, nothing else about it changed."""
+    return (
+        after.state is State.COMPLETED
+        and before.state is State.RUNNING
+        and len(after.trail) == 1
+        and after.started_at is not None
+        and before.lease is not None
+        and after.lease is not None
+        and before.lease.token == after.lease.token
+        and before.priority == after.priority
+        and not after.held
+        and not wire.rest_changed(before, after)
+    )
+
+
+def completion(before: Job, after: Job) -> Sequence[object]:
+    """Return a plain completion, by position: see the names at the head of ``quick``."""
+    assert before.lease is not None
+    assert after.started_at is not None
+    (edge,) = after.trail
+    value, more = wire.result_values(after.result)
+    at = fields.micros(edge.at)
+    return (
+        before.id,
+        before.queue,
+        before.revision,
+        before.lease.token,
+        "|".join(wire.now_values(after)),
+        wire.edge_text(edge, at),
+        after.attempt,
+        value,
+        fields.micros(after.finished_at or after.updated_at) // 1000,
+        fields.micros(after.started_at),
+        at,
+        after.priority,
+        after.type,
+        more,
+    )
+
+
 def _moved(after: Job, before: Job, call: dict[str, object], values: list[object]) -> None:
     if after.due_at is not None:
         call["due"] = fields.micros(after.due_at) // 1000
+        call["at_once"] = after.due_at <= after.updated_at
     if after.state in TERMINAL:
         _ended(after, call, values)
     elif before.state in TERMINAL:
@@ -120,7 +209,7 @@ def _ended(after: Job, call: dict[str, object], values: list[object]) -> None:
         values += more
     else:
         call["reason"] = after.failure.message if after.failure else after.state.value
-        call["exhausted"] = after.trail[-1].event == "exhaust"
+        call["exhausted"] = after.attempt >= after.max_attempts
 
 
 def note(wanted: Note) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """One server: connections, script calls, and errors in the store's words.
 
-The client library's own retries are off: a script that is sent twice runs twice. Calls that
-block have a connection of their own without a read timeout, but always a bound on the server.
+The client library's own retries are off: a script sent twice runs twice. So are its timeouts:
+before Python 3.12 they may lose a cancellation, and a task that should have ended goes on for
+ever. Calls are timed here; those that block have a connection of their own.
 """
 
 from __future__ import annotations
@@ -11,8 +12,14 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
-from holdfast.errors import MissingExtraError, StoreError, StoreUnavailableError
+from holdfast.errors import (
+    MissingExtraError,
+    StoreError,
+    StoreUnavailableError,
+    UnconfirmedError,
+)
 from holdfast.store.redis.scripts import script
 from holdfast.store.redis.settings import Settings
 
@@ -28,6 +35,9 @@ except ImportError:
     raise MissingExtraError("redis", "redis") from None
 
 CONNECTIONS = 16
+SENTINEL_PORT = 26379
+ASK_SENTINEL = 0.5
+"""Seconds for one sentinel to answer before the next one is asked."""
 PASSING = (
     "OOM",
     "LOADING",
@@ -69,13 +79,15 @@ class Client:
             elif self._settings.sentinel:
                 self._open_sentinel()
             else:
-                self._redis = self._connected(self._settings.timeout.total_seconds())
+                self._redis = self._connected()
             await self.command("PING")
 
     async def close(self) -> None:
         """Let go of every connection."""
         held = [*self._waiting.values(), *([self._redis] if self._redis else [])]
-        self._redis, self._waiting = None, {}
+        if self._sentinel is not None:
+            held += self._sentinel.sentinels
+        self._redis, self._waiting, self._sentinel = None, {}, None
         for each in held:
             with contextlib.suppress(exceptions.RedisError, OSError):
                 await each.aclose()
@@ -85,9 +97,10 @@ class Client:
         if self._redis is None:
             raise StoreUnavailableError("the store is not started")
         with translated():
-            if isinstance(self._redis, RedisCluster) and words[0] in KEYLESS:
-                return await self._home(self._redis).execute_command(*words)
-            return await self._redis.execute_command(*words)
+            async with asyncio.timeout(self._settings.timeout.total_seconds()):
+                if isinstance(self._redis, RedisCluster) and words[0] in KEYLESS:
+                    return await self._home(self._redis).execute_command(*words)
+                return await self._redis.execute_command(*words)
 
     async def run(self, name: str, key: str, args: Sequence[Value]) -> Any:
         """Run the script of a verb; a server that does not know it yet is taught."""
@@ -96,6 +109,51 @@ class Client:
             return await self.command("EVALSHA", program.sha, 1, key, *args)
         except UnknownScript:
             return await self.command("EVAL", program.text, 1, key, *args)
+
+    async def run_confirmed(self, name: str, key: str, args: Sequence[Value]) -> Any:
+        """Run a script, then wait until its effects are as safe as the settings ask.
+
+        The server counts what a connection wrote last, so all of it goes down one connection;
+        the mark is written so that a repeat, which finds its jobs there, waits for them too.
+        """
+        program = script(name)
+        try:
+            return await self._confirmed(("EVALSHA", program.sha, 1, key, *args))
+        except UnknownScript:
+            return await self._confirmed(("EVAL", program.text, 1, key, *args))
+
+    async def _confirmed(self, words: Sequence[Value]) -> Any:
+        if not isinstance(self._redis, Redis):
+            raise StoreUnavailableError("the store is not started")
+        settings = self._settings
+        millis = settings.confirm_within // timedelta(milliseconds=1)
+        pipe = self._redis.pipeline(transaction=False)
+        for each in (
+            words,
+            ("INCR", f"{settings.prefix}:hf:confirmed"),
+            *([("WAIT", settings.replicas, millis)] if settings.replicas else []),
+            *([("WAITAOF", 1, 0, millis)] if settings.fsync else []),
+        ):
+            pipe.execute_command(*each)
+        longest = settings.timeout + 2 * settings.confirm_within
+        with translated():
+            async with asyncio.timeout(longest.total_seconds()):
+                answer, _, *counts = await pipe.execute(raise_on_error=False)
+            for each in (answer, *counts):
+                if isinstance(each, Exception):
+                    raise each
+        reached = int(counts[0]) if settings.replicas else 0
+        if reached < settings.replicas:
+            raise UnconfirmedError(
+                f"redis: written, but {reached} of {settings.replicas} replicas confirmed it within"
+                f" {settings.confirm_within.total_seconds():g} s: a failover may lose it"
+            )
+        if settings.fsync and not int(counts[-1][0]):
+            raise UnconfirmedError(
+                "redis: written, but not on the server's disk within"
+                f" {settings.confirm_within.total_seconds():g} s: a power failure may lose it"
+            )
+        return answer
 
     async def blocking(self, wait: timedelta, *words: Value, name: str = "") -> Any:
         """Send a command that blocks on the server for up to ``wait``, under a client name."""
@@ -125,25 +183,25 @@ class Client:
             async with asyncio.timeout(grace.total_seconds()):
                 return await client.execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py is half typed
 
-    def _connected(self, timeout: float | None, **more: Any) -> Redis:
-        options = {**self._options(timeout), **more}
+    def _connected(self, **more: Any) -> Redis:
+        options = {**self._options(), **more}
         return Redis.from_pool(BlockingConnectionPool.from_url(self._settings.url, **options))
 
     def _patient(self, name: str) -> Redis:
-        """Return a client without a read timeout, for calls that the server ends."""
+        """Return a client for calls that block, under a name of its own."""
         more = {"client_name": name} if name else {}
         if self._sentinel is not None:
-            options = {**self._place, **self._options(None), **more}
+            options = {**self._place, **self._options(), **more}
             master: Redis = self._sentinel.master_for(self._settings.sentinel, **options)
             return master
         if self._settings.cluster:
-            options = {**self._place, **self._options(None), **more}
+            options = {**self._place, **self._options(), **more}
             return Redis.from_pool(BlockingConnectionPool(**options))
-        return self._connected(None, **more)
+        return self._connected(**more)
 
-    def _options(self, timeout: float | None) -> dict[str, Any]:
+    def _options(self) -> dict[str, Any]:
         return {
-            "socket_timeout": timeout,
+            "socket_timeout": None,
             "socket_connect_timeout": self._settings.timeout.total_seconds(),
             "socket_keepalive": True,
             "retry": Retry(NoBackoff(), 0),
@@ -152,11 +210,12 @@ class Client:
         }
 
     async def _open_cluster(self) -> None:
-        options = self._options(self._settings.timeout.total_seconds())
+        options = self._options()
         del options["retry"]
         cluster = RedisCluster.from_url(self._settings.url, **options)
         self._redis = cluster
-        await cluster.initialize()
+        async with asyncio.timeout(self._settings.timeout.total_seconds()):
+            await cluster.initialize()
         node = self._home(cluster)
         self._place = {"host": node.host, "port": node.port}
 
@@ -167,13 +226,26 @@ class Client:
         return node
 
     def _open_sentinel(self) -> None:
-        where = parse_url(self._settings.url)
-        address = (where.pop("host", "localhost"), where.pop("port", 26379))
-        timeout = self._settings.timeout.total_seconds()
-        self._place = dict(where)
-        self._sentinel = Sentinel([address], socket_timeout=timeout)  # type: ignore[no-untyped-call]  # redis-py
-        options = {**where, **self._options(timeout)}
+        parts = urlsplit(self._settings.url)
+        user, at, hosts = parts.netloc.rpartition("@")
+        first, *others = hosts.split(",")
+        where = dict(parse_url(urlunsplit(parts._replace(netloc=f"{user}{at}{first}"))))
+        self._place = {name: where[name] for name in where if name not in ("host", "port")}
+        asking = {
+            "retry": Retry(NoBackoff(), 0),
+            "socket_connect_timeout": ASK_SENTINEL,
+            "socket_timeout": ASK_SENTINEL,
+        }
+        addresses = [_address(host) for host in (first, *others)]
+        self._sentinel = Sentinel(addresses, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]  # redis-py
+        options = {**self._place, **self._options()}
         self._redis = self._sentinel.master_for(self._settings.sentinel, **options)
+
+
+def _address(host: str) -> tuple[str, int]:
+    """Read one of the sentinels that a URL names."""
+    parts = urlsplit(f"//{host}")
+    return parts.hostname or "localhost", parts.port or SENTINEL_PORT
 
 
 class UnknownScript(StoreError):

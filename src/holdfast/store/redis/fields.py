@@ -11,6 +11,7 @@ from holdfast.job import CancelRequest, Failure, Lease, Priority, Progress, Stat
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+MOST = 10**9
 
 
 class Rest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,6 +28,13 @@ _progress = msgspec.json.Decoder(Progress)
 _encode = msgspec.json.Encoder().encode
 
 
+_STATES = {state.value.encode(): state for state in State}
+
+# Jobs of one batch share most of their instants: the same few are read and written again and again.
+_remembered = functools.lru_cache(4096)
+
+
+@_remembered
 def micros(moment: datetime) -> int:
     """Return an instant as microseconds since the epoch."""
     since = moment - EPOCH
@@ -38,6 +46,7 @@ def instant(value: int) -> datetime:
     return EPOCH + timedelta(microseconds=value)
 
 
+@_remembered
 def maybe(moment: datetime | None) -> str:
     """Write an instant that may be missing."""
     return "" if moment is None else str(micros(moment))
@@ -65,18 +74,18 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     has_dependents: bytes | None
     worker: bytes | None
     data: bytes | None
-    options: bytes | None
-    returnvalue: bytes | None
-    failed_reason: bytes | None
-    stacktrace: bytes | None
     progress: bytes | None
-    scheduler: bytes | None
     fixed: bytes | None
     rest: bytes | None
     depends_on: bytes | None
     own_progress: bytes | None
     checkpoint: bytes | None
-    own_result: bytes | None
+    options: bytes | None = None
+    returnvalue: bytes | None = None
+    failed_reason: bytes | None = None
+    stacktrace: bytes | None = None
+    scheduler: bytes | None = None
+    own_result: bytes | None = None
 
 
 class Now(msgspec.Struct, frozen=True, gc=False):
@@ -111,16 +120,23 @@ def text(value: bytes | None) -> str:
 
 
 def number(value: bytes | None) -> int:
-    """Read a field as a number, 0 when absent or not one."""
+    """Read a field as a number from 0 to a billion, 0 when absent or not one; as scripts do."""
     try:
-        return int(value) if value else 0
+        found = int(value) if value else 0
     except ValueError:
         return 0
+    return found if 0 <= found <= MOST else 0
+
+
+@_remembered
+def at(value: bytes) -> datetime:
+    """Read a field of microseconds as an instant."""
+    return instant(int(value))
 
 
 def time(value: bytes | None) -> datetime | None:
-    """Read a field of microseconds as an instant."""
-    return EPOCH + timedelta(microseconds=int(value)) if value else None
+    """Read a field of microseconds as an instant that may be missing."""
+    return at(value) if value else None
 
 
 def parsed(data: bytes) -> object:
@@ -147,18 +163,18 @@ def mutable(row: Row, now: Now) -> dict[str, object]:
     lease = None
     if version := number(row.started):
         lease = Lease(text(row.token), version, text(row.worker), time(now.until))
-    state = State(now.state.decode())
+    state = _STATES[now.state]
     return {
         "state": state,
         "revision": int(now.revision),
         "priority": level(number(row.priority)),
         "attempt": number(row.made) + (state is State.RUNNING),
-        "updated_at": instant(int(now.updated_at)),
+        "updated_at": at(now.updated_at),
         "due_at": time(now.due_at),
         "scheduled_at": time(now.scheduled_at),
         "started_at": time(now.started_at),
         "finished_at": time(now.finished_at),
-        "expires_at": instant(int(now.expires_at)),
+        "expires_at": at(now.expires_at),
         "lease": lease,
         "progress": _latest_progress(row, now) if row.progress else None,
         "checkpoint": row.checkpoint,

@@ -20,6 +20,8 @@ from holdfast.store.redis.fields import (
     text,
     time,
 )
+from holdfast.store.redis.settings import FOREVER
+from holdfast.timing import CENTURY
 
 _MILLISECOND = timedelta(milliseconds=1)
 STALL = "stalled"
@@ -31,6 +33,7 @@ def read_job(job_id: str, queue: str, row: Row) -> Job:
     options = found if isinstance(found, dict) else {}
     now = read_now(row)
     ended = now.state == State.COMPLETED.encode()
+    created, expires = instant(int(now.created_at)), instant(int(now.expires_at))
     attempts = options.get("attempts")
     allowed = attempts if isinstance(attempts, int) else 1
     rest = read_rest(row.rest) if row.rest else Rest(max_attempts=1)
@@ -41,10 +44,10 @@ def read_job(job_id: str, queue: str, row: Row) -> Job:
         payload=row.data or b"{}",
         encoding=Encoding.JSON,
         profile=BULLMQ.name,
-        created_at=instant(int(now.created_at)),
+        created_at=created,
         timeout=BULLMQ.timeout,
         lease_ttl=BULLMQ.lease,
-        lifetime=BULLMQ.lifetime,
+        lifetime=min(expires - created, FOREVER),
         backoff=backoff(options.get("backoff")),
         max_attempts=max(1, min(allowed, MAX_ATTEMPTS), rest.max_attempts),
         generation=rest.generation,
@@ -68,9 +71,7 @@ def backoff(option: object) -> Backoff:
             strategy=BackoffKind.CONSTANT, initial_delay=timedelta(0), max_delay=timedelta(0)
         )
     given = option.get("delay")
-    delay = (
-        max(0.0, float(given)) * _MILLISECOND if isinstance(given, int | float) else _MILLISECOND
-    )
+    delay = _span(given) if isinstance(given, int | float) else _MILLISECOND
     fixed = option.get("type") == "fixed"
     return Backoff(
         strategy=BackoffKind.CONSTANT if fixed else BackoffKind.EXPONENTIAL,
@@ -78,6 +79,11 @@ def backoff(option: object) -> Backoff:
         max_delay=max(delay, HOUR),
         jitter=bool(option.get("jitter")),
     )
+
+
+def _span(milliseconds: float) -> timedelta:
+    """Return a delay of BullMQ within the bounds of ours, whatever number it is."""
+    return max(0.0, min(milliseconds, CENTURY / _MILLISECOND)) * _MILLISECOND
 
 
 def failure(row: Row, now: Now) -> Failure | None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+
 import msgspec
 
 from holdfast.errors import StoreError, UnsafeStoreError
+from holdfast.store._findings import Finding, Level, clock_finding
+from holdfast.store.redis import fields
 from holdfast.store.redis.client import Client
 from holdfast.store.redis.settings import Settings
 
 OLDEST = 7
 """The first major version that runs scripts which free memory on a full server."""
+WAITAOF = (7, 2)
+"""The first version that can be asked to wait for its disk."""
+NEARLY_FULL = 0.8
+
+Facts = dict[str, str]
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -24,7 +34,7 @@ class Health(msgspec.Struct, frozen=True):
 
 async def examined(client: Client, settings: Settings) -> Health:
     """Look at the server; refuse one that may throw jobs away unless that was accepted."""
-    facts = _facts(await client.command("INFO", "everything"))
+    facts = await _looked_up(client)
     _check_version(facts)
     policy = facts.get("maxmemory_policy", "")
     if policy not in ("noeviction", "") and "eviction" not in settings.accept:
@@ -32,27 +42,141 @@ async def examined(client: Client, settings: Settings) -> Health:
             f"redis: maxmemory-policy is {policy!r}, so jobs can be evicted: set it to noeviction,"
             " or add accept=eviction to the URL"
         )
-    aof = await _append_only(client, facts)
-    warnings = []
-    if policy not in ("noeviction", ""):
-        warnings.append(f"maxmemory-policy {policy} may evict jobs")
-    if aof == "off":
-        warnings.append("appendonly is off: a crash loses everything since the last snapshot")
-    elif aof == "no":
-        warnings.append("appendfsync is no: a power failure loses what the kernel had not written")
+    _check_confirmation(facts, settings)
+    warnings = tuple(each.text for each in _settings(facts) if each.level is not Level.OK)
+    return Health(_server(facts), policy, facts["appendfsync"], warnings)
+
+
+async def findings(client: Client, warnings: Sequence[str], here: datetime) -> list[Finding]:
+    """Report on the server as it is now, and repeat what was noticed on the way."""
+    facts = await _looked_up(client)
+    seconds, micros = await client.command("TIME")
+    found = [
+        *_settings(facts),
+        _memory(facts),
+        _replicas(facts),
+        clock_finding(fields.instant(int(seconds) * 1_000_000 + int(micros)), here),
+        Finding("version", Level.OK, f"{_server(facts)}."),
+    ]
+    known = {each.text for each in found}
+    return found + [Finding("queue", Level.WARN, text) for text in warnings if text not in known]
+
+
+def _settings(facts: Facts) -> list[Finding]:
+    return [_eviction(facts), _durability(facts)]
+
+
+def _eviction(facts: Facts) -> Finding:
+    policy = facts.get("maxmemory_policy", "")
+    if policy in ("noeviction", ""):
+        return Finding("eviction", Level.OK, "A full server refuses new jobs and evicts none.")
+    return Finding(
+        "eviction",
+        Level.ERROR,
+        f"maxmemory-policy {policy} may evict jobs.",
+        "Set maxmemory-policy to noeviction.",
+    )
+
+
+def _durability(facts: Facts) -> Finding:
+    level, text, advice = _DURABILITY.get(facts["appendfsync"], _DURABILITY["unknown"])
+    return Finding("durability", level, text, advice)
+
+
+_ON = "Set appendonly yes; appendfsync always if nothing may be lost, else everysec."
+_DURABILITY = {
+    "off": (
+        Level.WARN,
+        "appendonly is off: a crash loses everything since the last snapshot.",
+        _ON,
+    ),
+    "no": (
+        Level.WARN,
+        "appendfsync is no: a power failure loses what the kernel had not written.",
+        _ON,
+    ),
+    "everysec": (
+        Level.OK,
+        "appendfsync is everysec: a power failure loses up to about a second.",
+        "Set appendfsync always, or durability=fsync in the URL, if that is too much.",
+    ),
+    "always": (Level.OK, "appendfsync is always: an answered call is on disk.", ""),
+    "unknown": (
+        Level.WARN,
+        "The server does not tell how its append-only file is synced.",
+        "Allow the user CONFIG GET, or look for appendfsync where the server is run.",
+    ),
+}
+
+
+def _memory(facts: Facts) -> Finding:
+    used, most = int(facts.get("used_memory", 0)), int(facts.get("maxmemory", 0))
+    megabytes = used / 1024**2
+    if not most:
+        return Finding("memory", Level.OK, f"{megabytes:.0f} MB in use, no maxmemory set.")
+    text = f"{megabytes:.0f} MB in use, {used / most:.0%} of maxmemory."
+    if used < most * NEARLY_FULL:
+        return Finding("memory", Level.OK, text)
+    return Finding(
+        "memory",
+        Level.WARN,
+        text,
+        "Give the server more memory or keep ended jobs for less long: new jobs are refused"
+        " when it is full.",
+    )
+
+
+def _replicas(facts: Facts) -> Finding:
+    if facts.get("role") != "master":
+        return Finding(
+            "replicas",
+            Level.ERROR,
+            "This server is a replica: it takes no jobs.",
+            "Point the URL at the primary, or at a sentinel with sentinel=NAME.",
+        )
+    count = int(facts.get("connected_slaves", 0))
+    if not count:
+        return Finding("replicas", Level.OK, "No replica: this server holds the only copy.")
+    return Finding(
+        "replicas",
+        Level.OK,
+        f"{count} replicas follow; a failover can lose what they had not received.",
+        "Set replicas=1 in the URL if a submission must wait for one of them.",
+    )
+
+
+def _server(facts: Facts) -> str:
     name = facts.get("server_name", "redis")
-    version = facts.get("valkey_version") or facts.get("redis_version", "")
-    return Health(f"{name} {version}".strip(), policy, aof, tuple(warnings))
+    return f"{name} {facts.get('valkey_version') or facts.get('redis_version', '')}".strip()
 
 
-def _check_version(facts: dict[str, str]) -> None:
+def _check_version(facts: Facts) -> None:
     version = facts.get("redis_version", "")
     major = version.partition(".")[0]
     if major.isdigit() and int(major) < OLDEST:
         raise StoreError(f"redis: server {version} is too old, need {OLDEST}.0 or later")
 
 
-async def _append_only(client: Client, facts: dict[str, str]) -> str:
+def _check_confirmation(facts: Facts, settings: Settings) -> None:
+    """Refuse a server that cannot confirm what the URL asks for."""
+    if not settings.fsync:
+        return
+    if facts["appendfsync"] == "off":
+        raise UnsafeStoreError(
+            "redis: durability=fsync needs an append-only file: set appendonly yes, or leave it out"
+        )
+    major, minor = (facts.get("redis_version", "") + ".0.0").split(".")[:2]
+    if major.isdigit() and minor.isdigit() and (int(major), int(minor)) < WAITAOF:
+        raise StoreError("redis: durability=fsync needs Redis 7.2, or any Valkey")
+
+
+async def _looked_up(client: Client) -> Facts:
+    """Return what INFO says, and under ``appendfsync`` how the append-only file is synced."""
+    facts = _facts(await client.command("INFO", "everything"))
+    return {**facts, "appendfsync": await _append_only(client, facts)}
+
+
+async def _append_only(client: Client, facts: Facts) -> str:
     if facts.get("aof_enabled") != "1":
         return "off"
     try:
@@ -65,7 +189,7 @@ async def _append_only(client: Client, facts: dict[str, str]) -> str:
     return found.get(b"appendfsync", b"unknown").decode()
 
 
-def _facts(info: object) -> dict[str, str]:
+def _facts(info: object) -> Facts:
     if isinstance(info, dict):
         return {str(k): str(v) for k, v in info.items()}
     assert isinstance(info, bytes)

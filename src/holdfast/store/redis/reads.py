@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.errors import Fault, ValidationError
 from holdfast.job import Job, State
 from holdfast.store._cursor import read_cursor, write_cursor
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 LOOK = 1000
 """Index entries one script call looks at."""
 FAILURE_ORDER = "FAILURE"
+_stories = msgspec.msgpack.Decoder(list[str])
 POLL = timedelta(seconds=1)
 """How soon changes made by BullMQ clients become events while somebody waits for events."""
 
@@ -195,7 +198,7 @@ def read_tally(answer: object) -> list[Tally]:
     """Read the counters of jobs by kind and state."""
     found = []
     for field, count in paired(answer).items():
-        queue, level, state, type_ = field.decode().split(":", 3)
+        queue, level, state, type_ = fields.text(field).split(":", 3)
         found.append(Tally(queue, type_, int(level), State(state), int(count)))
     return sorted(found, key=lambda t: (t.queue, t.type, t.priority, t.state))
 
@@ -206,7 +209,7 @@ async def stats(store: RedisStore, first_minute: int) -> Stats:
     summed: defaultdict[tuple[str, str, int, str, int], list[int]] = defaultdict(lambda: [0, 0])
     for minute in minutes:
         for field, value in paired(minute).items():
-            kind, queue, level, measure, bucket, type_ = field.decode().split(":", 5)
+            kind, queue, level, measure, bucket, type_ = fields.text(field).split(":", 5)
             entry = summed[queue, type_, int(level), measure, int(bucket)]
             if kind == "n":
                 entry[0] += int(value)
@@ -291,18 +294,19 @@ async def _event_page(store: RedisStore, after: str | None, limit: int) -> Event
 
 def _told(row_id: bytes, values: list[bytes]) -> Iterator[JobEvent]:
     """Read the events of one entry: job, type, queue and what happened, of each in turn."""
-    last, count = int(row_id.split(b"-")[0]), len(values) // 8
+    last, count, told = int(row_id.split(b"-")[0]), int(values[1]), _stories.decode(values[3])
     for n in range(count):
-        job_id, type_, queue, body = values[n * 8 + 1 : n * 8 + 8 : 2]
+        job_id, type_, queue, text = told[n * 4 : n * 4 + 4]
+        body = text.encode()
         moved = body.startswith(b"[")
         transition = wire.read_edge(body) if moved else None
         progress = None if moved else fields.read_progress(body)
         at: datetime = transition.at if transition else progress.at if progress else fields.EPOCH
         yield JobEvent(
             cursor=str(last - count + 1 + n),
-            job_id=job_id.decode(),
-            type=type_.decode(),
-            queue=queue.decode(),
+            job_id=job_id,
+            type=type_,
+            queue=queue,
             kind=EventKind.TRANSITION if moved else EventKind.PROGRESS,
             at=at,
             transition=transition,

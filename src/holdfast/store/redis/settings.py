@@ -10,16 +10,22 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import msgspec
 
 from holdfast.errors import StoreError
-from holdfast.profiles import BULLMQ
 from holdfast.store._base import EVENTS_KEPT
 
 _PREFIX = re.compile(r"[^\s:\x00]{1,64}")
 _TAG = re.compile(r"\{[^{}]+\}")
 _OURS = frozenset(
-    {"prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"}
+    {
+        *("prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"),
+        *("durability", "replicas", "confirm_within"),
+    }
 )
+FOREVER = timedelta(days=36_500)
+"""The lifetime of jobs that have none."""
 ACCEPTABLE = frozenset({"eviction", "unknown-version"})
 """Weaker promises that a user may name in ``accept=``."""
+
+MOST = 10**9
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +38,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     accept: frozenset[str] = frozenset()
     cluster: bool = False
     sentinel: str = ""
-    foreign_lifetime: timedelta = BULLMQ.lifetime
+    foreign_lifetime: timedelta = FOREVER
+    fsync: bool = False
+    """A submission returns once the server's append-only file is on disk."""
+    replicas: int = 0
+    """A submission returns once so many replicas have it."""
+    confirm_within: timedelta = timedelta(seconds=5)
+    """How long to wait for that before ``UnconfirmedError``."""
+
+    @property
+    def confirms(self) -> bool:
+        """Whether submissions wait for more than the server's answer."""
+        return self.fsync or self.replicas > 0
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -55,6 +72,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 "on a cluster the prefix must hold a hash tag, such as {bull}, so that all keys"
                 f" share a slot, got {prefix!r:.60}"
             )
+        if asked.get("durability", "server") not in ("server", "fsync"):
+            raise StoreError(f"durability must be server or fsync, got {asked['durability']!r:.60}")
+        if cluster and ("replicas" in asked or asked.get("durability") == "fsync"):
+            raise StoreError("durability=fsync and replicas= cannot be asked of a cluster")
         return cls(
             url=plain,
             prefix=prefix,
@@ -63,8 +84,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             accept=accept,
             cluster=cluster,
             sentinel=asked.get("sentinel", ""),
+            fsync=asked.get("durability") == "fsync",
+            replicas=_number(asked, "replicas", 0),
+            confirm_within=timedelta(seconds=_number(asked, "confirm_within", 5)),
             foreign_lifetime=timedelta(
-                seconds=_number(asked, "foreign_lifetime", int(BULLMQ.lifetime.total_seconds()))
+                seconds=_number(asked, "foreign_lifetime", int(FOREVER.total_seconds()))
             ),
         )
 
@@ -73,6 +97,6 @@ def _number(asked: dict[str, str], name: str, default: int) -> int:
     value = asked.get(name)
     if value is None:
         return default
-    if not value.isascii() or not value.isdigit() or not int(value):
-        raise StoreError(f"{name} must be a whole number above 0, got {value!r:.60}")
+    if not (value.isascii() and value.isdigit() and len(value) <= 10 and 0 < int(value) <= MOST):
+        raise StoreError(f"{name} must be a whole number from 1 to a billion, got {value!r:.60}")
     return int(value)

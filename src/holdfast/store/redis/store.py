@@ -6,7 +6,7 @@ at the beginning of each: a queue's event stream tells which jobs to look at aga
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -15,10 +15,13 @@ from msgspec.structs import replace
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Fault, StaleLeaseError, StoreError, UnsafeStoreError, ValidationError
 from holdfast.job import CancelRequest, Job, LogLine, State, Transition
+from holdfast.payload import clean
 from holdfast.policy import Retention
 from holdfast.profiles import BULLMQ
 from holdfast.store._base import MAX_LOG_LINES
+from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     AddStatus,
@@ -26,6 +29,8 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
+    Dossier,
+    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
@@ -37,11 +42,12 @@ from holdfast.store._shapes import (
     Page,
     Promoted,
     QueueInfo,
+    Record,
     Search,
     Stats,
     Swapped,
 )
-from holdfast.store.redis import calls, fields, limits, reads, schedule, wire
+from holdfast.store.redis import calls, fields, health, keeping, limits, reads, schedule, wire
 from holdfast.store.redis.arrivals import Arrivals
 from holdfast.store.redis.calls import pack
 from holdfast.store.redis.client import Client, Value
@@ -51,6 +57,7 @@ from holdfast.store.redis.keys import Keys, is_usable
 from holdfast.store.redis.settings import Settings
 
 MEASURES_KEPT = timedelta(days=7)
+Runner = Callable[[str, str, Sequence[Value]], Awaitable[Any]]
 
 
 class RedisStore:
@@ -67,7 +74,7 @@ class RedisStore:
         self._given = clock
         self._local = SystemClock()
         self._ahead = 0.0
-        self._arrivals = Arrivals(self.client, self.keys)
+        self._arrivals = Arrivals(self.client, self.keys, self._left)
         self._explorer = Explorer(self)
         self._constants: tuple[Value, ...] = (
             settings.events_kept,
@@ -120,7 +127,8 @@ class RedisStore:
         for job in jobs:
             if not is_usable(job.id):
                 raise ValidationError([Fault("id", "RESERVED", f"cannot be {job.id!r:.60}")])
-        answers = await self.call(
+        answers = await self._call(
+            self.client.run_confirmed if self.settings.confirms else self.client.run,
             "add",
             "1" if atomic else "0",
             fence.job_id if fence else "",
@@ -132,11 +140,16 @@ class RedisStore:
             raise StaleLeaseError(fence.job_id)
         return [_added(*answer) for answer in answers]
 
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        answers = await self.call("adopt", pack([calls.dossier(given) for given in dossiers]))
+        return [bool(answer) for answer in answers]
+
     # --- working -------------------------------------------------------------------------
 
     async def claim(self, want: Claim) -> list[Job]:
         what = pack([want.queues, want.types if want.types is not None else False])
         taken = await self.call("claim", want.limit, want.worker, want.token, what)
+        self._arrivals.claimed(want.queues, {image[1].decode() for image in taken})
         for image in taken:
             if tick := wire.scheduled(image):
                 await schedule.advance(self, *tick)
@@ -201,18 +214,18 @@ class RedisStore:
     # --- reading -------------------------------------------------------------------------
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        images = await self.call("get", pack(list(ids)))
+        images = await self.call("get", pack(list(map(clean, ids))))
         return [wire.read_job(image) if image else None for image in images]
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
-        found = await self.call("peek", "rest", pack(list(ids)))
+        found = await self.call("peek", "rest", pack(list(map(clean, ids))))
         return [fields.read_cancel(rest[0] if rest else None) for rest in found]
 
     async def parents(self, job_id: str) -> list[str]:
         return await reads.parents(self, job_id)
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
-        found = await self.call("peek", "history", pack(list(ids)))
+        found = await self.call("peek", "history", pack(list(map(clean, ids))))
         return [[wire.read_edge(edge) for edge in edges] for edges in found]
 
     async def logs(self, job_id: str) -> list[LogLine]:
@@ -235,6 +248,7 @@ class RedisStore:
         return await self._arrivals.wait(queues, seen, wait)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         paused, ageing = "", ""
         if "paused" in settings:
             paused = "1" if settings["paused"] else "0"
@@ -254,18 +268,44 @@ class RedisStore:
     async def queues(self) -> list[QueueInfo]:
         return await reads.queues(self)
 
+    async def findings(self) -> list[Finding]:
+        return await health.findings(self.client, self.health.warnings, self._local.now())
+
+    # --- small records beside the jobs ------------------------------------------------------
+
+    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+        return await keeping.keep(self, drafts)
+
+    async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
+        return await keeping.records(self, kind, keys)
+
+    async def kinds(self) -> list[str]:
+        return await keeping.kinds(self)
+
+    async def browse(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
+    ) -> list[Record]:
+        return await keeping.browse(self, kind, prefix, after, limit, last=last)
+
     # --- what the verbs share --------------------------------------------------------------
 
     async def call(self, name: str, *args: Value) -> Any:
         """Run a script with what every script needs."""
+        return await self._call(self.client.run, name, *args)
+
+    async def _call(self, run: Runner, name: str, *args: Value) -> Any:
         moment = "" if self._given is None else fields.micros(self._given.now())
         common = (self.settings.prefix, moment, *self._constants)
-        return await self.client.run(name, self.keys.jobs, (*common, *args))
+        return await run(name, self.keys.jobs, (*common, *args))
 
     def warn(self, text: str) -> None:
         """Add to what the operator should know."""
         if text not in self.health.warnings:
             self.health = replace(self.health, warnings=(*self.health.warnings, text))
+
+    async def _left(self, queues: Sequence[str]) -> list[bytes]:
+        names: list[bytes] = await self.call("left", pack(queues))
+        return names
 
     def _heard(self, server_micros: int, asked: float) -> None:
         """Learn the server's time: the least that is certainly not behind it.

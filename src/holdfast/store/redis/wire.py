@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.job import (
     DedupeKey,
@@ -31,6 +32,7 @@ from holdfast.store.redis.fields import (
     MICROSECOND,
     Rest,
     Row,
+    at,
     instant,
     maybe,
     micros,
@@ -118,21 +120,31 @@ def now_values(job: Job) -> list[str]:
     return [
         job.state.value,
         str(job.revision),
-        str(micros(job.updated_at)),
+        maybe(job.updated_at),
         maybe(job.due_at),
         maybe(job.scheduled_at),
         maybe(job.started_at),
         maybe(job.finished_at),
-        str(micros(job.expires_at)),
+        maybe(job.expires_at),
         maybe(job.lease.until) if job.lease else "",
     ]
 
 
 def rest_value(job: Job, before: Job | None = None) -> str | None:
     """Return the blob of what changes rarely; None when it did not."""
-    if before is not None and _rest_of(job) == _rest_of(before):
+    if before is not None and not rest_changed(before, job):
         return None
     return _text(_rest_of(job))
+
+
+def rest_changed(before: Job, after: Job) -> bool:
+    """Whether what changes rarely did."""
+    return (
+        before.max_attempts != after.max_attempts
+        or before.generation != after.generation
+        or before.cancel != after.cancel
+        or before.failure != after.failure
+    )
 
 
 def _rest_of(job: Job) -> Rest:
@@ -146,25 +158,33 @@ def _rest_of(job: Job) -> Rest:
 
 def edge_values(edge: Transition) -> list[object]:
     """Return a transition as scripts take it: event, from, to, microseconds, record."""
-    at = micros(edge.at)
+    moment = micros(edge.at)
+    source = edge.from_state.value if edge.from_state else False
+    return [edge.event.value, source, edge.to_state.value, moment, edge_text(edge, moment)]
+
+
+def edge_text(edge: Transition, moment: int) -> str:
+    """Return a transition as it is kept."""
     kept = Edge(
         edge.event,
         edge.from_state,
         edge.to_state,
-        at,
+        moment,
         edge.reason,
         edge.attempt,
         edge.lease_version,
         edge.worker,
         edge.failure,
     )
-    source = edge.from_state.value if edge.from_state else False
-    return [edge.event.value, source, edge.to_state.value, at, _text(kept)]
+    return _text(kept)
 
 
 def read_edge(data: bytes) -> Transition:
-    """Read a transition back."""
-    edge = _edge.decode(data)
+    """Read a transition back; what a BullMQ client said in it may be no text."""
+    try:
+        edge = _edge.decode(data)
+    except UnicodeDecodeError:
+        edge = _edge.decode(data.decode("utf-8", "replace"))
     return Transition(
         event=edge.event,
         from_state=edge.from_state,
@@ -218,7 +238,7 @@ def read_job(image: Image) -> Job:
     job_id, queue, row = _parts(image)
     if row.fixed is None:
         return foreign.read_job(job_id, queue, row)
-    return _own_job(job_id, queue, row, _read_fixed(row.fixed))
+    return _own_job(job_id, queue, row)
 
 
 def _parts(image: Image) -> tuple[str, str, Row]:
@@ -227,23 +247,26 @@ def _parts(image: Image) -> tuple[str, str, Row]:
 
 
 @functools.lru_cache(1024)
-def _read_fixed(data: bytes) -> Fixed:
-    return _fixed.decode(data)
-
-
-def _own_job(job_id: str, queue: str, row: Row, fixed: Fixed) -> Job:
-    rest = read_rest(row.rest or b"")
-    now = read_now(row)
-    failure = foreign.failure(row, now) if now.foreign_failure else rest.failure
-    ended = now.state == b"COMPLETED"
+def _like(
+    name: bytes,
+    queue: str,
+    fixed_data: bytes,
+    rest_data: bytes,
+    limit_key: bytes | None,
+    depends_on: bytes | None,
+) -> Job:
+    """Return a job with everything that jobs of one kind have in common."""
+    fixed, rest = _fixed.decode(fixed_data), read_rest(rest_data)
     return Job(
-        id=job_id,
-        type=text(row.name),
+        id="",
+        type=text(name),
         queue=queue,
-        payload=_payload(row.data or b"", fixed.encoding),
+        payload=b"",
         encoding=fixed.encoding,
         profile=fixed.profile,
-        created_at=instant(int(now.created_at)),
+        created_at=EPOCH,
+        updated_at=EPOCH,
+        expires_at=EPOCH,
         timeout=fixed.timeout,
         lease_ttl=fixed.lease_ttl,
         lifetime=fixed.lifetime,
@@ -252,20 +275,33 @@ def _own_job(job_id: str, queue: str, row: Row, fixed: Fixed) -> Job:
         tags=fixed.tags,
         correlation_id=fixed.correlation_id,
         callback_url=fixed.callback_url,
-        limit_key=text(row.limit_key),
+        limit_key=text(limit_key),
         dedupe=fixed.dedupe,
-        depends_on=_ids.decode(row.depends_on) if row.depends_on else (),
+        depends_on=_ids.decode(depends_on) if depends_on else (),
         dependency_kind=fixed.dependency_kind,
         depth=fixed.depth,
         spawned_by=fixed.spawned_by,
         max_attempts=rest.max_attempts,
         generation=rest.generation,
-        held=now.held == b"1",
         cancel=rest.cancel,
-        failure=None if ended else failure,
-        result=_result(row) if ended else None,
-        **mutable(row, now),  # type: ignore[arg-type]  # one value per field of Job
+        failure=rest.failure,
     )
+
+
+def _own_job(job_id: str, queue: str, row: Row) -> Job:
+    assert row.fixed is not None
+    like = _like(row.name, queue, row.fixed, row.rest or b"", row.limit_key, row.depends_on)
+    now = read_now(row)
+    values = mutable(row, now)
+    values["id"] = job_id
+    values["payload"] = _payload(row.data or b"", like.encoding)
+    values["created_at"] = at(now.created_at)
+    values["held"] = now.held == b"1"
+    if now.state == b"COMPLETED":
+        values["failure"], values["result"] = None, _result(row)
+    elif now.foreign_failure:
+        values["failure"] = foreign.failure(row, now)
+    return replace(like, **values)
 
 
 def _result(row: Row) -> bytes | None:

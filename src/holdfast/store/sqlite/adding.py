@@ -39,7 +39,7 @@ def _add_plain(tx: Transaction, jobs: Sequence[Job]) -> list[Added] | None:
     number = tx.number
     tx.execute("SAVEPOINT plain")
     try:
-        _insert(tx, [(job, job.depends_on) for job in jobs])
+        insert(tx, [(job, job.depends_on) for job in jobs])
     except sqlite3.IntegrityError:
         tx.execute("ROLLBACK TO plain")
         tx.number, tx.ledger = number, Ledger()
@@ -57,9 +57,9 @@ def _add_judged(tx: Transaction, jobs: Sequence[Job], *, atomic: bool) -> list[A
         return [_aborted(answer) for answer in answers]
     places = [place for place, job in enumerate(jobs) if plan.is_new(job)]
     new = [(jobs[place], plan.alias(jobs[place])) for place in places]
-    seqs = _insert(tx, new)
+    seqs = insert(tx, new)
     for place, (job, depends_on), seq in zip(places, new, seqs, strict=True):
-        if _link(tx, job, depends_on, seq):
+        if link(tx, job, depends_on, seq):
             answers[place] = replace(answers[place], ripe=True)
     return answers
 
@@ -100,7 +100,7 @@ class _Plan:
         return fresh
 
     def _exists(self, job_id: str) -> bool:
-        return job_id in self._new or _seq_of(self._tx, job_id) is not None
+        return job_id in self._new or seq_of(self._tx, job_id) is not None
 
     def _holder(self, job: Job) -> tuple[str, bool] | None:
         """Return the job that holds the key, and whether it was given the same payload."""
@@ -123,7 +123,8 @@ def _aborted(answer: Added) -> Added:
     return answer
 
 
-def _insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list[int]:
+def insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list[int]:
+    """Write jobs with what their trails say and the dependencies they name; not the edges."""
     seqs: list[int] = []
     jobs: list[Row] = []
     bodies: list[Row] = []
@@ -166,12 +167,12 @@ def _insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list
     return seqs
 
 
-def _link(tx: Transaction, job: Job, depends_on: tuple[str, ...], seq: int) -> bool:
+def link(tx: Transaction, job: Job, depends_on: tuple[str, ...], seq: int) -> bool:
     """Write who waits for whom; return whether something had already ended."""
     if job.spawned_by:
         _link_spawned(tx, job.spawned_by, seq)
     for parent_id in depends_on:
-        tx.execute(statement("link"), (seq, _seq_of(tx, parent_id)))
+        tx.execute(statement("link"), (seq, seq_of(tx, parent_id)))
         if job.dependency_kind is DependencyKind.FAN_IN:
             for spawned in _spawned(tx, parent_id, seq):
                 tx.execute(statement("link"), (seq, spawned))
@@ -196,6 +197,7 @@ def _spawned(tx: Transaction, job_id: str, before: int) -> Iterator[int]:
         yield from _spawned(tx, id_of(key), before)
 
 
-def _seq_of(tx: Transaction, job_id: str) -> int | None:
+def seq_of(tx: Transaction, job_id: str) -> int | None:
+    """Return the number of a job, if it is there."""
     row = tx.execute(statement("seq_of"), (key_of(job_id),)).fetchone()
     return None if row is None else int(row[0])

@@ -58,6 +58,8 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
                 f"{url!r} names no file: jobs in memory do not survive the process,"
                 " use memory:// for tests or sqlite:///jobs.db"
             )
+        if "\x00" in path:
+            raise StoreError(f"{url!r:.60} names a file with a NUL in its name")
         return cls(path=Path(path), **_options(url, parts.query))  # type: ignore[arg-type]  # read by _OPTIONS
 
     def check(self, filesystem_of: Callable[[Path], str]) -> None:
@@ -137,7 +139,7 @@ def _filesystem(value: str) -> bool:
 
 
 def _events_kept(value: str) -> int:
-    if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 10**9:
+    if not (value.isascii() and value.isdigit() and len(value) <= 10 and 1 <= int(value) <= 10**9):
         raise StoreError(f"events_kept must be a number from 1 to a billion, got {value!r}")
     return int(value)
 

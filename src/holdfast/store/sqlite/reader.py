@@ -54,7 +54,8 @@ class Reader:
             try:
                 return query(connection)
             finally:
-                connection.execute("COMMIT")
+                if connection.in_transaction:  # SQLite itself ends one that the disk failed
+                    connection.execute("COMMIT")
 
 
 async def run_in(lane: Lane, call: Callable[[], T]) -> T:

@@ -16,13 +16,17 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StoreError
 from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
+from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
+from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
     Beat,
     Change,
     Claim,
     Dependent,
+    Dossier,
+    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
@@ -34,14 +38,18 @@ from holdfast.store._shapes import (
     Page,
     Promoted,
     QueueInfo,
+    Record,
     Search,
     Stats,
     Swapped,
 )
 from holdfast.store.sqlite import (
     adding,
+    adopting,
     claiming,
     configuring,
+    examining,
+    keeping,
     noting,
     reading,
     searching,
@@ -121,6 +129,10 @@ class SQLiteStore:
     ) -> list[Added]:
         session = await self._here()
         return await session.write(lambda tx: adding.add(tx, jobs, atomic=atomic, fence=fence))
+
+    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+        session = await self._here()
+        return await session.write(lambda tx: adopting.adopt(tx, dossiers))
 
     # --- working -------------------------------------------------------------------------
 
@@ -218,6 +230,7 @@ class SQLiteStore:
         return await session.arrivals(queues, seen, wait)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
+        check_settings(settings)
         session = await self._here()
         await session.write(lambda tx: configuring.configure(tx, queue, settings))
 
@@ -232,6 +245,32 @@ class SQLiteStore:
     async def queues(self) -> list[QueueInfo]:
         session = await self._here()
         return await session.read(reading.queues)
+
+    async def findings(self) -> list[Finding]:
+        session, filesystem = await self._here(), self._filesystem_of(self._location.path.parent)
+        return await session.read(lambda db: examining.findings(db, self._location, filesystem))
+
+    # --- small records beside the jobs ------------------------------------------------------
+
+    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+        session = await self._here()
+        return await session.write(lambda tx: keeping.keep(tx, drafts))
+
+    async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
+        session = await self._here()
+        return await session.read(lambda db: keeping.records(db, kind, keys))
+
+    async def kinds(self) -> list[str]:
+        session = await self._here()
+        return await session.read(keeping.kinds)
+
+    async def browse(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
+    ) -> list[Record]:
+        session = await self._here()
+        return await session.read(
+            lambda db: keeping.browse(db, kind, prefix, after, limit, last=last)
+        )
 
     # --- what the verbs share --------------------------------------------------------------
 

@@ -89,7 +89,7 @@ def _matches(row: Row, change: Change) -> bool:
     leased = version is not None
     if revision != before.revision:
         return False
-    if leased and before.lease and after.lease and before.lease.token != token:
+    if before.lease and after.lease and not (leased and before.lease.token == token):
         return False
     return change.until is None or (leased and until == micros(change.until))
 

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from holdfast.payload import clean
+
 Key = bytes | str
 Row = tuple[Any, ...]  # sqlite3 knows no column types
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,17 +36,20 @@ def micros_of_span(span: timedelta) -> int:
 
 
 def key_of(job_id: str) -> Key:
-    """Return an id as the file keeps it: a UUID in 16 bytes, anything else as it is."""
+    """Return an id as the file keeps it: a UUID in 16 bytes, anything else as text.
+
+    Text that no file can hold becomes text that no job has.
+    """
     if len(job_id) != 36 or job_id[8::5][:4] != "----" or job_id.lower() != job_id:
-        return job_id
+        return clean(job_id)
     digits = job_id.replace("-", "")
     if len(digits) != 32:
-        return job_id
+        return clean(job_id)
     try:
         key = bytes.fromhex(digits)
     except ValueError:
-        return job_id
-    return key if len(key) == 16 else job_id  # fromhex skips blanks
+        return clean(job_id)
+    return key if len(key) == 16 else clean(job_id)  # fromhex skips blanks
 
 
 def id_of(key: Key) -> str:

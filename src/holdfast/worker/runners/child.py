@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import NoReturn
 
 from holdfast.context import JobContext, Signals, SyncJobContext
@@ -176,7 +176,7 @@ class Child:
 
 
 @contextlib.contextmanager
-def _memory_limited(limit: int | None) -> Iterator[None]:
+def _memory_limited(limit: int | None) -> Generator[None, None, None]:
     if limit is None:
         yield
         return

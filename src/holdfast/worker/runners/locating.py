@@ -44,7 +44,7 @@ def _place_of(app: Holdfast) -> str:
     found = [
         f"{name}:{attribute}"
         for name, module in list(sys.modules.items())
-        if isinstance(module, types.ModuleType)
+        if isinstance(module, types.ModuleType)  # pyright: ignore[reportUnnecessaryIsInstance]  # anything may be put there
         for attribute, value in list(vars(module).items())
         if value is app
     ]

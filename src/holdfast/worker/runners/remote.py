@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from holdfast.context import Call, JobContext
 from holdfast.errors import Fault, ValidationError
@@ -63,7 +63,7 @@ class RemoteChannel:
     async def results(self) -> dict[str, bytes | None]:
         results = await self._asked(ReadResults())
         assert isinstance(results, dict)
-        return results
+        return cast("dict[str, bytes | None]", results)
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
         told = "needs a handler on the worker's own loop: runner='async'"

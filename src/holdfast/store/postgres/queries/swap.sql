@@ -2,6 +2,7 @@
 -- One element per change in every array; trail is a JSON list of the edges it went along.
 -- parents boolean: also end jobs that others wait for; the caller then tells those. Without it
 -- nothing is written when there is such a job (and the rest, should one become so just now)
+-- measured boolean: count how long the runs took
 -- returns the position, number and state of each change that was written, and whether the job
 -- is one that others wait for
 --
@@ -49,7 +50,7 @@ WITH change AS MATERIALIZED (
         failure_category = c.failure_category, failure_code = c.failure_code, result = c.result
     FROM change c JOIN {schema}.body b ON b.id = c.id
     WHERE j.number = b.number AND j.revision = c.was
-      AND (c.token IS NULL OR j.lease_token IS NULL OR j.lease_token = c.token)
+      AND (c.token IS NULL OR j.lease_token = c.token)
       AND (c.until IS NULL OR j.lease_until = c.until)
       AND NOT (SELECT yes FROM blocked)
       AND (%(parents)s OR NOT (j.awaited AND c.finished_at IS NOT NULL))
@@ -58,7 +59,7 @@ WITH change AS MATERIALIZED (
         c.was_code, c.trail
 ), edge AS (
     SELECT written.number, written.queue, written.type, written.position, given.*,
-        CASE WHEN given.from_state = 'RUNNING'
+        CASE WHEN %(measured)s AND given.from_state = 'RUNNING'
              THEN date_part('epoch', given.at - written.started_at) END AS ran,
         CASE WHEN given.turn = 1 THEN written.was_priority ELSE written.priority END
             AS left_priority,

@@ -63,6 +63,9 @@ local function judge(job)
   return {'ACCEPTED', job.id}
 end
 
+local ids = {}
+for i, job in ipairs(jobs) do ids[i] = job.id end
+look_up(ids)
 for i, job in ipairs(jobs) do
   answers[i] = judge(job)
   if answers[i][1] == 'CONFLICT' or answers[i][1] == 'MISSING' then refused = true end
@@ -79,7 +82,12 @@ local function enter(j, job)
   local q, id = j.q, j.id
   tell(q, 'added', 'jobId', id, 'name', j.type)
   if j.state == 'SCHEDULED' then
-    push(q, id, j.priority)
+    if j.priority == 0 then
+      place(q, 'line', id)
+      q.rung = true
+    else
+      push(q, id, j.priority)
+    end
     tell(q, 'waiting', 'jobId', id)
   elseif j.state == 'DELAYED' then
     postpone(q, id, job.due)
@@ -106,7 +114,7 @@ end
 local function write(job)
   local q = queue(job.queue)
   touch(q)
-  call('INCR', q.base .. 'id')
+  q.numbered = (q.numbered or 0) + 1
   local j = {
     q = q, id = job.id, hid = job.id, key = q.base .. job.id, ttl = true, out = job.fields,
     type = job.type, level = job.level, from_level = job.level, priority = job.level, hn = 0,
@@ -145,6 +153,9 @@ for i, job in ipairs(jobs) do
   end
   answers[i][3] = answers[i][3] or {}
   answers[i][4] = answers[i][4] or 0
+end
+for _, q in pairs(open_queues) do
+  if q.numbered then call('INCRBY', q.base .. 'id', q.numbered) end
 end
 flush()
 return answers

@@ -10,6 +10,9 @@ if want[2] then
   types = {}
   for _, type in ipairs(want[2]) do types[type] = true end
 end
+local WIDE = {}
+for i, name in ipairs(CORE) do WIDE[i] = name end
+for i, name in ipairs(OWN) do WIDE[#CORE + i] = name end
 local SCAN = 1000 -- ready jobs looked at in one queue before the call gives up on finding a fit
 local taken, strangers = {}, 0
 
@@ -38,6 +41,7 @@ local function fail_doomed(q, j)
   j.atm = j.atm + 1
   put(j, 'atm', j.atm)
   put(j, 'failedReason', doom)
+  add_trace(j, doom)
   put(j, 'finishedOn', int(now_ms))
   j.unt = nil
   j.p[FIN], j.p[UNT], j.p[FF] = int(now), '', '1'
@@ -47,20 +51,69 @@ local function fail_doomed(q, j)
   call('HDEL', j.key, 'defa')
   call('ZADD', q.base .. 'failed', int(now_ms), j.id)
   tell(q, 'failed', 'jobId', j.id, 'failedReason', doom, 'prev', 'active')
+  if j.atm >= (tonumber(options_of(j).attempts) or 0) then tell_exhausted(j, j.atm) end
   save(j)
   if j.kids then spread(j.hid, j.state) end
   if parent_key_of(j) then tell_parent(j, false, doom) end
   if deduplication_of(j) then free_key(j) end
 end
 
+-- The common case, a ready job of ours with nothing in its way, goes without a table for the job.
+local READY = '^SCHEDULED|(%d+)|(%d+)|([^|]*)|(%d+)|[^|]*|([^|]*)|(%d+)|[^|]*|(%d+)|(%d+)|%d+|([^|]*)|([^|]*)||(%d+)$'
+local MOMENT, MILLIS, WHO = int(now), int(now_ms), cjson.encode(worker)
+local waits = {}
+local function take(q, id, key, v)
+  local rev, upd, due, sch, fin, exp, num, told, held, stalls, made = string.match(v[10] or '', READY)
+  if not rev or tonumber(upd) > now then return false end
+  local ttl, ats, level, type = tonumber(v[8]), (tonumber(v[3]) or 0) + 1, level_of(tonumber(v[2]) or 0), v[1]
+  local edges, ends = told + 1, now + ttl
+  local json = '["claim","SCHEDULED","RUNNING",' .. MOMENT .. ',"claimed",' .. (tonumber(v[4]) or 0) + 1 ..
+    ',' .. ats .. ',' .. WHO .. ',null]'
+  local packed = 'RUNNING|' .. rev + 1 .. '|' .. MOMENT .. '|' .. due .. '|' .. sch .. '|' .. MOMENT .. '|' .. fin ..
+    '|' .. exp .. '|' .. int(ends) .. '|' .. num .. '|' .. edges .. '|' .. ats .. '|' .. held .. '|' .. stalls ..
+    '||' .. made
+  call('HSET', key, 'ats', ats, 'processedOn', MILLIS, 'pb', worker, 'hf:tok', token, 'hf:h' .. edges, json,
+    'hf:now', packed)
+  call('SET', key .. ':lock', token, 'PX', int(math.max(1, math.ceil(ttl / 1000))))
+  tell(q, 'active', 'jobId', id, 'prev', 'waiting')
+  place(q, 'active', id)
+  rank('moved', id, journal(id, type, q.name, json))
+  rank('s:SCHEDULED', id)
+  rank('s:RUNNING', id, num)
+  rank('over', id, math.min(ends, tonumber(exp)))
+  local kind = kind_of(q, type, level)
+  local since = waits[kind]
+  if not since then
+    since = {}
+    waits[kind] = since
+  end
+  since[sch] = (since[sch] or 0) + 1
+  v[3], v[10], v[11], v[13] = tostring(ats), packed, token, worker
+  taken[#taken + 1] = {id, q.name, v}
+  room = room - 1
+  return true
+end
+local function count_taken()
+  for kind, since in pairs(waits) do
+    for sch, times in pairs(since) do
+      measure(kind.where, kind.type, 'wait', now, now - tonumber(sch), times)
+      count(kind, 'SCHEDULED', -times)
+      count(kind, 'RUNNING', times)
+    end
+  end
+end
+
 -- Whether the job at hand was taken (true), is to be passed over (false) or does not exist (nil).
 local function try(q, id)
-  local j = load(q, id)
-  if not j then return nil end
-  if types and not types[j.type] then
+  local key = q.base .. id
+  local v = call('HMGET', key, unpack(WIDE))
+  if not v[1] then return nil end
+  if types and not types[v[1]] then
     strangers = strangers + 1
     return false
   end
+  if q.free and v[8] and not v[5] and not v[9] and take(q, id, key, v) then return true end
+  local j = loaded(q, id, key, v)
   if not j.n or j.state ~= 'SCHEDULED' then
     reconcile(q, id)
     j = load(q, id)
@@ -143,6 +196,7 @@ for _, name in ipairs(want[1]) do
   if room > 0 then
     local q = queue(name)
     if not q.paused then
+      q.free = not limits(q)
       local before = #taken
       strangers = 0
       if from_list(q) and strangers >= SCAN then rotate_list(q) end
@@ -153,6 +207,7 @@ for _, name in ipairs(want[1]) do
     end
   end
 end
+count_taken()
 settle()
 flush()
 return taken

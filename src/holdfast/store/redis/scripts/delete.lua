@@ -11,7 +11,7 @@ for i, hid in ipairs(cmsgpack.unpack(ARGV[6])) do
     answers[i] = 1
     leave(j.q, j.id, j.state, j.priority)
     erase(j.q, j.id)
-    forget(hid, j.q.name, j.id)
+    forget(hid, j.state)
     tell(j.q, 'removed', 'jobId', j.id, 'prev', j.state == 'COMPLETED' and 'completed' or 'failed')
   end
 end

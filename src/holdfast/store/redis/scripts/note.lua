@@ -11,7 +11,7 @@ for i, n in ipairs(cmsgpack.unpack(ARGV[7])) do
     answers[i] = 1
     if n.progress then
       call('HSET', j.key, 'progress', n.wire, 'hf:pg', n.progress)
-      journal(j, n.progress)
+      journal(j.hid, j.type, j.q.name, n.progress)
       tell(j.q, 'progress', 'jobId', j.id, 'data', n.wire)
     end
     if n.point then call('HSET', j.key, 'hf:cp', n.point) end

@@ -58,18 +58,25 @@ for _, entry in ipairs(due) do
   end
 end
 
+-- A ready job's newest transition is the one that made it ready: its number tells the place.
+local function place_of_ready(q, id)
+  local moved = shared .. 'moved'
+  return tonumber(call('ZSCORE', moved, id) or call('ZSCORE', moved, q.name .. ':' .. id) or 0)
+end
+
 -- Insert into the list of level 0 by place: behind what became ready earlier.
 local function insert(q, j)
-  local ids = call('LRANGE', q.base .. 'wait', 0, -1)
-  for i = #ids, 1, -1 do
-    local other = unpacked(call('HGET', q.base .. ids[i], 'hf:now') or '')
-    local sch = tonumber(other[SCH] or 0) or 0
-    if sch > j.sch or (sch == j.sch and (tonumber(other[NUM]) or 0) > j.n) then
-      call('LINSERT', q.base .. 'wait', 'AFTER', ids[i], j.id)
-      return
+  local key, place = line(q), place_of_ready(q, j.id)
+  for from = 1, call('LLEN', key), 100 do
+    local ids = call('LRANGE', key, -(from + 99), -from)
+    for i = #ids, 1, -1 do
+      if place_of_ready(q, ids[i]) > place then
+        call('LINSERT', key, 'AFTER', ids[i], j.id)
+        return
+      end
     end
   end
-  call('LPUSH', q.base .. 'wait', j.id)
+  call('LPUSH', key, j.id)
 end
 
 local function lift(q, interval)
@@ -78,7 +85,7 @@ local function lift(q, interval)
     local j = adopt(q, ready[i])
     if j and j.sch then
       local level = math.max(0, j.priority - math.floor((now - j.sch) / interval))
-      if level == 0 and not q.paused then
+      if level == 0 then
         call('ZREM', q.base .. 'prioritized', j.id)
         insert(q, j)
       elseif level < math.floor(ready[i + 1] / 4294967296) then
@@ -89,6 +96,7 @@ local function lift(q, interval)
   end
 end
 
+flush_ranked()
 for _, name in ipairs(names) do
   local interval = tonumber(call('HGET', shared .. 'ageing', name) or nil)
   if interval then lift(queue(name), interval) end

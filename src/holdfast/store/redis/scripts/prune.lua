@@ -10,16 +10,35 @@ local span = {
   CANCELLED = tonumber(ARGV[11]),
 }
 
+-- Jobs that BullMQ clients made are kept as their own options say. Where many of them lie in
+-- front, the next call goes on behind those that this one looked at.
+local PAGE = limit * 2 + 100
 local old = {}
 local function look(q, set, longest)
   if not longest then return end
-  local found = call('ZRANGEBYSCORE', q.base .. set, '-inf', int(math.floor((now - longest) / 1000)),
-    'LIMIT', 0, limit * 2 + 100)
-  for _, id in ipairs(found) do
-    local j = adopt(q, id)
-    local keep = j and span[j.state]
+  local field, last = q.name .. ':' .. set, math.floor((now - longest) / 1000)
+  local from = tonumber(call('HGET', shared .. 'pruned', field) or 0)
+  local page = call('ZRANGE', q.base .. set, from, from + PAGE - 1, 'WITHSCORES')
+  local foreign, stay, over = false, 0, #page < 2 * PAGE
+  for i = 1, #page, 2 do
+    if tonumber(page[i + 1]) > last then
+      over = true
+      break
+    end
+    local j = adopt(q, page[i])
+    local keep = j and j.ttl and span[j.state]
     local fin = j and tonumber(j.p[FIN]) or 0
-    if keep and fin + keep <= now and not needed(j.hid) then old[#old + 1] = {fin, j.n, j} end
+    if j and not j.ttl then foreign = true end
+    if keep and fin + keep <= now and not needed(j.hid) then
+      old[#old + 1] = {fin, j.n, j}
+    else
+      stay = stay + 1
+    end
+  end
+  if foreign and not over then
+    call('HSET', shared .. 'pruned', field, from + stay)
+  elseif from > 0 then
+    call('HDEL', shared .. 'pruned', field)
   end
 end
 
@@ -41,7 +60,7 @@ for i = 1, gone do
   local j = old[i][3]
   leave(j.q, j.id, j.state, j.priority)
   erase(j.q, j.id)
-  forget(j.hid, j.q.name, j.id)
+  forget(j.hid, j.state)
 end
 
 local expired = call('ZRANGEBYSCORE', shared .. 'expiring', '-inf', int(now), 'LIMIT', 0, 1000)

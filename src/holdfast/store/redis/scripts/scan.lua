@@ -21,9 +21,10 @@ flush()
 local function fits(hid)
   local record = record_of(hid)
   if not record then return false end
-  local state, level, name, type = read_record(record)
-  if states and not states[state] or types and not types[type] then return false end
+  local level, name, type = read_record(record)
+  if types and not types[type] then return false end
   if queues and not queues[name] or levels and not levels[level] then return false end
+  if states and not states[state_of(hid) or ''] then return false end
   for _, index in ipairs(want.within) do
     if not call('ZSCORE', shared .. index, hid) then return false end
   end

@@ -14,5 +14,5 @@ if ARGV[7] ~= '0' then
   rows = call('XRANGE', shared .. 'events', '(' .. int(start) .. '-0', '+', 'COUNT', ARGV[7])
 end
 local oldest = ''
-if first then oldest = int(tonumber(string.match(first[1], '^%d+')) - #first[2] / 8 + 1) end
+if first then oldest = int(tonumber(string.match(first[1], '^%d+')) - first[2][2] + 1) end
 return {int(told), oldest, rows}

@@ -24,6 +24,14 @@ local function int(n)
   return text
 end
 
+-- Whoever can reach the server can write anything into a hash: a number is one from 0 to most.
+local function within(value, most)
+  local n = tonumber(value)
+  if n and n >= 0 and n <= most then return math.floor(n) end
+  return nil
+end
+local MOST_COUNT, MOST_PRIORITY, MOST_MILLIS = 1e9, 2097152, 4102444800000 -- until the year 2100
+
 -- name of a sorted set -> member -> score, or false to remove; the last word counts
 local ranked = {}
 local function rank(name, member, score)
@@ -35,15 +43,25 @@ local function rank(name, member, score)
   set[member] = score or false
 end
 
--- id -> 'STATE:level:queue:type', or false to forget
-local records = {}
+-- id -> 'level:queue:type', or false to forget
+local records, looked_up = {}, {}
 local function record_of(hid)
   local known = records[hid]
+  if known == nil then known = looked_up[hid] end
   if known == nil then known = call('HGET', shared .. 'jobs', hid) end
   return known
 end
+-- Look up many records at once, for a call that changes none of them before it asks.
+local function look_up(hids)
+  for i = 1, #hids, 1000 do
+    local last = math.min(i + 999, #hids)
+    for n, record in ipairs(call('HMGET', shared .. 'jobs', unpack(hids, i, last))) do
+      looked_up[hids[i + n - 1]] = record
+    end
+  end
+end
 local function read_record(value)
-  return string.match(value, '^([^:]*):([^:]*):([^:]*):(.*)$')
+  return string.match(value, '^([^:]*):([^:]*):(.*)$')
 end
 
 -- counters of the whole store: fetched when first needed, written back once
@@ -72,7 +90,7 @@ local function bucket(micros)
   local mantissa, exponent = math.frexp(micros)
   return math.ceil((exponent + math.log(mantissa) / math.log(2)) * 4)
 end
-local function measure(where, type, name, at, micros)
+local function measure(where, type, name, at, micros, times)
   local minute = math.floor(at / 60000000)
   local fields = readings[minute]
   if not fields then
@@ -82,10 +100,10 @@ local function measure(where, type, name, at, micros)
   local field = where .. name .. ':' .. (micros and bucket(micros) or 0) .. ':' .. type
   local held = fields[field]
   if held then
-    held[1] = held[1] + 1
+    held[1] = held[1] + (times or 1)
     held[2] = math.max(held[2], micros or 0)
   else
-    fields[field] = {1, micros or 0}
+    fields[field] = {times or 1, micros or 0}
   end
 end
 

@@ -1,11 +1,23 @@
 -- forget: drop every trace of a job that is gone or goes.
-local function forget(hid, name, id)
+local STATES = {'COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED', 'SCHEDULED', 'RUNNING', 'DELAYED',
+  'RETRYING', 'PENDING'}
+local function last_state(hid)
+  for _, state in ipairs(STATES) do
+    local moved = (ranked['s:' .. state] or {})[hid]
+    if moved or moved == nil and call('ZSCORE', shared .. 's:' .. state, hid) then return state end
+  end
+end
+
+local function forget(hid, state)
   local record = record_of(hid)
   local kept = call('HGET', shared .. 'traces', hid)
   if record then
-    local state, level, queue_name, type = read_record(record)
-    add_to('tally', queue_name .. ':' .. level .. ':' .. state .. ':' .. type, -1)
-    rank('s:' .. state, hid)
+    local level, queue_name, type = read_record(record)
+    state = state or last_state(hid)
+    if state then
+      add_to('tally', queue_name .. ':' .. level .. ':' .. state .. ':' .. type, -1)
+      rank('s:' .. state, hid)
+    end
     rank('t:' .. type, hid)
     rank('over', hid)
     rank('created', hid)

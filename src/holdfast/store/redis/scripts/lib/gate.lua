@@ -9,6 +9,12 @@ local function rule_of(scope)
   return rules[scope]
 end
 
+-- Whether any limit may concern a job of this queue.
+local function limits(q)
+  if not rules then rule_of('') end
+  return next(rules) ~= nil or q.concurrency or q.max
+end
+
 local running = {}
 local function tallied(type)
   local sum, held = 0, call('HGETALL', shared .. 'tally')

@@ -6,13 +6,9 @@ local CORE = {
   'name', 'priority', 'ats', 'atm', 'defa', 'deid', 'parentKey', 'hf:ttl', 'hf:limit', 'hf:now',
   'hf:tok', 'hf:kids', 'pb',
 }
-local REST = {
-  'data', 'opts', 'returnvalue', 'failedReason', 'stacktrace', 'progress', 'rjk', 'hf:job',
-  'hf:rest', 'hf:deps', 'hf:pg', 'hf:cp', 'hf:res',
-}
--- What the rest comes to for our own job that has not ended: the other fields are Node's.
 local OWN = {'data', 'progress', 'hf:job', 'hf:rest', 'hf:deps', 'hf:pg', 'hf:cp'}
-local OWN_PLACES = {1, 6, 8, 9, 10, 11, 12}
+-- What a reader of our own job does without until it has ended.
+local NODE = {'opts', 'returnvalue', 'failedReason', 'stacktrace', 'rjk', 'hf:res'}
 local INDEX = {}
 for i, name in ipairs(CORE) do INDEX[name] = i end
 local STATE, REV, UPD, DUE, SCH, RUN, FIN, EXP, UNT, NUM, TOLD, SEEN, HELD, STC, FF, CRT =
@@ -26,22 +22,24 @@ end
 local function level_of(priority) return math.max(0, math.min(4, priority)) end
 
 -- No more than 32 fields: a larger table costs twice as much. Others are read where needed.
-local function load(q, id)
-  local key = q.base .. id
-  local v = call('HMGET', key, unpack(CORE))
-  if not v[1] then return nil end
-  local ttl, priority = tonumber(v[8]), tonumber(v[2]) or 0
+local function loaded(q, id, key, v)
+  local ttl, priority = tonumber(v[8]), within(v[2], MOST_PRIORITY) or 0
   local level = level_of(priority)
   local p = v[10] and unpacked(v[10]) or blank()
   local state, sch = v[10] and p[STATE] or nil, tonumber(p[SCH])
   return {
     q = q, id = id, key = key, hid = ttl and id or (q.name .. ':' .. id), out = {}, values = v,
     p = p, type = v[1], priority = priority, level = level, from_level = level, ttl = ttl,
-    ats = tonumber(v[3]) or 0, atm = tonumber(v[4]) or 0, limit = v[9], state = state,
+    ats = within(v[3], MOST_COUNT) or 0, atm = within(v[4], MOST_COUNT) or 0, limit = v[9], state = state,
     was = state, rev = tonumber(p[REV]), upd = tonumber(p[UPD]), sch = sch, sch_before = sch,
     run = tonumber(p[RUN]), exp = tonumber(p[EXP]), unt = tonumber(p[UNT]), n = tonumber(p[NUM]),
-    hn = tonumber(p[TOLD]), tok = v[11], kids = v[12], wrk = v[13],
+    hn = tonumber(p[TOLD]), tok = v[11], kids = v[12], wrk = v[13], recorded = level,
   }
+end
+local function load(q, id)
+  local key = q.base .. id
+  local v = call('HMGET', key, unpack(CORE))
+  return v[1] and loaded(q, id, key, v) or nil
 end
 local function doom_of(j) return j.values[5] end
 local function deduplication_of(j) return j.values[6] end
@@ -49,15 +47,13 @@ local function parent_key_of(j) return j.values[7] end
 
 -- What a reader gets: id, queue, the core fields as they are now, the rest.
 local function image(j)
-  local values, p, from = j.values, j.p, #CORE
-  if j.ttl and p[FF] == '' and j.state ~= 'COMPLETED' then
-    for i = 1, #REST do values[from + i] = false end
-    local some = call('HMGET', j.key, unpack(OWN))
-    for i, at in ipairs(OWN_PLACES) do values[from + at] = some[i] end
-  else
-    local rest = call('HMGET', j.key, unpack(REST))
-    for i = 1, #rest do values[from + i] = rest[i] end
+  local values = j.values
+  local function more(names)
+    local from = #values
+    for i, value in ipairs(call('HMGET', j.key, unpack(names))) do values[from + i] = value end
   end
+  if #values == #CORE then more(OWN) end
+  if not j.ttl or j.p[FF] ~= '' or j.state == 'COMPLETED' then more(NODE) end
   return {j.hid, j.q.name, values}
 end
 
@@ -80,16 +76,16 @@ local COUNTED = {
 }
 
 -- level and type of a queue's jobs -> the names of their counters
-local function kind_of(j, level)
-  local by_type = j.q.kinds[level]
+local function kind_of(q, type, level)
+  local by_type = q.kinds[level]
   if not by_type then
     by_type = {}
-    j.q.kinds[level] = by_type
+    q.kinds[level] = by_type
   end
-  local kind = by_type[j.type]
+  local kind = by_type[type]
   if not kind then
-    kind = {where = j.q.name .. ':' .. level .. ':', type = j.type, tally = {}}
-    by_type[j.type] = kind
+    kind = {where = q.name .. ':' .. level .. ':', type = type, tally = {}}
+    by_type[type] = kind
   end
   return kind
 end
@@ -102,24 +98,27 @@ local function count(kind, state, change)
   add_to('tally', field, change)
 end
 
-local TOLD_TOGETHER = 64 -- events in one entry of the stream, whose id is the last one's number
-local stories = {}
+-- Events that one call tells lie packed in one entry of the stream, whose id is the last one's
+-- number: a field for each would cost more than the event.
+local TOLD_TOGETHER = 64
+local stories, story_count = {}, 0
 local function write_stories()
-  if #stories == 0 then return end
-  call('XADD', shared .. 'events', int(counters.told) .. '-0', unpack(stories))
-  stories = {}
-end
-local function journal(j, json)
-  if not counters.told then
-    -- A script that failed half way may have told more than it counted.
-    local last = call('XREVRANGE', shared .. 'events', '+', '-', 'COUNT', 1)[1]
-    local told = tonumber(call('GET', shared .. 'told') or 0)
-    counters.told = math.max(told, last and tonumber(string.match(last[1], '^%d+')) or 0)
+  if story_count == 0 then return end
+  local stream, entry = shared .. 'events', cmsgpack.pack(stories)
+  local function add() return pcall(call, 'XADD', stream, int(counters.told) .. '-0', 'n', story_count, 'e', entry) end
+  if not add() then
+    -- A script that failed half way has told more than it counted.
+    local last = call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+    counters.told = (last and tonumber(string.match(last[1], '^%d+')) or 0) + story_count
+    assert(add())
   end
-  local told, n = next_of('told'), #stories
-  stories[n + 1], stories[n + 2], stories[n + 3], stories[n + 4] = 'i', j.hid, 't', j.type
-  stories[n + 5], stories[n + 6], stories[n + 7], stories[n + 8] = 'q', j.q.name, 'e', json
-  if n + 8 >= TOLD_TOGETHER * 8 then write_stories() end
+  stories, story_count = {}, 0
+end
+local function journal(hid, type, queue_name, json)
+  if story_count == TOLD_TOGETHER then write_stories() end
+  local told, n = next_of('told'), story_count * 4
+  stories[n + 1], stories[n + 2], stories[n + 3], stories[n + 4] = hid, type, queue_name, json
+  story_count = story_count + 1
   return told
 end
 
@@ -127,10 +126,10 @@ end
 local function go(j, event, from, to, at, json)
   j.hn = j.hn + 1
   put(j, 'hf:h' .. j.hn, json)
-  rank('moved', j.hid, journal(j, json))
-  local kind = kind_of(j, j.level)
+  rank('moved', j.hid, journal(j.hid, j.type, j.q.name, json))
+  local kind = kind_of(j.q, j.type, j.level)
   if from then
-    count(j.from_level == j.level and kind or kind_of(j, j.from_level), from, -1)
+    count(j.from_level == j.level and kind or kind_of(j.q, j.type, j.from_level), from, -1)
   else
     measure(kind.where, j.type, 'submitted', at)
   end
@@ -171,7 +170,10 @@ local function save(j)
   put(j, 'hf:now', pack(j))
   call('HSET', j.key, unpack(j.out))
   j.out = {}
-  records[j.hid] = j.state .. ':' .. j.level .. ':' .. j.q.name .. ':' .. j.type
+  if j.recorded ~= j.level then
+    records[j.hid] = j.level .. ':' .. j.q.name .. ':' .. j.type
+    j.recorded = j.level
+  end
   if j.was ~= j.state then
     if j.was then rank('s:' .. j.was, j.hid) end
     rank('s:' .. j.state, j.hid, j.n)
@@ -197,7 +199,7 @@ end
 local function find(hid)
   local record = record_of(hid)
   if record then
-    local _, _, name = read_record(record)
+    local _, name = read_record(record)
     return find_in(name, hid)
   end
   local name, id = string.match(hid, '^([^:]+):(.+)$')

@@ -14,15 +14,15 @@ local function ripe(child)
   return open == 0 or bad > 0
 end
 
-local function state_of(hid)
-  local record = record_of(hid)
-  return record and (read_record(record)) or nil
-end
-
 local function key_of(hid)
-  local _, _, name = read_record(record_of(hid))
+  local _, name = read_record(record_of(hid))
   if string.sub(hid, 1, #name + 1) == name .. ':' then return prefix .. ':' .. hid end
   return prefix .. ':' .. name .. ':' .. hid
+end
+
+local function state_of(hid)
+  local known = record_of(hid) and call('HGET', key_of(hid), 'hf:now')
+  return known and string.match(known, '^[^|]*') or nil
 end
 
 local function link(child, parent, fan_in)

@@ -99,7 +99,11 @@ local function place(q, set, ...)
 end
 local function fill(q)
   for set, list in pairs(q.places or {}) do
-    sliced(set == 'active' and 'LPUSH' or 'ZADD', q.base .. set, list)
+    if set == 'line' then
+      sliced('LPUSH', line(q), list)
+    else
+      sliced(set == 'active' and 'LPUSH' or 'ZADD', q.base .. set, list)
+    end
   end
   q.places = nil
 end
@@ -110,7 +114,7 @@ local function free_locks(q)
     for i = 1, #q.unlocked, 1000 do
       call('DEL', unpack(q.unlocked, i, math.min(i + 999, #q.unlocked)))
     end
-    sliced('SREM', q.base .. 'stalled', q.freed)
+    if call('EXISTS', q.base .. 'stalled') == 1 then sliced('SREM', q.base .. 'stalled', q.freed) end
     q.unlocked, q.freed = nil, nil
   end
 end

@@ -49,7 +49,7 @@ local function weed(names)
     local page = call('ZSCAN', shared .. 's:' .. state, cursor, 'COUNT', math.min(4 * excess, WEEDS))
     for i = 1, #page[2], 2 do
       local hid = page[2][i]
-      if record_of(hid) and call('EXISTS', key_of(hid)) == 0 then forget(hid) end
+      if record_of(hid) and call('EXISTS', key_of(hid)) == 0 then forget(hid, state) end
     end
     call('HSET', shared .. 'weeds', state, page[1])
   end

@@ -101,27 +101,26 @@ end
 local function reconcile(q, id)
   local j = load(q, id)
   if not j then
-    if record_of(q.name .. ':' .. id) then forget(q.name .. ':' .. id, q.name, id) end
+    if record_of(q.name .. ':' .. id) then forget(q.name .. ':' .. id) end
     local record = record_of(id)
     if record then
-      local _, _, name = read_record(record)
+      local _, name = read_record(record)
       if name == q.name then
         spread(id, 'CANCELLED')
-        forget(id, q.name, id)
+        forget(id)
       end
     end
     return nil
   end
   local v = call('HMGET', j.key, 'timestamp', 'delay', 'stc', 'processedOn', 'finishedOn')
-  j.created, j.delay = (tonumber(v[1]) or 0) * 1000, tonumber(v[2]) or 0
-  j.processed, j.finished = tonumber(v[4]), tonumber(v[5])
+  j.created, j.delay = (within(v[1], MOST_MILLIS) or 0) * 1000, within(v[2], MOST_MILLIS) or 0
+  j.processed, j.finished = within(v[4], MOST_MILLIS), within(v[5], MOST_MILLIS)
   local to, due = place_of(q, id)
   if to == 'FAILED' then
     if j.state and TERMINAL[j.state] and j.state ~= 'COMPLETED' and j.ats <= tonumber(j.p[SEEN]) then
       to = j.state
     else
-      local ok, opts = pcall(cjson.decode, call('HGET', j.key, 'opts') or '{}')
-      local attempts = ok and tonumber(opts.attempts) or 1
+      local attempts = within(options_of(j).attempts, MOST_COUNT) or 1
       if j.atm >= math.max(1, attempts) and attempts > 1 then to = 'DEAD_LETTER' end
     end
   elseif to == 'DELAYED' and (j.atm > 0 or j.state == 'RUNNING' or j.state == 'RETRYING') then
@@ -132,14 +131,15 @@ local function reconcile(q, id)
   j.stalled = v[3] and v[3] ~= j.p[STC]
   if j.stalled then j.p[STC] = v[3] end
   local record = record_of(j.hid)
-  local old_level = record and select(2, read_record(record))
+  local old_level = record and read_record(record)
+  if not old_level then j.recorded = nil end
   if not j.n then introduce(j) end
   if old_level and tonumber(old_level) ~= j.level then
     add_to('tally', q.name .. ':' .. old_level .. ':' .. j.state .. ':' .. j.type, -1)
     add_to('tally', q.name .. ':' .. j.level .. ':' .. j.state .. ':' .. j.type, 1)
     j.rev = j.rev + 1
     j.p[REV] = j.rev
-    j.changed = true
+    j.changed, j.recorded = true, nil
   end
   if j.state ~= to or j.ats > tonumber(j.p[SEEN]) or due or j.changed or j.stalled then follow(j, to, due) end
   return j

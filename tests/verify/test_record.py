@@ -1,4 +1,4 @@
-"""The history checker accepts what can happen and names each thing that cannot."""
+"""A job's own record: what can happen is accepted, each thing that cannot is named."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from holdfast import lifecycle
 from holdfast.job import Event, FailureCategory, Job, State, Transition
+from holdfast.verify import Kind, violations
 from tests.conformance.hand import failure, make
-from tests.history import double_claims, lost, violations
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -42,8 +42,8 @@ def _eventful() -> Job:
     return lifecycle.completed(_running(job, 55), b"1", now=_later(56))
 
 
-def _checked(job: Job, *history: Transition) -> list[str]:
-    return violations(job, history or job.trail)
+def _checked(job: Job, *history: Transition) -> list[tuple[Kind, str]]:
+    return [(found.kind, found.text) for found in violations(job, history or job.trail)]
 
 
 @pytest.mark.parametrize("job", [make("a", now=NOW), _running(), _done(), _eventful()])
@@ -52,10 +52,10 @@ def test_true_history_is_sound(job: Job) -> None:
 
 
 def test_job_without_a_history_is_named() -> None:
-    assert ["a job without a history"] == violations(_done(), [])
+    assert ["has no history"] == [found.text for found in violations(_done(), [])]
 
 
-def _forged(**by_place: dict[str, object]) -> list[str]:
+def _forged(**by_place: dict[str, object]) -> list[tuple[Kind, str]]:
     """The history of a completed job (submit, enqueue, claim, complete) with edges changed."""
     job = _done()
     places = {"submit": 0, "enqueue": 1, "claim": 2, "complete": 3}
@@ -68,23 +68,23 @@ def _forged(**by_place: dict[str, object]) -> list[str]:
 def test_missing_birth_is_named() -> None:
     job = _done()
 
-    assert "begins with enqueue instead of submit" in _checked(job, *job.trail[1:])
+    assert (Kind.RECORD, "begins with enqueue instead of submit") in _checked(job, *job.trail[1:])
 
 
 def test_second_birth_is_named() -> None:
     job = _done()
 
-    assert "was submitted twice" in _checked(job, job.trail[0], *job.trail)
+    assert (Kind.RECORD, "was submitted twice") in _checked(job, job.trail[0], *job.trail)
 
 
 def test_edge_that_the_table_lacks_is_named() -> None:
-    assert "no edge leads from RUNNING to SCHEDULED" in _forged(
+    assert (Kind.RECORD, "no edge leads from RUNNING to SCHEDULED") in _forged(
         complete={"to_state": State.SCHEDULED}
     )
 
 
 def test_event_on_a_wrong_edge_is_named() -> None:
-    assert "retry does not lead from RUNNING to COMPLETED" in _forged(
+    assert (Kind.RECORD, "retry does not lead from RUNNING to COMPLETED") in _forged(
         complete={"event": Event.RETRY}
     )
 
@@ -93,18 +93,22 @@ def test_gap_in_the_path_is_named() -> None:
     job = _done()
     edges = [job.trail[0], *job.trail[2:]]
 
-    assert "claim starts at SCHEDULED, but the job was PENDING" in _checked(job, *edges)
+    assert (Kind.RECORD, "claim starts at SCHEDULED, but the job was PENDING") in _checked(
+        job, *edges
+    )
 
 
 def test_time_that_runs_backwards_is_named() -> None:
-    assert "complete is older than claim before it" in _forged(complete={"at": NOW})
+    assert (Kind.RECORD, "complete is older than claim before it") in _forged(complete={"at": NOW})
 
 
 def test_life_after_the_end_is_named() -> None:
     job = _done()
     again = replace(job.trail[2], from_state=State.COMPLETED, lease_version=2, attempt=2)
 
-    assert "claim after it ended COMPLETED" in _checked(job, *job.trail, again)
+    assert (Kind.CLAIMED_AFTER_END, "claim after it ended COMPLETED") in _checked(
+        job, *job.trail, again
+    )
 
 
 def test_second_claim_while_the_first_is_open_is_named() -> None:
@@ -112,73 +116,107 @@ def test_second_claim_while_the_first_is_open_is_named() -> None:
     again = replace(job.trail[2], lease_version=2, attempt=2)
     edges = [*job.trail[:3], again, replace(job.trail[3], lease_version=2, attempt=2)]
 
-    assert "claimed again while claim 1 was open" in _checked(job, *edges)
+    assert (Kind.DOUBLE_LEASE, "claimed again while claim 1 was open") in _checked(job, *edges)
 
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_claim_that_skips_or_repeats_a_version_is_named(version: int) -> None:
-    assert f"claim {version} follows claim 0" in _forged(claim={"lease_version": version})
+    assert (Kind.TOKEN_NOT_GROWING, f"claim {version} follows claim 0") in _forged(
+        claim={"lease_version": version}
+    )
 
 
 def test_claim_by_nobody_is_named() -> None:
-    assert "claim 1 by nobody" in _forged(claim={"worker": ""})
+    assert (Kind.RECORD, "claim 1 by nobody") in _forged(claim={"worker": ""})
 
 
 def test_answer_under_an_older_claim_is_named() -> None:
-    assert "complete under claim 0, but the newest was 1" in _forged(complete={"lease_version": 0})
+    assert (Kind.STALE_WRITE, "complete under claim 0, but the newest was 1") in _forged(
+        complete={"lease_version": 0}
+    )
 
 
 def test_attempt_counted_twice_is_named() -> None:
-    assert "claim makes attempt 2 of 0" in _forged(claim={"attempt": 2}, complete={"attempt": 2})
+    assert (Kind.RECORD, "claim makes attempt 2 of 0") in _forged(
+        claim={"attempt": 2}, complete={"attempt": 2}
+    )
 
 
 def test_attempt_burnt_by_giving_back_is_named() -> None:
     job = lifecycle.given_back(_running(), now=_later(2))
     edges = [*job.trail[:3], *(replace(edge, attempt=1) for edge in job.trail[3:])]
 
-    assert "give_back makes attempt 1 of 1" in _checked(replace(job, attempt=1), *edges)
+    assert (Kind.RECORD, "give_back makes attempt 1 of 1") in _checked(
+        replace(job, attempt=1), *edges
+    )
 
 
 def test_attempts_beyond_the_bound_are_named() -> None:
-    assert "reached attempt 1 of 0" in _checked(replace(_done(), max_attempts=0))
+    assert (Kind.TOO_MANY_STARTS, "reached attempt 1 of 0") in _checked(
+        replace(_done(), max_attempts=0)
+    )
 
 
 def test_state_that_disagrees_with_the_history_is_named() -> None:
     job = replace(_done(), state=State.RUNNING)
 
-    assert "is RUNNING, but its history ends COMPLETED" in _checked(job)
+    assert (Kind.RECORD, "is RUNNING, but its history ends COMPLETED") in _checked(job)
 
 
 def test_counts_that_disagree_with_the_history_are_named() -> None:
     job = replace(_done(), attempt=2)
 
-    assert "is at attempt 2, claim 1, unlike its history" in _checked(job)
+    assert (Kind.RECORD, "is at attempt 2, claim 1, unlike its history") in _checked(job)
 
 
 def test_generation_without_a_reopening_is_named() -> None:
     job = replace(_done(), generation=2)
 
-    assert "is generation 2, but was reopened 0 times" in _checked(job)
+    assert (Kind.RECORD, "is generation 2, but was reopened 0 times") in _checked(job)
 
 
 def test_end_at_another_time_is_named() -> None:
     job = replace(_done(), finished_at=NOW)
 
-    assert "did not finish at its last transition" in _checked(job)
+    assert (Kind.RECORD, "did not finish at its last transition") in _checked(job)
 
 
-def test_claim_given_to_two_is_named() -> None:
-    one, two = _running(), _running(_eventful_back(), 60)
+def test_life_after_the_end_that_is_no_claim_is_named() -> None:
+    job = _done()
+    again = replace(job.trail[3], event=Event.CANCEL, from_state=State.COMPLETED)
 
-    assert [] == double_claims([one, two])
-    assert [f"{one.id}: claim 1 given 2 times"] == double_claims([one, two, one])
+    assert (Kind.TERMINAL_CHANGED, "cancel after it ended COMPLETED") in _checked(
+        job, *job.trail, again
+    )
 
 
-def test_lost_jobs_are_named() -> None:
+def test_end_that_was_overwritten_is_named() -> None:
     job = _done()
 
-    assert ["gone"] == lost([job.id, "gone"], [job, None])
+    assert Kind.TERMINAL_CHANGED in {kind for kind, _ in _checked(job, *job.trail, job.trail[3])}
 
 
-def _eventful_back() -> Job:
-    return lifecycle.given_back(_running(), now=_later(2))
+def test_retry_of_what_was_asked_to_stop_is_named() -> None:
+    asked = lifecycle.cancel_requested(_running(), reason="", force=False, now=_later(2))
+    forged = lifecycle.after_failure(replace(asked, cancel=None), failure(), now=_later(3))
+
+    assert [(Kind.CANCEL_LIE, "was asked to stop and retry followed")] == _checked(
+        replace(forged, cancel=asked.cancel)
+    )
+
+
+def test_end_of_what_was_asked_to_stop_is_sound() -> None:
+    asked = lifecycle.cancel_requested(_running(), reason="", force=False, now=_later(2))
+
+    assert [] == _checked(lifecycle.completed(asked, b"1", now=_later(3)))
+    assert [] == _checked(lifecycle.lease_lost(asked, now=_later(3)))
+
+
+def test_clocks_may_be_apart_by_the_slack() -> None:
+    job = _done()
+    early = replace(job.trail[3], at=_later(0))
+    told = replace(job, finished_at=early.at)
+    history = [*job.trail[:3], early]
+
+    assert [] == violations(told, history, slack=timedelta(seconds=1))
+    assert [] != violations(told, history, slack=timedelta(milliseconds=999))

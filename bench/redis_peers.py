@@ -1,0 +1,168 @@
+"""Everyone who works off the same no-op jobs on Redis: holdfast, Node's BullMQ, Python's queues."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+import msgspec
+from redis.asyncio import Redis
+
+from bench.worker import fill, ticks
+from holdfast import Holdfast
+from tests.servers import Valkey
+from tests.wire.peer import NodeMissing, cache_folder, find_node, installed
+
+HERE = Path(__file__).parent
+PYTHON_PEERS = {"huey": 10, "dramatiq": 8, "arq": 100}
+"""The concurrency at which each was fastest here."""
+BATCH = 1000
+WITHIN = 300.0
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """How fast jobs were worked off, and the processor time of worker and server per job."""
+
+    rate: float
+    worker: float = 0.0
+    server: float = 0.0
+
+
+class Side:
+    """One server and everybody who uses it."""
+
+    def __init__(self, server: Valkey, count: int) -> None:
+        self.server = server
+        self.count = count
+        self._raw = Redis(port=server.port)
+
+    async def close(self) -> None:
+        """Let go of the server."""
+        await self._raw.aclose()
+
+    async def empty(self) -> None:
+        """Remove every job."""
+        await self._raw.flushall()
+
+    async def submit(self, prefix: str) -> float:
+        """Submit with ``submit_batch``; return jobs per second."""
+        async with Holdfast(f"{self.server.url}?prefix={prefix}") as app:
+            began = time.perf_counter()
+            await fill(app, "noop", self.count)
+            return self.count / (time.perf_counter() - began)
+
+    async def holdfast(self, prefix: str, slots: int) -> Drain:
+        """Work off what is there with ``holdfast worker``, one process."""
+        command = [sys.executable, "-m", "holdfast", "worker", "bench.site:app"]
+        command += ["--slots", str(slots), "--log-level", "warning"]
+        url = f"{self.server.url}?prefix={prefix}"
+        return await self._drain(prefix, command, Path.cwd(), {"HOLDFAST_URL": url})
+
+    async def node(self, prefix: str, concurrency: int) -> Drain:
+        """Work off what is there with a BullMQ worker in Node."""
+        command = [str(find_node()[0]), "work.mjs"]
+        command += [str(self.server.port), prefix, str(concurrency)]
+        return await self._drain(prefix, command, node_folder(), {})
+
+    async def node_adds(self, prefix: str) -> float:
+        """Submit with Node's ``addBulk``; return jobs per second."""
+        command = [str(find_node()[0]), "add.mjs", str(self.server.port), prefix]
+        command += [str(self.count), str(BATCH)]
+        answer = await asyncio.to_thread(_answer, command, node_folder())
+        return self.count / answer["seconds"]
+
+    async def python(self, interpreter: str, name: str) -> Drain:
+        """Queue and work off with another Python queue."""
+        url = self.server.url.removesuffix("/0") + "/1"
+        command = [interpreter, str(HERE / "peers" / "on_redis.py"), name, url, str(self.count)]
+        answer = await asyncio.to_thread(_answer, [*command, str(PYTHON_PEERS[name])], HERE)
+        assert answer["done"] >= self.count
+        return Drain(self.count / answer["seconds"])
+
+    async def _drain(
+        self, prefix: str, command: list[str], folder: Path, more: dict[str, str]
+    ) -> Drain:
+        """Run a worker until all is done; the jobs' own records tell how long that took."""
+        worker = started(command, folder, more)
+        try:
+            already = await self._until_done(prefix, 1)
+            before = self._seconds(worker), await self._server_seconds()
+            await self._until_done(prefix, self.count)
+            after = self._seconds(worker), await self._server_seconds()
+        finally:
+            worker.terminate()
+            await asyncio.to_thread(worker.wait, 30)
+        jobs = max(1, self.count - already)
+        spent = [(end - begin) / jobs * 1e6 for begin, end in zip(before, after, strict=True)]
+        return Drain(self.count / await self._span(prefix), *spent)
+
+    async def _until_done(self, prefix: str, count: int) -> int:
+        async with asyncio.timeout(WITHIN):
+            while (done := await self._raw.zcard(f"{prefix}:default:completed")) < count:  # noqa: ASYNC110  # another process
+                await asyncio.sleep(0.02)
+        return int(done)
+
+    def _seconds(self, process: subprocess.Popen[bytes]) -> float:
+        return ticks(process.pid) / os.sysconf("SC_CLK_TCK")
+
+    async def _span(self, prefix: str) -> float:
+        """Return the seconds from the first job's start to the last one's end."""
+        base, began, ended = f"{prefix}:default:", [], []
+        ids = await self._raw.zrange(f"{base}completed", 0, -1)
+        for first in range(0, len(ids), BATCH):
+            pipe = self._raw.pipeline(transaction=False)
+            for each in ids[first : first + BATCH]:
+                pipe.hmget(base + each.decode(), "processedOn", "finishedOn")
+            for start, end in await pipe.execute():
+                began.append(int(start))
+                ended.append(int(end))
+        return (max(ended) - min(began)) / 1000
+
+    async def _server_seconds(self) -> float:
+        facts = await self._raw.info("cpu")
+        return float(facts["used_cpu_user"] + facts["used_cpu_sys"])
+
+
+def started(command: list[str], folder: Path, more: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start a worker process."""
+    return subprocess.Popen(command, cwd=folder, env={**os.environ, **more})
+
+
+def node_folder() -> Path:
+    """Return a folder with BullMQ and our programs for Node; ``NodeMissing`` without Node."""
+    try:
+        folder = installed(cache_folder())
+    except (subprocess.SubprocessError, OSError) as error:
+        raise NodeMissing(str(error)) from None
+    for name in ("add.mjs", "work.mjs"):
+        shutil.copyfile(HERE / "node" / name, folder / name)
+    return folder
+
+
+def peers_python(place: Path) -> str | None:
+    """Return a Python that has the peers: ``$PEERS_PYTHON``, or one made for the occasion."""
+    if given := os.environ.get("PEERS_PYTHON"):
+        return given
+    venv.create(place / "peers", with_pip=True)
+    python = str(place / "peers" / "bin" / "python")
+    wanted = ["huey", "redis", "hiredis", "dramatiq[redis]", "arq"]
+    done = subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=False)
+    return python if done.returncode == 0 else None
+
+
+def _answer(command: list[str], folder: Path) -> dict[str, float]:
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=folder, env=plain, capture_output=True, text=True, check=False, timeout=WITHIN
+    )
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed:\n{done.stderr[-2000:]}")
+    answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return answer

@@ -1,0 +1,108 @@
+"""Commands about API keys: create, list, revoke."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from holdfast.app import Holdfast
+from holdfast.cli.common import answer, on_store, store_options
+from holdfast.cli.submitting import span_or_text
+from holdfast.cli.tables import facts, moment, table
+from holdfast.keys import ApiKey, KeyTerms, Role, create_key, list_keys, revoke_key
+from holdfast.timing import parse_duration
+
+
+@click.group()
+def keys() -> None:
+    """Make, list or revoke the API keys of the service. Needs the store itself, not its URL."""
+
+
+@keys.command()
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    required=True,
+    help="What it may do.",
+)
+@click.option("--namespace", default="", metavar="NAME", help="The one namespace that it sees.")
+@click.option("--expires-in", metavar="SPAN", help="Count no longer than so long from now.")
+@click.option("--rate", type=int, metavar="N", help="At most N requests per second.")
+@click.option("--live-jobs", type=int, metavar="N", help="At most N unfinished jobs at a time.")
+@store_options
+def create(
+    name: str,
+    role: str,
+    namespace: str,
+    expires_in: str | None,
+    rate: int | None,
+    live_jobs: int | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Make a key. Its secret is shown this once and kept nowhere."""
+
+    async def operate(app: Holdfast) -> tuple[ApiKey, str]:
+        expires_at = None
+        if expires_in is not None:
+            expires_at = app.store.now() + parse_duration(span_or_text(expires_in))
+        terms = KeyTerms(
+            name=name,
+            role=Role(role),
+            namespace=namespace,
+            expires_at=expires_at,
+            rate=rate,
+            live_jobs=live_jobs,
+        )
+        return await create_key(app.store, terms, app.chance)
+
+    key, secret = on_store(url, operate, new=True)
+    told = {**_shown(key), "secret": secret}
+    answer(told, as_json=as_json, show=lambda: facts(list(told.items())))
+
+
+@keys.command("list")
+@store_options
+def list_(url: str | None, as_json: bool) -> None:
+    """List keys, also those that count no more; never their secrets."""
+
+    async def operate(app: Holdfast) -> list[tuple[ApiKey, bool]]:
+        now = app.store.now()
+        return [(key, key.counts(now)) for key in await list_keys(app.store)]
+
+    found = on_store(url, operate)
+    answer(
+        [{**_shown(key), "counts": counts} for key, counts in found],
+        as_json=as_json,
+        show=lambda: table(
+            ("ID", "NAME", "ROLE", "NAMESPACE", "CREATED", "EXPIRES", "COUNTS"),
+            [
+                (
+                    key.id,
+                    key.name,
+                    key.role,
+                    key.namespace or "-",
+                    moment(key.created_at),
+                    moment(key.expires_at) if key.expires_at else "never",
+                    "yes" if counts else "revoked" if key.revoked_at else "expired",
+                )
+                for key, counts in found
+            ],
+        ),
+    )
+
+
+@keys.command()
+@click.argument("key_id", metavar="ID")
+@store_options
+def revoke(key_id: str, url: str | None, as_json: bool) -> None:
+    """Let a key count no more; servers notice within a second."""
+    key = on_store(url, lambda app: revoke_key(app.store, key_id))
+    told = _shown(key)
+    answer(told, as_json=as_json, show=lambda: click.echo(f"key {key.id} ({key.name}) is revoked"))
+
+
+def _shown(key: ApiKey) -> dict[str, object]:
+    fields = msgspec.structs.asdict(key)
+    return {name: value for name, value in fields.items() if name != "digest"}

@@ -1,0 +1,81 @@
+"""holdfast over HTTP: the same operations, with a service instead of a store at the other end.
+
+``Client`` for asyncio, ``SyncClient`` for blocking code. Nothing but the core is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Self
+
+from holdfast.chance import Chance
+from holdfast.client.operations import RemoteOperations
+from holdfast.clock import SystemClock
+from holdfast.errors import StoreError
+from holdfast.facade import Facade
+from holdfast.operations import Operations
+from holdfast.sync import Home, SyncOperations
+
+
+class Client(Facade):
+    """A client of a holdfast service.
+
+    ``url`` is the service's address, else ``$HOLDFAST_URL``; ``key`` an API key, else
+    ``$HOLDFAST_API_KEY``. Calls that can be repeated safely are, while the service is away, for
+    half a minute. Use it as ``async with Client(url) as client:``.
+    """
+
+    def __init__(self, url: str | None = None, *, key: str | None = None) -> None:
+        self.url = url or os.environ.get("HOLDFAST_URL", "")
+        if not self.url.startswith(("http://", "https://")):
+            raise StoreError(f"a client needs the address of a service, got {self.url!r}")
+        self._key = key
+        self._operations: Operations | None = None
+
+    async def start(self) -> Self:
+        """Be ready for calls; connections are opened as they are needed."""
+        self._operations = self._operations or await self.open_operations()
+        return self
+
+    async def close(self) -> None:
+        """Close all connections."""
+        operations, self._operations = self._operations, None
+        if operations is not None:
+            await operations.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def home(self) -> Home | None:
+        """Blocking callers have connections of their own."""
+        return None
+
+    async def open_operations(self) -> Operations:
+        """Return what can be done at the service."""
+        return RemoteOperations(self.url, key=self._key, chance=Chance(), clock=SystemClock())
+
+    @property
+    def _open(self) -> Operations:
+        if self._operations is None:
+            raise RuntimeError("the client is not started: use 'async with client:'")
+        return self._operations
+
+
+class SyncClient(SyncOperations):
+    """A client of a holdfast service for blocking code; usable from any thread."""
+
+    def __init__(self, url: str | None = None, *, key: str | None = None) -> None:
+        super().__init__(Client(url, key=key))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+__all__ = ["Client", "SyncClient"]

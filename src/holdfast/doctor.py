@@ -1,0 +1,254 @@
+"""What is wrong with a queue, and what to do: the store's own findings, and what its jobs tell.
+
+Looks only. The cost is a few reads, however many jobs have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from holdfast.job import TERMINAL, Job, State
+from holdfast.maintenance.crew import LEADERSHIP
+from holdfast.policy import Retention
+from holdfast.presence import WorkerInfo, workers
+from holdfast.sealing.envelope import unwrap
+from holdfast.store import Finding, Level, Order, Search, Store, Tally
+
+PATIENCE = timedelta(minutes=1)
+"""How late what happens by itself may be before it counts as stuck."""
+PRUNING = timedelta(days=1)
+MOST = 1000
+"""Jobs looked at one by one for each question."""
+SAMPLE = 100
+"""Jobs of which everything is read, payloads too."""
+
+
+async def examine(
+    store: Store, *, retention: Retention | None = None, key_ids: Sequence[str] = ()
+) -> list[Finding]:
+    """Return one finding per thing looked at, the store's first; ``key_ids`` are at hand here."""
+    found = await store.findings()
+    tallies = (await store.stats(timedelta(0))).tallies
+    present = await workers(store)
+    leader = await store.holds(LEADERSHIP)
+    live = sum(t.count for t in tallies if t.state not in TERMINAL)
+    return [
+        *found,
+        _maintenance(led=bool(leader), live=live),
+        *_leaks(present),
+        *await _unserved(store, tallies, present),
+        *await _overdue(store),
+        await _due(store),
+        *await _waiting(store),
+        _dead(tallies),
+        await _outlived(store, retention or Retention()),
+        *await _sealed(store, key_ids),
+        _counted(tallies),
+    ]
+
+
+def _ok(name: str, text: str) -> Finding:
+    return Finding(name, Level.OK, text)
+
+
+def _maintenance(*, led: bool, live: int) -> Finding:
+    if led:
+        return _ok("maintenance", "A worker leads maintenance.")
+    text = "No worker leads maintenance: retries, delays, cron, dependents and lapsed leases wait."
+    if not live:
+        return _ok("maintenance", "No worker leads maintenance, and no live job needs it.")
+    return Finding("maintenance", Level.WARN, text, "Start a worker: holdfast worker MODULE:APP.")
+
+
+def _leaks(present: Sequence[WorkerInfo]) -> list[Finding]:
+    return [
+        Finding(
+            "threads",
+            Level.WARN,
+            f"Worker {one.id} left {one.leaked_threads} thread(s) behind that would not stop.",
+            "Run such tasks with runner='process', which can be killed, and restart the worker.",
+        )
+        for one in present
+        if one.leaked_threads
+    ]
+
+
+async def _unserved(
+    store: Store, tallies: Sequence[Tally], present: Sequence[WorkerInfo]
+) -> list[Finding]:
+    """Ready jobs that no worker will take: nobody serves the queue or the type, or it is paused."""
+    paused = {queue.name for queue in await store.queues() if queue.paused}
+    ready: dict[tuple[str, str], int] = {}
+    for tally in tallies:
+        if tally.state is State.SCHEDULED and tally.count:
+            kind = (tally.queue, tally.type)
+            ready[kind] = ready.get(kind, 0) + tally.count
+    served = {(queue, type_) for w in present for queue in w.queues for type_ in w.types}
+    alone = {kind: n for kind, n in ready.items() if kind not in served and kind[0] not in paused}
+    found = [_alone(queue, type_, n) for (queue, type_), n in sorted(alone.items())]
+    stopped = _by_queue({kind: n for kind, n in ready.items() if kind[0] in paused})
+    found += [
+        Finding(
+            "queue",
+            Level.WARN,
+            f"Queue {queue!r} is paused with {n} ready job(s).",
+            f"holdfast queues resume {queue}",
+        )
+        for queue, n in sorted(stopped.items())
+    ]
+    return found or [_ok("workers", f"{len(present)} worker(s); every ready job has one for it.")]
+
+
+def _alone(queue: str, type_: str, count: int) -> Finding:
+    return Finding(
+        "workers",
+        Level.WARN,
+        f"{count} ready job(s) of type {type_!r} in queue {queue!r}, and no worker for them.",
+        f"Start one that serves the queue (-Q {queue}) and has a handler for the type.",
+    )
+
+
+def _by_queue(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for (queue, _), count in counts.items():
+        sums[queue] = sums.get(queue, 0) + count
+    return sums
+
+
+async def _overdue(store: Store) -> list[Finding]:
+    """Jobs that should have been taken back or ended, and were not."""
+    late = store.now() - PATIENCE
+    overdue = await store.overdue(MOST)
+    lapsed = [job for job in overdue if job.state is State.RUNNING and _ended(job) <= late]
+    expired = [job for job in overdue if job.expires_at <= late]
+    found = []
+    if lapsed:
+        found.append(
+            Finding(
+                "leases",
+                Level.ERROR,
+                f"{_many(lapsed)} run under a lease that lapsed over a minute ago, such as"
+                f" {lapsed[0].id}, and nobody took them back.",
+                "Start a worker; it takes them back within seconds.",
+            )
+        )
+    if expired:
+        found.append(
+            Finding(
+                "lifetimes",
+                Level.ERROR,
+                f"{_many(expired)} outlived their lifetime over a minute ago, such as"
+                f" {expired[0].id}.",
+                "Start a worker; it ends them within seconds.",
+            )
+        )
+    return found or [_ok("leases", "No job is stuck with a worker that is gone.")]
+
+
+def _ended(job: Job) -> datetime:
+    """When the lease of a running job ends or ended."""
+    assert job.lease is not None
+    return job.lease.until or job.updated_at
+
+
+async def _due(store: Store) -> Finding:
+    next_due = (await store.promote(0)).next_due
+    if next_due is None or next_due > store.now() - PATIENCE:
+        return _ok("due", "No job is past its due time.")
+    late = (store.now() - next_due).total_seconds()
+    return Finding(
+        "due",
+        Level.ERROR,
+        f"The earliest delayed job or retry is {late:.0f} s past its due time.",
+        "Start a worker; maintenance makes due jobs ready.",
+    )
+
+
+async def _waiting(store: Store) -> list[Finding]:
+    """PENDING jobs whose dependencies are gone, or have all ended without consequence."""
+    page = await store.find(Search(states=(State.PENDING,), order=Order.CREATED_ASC, limit=MOST))
+    waiting = [job for job in page.jobs if job.depends_on and not job.held]
+    named = list({parent for job in waiting for parent in job.depends_on})
+    there = {job.id for job in await store.get(named) if job is not None}
+    orphans = [job for job in waiting if not there.issuperset(job.depends_on)]
+    late = store.now() - PATIENCE
+    ripe = [d.job for d in await store.dependents(MOST) if d.job.updated_at <= late]
+    found = []
+    if orphans:
+        found.append(
+            Finding(
+                "dependencies",
+                Level.ERROR,
+                f"{_many(orphans)} wait for jobs that do not exist, such as {orphans[0].id}.",
+                "Cancel them (holdfast cancel ID) and submit them again without the dependency.",
+            )
+        )
+    if ripe and not await store.holds(LEADERSHIP):
+        found.append(
+            Finding(
+                "dependencies",
+                Level.WARN,
+                f"{_many(ripe)} wait although what they waited for has ended.",
+                "Start a worker; maintenance lets them go.",
+            )
+        )
+    return found or [_ok("dependencies", f"{len(waiting)} job(s) wait for others that exist.")]
+
+
+def _dead(tallies: Sequence[Tally]) -> Finding:
+    dead = sum(t.count for t in tallies if t.state is State.DEAD_LETTER)
+    if not dead:
+        return _ok("dead letters", "No job is dead.")
+    types = sorted({t.type for t in tallies if t.state is State.DEAD_LETTER and t.count})
+    return Finding(
+        "dead letters",
+        Level.WARN,
+        f"{dead} job(s) used up their attempts: {', '.join(types[:5])}.",
+        "See why with holdfast failures; holdfast retry gives them another chance.",
+    )
+
+
+async def _outlived(store: Store, retention: Retention) -> Finding:
+    """Ended jobs that should have been pruned a day ago."""
+    late = 0
+    for state in sorted(TERMINAL):
+        kept: timedelta | None = getattr(retention, state.lower())
+        if kept is None:
+            continue
+        page = await store.find(Search(states=(state,), order=Order.CREATED_ASC, limit=SAMPLE))
+        edge = store.now() - kept - PRUNING
+        late += sum(j.finished_at is not None and j.finished_at <= edge for j in page.jobs)
+    if not late:
+        return _ok("retention", "Ended jobs are pruned in time.")
+    return Finding(
+        "retention",
+        Level.WARN,
+        f"{late}{'' if late < SAMPLE else ' or more'} ended job(s) are a day past their retention.",
+        "Start a worker; maintenance prunes. Jobs that live ones depend on stay as they are.",
+    )
+
+
+async def _sealed(store: Store, key_ids: Sequence[str]) -> list[Finding]:
+    """Whether the newest jobs are sealed with keys that are not at hand."""
+    page = await store.find(Search(limit=SAMPLE))
+    missing = {found[0] for job in page.jobs if (found := unwrap(job.payload))} - set(key_ids)
+    return [
+        Finding(
+            "keys",
+            Level.ERROR,
+            f"Jobs are sealed with key {key_id!r}, which this command does not have.",
+            "Workers need it too: give it in $HOLDFAST_ENCRYPTION_KEYS.",
+        )
+        for key_id in sorted(missing)
+    ]
+
+
+def _counted(tallies: Sequence[Tally]) -> Finding:
+    live = sum(t.count for t in tallies if t.state not in TERMINAL)
+    ended = sum(t.count for t in tallies) - live
+    return _ok("jobs", f"{live} live and {ended} ended job(s).")
+
+
+def _many(jobs: Sequence[Job]) -> str:
+    return f"{len(jobs)}{'' if len(jobs) < MOST else ' or more'} job(s)"

@@ -1,0 +1,179 @@
+"""The client operations by name and keyword, the same for an app and for a client over HTTP."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Unpack
+
+from holdfast.explain import Explanation
+from holdfast.form import Submission
+from holdfast.job import LogLine, Priority
+from holdfast.operations import Operations
+from holdfast.options import SubmitOptions
+from holdfast.presence import WorkerInfo
+from holdfast.results import (
+    BatchCancellationResult,
+    BatchResult,
+    CancellationResult,
+    DeletionResult,
+    FailureDetails,
+    FailureSearchResult,
+    JobStatus,
+    ReleaseResult,
+    RetryResult,
+    SearchResult,
+    SubmissionResult,
+)
+from holdfast.searching import FailureFilter, JobFilter
+from holdfast.statistics import QueueStats
+from holdfast.store import JobEvent, QueueInfo
+from holdfast.timing import Span
+from holdfast.workflow import Step
+
+
+class Facade(ABC):
+    """What a client can do with jobs."""
+
+    @property
+    @abstractmethod
+    def _open(self) -> Operations:
+        """The operations while open; RuntimeError before."""
+
+    async def submit(
+        self,
+        type_: str,
+        payload: object = None,
+        *,
+        connection: object = None,
+        **options: Unpack[SubmitOptions],
+    ) -> SubmissionResult:
+        """Submit a job by type name.
+
+        Returns once it is durable. ValidationError lists everything that is wrong,
+        DuplicateError tells that the idempotency key was used with another payload.
+        """
+        submission = Submission(type=type_, payload=payload, **options)
+        return await self._open.submit(submission, connection=connection)
+
+    async def submit_batch(
+        self,
+        jobs: Sequence[Submission | Mapping[str, object]],
+        *,
+        atomic: bool = True,
+        connection: object = None,
+    ) -> BatchResult:
+        """Submit 1 to 1000 jobs, which may depend on each other by ``ref``.
+
+        ``atomic``: all or none, faults raise. Otherwise each gets its own answer.
+        """
+        return await self._open.submit_batch(jobs, atomic=atomic, connection=connection)
+
+    async def chain(self, *steps: Step) -> list[SubmissionResult]:
+        """Submit jobs that run one after another; a list is a step whose jobs run side by side.
+
+        ``await app.chain(fetch.submission(url), [a.submission(), b.submission()],
+        merge.submission())``. All or none are stored. Each reads the results of the step
+        before with ``ctx.dependency_results()``.
+        """
+        return await self._open.chain(steps)
+
+    async def get(
+        self, job_id: str, *, include_result: bool = True, include_history: bool = False
+    ) -> JobStatus:
+        """Return a job; NotFoundError when there is none."""
+        return await self._open.get(
+            job_id, include_result=include_result, include_history=include_history
+        )
+
+    async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
+        """Wait until a job has ended; TimeoutError when that takes longer than ``timeout``."""
+        return await self._open.wait(job_id, timeout=timeout)
+
+    async def search(self, **wanted: Unpack[JobFilter]) -> SearchResult:
+        """Return one page of jobs that match all filters."""
+        return await self._open.search(wanted)
+
+    async def stats(
+        self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
+    ) -> QueueStats:
+        """Return counts, rates and latencies; ``breakdown_by`` TYPE, PRIORITY, STATE."""
+        return await self._open.stats(time_range=time_range, breakdown_by=breakdown_by)
+
+    async def cancel(
+        self, job_id: str, *, reason: str = "", force: bool = False
+    ) -> CancellationResult:
+        """Cancel a waiting job; ask a running one to stop, or with ``force`` interrupt it."""
+        return await self._open.cancel(job_id, reason=reason, force=force)
+
+    async def cancel_batch(
+        self,
+        *,
+        job_ids: Sequence[str] | None = None,
+        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
+        reason: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> BatchCancellationResult:
+        """Cancel many jobs, by ids or by filter; a dry run only counts."""
+        return await self._open.cancel_batch(
+            job_ids=job_ids, filter=filter, reason=reason, force=force, dry_run=dry_run
+        )
+
+    async def failure(self, job_id: str, *, include_all_attempts: bool = True) -> FailureDetails:
+        """Return how a job failed, attempt by attempt."""
+        return await self._open.failure(job_id, include_all_attempts=include_all_attempts)
+
+    async def failures(self, **wanted: Unpack[FailureFilter]) -> FailureSearchResult:
+        """Return one page of failed jobs, with what all that match failed of."""
+        return await self._open.failures(wanted)
+
+    async def retry(
+        self,
+        job_id: str,
+        *,
+        reset_attempts: bool = False,
+        priority: Priority | str | int | None = None,
+        delay: Span = 0,
+    ) -> RetryResult:
+        """Give a FAILED or DEAD_LETTER job another chance."""
+        return await self._open.retry(
+            job_id, reset_attempts=reset_attempts, priority=priority, delay=delay
+        )
+
+    async def release(self, job_id: str) -> ReleaseResult:
+        """Let a job go that was submitted with ``hold=True``."""
+        return await self._open.release(job_id)
+
+    async def delete(self, job_id: str) -> DeletionResult:
+        """Delete an ended job that no live job depends on."""
+        return await self._open.delete(job_id)
+
+    def events(self, *, after: str | None = None, follow: bool = True) -> AsyncIterator[JobEvent]:
+        """Yield what happens to jobs, from now on or after an event's cursor."""
+        return self._open.events(after=after, follow=follow)
+
+    async def logs(self, job_id: str) -> list[LogLine]:
+        """Return the lines a job's handler logged."""
+        return await self._open.logs(job_id)
+
+    async def queues(self) -> list[QueueInfo]:
+        """Return every queue with its settings and counts."""
+        return await self._open.queues()
+
+    async def pause(self, queue: str) -> None:
+        """Let no more jobs of a queue start; running ones finish."""
+        await self._open.pause(queue)
+
+    async def resume(self, queue: str) -> None:
+        """Let jobs of a queue start again."""
+        await self._open.resume(queue)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Return the workers that are there now."""
+        return await self._open.workers()
+
+    async def explain(self, job_id: str) -> Explanation:
+        """Say why a job is not running now."""
+        return await self._open.explain(job_id)

@@ -1,0 +1,1 @@
+"""The service: every operation over HTTP, for any language, on any store."""

@@ -1,0 +1,112 @@
+"""Putting it together: the routes, one list, and the ASGI application over them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
+
+from holdfast.app import Holdfast
+from holdfast.http import gate
+from holdfast.http.endpoint import Endpoint
+from holdfast.http.routes import (
+    changing,
+    events,
+    jobs,
+    leasing,
+    meta,
+    settling,
+    submitting,
+    system,
+    webhooks,
+)
+from holdfast.http.service import Receive, Scope, Send, Service, respond
+from holdfast.observe import Observer
+from holdfast.shapes.problems import Refusal
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *submitting.ENDPOINTS,
+    *jobs.ENDPOINTS,
+    *changing.ENDPOINTS,
+    *system.ENDPOINTS,
+    *events.ENDPOINTS,
+    *leasing.ENDPOINTS,
+    *settling.ENDPOINTS,
+    *webhooks.ENDPOINTS,
+    *meta.ENDPOINTS,
+)
+"""Every route. A further part of the service adds its own list here."""
+
+
+class _Path:
+    """All methods of one path."""
+
+    def __init__(self, service: Service, endpoints: Sequence[Endpoint]) -> None:
+        self._service = service
+        self._methods = {endpoint.method: endpoint for endpoint in endpoints}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint = self._methods.get(scope["method"])
+        if endpoint is not None:
+            await self._service.serve(endpoint, scope, receive, send)
+        else:
+            refusal = Refusal("METHOD_NOT_ALLOWED", allow=", ".join(sorted(self._methods)))
+            await _refuse(self._service, refusal, scope, send)
+
+
+async def _refuse(service: Service, refusal: Refusal, scope: Scope, send: Send) -> None:
+    headers = dict(scope["headers"])
+    request_id = gate.request_id(headers, service.app.chance)
+    await respond(send, service.refused(refusal, request_id), request_id, b"")
+
+
+def create_app(
+    app: Holdfast,
+    *,
+    observer: Observer | None = None,
+    limits: gate.RequestLimits | None = None,
+    hosts: Sequence[str] = (),
+    cors: Sequence[str] = (),
+    endpoints: Sequence[Endpoint] = ENDPOINTS,
+) -> Starlette:
+    """Return the service over an app's store, as an ASGI application.
+
+    ``cors`` are origins whose pages may call it; none by default. The application opens the
+    store when it starts and closes it when it stops; ``state.service`` is what it runs on.
+    """
+    service = Service(app, observer=observer, limits=limits, hosts=hosts, endpoints=endpoints)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await service.start()
+        try:
+            yield
+        finally:
+            await service.close()
+
+    async def nowhere(scope: Scope, receive: Receive, send: Send) -> None:
+        await _refuse(service, Refusal("NOT_FOUND", "there is nothing here"), scope, send)
+
+    paths: dict[str, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, []).append(endpoint)
+    routes = [Route(path, _Path(service, found)) for path, found in sorted(paths.items(), key=_few)]
+    middleware = (
+        [Middleware(CORSMiddleware, allow_origins=cors, allow_methods=["*"], allow_headers=["*"])]
+        if cors
+        else []
+    )
+    made = Starlette(routes=routes, lifespan=lifespan, middleware=middleware)
+    made.router.default = nowhere
+    made.router.redirect_slashes = False
+    made.state.service = service
+    return made
+
+
+def _few(item: tuple[str, list[Endpoint]]) -> int:
+    """Fixed paths before those with a name in them."""
+    return item[0].count("{")

@@ -1,0 +1,76 @@
+"""Who changed what: noted before a changing call begins, completed when it has ended.
+
+Submissions and the answers of workers are not here: the job itself tells who submitted it and,
+in its history, who worked on it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.http.access import Caller
+from holdfast.shapes.answers import AuditEntry
+from holdfast.store import Draft, Store
+
+KIND = "audit"
+KEPT = timedelta(days=90)
+TRIM_EVERY = 256
+"""One in so many entries also drops old ones."""
+LONGEST_DETAIL = 1024
+
+
+class Audit:
+    """The audit log of one namespace."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def begin(
+        self, caller: Caller, action: str, *, target: str, detail: bytes, client: str, id_: str
+    ) -> AuditEntry:
+        """Note that a call begins."""
+        entry = AuditEntry(
+            timestamp=self._store.now(),
+            request_id=id_,
+            key_id=caller.key_id,
+            key_name=caller.name,
+            role=caller.role.value,
+            namespace=caller.namespace,
+            action=action,
+            target=target,
+            detail=detail[:LONGEST_DETAIL].decode("utf-8", "replace").replace("\x00", ""),
+            client=client,
+        )
+        await self._keep(entry)
+        if int(entry.timestamp.timestamp() * 1_000_000) % TRIM_EVERY == 0:
+            await self._trim()
+        return entry
+
+    async def end(self, entry: AuditEntry, status: int) -> None:
+        """Note how it went."""
+        await self._keep(msgspec.structs.replace(entry, status=status))
+
+    async def page(self, after: str, limit: int) -> tuple[list[AuditEntry], str | None]:
+        """Return entries, newest first, and where to go on."""
+        found = await self._store.browse(KIND, after=after, limit=limit, last=True)
+        entries = [msgspec.json.decode(record.data, type=AuditEntry) for record in found]
+        return entries, found[-1].key if len(found) == limit else None
+
+    async def _keep(self, entry: AuditEntry) -> None:
+        draft = Draft(kind=KIND, key=_key(entry), data=msgspec.json.encode(entry))
+        await self._store.keep([draft])
+
+    async def _trim(self) -> None:
+        oldest = await self._store.browse(KIND, limit=1000)
+        limit = (self._store.now() - KEPT).strftime(_ORDER)
+        old = [record.key for record in oldest if record.key < limit]
+        await self._store.keep([Draft(kind=KIND, key=key, data=None) for key in old])
+
+
+_ORDER = "%Y%m%dT%H%M%S.%fZ"
+
+
+def _key(entry: AuditEntry) -> str:
+    return f"{entry.timestamp.strftime(_ORDER)}-{entry.request_id}"

@@ -1,0 +1,136 @@
+"""What a request must pass before anything is done for it: who, from where, how much."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.chance import Chance
+from holdfast.errors import ForbiddenError, UnauthorizedError
+from holdfast.http.access import ANYONE, Caller
+from holdfast.policy import MEBIBYTE
+from holdfast.shapes.problems import Refusal
+
+if TYPE_CHECKING:
+    from holdfast.http.endpoint import Endpoint
+    from holdfast.http.service import Service
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9_.-]{8,64}", re.ASCII)
+_JSON = re.compile(rb"application/(?:json|[a-z0-9.-]+\+json)\s*(?:;.*)?", re.ASCII | re.IGNORECASE)
+
+
+class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How large and how slow a request may be."""
+
+    body: int = 16 * MEBIBYTE + 65_536
+    """Bytes: the largest payload that can be allowed, and what is said around it."""
+    arrival: float = 30.0
+    """Seconds until the whole body must have arrived."""
+
+
+def request_id(headers: Mapping[bytes, bytes], chance: Chance) -> str:
+    """Return the client's own request id if it is a plain one, else a new one."""
+    given = headers.get(b"x-request-id", b"")
+    return given.decode() if _REQUEST_ID.fullmatch(given) else chance.token()
+
+
+async def caller_of(service: Service, endpoint: Endpoint, headers: Mapping[bytes, bytes]) -> Caller:
+    """Find out who calls, and whether it may."""
+    if endpoint.permission is None:
+        return ANYONE
+    await service.ring.refresh()
+    secret = _secret(headers)
+    if service.ring.is_empty:
+        _check_host(service, headers)
+        caller = ANYONE
+    else:
+        key = service.ring.find(secret) if secret else None
+        if key is None:
+            raise UnauthorizedError(
+                "the API key is unknown, revoked or expired"
+                if secret
+                else "an API key is needed: Authorization: Bearer hf_..."
+            )
+        caller = Caller(
+            key_id=key.id,
+            name=key.name,
+            role=key.role,
+            namespace=key.namespace,
+            rate=key.rate,
+            live_jobs=key.live_jobs,
+        )
+    if not caller.may(endpoint.permission):
+        told = f"a key of role {caller.role} may not {endpoint.permission}"
+        raise ForbiddenError(told)
+    return caller
+
+
+def _secret(headers: Mapping[bytes, bytes]) -> str:
+    scheme, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    if scheme.lower() == "bearer":
+        return secret.strip()
+    return headers.get(b"x-api-key", b"").decode("latin-1").strip()
+
+
+def _check_host(service: Service, headers: Mapping[bytes, bytes]) -> None:
+    """Without keys a web page in a browser here must not reach us under a name of its own."""
+    host = headers.get(b"host", b"").decode("latin-1").rpartition("]")
+    name = (host[0] + host[1]).strip("[]") if host[1] else host[2].partition(":")[0]
+    if not is_loopback(name) and name.lower() not in service.hosts:
+        raise Refusal("MISDIRECTED")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this very machine."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def body_of(
+    headers: Mapping[bytes, bytes],
+    receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+    limits: RequestLimits,
+) -> bytes:
+    """Read a body, as long as it is JSON, small enough and quick enough."""
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and int(length[:20]) > limits.body:
+        raise Refusal("TOO_LARGE", f"a body may have {limits.body} bytes, got {int(length[:20])}")
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Refusal("UNSUPPORTED_MEDIA_TYPE")
+    try:
+        async with asyncio.timeout(limits.arrival):
+            body = await _gathered(receive, limits.body)
+    except TimeoutError:
+        raise Refusal("REQUEST_TIMEOUT") from None
+    if body and not _JSON.fullmatch(headers.get(b"content-type", b"")):
+        raise Refusal("UNSUPPORTED_MEDIA_TYPE")
+    return body
+
+
+async def _gathered(receive: Callable[[], Awaitable[MutableMapping[str, Any]]], most: int) -> bytes:
+    message = await receive()
+    if not message.get("more_body"):
+        body: bytes = message.get("body", b"")
+        if len(body) > most:
+            raise Refusal("TOO_LARGE")
+        return body
+    parts = [message.get("body", b"")]
+    size = len(parts[0])
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal("REQUEST_TIMEOUT", "the client left before its request was complete")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise Refusal("TOO_LARGE", f"a body may have {most} bytes")
+    return b"".join(parts)

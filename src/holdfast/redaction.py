@@ -1,0 +1,121 @@
+"""Secrets taken out of texts that people will read: error texts, stack traces, logs.
+
+Passwords in URLs, values behind names such as ``password`` or ``token``, credentials of an
+Authorization header. Every pattern runs in time linear in the text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Self
+
+from msgspec.structs import replace
+
+from holdfast.job import Failure, LogLine, Progress
+
+NAMES = (
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "authorization",
+    "cookie",
+    "credential",
+    "api_key",
+    "apikey",
+    "access_key",
+    "private_key",
+)
+MASK = "***"
+_HARMLESS = (bool, int, float, datetime, timedelta)
+VARIABLE = "HOLDFAST_REDACT_NAMES"
+
+_IN_URL = re.compile(r"(://[^\s/?#:@]{0,256}):[^\s/?#]{1,4096}@")
+_CREDENTIALS = re.compile(r"\b(Bearer|Basic)\s{1,8}[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE)
+_SIGNING = re.compile(r"\bwhsec_[A-Za-z0-9+/=]{6,}")
+_VALUE = r"""("[^"\n]{0,4096}"?|'[^'\n]{0,4096}'?|(?:Bearer|Basic)\s+\S+|[^\s,;&)\]}]+)"""
+
+
+class Redaction:
+    """What is masked: the usual names, names of one's own, and what a hook takes out.
+
+    A name counts wherever it is part of one: ``token`` also masks ``access_token``. The hook
+    is given each text after everything else was masked and returns what may be kept.
+    """
+
+    def __init__(self, *names: str, hook: Callable[[str], str] | None = None) -> None:
+        self.names = (*NAMES, *names)
+        self._hook = hook
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Mask also the names in $HOLDFAST_REDACT_NAMES, separated by commas."""
+        given = os.environ.get(VARIABLE, "")
+        return cls(*(name.strip() for name in given.split(",") if name.strip()))
+
+    def text(self, text: str) -> str:
+        """Return a text without what must not be read."""
+        text = _IN_URL.sub(rf"\1:{MASK}@", text)
+        text = self._named.sub(rf"\1{MASK}", text)
+        text = _CREDENTIALS.sub(rf"\1 {MASK}", text)
+        text = _SIGNING.sub(f"whsec_{MASK}", text)
+        return text if self._hook is None else self._hook(text)
+
+    def fields(self, fields: Mapping[str, object]) -> dict[str, object]:
+        """Return named values; those of secret names masked, texts redacted."""
+        return {name: self._value(name, value) for name, value in fields.items()}
+
+    def failure(self, failure: Failure) -> Failure:
+        """Return a failure that may be kept and shown."""
+        return replace(
+            failure,
+            message=self.text(failure.message),
+            stack_trace=self.text(failure.stack_trace),
+            context={n: str(self._value(n, v)) for n, v in failure.context.items()},
+        )
+
+    def line(self, line: LogLine) -> LogLine:
+        """Return a log line that may be kept and shown."""
+        fields = {name: str(self._value(name, value)) for name, value in line.fields.items()}
+        return replace(line, message=self.text(line.message), fields=fields)
+
+    def progress(self, progress: Progress) -> Progress:
+        """Return progress that may be kept and shown."""
+        return replace(progress, message=self.text(progress.message))
+
+    @cached_property
+    def _any_name(self) -> str:
+        return "|".join(re.escape(name).replace("_", "[_-]?") for name in self.names)
+
+    @cached_property
+    def _named(self) -> re.Pattern[str]:
+        name = rf"(?<![\w-])[\w-]{{0,40}}(?:{self._any_name})[\w-]{{0,40}}"
+        return re.compile(rf"""({name}["']?\s{{0,8}}[:=]\s{{0,8}}){_VALUE}""", re.IGNORECASE)
+
+    @cached_property
+    def _secret_name(self) -> re.Pattern[str]:
+        return re.compile(self._any_name, re.IGNORECASE)
+
+    def _value(self, name: str, value: object) -> object:
+        if value is None or isinstance(value, _HARMLESS):
+            return value
+        if self._secret_name.search(name):
+            return MASK
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Sequence) and not isinstance(value, bytes):
+            return [self.text(str(item)) for item in value]
+        return self.text(str(value))
+
+
+_usual = Redaction()
+
+
+def redacted(text: object) -> str:
+    """Return a text without what is usually secret."""
+    return _usual.text(str(text))

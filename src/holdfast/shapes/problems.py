@@ -1,0 +1,137 @@
+"""What goes wrong, as a status and a body that machines and people can read."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from holdfast.errors import (
+    DuplicateError,
+    ForbiddenError,
+    HoldfastError,
+    NotFoundError,
+    QuotaError,
+    StaleLeaseError,
+    StoreUnavailableError,
+    UnauthorizedError,
+    ValidationError,
+)
+
+STATUS_OF = {
+    "INVALID_REQUEST": 400,
+    "UNAUTHORIZED": 401,
+    "FORBIDDEN": 403,
+    "NOT_FOUND": 404,
+    "METHOD_NOT_ALLOWED": 405,
+    "REQUEST_TIMEOUT": 408,
+    "DUPLICATE": 409,
+    "STALE_LEASE": 409,
+    "TOO_LARGE": 413,
+    "UNSUPPORTED_MEDIA_TYPE": 415,
+    "MISDIRECTED": 421,
+    "QUOTA_EXCEEDED": 429,
+    "INTERNAL_ERROR": 500,
+    "UNAVAILABLE": 503,
+}
+MEANING = {
+    "INVALID_REQUEST": "The request broke rules; details lists every one of them.",
+    "UNAUTHORIZED": "No API key was given, or it is unknown, revoked or expired.",
+    "FORBIDDEN": "The role of this API key does not allow the call.",
+    "NOT_FOUND": "There is no such job or page, or this API key may not see it.",
+    "METHOD_NOT_ALLOWED": "This path takes other methods, see the Allow header.",
+    "REQUEST_TIMEOUT": "The body of the request did not arrive in time.",
+    "DUPLICATE": "The idempotency key belongs to a job with another payload.",
+    "STALE_LEASE": "The lease is no longer the newest on this job; nothing was written.",
+    "TOO_LARGE": "The body of the request is larger than the service takes.",
+    "UNSUPPORTED_MEDIA_TYPE": "A body must be application/json, uncompressed.",
+    "MISDIRECTED": "The Host header names no address of this machine.",
+    "QUOTA_EXCEEDED": "A limit on rate or amount is reached; Retry-After says when to retry.",
+    "INTERNAL_ERROR": "The service failed; the log has more under the request id.",
+    "UNAVAILABLE": "The store cannot be reached or the service stops; try again.",
+}
+
+
+class ErrorDetail(msgspec.Struct, frozen=True):
+    """One thing that is wrong with a request."""
+
+    field: str
+    code: str
+    message: str
+
+
+class APIError(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong, for machines and for people."""
+
+    code: str
+    message: str
+    details: tuple[ErrorDetail, ...] = ()
+    request_id: str = ""
+    existing_job_id: str | UnsetType = UNSET
+    """With DUPLICATE: the job that has the idempotency key."""
+    limit: str | UnsetType = UNSET
+    """With QUOTA_EXCEEDED: which limit, how much of it is used, when to come back."""
+    current: int | UnsetType = UNSET
+    maximum: int | UnsetType = UNSET
+    retry_after: timedelta | UnsetType = UNSET
+
+
+class ErrorResponse(msgspec.Struct, frozen=True):
+    """The body of every answer that is not a success."""
+
+    error: APIError
+
+
+class Refusal(Exception):
+    """A request that is refused before any operation begins."""
+
+    def __init__(self, code: str, message: str = "", *, allow: str = "") -> None:
+        self.code = code
+        self.allow = allow
+        super().__init__(message or MEANING[code])
+
+
+def problem_of(error: BaseException) -> tuple[int, APIError]:
+    """Say what is wrong; what nobody foresaw says nothing about the inside."""
+    told = _told(error)
+    return STATUS_OF[told.code], told
+
+
+def _told(error: BaseException) -> APIError:
+    match error:
+        case Refusal():
+            return APIError(code=error.code, message=str(error))
+        case ValidationError():
+            details = tuple(ErrorDetail(f.field, f.code, f.message) for f in error.faults)
+            return APIError(code="INVALID_REQUEST", message=str(error), details=details)
+        case DuplicateError():
+            known = error.existing_job_id
+            return APIError(code="DUPLICATE", message=str(error), existing_job_id=known)
+        case QuotaError():
+            return _quota(error)
+        case _:
+            code = _CODES.get(type(error), "INTERNAL_ERROR")
+            own = isinstance(error, HoldfastError) and code != "INTERNAL_ERROR"
+            return APIError(code=code, message=str(error) if own else MEANING[code])
+
+
+_CODES: dict[type[BaseException], str] = {
+    NotFoundError: "NOT_FOUND",
+    StaleLeaseError: "STALE_LEASE",
+    StoreUnavailableError: "UNAVAILABLE",
+    UnauthorizedError: "UNAUTHORIZED",
+    ForbiddenError: "FORBIDDEN",
+    TimeoutError: "UNAVAILABLE",
+}
+
+
+def _quota(error: QuotaError) -> APIError:
+    return APIError(
+        code="QUOTA_EXCEEDED",
+        message=str(error),
+        limit=error.limit,
+        current=error.current,
+        maximum=error.maximum,
+        retry_after=error.retry_after,
+    )

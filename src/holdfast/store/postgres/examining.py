@@ -1,0 +1,87 @@
+"""What a PostgreSQL server promises, as it is set up now."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from holdfast.store._findings import Finding, Level, clock_finding
+from holdfast.store.postgres.migrating import known
+from holdfast.store.postgres.rows import Row
+
+
+def findings(row: Row, here: datetime, *, listens: bool) -> list[Finding]:
+    """Report on the server from the answer to ``examine.sql``."""
+    version, fsync, commit, pages, standbys, in_recovery, replicas, schema, server_time, size = row
+    return [
+        _durability(fsync, commit, pages),
+        _replicas(standbys, replicas, in_recovery=in_recovery),
+        _schema(schema),
+        _wake(listens=listens),
+        clock_finding(server_time, here),
+        Finding("size", Level.OK, f"The schema takes {size / 2**20:.1f} MiB."),
+        Finding("version", Level.OK, f"PostgreSQL {version}."),
+    ]
+
+
+def _durability(fsync: str, commit: str, pages: str) -> Finding:
+    off = [
+        name for name, value in (("fsync", fsync), ("synchronous_commit", commit)) if value == "off"
+    ]
+    if off:
+        return Finding(
+            "durability",
+            Level.ERROR,
+            f"{' and '.join(off)} is off: a crash of the server loses accepted jobs.",
+            f"Turn {' and '.join(off)} on.",
+        )
+    if pages == "off":
+        return Finding(
+            "durability",
+            Level.WARN,
+            "full_page_writes is off: a crash can leave torn pages on most disks.",
+            "Turn full_page_writes on, unless the filesystem writes whole pages.",
+        )
+    return Finding("durability", Level.OK, f"An accepted job is on disk (commit: {commit}).")
+
+
+def _replicas(standbys: str, replicas: int, *, in_recovery: bool) -> Finding:
+    if in_recovery:
+        return Finding(
+            "replicas",
+            Level.ERROR,
+            "This server is a standby: it takes no jobs.",
+            "Point the URL at the primary, or add target_session_attrs=read-write.",
+        )
+    if replicas and not standbys:
+        return Finding(
+            "replicas",
+            Level.WARN,
+            f"{replicas} standby follows without being waited for:"
+            " a failover can lose the newest jobs.",
+            "Set synchronous_standby_names if a failover must lose nothing.",
+        )
+    waited = "commits wait for them" if standbys else "the server's disk holds the only copy"
+    return Finding("replicas", Level.OK, f"{replicas} standbys; {waited}.")
+
+
+def _schema(version: int) -> Finding:
+    newest = max(migration.version for migration in known())
+    if version == newest:
+        return Finding("schema", Level.OK, f"The schema is version {version}, the newest known.")
+    return Finding(
+        "schema",
+        Level.WARN,
+        f"The schema is version {version}, this program was written for {newest}.",
+        "Finish the roll-out: run the same version of holdfast everywhere.",
+    )
+
+
+def _wake(*, listens: bool) -> Finding:
+    if listens:
+        return Finding("wake", Level.OK, "New work is announced by NOTIFY.")
+    return Finding(
+        "wake",
+        Level.WARN,
+        "This process does not listen for NOTIFY: new work is found by looking now and then.",
+        "Behind PgBouncer, give listen_url= a way to the server itself.",
+    )

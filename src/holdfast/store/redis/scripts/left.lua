@@ -1,0 +1,15 @@
+-- left: put back the markers of queues that still have ready jobs, for somebody else to take.
+-- edges: none
+-- ARGV[6] msgpack: a list of names
+-- returns: the names of those queues
+-- needs: base
+local names = {}
+for _, name in ipairs(cmsgpack.unpack(ARGV[6])) do
+  local base = prefix .. ':' .. name .. ':'
+  if call('HEXISTS', base .. 'meta', 'paused') == 0 and
+    (call('LLEN', base .. 'wait') > 0 or call('ZCARD', base .. 'prioritized') > 0) then
+    call('ZADD', base .. 'marker', 0, '0')
+    names[#names + 1] = name
+  end
+end
+return names

@@ -1,0 +1,48 @@
+"""Small records beside the jobs."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from holdfast.store._shapes import Draft, Record
+from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.writer import Transaction
+
+
+def keep(tx: Transaction, drafts: Sequence[Draft]) -> list[int | None]:
+    """Keep or drop records; see ``Store.keep``."""
+    return [_keep(tx, draft) for draft in drafts]
+
+
+def _keep(tx: Transaction, draft: Draft) -> int | None:
+    place = (draft.kind, draft.key)
+    row = tx.execute(statement("record"), place).fetchone()
+    had: int = row[3] if row else 0
+    if draft.version is not None and draft.version != had:
+        return None
+    if draft.data is None:
+        tx.execute(statement("drop_record"), place)
+        return 0
+    tx.execute(statement("keep_record"), (*place, draft.data, had + 1))
+    return had + 1
+
+
+def records(connection: sqlite3.Connection, kind: str, keys: Sequence[str]) -> list[Record | None]:
+    """Return records by key; see ``Store.records``."""
+    rows = [connection.execute(statement("record"), (kind, key)).fetchone() for key in keys]
+    return [Record(*row) if row else None for row in rows]
+
+
+def kinds(connection: sqlite3.Connection) -> list[str]:
+    """Return the kinds there are; see ``PortableStore.kinds``."""
+    return [kind for (kind,) in connection.execute(statement("kinds"))]
+
+
+def browse(
+    connection: sqlite3.Connection, kind: str, prefix: str, after: str, limit: int, *, last: bool
+) -> list[Record]:
+    """List records; see ``Store.browse``."""
+    name = "browse_records_back" if last else "browse_records"
+    rows = connection.execute(statement(name), (kind, prefix, after, limit))
+    return [Record(*row) for row in rows]

@@ -1,0 +1,2 @@
+-- kinds: of what there are records
+SELECT DISTINCT kind FROM record ORDER BY kind

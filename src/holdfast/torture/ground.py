@@ -1,0 +1,92 @@
+"""A place of its own in somebody's store: a file, a schema, or a prefix, gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from holdfast.errors import Fault, ValidationError
+
+PORTS = {"postgresql": 5432, "postgres": 5432, "redis": 6379, "valkey": 6379}
+
+
+class Ground:
+    """Where a run takes place."""
+
+    def __init__(self, url: str, name: str) -> None:
+        """``name`` is one that nobody else has."""
+        self._parts = urlsplit(url)
+        self._name = f"torture_{name}"
+        match self._parts.scheme:
+            case "sqlite":
+                place, mark, options = url.partition("?")
+                self.url = f"{place}.{self._name}{mark}{options}"
+            case "postgresql" | "postgres":
+                self.url = self._with(schema=self._name)
+            case "redis" | "rediss" | "valkey" | "valkeys":
+                self.url = self._with(prefix=self._name)
+            case _:
+                told = "must be one that several processes can open: sqlite, postgresql or redis"
+                raise ValidationError([Fault("url", "UNSUPPORTED", told)])
+
+    @property
+    def server(self) -> tuple[str, int] | None:
+        """Host and port of the store's server, when lines to it can be cut."""
+        parts = self._parts
+        if parts.scheme not in PORTS or not parts.hostname or "," in parts.netloc:
+            return None
+        return parts.hostname, parts.port or PORTS[parts.scheme]
+
+    def through(self, port: int) -> str:
+        """The same place behind a local port."""
+        parts = urlsplit(self.url)
+        who, at, _ = parts.netloc.rpartition("@")
+        return urlunsplit(parts._replace(netloc=f"{who}{at}127.0.0.1:{port}"))
+
+    def clear(self) -> None:
+        """Remove everything a run left there."""
+        match self._parts.scheme:
+            case "sqlite":
+                self._unlink()
+            case "postgresql" | "postgres":
+                self._drop_schema()
+            case _:
+                self._unlink_keys()
+
+    def _with(self, **options: str) -> str:
+        query = {**dict(parse_qsl(self._parts.query, keep_blank_values=True)), **options}
+        return urlunsplit(self._parts._replace(query=urlencode(query)))
+
+    def _unlink(self) -> None:
+        from holdfast.store.sqlite.location import Location
+
+        path = Location.from_url(self.url).path
+        for found in path.parent.glob(f"{path.name}*"):
+            with contextlib.suppress(FileNotFoundError):
+                Path(found).unlink()
+
+    def _drop_schema(self) -> None:
+        import psycopg
+        from psycopg import sql
+
+        from holdfast.store.postgres.settings import Settings
+
+        settings = Settings.from_url(self.url)
+        with psycopg.connect(settings.dsn, autocommit=True) as connection:
+            name = sql.Identifier(settings.schema)
+            connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(name))
+
+    def _unlink_keys(self) -> None:
+        import redis
+
+        from holdfast.store.redis.settings import Settings
+
+        settings = Settings.from_url(self.url)
+        client = redis.Redis.from_url(settings.url)
+        try:
+            keys = list(client.scan_iter(f"{settings.prefix}:*", count=1000))
+            for start in range(0, len(keys), 1000):
+                client.unlink(*keys[start : start + 1000])
+        finally:
+            client.close()

@@ -1,0 +1,17 @@
+"""Telling others over HTTP that a job has ended: signed, at least once, by holdfast's own jobs."""
+
+from __future__ import annotations
+
+from holdfast.webhooks.guard import Guard, RefusedAddressError
+from holdfast.webhooks.registry import Webhooks
+from holdfast.webhooks.shapes import Delivery, DeliveryPage, Webhook, WebhookSettings
+
+__all__ = [
+    "Delivery",
+    "DeliveryPage",
+    "Guard",
+    "RefusedAddressError",
+    "Webhook",
+    "WebhookSettings",
+    "Webhooks",
+]

@@ -1,0 +1,92 @@
+"""From an end of a job to the submission of the job that tells of it."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.form import Submission
+from holdfast.job import Job, State
+from holdfast.tenancy import RESERVED
+from holdfast.timing import format_timestamp
+from holdfast.webhooks.shapes import (
+    DELIVERY,
+    QUEUE,
+    End,
+    Message,
+    WebhookSettings,
+)
+
+MOST_BYTES = 64 * 1024
+"""A larger result is left out of the message."""
+WINDOW = timedelta(days=7)
+WORDS = {
+    State.COMPLETED: "job.completed",
+    State.FAILED: "job.failed",
+    State.DEAD_LETTER: "job.dead_letter",
+    State.CANCELLED: "job.cancelled",
+}
+
+
+def delivery(
+    end: End, webhook: str, settings: WebhookSettings, *, url: str = "", with_result: bool
+) -> Submission:
+    """Return the job that tells a webhook, or a job's own callback address, of an end.
+
+    The message's id follows from what it tells, and is the job's idempotency key: telling
+    twice is telling once.
+    """
+    about = f"{webhook}\n{url}\n{end.job.id}\n{format_timestamp(end.at)}"
+    message_id = "msg_" + hashlib.blake2b(about.encode(), digest_size=16).hexdigest()
+    message = Message(webhook, message_id, _body(end, with_result=with_result), url)
+    return Submission(
+        type=DELIVERY,
+        queue=QUEUE,
+        payload=msgspec.to_builtins(message),
+        idempotency_key=message_id,
+        idempotency_window=WINDOW,
+        correlation_id=end.job.correlation_id or None,
+        tags={"webhook": webhook, "job": end.job.id},
+        max_attempts=settings.max_attempts,
+        backoff=settings.backoff,
+        lifetime=settings.lifetime,
+        timeout=settings.timeout * 3,
+    )
+
+
+def _body(end: End, *, with_result: bool) -> str:
+    job = end.job
+    data = _data(end)
+    if with_result and job.result is not None and end.at == job.finished_at:
+        if len(job.result) <= MOST_BYTES:
+            data["result"] = msgspec.Raw(job.result)
+        else:
+            data["result_omitted"] = True
+    told = {"type": WORDS[end.state], "timestamp": format_timestamp(end.at), "data": data}
+    return msgspec.json.encode(told).decode()
+
+
+def _data(end: End) -> dict[str, object]:
+    job = end.job
+    failure = job.failure if end.state is not State.COMPLETED else None
+    return {
+        "job_id": job.id,
+        "type": job.type,
+        "queue": job.queue,
+        "state": end.state,
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "created_at": format_timestamp(job.created_at),
+        "started_at": format_timestamp(job.started_at) if job.started_at else None,
+        "completed_at": format_timestamp(end.at),
+        "correlation_id": job.correlation_id or None,
+        "tags": _shown_tags(job),
+        "failure": failure
+        and {"category": failure.category, "code": failure.code, "message": failure.message},
+    }
+
+
+def _shown_tags(job: Job) -> dict[str, str]:
+    return {name: value for name, value in job.tags.items() if not name.startswith(RESERVED)}

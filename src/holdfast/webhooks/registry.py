@@ -1,0 +1,245 @@
+"""Registering webhooks, and seeing what became of their deliveries."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.chance import Chance
+from holdfast.errors import Fault, NotFoundError, ValidationError
+from holdfast.form import Submission
+from holdfast.intake import MAX_URL
+from holdfast.job import TERMINAL, Event, Job, State, attempts
+from holdfast.operations import Operations
+from holdfast.store import Draft, Order, Search, Store
+from holdfast.webhooks.guard import Guard, RefusedAddressError
+from holdfast.webhooks.shapes import (
+    CALLBACK,
+    DELIVERY,
+    ENDS,
+    KIND,
+    QUEUE,
+    Attempt,
+    Delivery,
+    DeliveryPage,
+    Message,
+    Webhook,
+)
+from holdfast.webhooks.signing import checked_secret, new_secret
+
+SECRETS_KEPT = 2
+MOST_DESCRIPTION = 256
+
+
+class Webhooks:
+    """The webhooks of a store, or of one tenant of it."""
+
+    def __init__(self, operations: Operations, guard: Guard, chance: Chance) -> None:
+        self._operations = operations
+        self._guard = guard
+        self._chance = chance
+
+    @property
+    def _store(self) -> Store:
+        return self._operations.store
+
+    async def add(  # one keyword per filter
+        self,
+        url: str,
+        *,
+        states: Sequence[State | str] = ENDS,
+        types: Sequence[str] = (),
+        queues: Sequence[str] = (),
+        tags: Mapping[str, str] | None = None,
+        include_result: bool = False,
+        description: str = "",
+        secret: str | None = None,
+    ) -> Webhook:
+        """Tell an address of ends from now on; the answer holds the secret to verify them with.
+
+        ValidationError when the address must not be called.
+        """
+        webhook = Webhook(
+            id=self._chance.token()[:16],
+            url=self._checked(url),
+            created_at=self._store.now(),
+            states=_states(states),
+            types=tuple(types),
+            queues=tuple(queues),
+            tags=dict(tags or {}),
+            include_result=include_result,
+            description=description[:MOST_DESCRIPTION],
+            secrets=(checked_secret(secret) if secret else new_secret(),),
+        )
+        await self._keep(webhook)
+        return webhook
+
+    async def list(self) -> builtins.list[Webhook]:
+        """Return every webhook, oldest first."""
+        found: builtins.list[Webhook] = []
+        after = ""
+        while page := await self._store.browse(KIND, after=after):
+            found += [read(record.data) for record in page if record.key != CALLBACK]
+            after = page[-1].key
+        return sorted(found, key=lambda webhook: webhook.created_at)
+
+    async def get(self, webhook_id: str) -> Webhook:
+        """Return a webhook; NotFoundError when there is none."""
+        (record,) = await self._store.records(KIND, [webhook_id])
+        if record is None or webhook_id == CALLBACK:
+            raise NotFoundError(webhook_id)
+        return read(record.data)
+
+    async def remove(self, webhook_id: str) -> None:
+        """Tell an address no more; deliveries that are under way fail."""
+        await self.get(webhook_id)
+        await self._store.keep([Draft(kind=KIND, key=webhook_id, data=None)])
+
+    async def rotate(
+        self, webhook_id: str, *, secret: str | None = None, keep: int = SECRETS_KEPT - 1
+    ) -> Webhook:
+        """Sign with a new secret, too; ``keep`` of the older ones stay good until the next time."""
+        before = await self.get(webhook_id)
+        new = checked_secret(secret) if secret else new_secret()
+        after = replace(before, secrets=(new, *before.secrets[: max(0, keep)]))
+        await self._keep(after)
+        return after
+
+    async def switch(self, webhook_id: str, *, enabled: bool) -> Webhook:
+        """Let a webhook rest, or hear again."""
+        after = replace(await self.get(webhook_id), enabled=enabled)
+        await self._keep(after)
+        return after
+
+    async def callback_secrets(self, *, rotate: bool = False) -> tuple[str, ...]:
+        """Return the secrets that sign what jobs' own callback addresses are told."""
+        return (await callback_hook(self._store, rotate=rotate)).secrets
+
+    async def deliveries(
+        self, webhook_id: str | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> DeliveryPage:
+        """Return deliveries, newest first, of one webhook or all; ``callback`` is one, too."""
+        page = await self._store.find(
+            Search(
+                types=(DELIVERY,),
+                queues=(QUEUE,),
+                tags={"webhook": webhook_id} if webhook_id else {},
+                order=Order.CREATED_DESC,
+                limit=max(1, min(limit, 1000)),
+                cursor=cursor,
+            )
+        )
+        urls = {webhook.id: webhook.url for webhook in await self.list()}
+        found = [await self._delivery(job, urls) for job in page.jobs]
+        return DeliveryPage(deliveries=tuple(found), next_cursor=page.next_cursor)
+
+    async def delivery(self, delivery_id: str) -> Delivery:
+        """Return one delivery; NotFoundError when there is none."""
+        job = await self._sent(delivery_id)
+        return await self._delivery(job, {webhook.id: webhook.url for webhook in await self.list()})
+
+    async def resend(self, delivery_id: str) -> Delivery:
+        """Send a message again, at once, under the same message id.
+
+        One that failed gets all its attempts anew; one that arrived is sent by a new job.
+        """
+        job = await self._sent(delivery_id)
+        if job.state in (State.FAILED, State.DEAD_LETTER):
+            await self._operations.retry(job.id, reset_attempts=True)
+            return await self.delivery(job.id)
+        if job.state not in TERMINAL:
+            told = f"must have ended, it is {job.state}"
+            raise ValidationError([Fault("delivery", "NOT_ENDED", told)])
+        again = Submission(
+            type=DELIVERY,
+            queue=QUEUE,
+            payload=msgspec.Raw(job.payload),
+            tags={name: job.tags[name] for name in ("webhook", "job") if name in job.tags},
+            max_attempts=job.max_attempts,
+            backoff=job.backoff,
+            lifetime=job.lifetime,
+            timeout=job.timeout,
+        )
+        return await self.delivery((await self._operations.submit(again)).job_id)
+
+    def _checked(self, url: str) -> str:
+        if not isinstance(url, str) or len(url) > MAX_URL or not url.isprintable() or " " in url:
+            told = f"must be an address of at most {MAX_URL} characters"
+            raise ValidationError([Fault("url", "INVALID", told)])
+        try:
+            self._guard.url(url)
+        except RefusedAddressError as error:
+            raise ValidationError([Fault("url", "REFUSED", str(error))]) from None
+        return url
+
+    async def _keep(self, webhook: Webhook) -> None:
+        data = msgspec.json.encode(webhook)
+        await self._store.keep([Draft(kind=KIND, key=webhook.id, data=data)])
+
+    async def _sent(self, delivery_id: str) -> Job:
+        job = await self._operations.job(delivery_id)
+        if job.type != DELIVERY:
+            raise NotFoundError(delivery_id)
+        return job
+
+    async def _delivery(self, job: Job, urls: Mapping[str, str]) -> Delivery:
+        message = msgspec.json.decode(job.payload, type=Message)
+        (history,) = await self._store.history([job.id])
+        waiting = job.state in (State.RETRYING, State.DELAYED)
+        return Delivery(
+            id=job.id,
+            webhook=message.webhook,
+            job_id=job.tags.get("job", ""),
+            message_id=message.message_id,
+            state=job.state,
+            url=message.url or urls.get(message.webhook, ""),
+            created_at=job.created_at,
+            delivered_at=job.finished_at if job.state is State.COMPLETED else None,
+            next_attempt_at=job.due_at if waiting else None,
+            attempts=tuple(
+                Attempt(
+                    at=each.started_at,
+                    error=each.failure.message if each.failure else None,
+                    code=each.failure.code if each.failure else None,
+                )
+                for each in attempts(job.id, history)
+                if each.ended_by is not Event.GIVE_BACK
+            ),
+        )
+
+
+def read(data: bytes) -> Webhook:
+    """Read a webhook as it is kept."""
+    return msgspec.json.decode(data, type=Webhook)
+
+
+async def callback_hook(store: Store, *, rotate: bool = False) -> Webhook:
+    """Return what signs messages to jobs' own callback addresses, made when first needed."""
+    while True:
+        (record,) = await store.records(KIND, [CALLBACK])
+        if record is not None and not rotate:
+            return read(record.data)
+        older = read(record.data).secrets[: SECRETS_KEPT - 1] if record else ()
+        made = Webhook(id=CALLBACK, url="", created_at=store.now(), secrets=(new_secret(), *older))
+        draft = Draft(
+            kind=KIND,
+            key=CALLBACK,
+            data=msgspec.json.encode(made),
+            version=record.version if record else 0,
+        )
+        if (await store.keep([draft]))[0] is not None:
+            return made
+
+
+def _states(given: Sequence[State | str]) -> tuple[State, ...]:
+    try:
+        states = tuple(State(str(state)) for state in given)
+    except ValueError:
+        states = ()
+    if not states or not TERMINAL.issuperset(states):
+        told = f"must be some of {', '.join(ENDS)}"
+        raise ValidationError([Fault("states", "INVALID", told)])
+    return states

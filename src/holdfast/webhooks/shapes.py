@@ -1,0 +1,128 @@
+"""What is kept of a webhook, what is sent, and what became of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Self
+
+import msgspec
+
+from holdfast.job import TERMINAL, Job, State
+from holdfast.policy import DAY, HOUR, Backoff, BackoffKind
+
+KIND = "webhook"
+CALLBACKS = "webhook-callbacks"
+"""The kind of the one record that tells that jobs with a callback_url were submitted."""
+CALLBACK = "callback"
+"""Stands for a webhook's id where a job named the address itself."""
+PLACE = "webhook-place"
+DELIVERY = "holdfast.webhook"
+"""The type of the jobs that deliver."""
+QUEUE = "holdfast.webhooks"
+VARIABLE = "HOLDFAST_WEBHOOKS_ALLOW"
+ENDS = tuple(sorted(TERMINAL))
+
+
+class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How deliveries are made.
+
+    ``allow`` lifts what protects the inside of a network: ``http`` (not only https),
+    ``ports`` (any port), ``private`` (any address), or a network such as ``10.0.0.0/8``.
+    """
+
+    allow: tuple[str, ...] = ()
+    timeout: timedelta = timedelta(seconds=10)
+    max_attempts: int = 12
+    backoff: Backoff = Backoff(
+        strategy=BackoffKind.EXPONENTIAL,
+        initial_delay=timedelta(seconds=5),
+        multiplier=3.0,
+        max_delay=12 * HOUR,
+        jitter=True,
+    )
+    lifetime: timedelta = 7 * DAY
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Allow what $HOLDFAST_WEBHOOKS_ALLOW lists, separated by commas."""
+        given = os.environ.get(VARIABLE, "").split(",")
+        return cls(allow=tuple(word.strip() for word in given if word.strip()))
+
+
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
+    """An address that wants to hear of ends; every filter that is given must match."""
+
+    id: str
+    url: str
+    created_at: datetime
+    states: tuple[State, ...] = ENDS
+    types: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    tags: Mapping[str, str] = {}
+    include_result: bool = False
+    enabled: bool = True
+    description: str = ""
+    secrets: tuple[str, ...] = ()
+    """Signing secrets, newest first; every delivery is signed with all of them."""
+
+    def wants(self, end: End) -> bool:
+        """Whether this end is to be told."""
+        job = end.job
+        return (
+            self.enabled
+            and end.at >= self.created_at
+            and end.state in self.states
+            and (not self.types or job.type in self.types)
+            and (not self.queues or job.queue in self.queues)
+            and all(job.tags.get(name) == value for name, value in self.tags.items())
+        )
+
+
+class End(msgspec.Struct, frozen=True):
+    """One end of one job; a job that is retried by hand may have several."""
+
+    job: Job
+    state: State
+    at: datetime
+    namespace: str = ""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """The payload of a delivering job."""
+
+    webhook: str
+    message_id: str
+    body: str
+    url: str = ""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One try to deliver."""
+
+    at: datetime
+    error: str | None = None
+    code: str | None = None
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one message; its id is that of the job that delivers it."""
+
+    id: str
+    webhook: str
+    job_id: str
+    message_id: str
+    state: State
+    url: str
+    created_at: datetime
+    delivered_at: datetime | None = None
+    next_attempt_at: datetime | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+
+class DeliveryPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Deliveries, newest first."""
+
+    deliveries: tuple[Delivery, ...]
+    next_cursor: str | None = None

@@ -1,0 +1,32 @@
+"""When a burst is over: nothing is ready, nothing soon will be, and no limit holds work back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.job import State
+from holdfast.releasing import release_dependents
+from holdfast.store import Search, Store
+from holdfast.worker.rates import POLL
+
+AT_ONCE = timedelta(0)
+PAGE = 1000
+
+
+async def more_within(
+    store: Store, queues: Sequence[str], types: Sequence[str]
+) -> timedelta | None:
+    """Return how long to wait for more work after a claim brought none; None: there is none."""
+    released = await release_dependents(store)
+    promoted = await store.promote(PAGE)
+    if released or promoted.count:
+        return AT_ONCE
+    if promoted.next_due is not None and promoted.next_due - store.now() <= POLL:
+        return max(AT_ONCE, promoted.next_due - store.now())
+    paused = {queue.name for queue in await store.queues() if queue.paused}
+    served = tuple(queue for queue in queues if queue not in paused)
+    if not served or not types:
+        return None
+    ready = Search(queues=served, types=tuple(types), states=(State.SCHEDULED,), limit=1)
+    return POLL if (await store.find(ready)).jobs else None

@@ -1,0 +1,108 @@
+"""``holdfast copy``, also when it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import Holdfast
+from tests.cli.conftest import environment
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Place
+
+JOBS = 3000
+
+
+@pytest.mark.slow
+@pytest.mark.req("S-1", "S-2")
+def test_copy_that_was_killed_is_resumed_and_loses_nothing(place: Place) -> None:
+    asyncio.run(_fill(place.url))
+    target = f"sqlite:///{place.path}/new.db"
+
+    _killed_after(place, "400 jobs copied", place.url, target)
+    _killed_after(place, "1000 jobs copied", place.url, target)
+    report = _until_done(place, place.url, target)
+
+    assert report["resumed"]
+    assert JOBS == report["jobs"]
+    assert 0 < report["adopted"] < JOBS - 800
+    assert asyncio.run(_all(place.url)) == asyncio.run(_all(target))
+    again = place.process("copy", place.url, target)
+    assert 1 == again.returncode
+    assert "once is enough" in again.stderr
+
+
+def test_copy_tells_what_it_did_and_the_jobs_run_there(place: Place) -> None:
+    job = place.submit("greet", '{"name": "Ada"}')
+    target = f"sqlite:///{place.path}/new.db"
+
+    told = place.run("copy", place.url, target)
+
+    assert 0 == told.exit_code
+    assert "all compared and equal" in told.stdout
+    done = place.process("worker", "jobs_here", "--burst", HOLDFAST_URL=target)
+    assert 0 == done.returncode
+    assert "COMPLETED" in place.run("job", job, "--url", target).output
+    assert "SCHEDULED" in place.run("job", job).output
+
+
+def test_copy_of_nothing_is_refused(place: Place) -> None:
+    told = place.run("copy", f"sqlite:///{place.path}/none.db", place.url)
+
+    assert 3 == told.exit_code
+    assert "there is no store" in told.output
+
+
+async def _fill(url: str) -> None:
+    async with Holdfast(url) as app:
+        for first in range(0, JOBS, 1000):
+            jobs = [{"type": "t", "payload": {"n": n}} for n in range(first, first + 1000)]
+            await app.submit_batch(jobs)
+
+
+async def _all(url: str) -> list[str]:
+    async with Holdfast(url) as app:
+        found, cursor = [], None
+        while True:
+            page = await app.search(order="CREATED_ASC", limit=1000, cursor=cursor)
+            found += [job.job_id for job in page.jobs]
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+
+
+def _killed_after(place: Place, line: str, *stores: str) -> None:
+    """Start a copy and kill it as soon as it has said so much; again while one lives in name."""
+    for _ in range(30):
+        with subprocess.Popen(
+            [sys.executable, "-m", "holdfast", "copy", *stores],
+            cwd=place.path,
+            env=environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stderr is not None
+            for told in process.stderr:
+                if told.strip() == line:
+                    process.kill()
+                    return
+        time.sleep(0.5)
+    pytest.fail(f"never said {line!r}")
+
+
+def _until_done(place: Place, *stores: str) -> dict[str, object]:
+    for _ in range(30):
+        done = place.process("copy", *stores, "--json")
+        if done.returncode == 0:
+            report: dict[str, object] = json.loads(done.stdout)
+            return report
+        assert "another copy is at work" in done.stderr
+        time.sleep(0.5)
+    pytest.fail("never done")

@@ -1,0 +1,171 @@
+"""``adopt``: jobs that lived in another store, as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.job import LogLine, State
+from holdfast.store import Dossier, MemoryStore, Order, Search
+from tests.conformance.cells import CELLS
+from tests.conformance.hand import MANY, make
+from tests.conformance.situations import QUEUES
+from tests.conformance.snapshot import differences, service, snapshot
+from tests.conformance.world import DEADLINE, LABELS, World
+
+if TYPE_CHECKING:
+    from holdfast.clock import ManualClock
+    from holdfast.store import Store
+    from tests.conformance.hand import Hand
+    from tests.conformance.stores import Place
+
+CARRIED = ("get", "history", "logs", "cancels", "parents", "failures", "overdue", "next due")
+"""What must be the same in the other store, whatever it is."""
+
+
+@pytest.fixture(scope="module")
+async def world() -> World:
+    """Every kind of job, in the reference."""
+    world = World(MemoryStore)
+    await world.build()
+    return world
+
+
+async def dossiers(store: Store) -> list[Dossier]:
+    page = await store.find(Search(order=Order.CREATED_ASC, limit=MANY))
+    histories = await store.history([job.id for job in page.jobs])
+    return [
+        Dossier(job, tuple(history), tuple(await store.logs(job.id)))
+        for job, history in zip(page.jobs, histories, strict=True)
+    ]
+
+
+async def moved_to(store: Store, world: World) -> Store:
+    for queue in await world.store.queues():
+        settings = {"paused": queue.paused, "ageing": queue.ageing}
+        await store.configure(queue.name, settings)
+    assert all(await store.adopt(await dossiers(world.store)))
+    return store
+
+
+async def observed(store: Store) -> dict[str, object]:
+    """Everything there is to tell; in which order jobs came of one call is not told."""
+    told = await snapshot(store, LABELS)
+    told["events"] = sorted(map(repr, told["events"]))
+    told["find"]["UPDATED_DESC"] = sorted(told["find"]["UPDATED_DESC"])
+    return told
+
+
+@pytest.mark.req("M-3", "M-8", "M-9", "M-10", "S-15")
+async def test_adopted_jobs_are_what_they_were(
+    store: Store, clock: ManualClock, world: World
+) -> None:
+    clock.set(world.now)
+
+    await moved_to(store, world)
+
+    before, after = await snapshot(world.store, LABELS), await snapshot(store, LABELS)
+    for part in CARRIED:
+        assert [] == differences(before[part], after[part], part)
+    assert before["find"]["CREATED_ASC"] == after["find"]["CREATED_ASC"]
+    assert _counts(before) == _counts(after)
+    assert before["dependents"].keys() == after["dependents"].keys()
+
+
+@pytest.mark.req("M-3", "M-4", "S-3")
+async def test_adopted_jobs_are_adopted_alike(
+    store: Store, clock: ManualClock, world: World
+) -> None:
+    clock.set(world.now)
+    reference = await moved_to(MemoryStore(clock), world)
+
+    await moved_to(store, world)
+
+    expected = await observed(reference)
+    assert [] == differences(expected, await observed(store), "told")
+    expected = await service(reference, QUEUES, LABELS)
+    assert expected == await service(store, QUEUES, LABELS)
+
+
+@pytest.mark.parametrize("cell", ["promote", "overdue", "prune"])
+@pytest.mark.req("S-6", "M-9")
+async def test_adopted_jobs_go_on_as_if_nothing_had_happened(
+    store: Store, clock: ManualClock, world: World, cell: str
+) -> None:
+    clock.set(world.now)
+    there, here = World(lambda _: MemoryStore(clock)), World(lambda _: store)
+    there.clock = here.clock = clock
+    await moved_to(there.store, world)
+    await moved_to(store, world)
+    clock.set(DEADLINE)
+    found = [name for name in CELLS if name.startswith(cell)]
+    assert found
+
+    for name in found:
+        assert [] == differences(await CELLS[name](there), await CELLS[name](here), name)
+
+    assert [] == differences(await observed(there.store), await observed(store), "told")
+
+
+@pytest.mark.req("S-12")
+async def test_repeated_adoption_changes_nothing(hand: Hand) -> None:
+    store, now = hand.store, hand.now
+    job = replace(make("a", now=now), trail=())
+    history = make("a", now=now).trail
+    assert [True] == await store.adopt([Dossier(job, history, (LogLine(now, "INFO", "x"),))])
+    before = await snapshot(store, {job.id: "a"})
+
+    answer = await store.adopt([Dossier(replace(job, priority=0), history)] * 2)
+
+    assert [False, False] == answer
+    assert [] == differences(before, await snapshot(store, {job.id: "a"}), "told")
+
+
+@pytest.mark.req("M-2")
+async def test_adopted_job_holds_its_key(hand: Hand) -> None:
+    job = make("a", now=hand.now, idempotency_key="k", type="t")
+    await hand.store.adopt([Dossier(replace(job, trail=()), job.trail)])
+
+    (answer,) = await hand.store.add(
+        [make("b", now=hand.now, idempotency_key="k", type="t", payload={"label": "a"})]
+    )
+
+    assert ("DUPLICATE", job.id) == (answer.status, answer.job_id)
+
+
+@pytest.mark.req("M-9")
+async def test_dependency_that_was_deleted_long_ago_is_still_named(hand: Hand) -> None:
+    parent = make("parent", now=hand.now)
+    job = make("child", now=hand.now, after=[parent])
+    ended = replace(job, state=State.CANCELLED, finished_at=hand.now, trail=())
+
+    assert [True] == await hand.store.adopt([Dossier(ended, job.trail)])
+
+    (stored,) = await hand.store.get([job.id])
+    assert (parent.id,) == stored.depends_on
+    assert [] == await hand.store.parents(job.id)
+
+
+@pytest.mark.req("S-12")
+async def test_jobs_adopted_before_a_crash_are_not_adopted_again(place: Place, hand: Hand) -> None:
+    jobs = [make(label, now=hand.now) for label in ("a", "b", "c")]
+    files = [Dossier(replace(job, trail=()), job.trail) for job in jobs]
+    await hand.store.adopt(files[:2])
+    other = await place.open(hand.clock).start()
+
+    answers = await other.adopt(files)
+
+    assert [False, False, True] == answers
+    page = await other.find(Search(order=Order.CREATED_ASC))
+    assert [job.id for job in jobs] == [job.id for job in page.jobs]
+    if place.is_shared:
+        await other.close()
+
+
+def _counts(told: dict[str, object]) -> object:
+    """How many jobs are where; not what was measured on the way."""
+    queues = told["queues"]
+    assert isinstance(queues, dict)
+    return {name: info.counts for name, info in queues.items()}

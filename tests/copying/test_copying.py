@@ -1,0 +1,293 @@
+"""Everything goes from one store to another, once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.clock import ManualClock
+from holdfast.copying import Copier, CopyRefusedError
+from holdfast.copying.register import FROM, read_note
+from holdfast.job import State
+from holdfast.presence import WorkerInfo, announce
+from holdfast.sealing import KeyRing
+from holdfast.store import Change, Draft, LimitRule, MemoryStore, Order, Search
+from tests.conformance.conftest import SERVED
+from tests.conformance.decisions import DECISIONS
+from tests.conformance.hand import Hand
+from tests.conformance.snapshot import differences, snapshot
+from tests.conformance.stores import NAMES, PLACES
+from tests.conformance.world import LABELS, World
+from tests.worker.rig import ended, working
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.store import Store
+    from tests.conformance.stores import Place
+
+PAIRS = [
+    pytest.param((a, b), marks=[SERVED[n] for n in (a, b) if n in SERVED], id=f"{a}-{b}")
+    for a, b in itertools.product(NAMES, NAMES)
+    if a != b
+]
+SAME = ("get", "history", "logs", "cancels", "parents", "failures", "overdue", "next due")
+
+
+class Killed(BaseException):
+    """What a process that is killed does not even notice."""
+
+
+class Fragile(MemoryStore):
+    """A store whose process dies at the n-th verb that changes it."""
+
+    left = 10**9
+
+    async def adopt(self, dossiers: object) -> list[bool]:
+        self._age_by_one()
+        return await super().adopt(dossiers)  # type: ignore[arg-type]
+
+    async def keep(self, drafts: object) -> list[int | None]:
+        self._age_by_one()
+        return await super().keep(drafts)  # type: ignore[arg-type]
+
+    async def configure(self, queue: str, settings: object) -> None:
+        self._age_by_one()
+        await super().configure(queue, settings)  # type: ignore[arg-type]
+
+    async def limit(self, scope: str, rule: object) -> None:
+        self._age_by_one()
+        await super().limit(scope, rule)  # type: ignore[arg-type]
+
+    def _age_by_one(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Place, Place]]:
+    """Two empty places of different kinds."""
+    source, target = request.param
+    with PLACES[source](request) as here, PLACES[target](request) as there:
+        yield here, there
+
+
+async def filled(store: Store, clock: ManualClock) -> World:
+    """Every kind of job, with all that goes with jobs, at a time at which no lease holds."""
+    world = World(lambda _: store)
+    world.clock = clock
+    await world.build()
+    await store.keep([Draft(kind="acme/key", key=f"{n:03}", data=b"\x00") for n in range(3)])
+    await store.hold("cron:nightly", "cron", timedelta(days=1), b"2026-01-01")
+    clock.advance(3600)
+    return world
+
+
+@pytest.mark.parametrize("pair", PAIRS, indirect=True)
+@pytest.mark.slow
+@pytest.mark.req("S-1", "M-3", "M-9", "M-10", "S-15")
+async def test_everything_reaches_the_other_store(
+    pair: tuple[Place, Place], clock: ManualClock
+) -> None:
+    here, there = pair
+    source, target = await here.open(clock).start(), await there.open(clock).start()
+    await filled(source, clock)
+    before = await snapshot(source, LABELS)
+
+    report = await Copier(source, target).run()
+
+    after = await snapshot(target, LABELS)
+    assert () == report.differences
+    assert len(LABELS) == report.jobs == report.adopted
+    for part in SAME:
+        assert [] == differences(before[part], after[part], part)
+    assert before["find"]["CREATED_ASC"] == after["find"]["CREATED_ASC"]
+    assert before["queues"] == after["queues"]
+    assert _rules(before) == _rules(after)
+    assert 3 == len(await target.browse("acme/key"))
+    assert [b"2026-01-01"] == [hold.data for hold in await target.holds("cron:")]
+    assert {True} == {queue.paused for queue in await source.queues()}
+    await source.close()
+    await target.close()
+
+
+async def test_copy_may_die_at_every_step_and_be_resumed(clock: ManualClock) -> None:
+    source = MemoryStore(clock)
+    await filled(source, clock)
+    expected = await _whole(source, clock)
+    steps = 0
+    for steps in range(200):
+        source = MemoryStore(ManualClock())
+        source._clock = clock
+        clock.set(ManualClock().now())
+        await filled(source, clock)
+        target = Fragile(clock)
+        target.left = steps
+        try:
+            await Copier(source, target).run()
+        except Killed:
+            target.left = 10**9
+            clock.advance(60)
+            report = await _resumed(source, target)
+        else:
+            break
+        assert report is None or report.ok
+        assert expected == await _jobs(target)
+        note = await read_note(target, FROM)
+        assert note is not None
+        assert note.opened
+    assert steps > 10
+
+
+async def _resumed(source: Store, target: Store) -> object:
+    """Run again; a copy that had got past its last word says that it is done."""
+    note = await read_note(target, FROM)
+    if note is None or note.finished_at is None:
+        return await Copier(source, target).run()
+    with pytest.raises(CopyRefusedError, match="once is enough"):
+        await Copier(source, target).run()
+    return None
+
+
+async def test_done_copy_is_refused(clock: ManualClock) -> None:
+    source, target = MemoryStore(clock), MemoryStore(clock)
+    await filled(source, clock)
+    await Copier(source, target).run()
+
+    for other in (target, MemoryStore(clock)):
+        with pytest.raises(CopyRefusedError, match="once is enough"):
+            await Copier(source, other).run()
+
+
+async def test_target_with_jobs_of_its_own_is_refused(clock: ManualClock) -> None:
+    source, target = MemoryStore(clock), MemoryStore(clock)
+    await Hand(target, clock).add("a")
+
+    with pytest.raises(CopyRefusedError, match="already holds 1 job"):
+        await Copier(source, target).run()
+
+
+async def test_stores_with_workers_are_refused(clock: ManualClock) -> None:
+    quiet, busy = MemoryStore(clock), MemoryStore(clock)
+    info = WorkerInfo(
+        id="w7", host="h", pid=1, queues=(), types=(), slots=1, running=0, started_at=clock.now()
+    )
+    await announce(busy, info)
+
+    for source, target in ((busy, quiet), (quiet, busy)):
+        with pytest.raises(CopyRefusedError, match=r"1 worker.*w7.*stop them"):
+            await Copier(source, target).run()
+
+    clock.advance(15)
+    assert (await Copier(busy, quiet).run()).ok
+
+
+async def test_source_with_a_running_job_is_refused(clock: ManualClock) -> None:
+    source = MemoryStore(clock)
+    await Hand(source, clock).run("a")
+
+    with pytest.raises(CopyRefusedError, match=r"1 job\(s\) are running"):
+        await Copier(source, MemoryStore(clock)).run()
+
+
+async def test_two_copies_at_once_are_refused(clock: ManualClock) -> None:
+    source, target = MemoryStore(clock), MemoryStore(clock)
+    await source.hold("copy", "another", timedelta(seconds=5))
+
+    with pytest.raises(CopyRefusedError, match="another copy is at work"):
+        await Copier(source, target).run()
+
+    clock.advance(5)
+    assert (await Copier(source, target).run()).ok
+
+
+async def test_change_made_meanwhile_is_reported_and_the_target_stays_shut(
+    clock: ManualClock,
+) -> None:
+    source, target = MemoryStore(clock), MemoryStore(clock)
+    hand = Hand(source, clock)
+    job = await hand.add("a")
+
+    async def cancel_meanwhile() -> None:
+        (stored,) = await source.get([job.id])
+        await source.swap([Change(stored, DECISIONS["cancel"](stored, clock.now()))])
+
+    class Meddled(Copier):
+        async def _differences(self) -> tuple[list[str], int]:
+            await cancel_meanwhile()
+            return await super()._differences()
+
+    report = await Meddled(source, target).run()
+
+    assert not report.ok
+    assert f"job {job.id} differs in history" in report.differences[0]
+    assert report.finished_at is None
+    assert {True} == {queue.paused for queue in await target.queues()}
+
+
+async def test_copied_jobs_run_in_their_new_store() -> None:
+    first = Holdfast("memory://")
+    async with first:
+        parent = await first.submit("a", {"n": 1})
+        child = await first.submit("b", depends_on=[parent.job_id])
+        target = MemoryStore()
+        await first.store.limit("task:a", LimitRule(concurrency=1))
+        await Copier(first.store, target).run()
+    app = Holdfast(store=target)
+
+    @app.task("a")
+    async def a(n: int) -> int:
+        return n + 1
+
+    @app.task("b")
+    async def b() -> None: ...
+
+    async with working(app):
+        assert State.COMPLETED is await ended(app, child.job_id)
+        assert 2 == (await app.get(parent.job_id)).output
+
+
+async def test_sealed_jobs_are_copied_without_their_key() -> None:
+    ring = KeyRing.parse(KeyRing.generate("k1"))
+    inner, target = MemoryStore(), MemoryStore()
+    async with Holdfast(store=inner, keys=ring) as first:
+        job = await first.submit("a", {"n": 1})
+
+    await Copier(inner, target).run()
+
+    app = Holdfast(store=target, keys=ring)
+    app.task("a")(_payload)
+    async with working(app):
+        assert {"n": 1} == (await app.wait(job.job_id, timeout=15)).output
+
+
+async def _payload(payload: dict[str, int]) -> dict[str, int]:
+    return payload
+
+
+async def _jobs(store: Store) -> list[object]:
+    page = await store.find(Search(order=Order.CREATED_ASC, limit=1000))
+    histories = await store.history([job.id for job in page.jobs])
+    return list(zip(page.jobs, histories, strict=True))
+
+
+async def _whole(store: Store, clock: ManualClock) -> list[object]:
+    target = MemoryStore(clock)
+    assert (await Copier(store, target).run()).ok
+    return await _jobs(target)
+
+
+def _rules(told: dict[str, object]) -> object:
+    limits = told["limits"]
+    assert isinstance(limits, dict)
+    return {scope: state.rule for scope, state in limits.items() if scope.count(":") == 1}

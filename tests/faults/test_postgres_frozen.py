@@ -1,0 +1,108 @@
+"""A claimer that is stopped in the middle of its transaction, as a suspended machine would be."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from holdfast.errors import StoreUnavailableError
+from holdfast.store import Claim
+from holdfast.store.postgres import PostgresStore, Settings
+from tests.conformance.hand import make
+from tests.conformance.stores import empty_schema
+from tests.store.processes import line_of, process
+
+if TYPE_CHECKING:
+    from holdfast.job import Job
+    from tests.servers import Postgres
+
+pytestmark = pytest.mark.postgres
+SCHEMA = "frozen"
+
+CLAIMER = """
+import asyncio, sys
+from datetime import timedelta
+from holdfast.errors import StoreUnavailableError
+from holdfast.store import Claim
+from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres.limiting import claim_params
+
+async def take(session):
+    want = Claim(queues=("default",), limit=1, worker="frozen", token="f")
+    assert await session.run("claim", claim_params(want, None))
+    print("taken", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+
+async def main():
+    settings = Settings(dsn=sys.argv[1], schema=sys.argv[2], timeout=timedelta(seconds=1))
+    async with PostgresStore(settings) as store:
+        try:
+            await store._database.atomically(take)
+            print("committed", flush=True)
+        except StoreUnavailableError:
+            print("refused", flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def _claimed_within(store: PostgresStore, seconds: float) -> tuple[Job, float]:
+    begun = time.monotonic()
+    while time.monotonic() - begun < seconds:
+        want = Claim(queues=("default",), limit=1, worker="w", token="t")
+        if taken := await store.claim(want):
+            return taken[0], time.monotonic() - begun
+        await asyncio.sleep(0.05)
+    raise AssertionError("nothing to claim")
+
+
+@pytest.mark.req("S-6", "S-12")
+async def test_stopped_claimer_blocks_nobody_and_cannot_commit_later(
+    postgres_server: Postgres,
+) -> None:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+        first, second = (make(label, now=store.now()) for label in ("first", "second"))
+        await store.add([first, second])
+        with process(CLAIMER, postgres_server.dsn, SCHEMA) as frozen:
+            assert "taken" == await asyncio.to_thread(line_of, frozen)
+            frozen.send_signal(signal.SIGSTOP)
+
+            other, at_once = await _claimed_within(store, 5)
+            again, later = await _claimed_within(store, 20)
+            frozen.send_signal(signal.SIGCONT)
+            said, _ = await asyncio.to_thread(frozen.communicate, "go\n", 30)
+
+        (stored,) = await store.get([first.id])
+    assert (second.id, first.id) == (other.id, again.id)
+    assert at_once < 2  # it looked past the locked row instead of waiting for it
+    assert later < 15  # the server ended the transaction of who fell silent
+    assert "refused" == said.strip()
+    assert stored is not None
+    assert (again.lease, 1) == (stored.lease, stored.lease_version)
+
+
+@pytest.mark.req("S-9")
+async def test_table_locked_by_a_stranger_is_given_up_in_time(postgres_server: Postgres) -> None:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, timeout=timedelta(seconds=1))
+    async with PostgresStore(settings) as store:
+        job = make("first", now=store.now())
+        await store.add([job])
+        async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as stranger:
+            await stranger.execute(f"LOCK TABLE {SCHEMA}.job IN ACCESS EXCLUSIVE MODE")
+            begun = time.monotonic()
+
+            with pytest.raises(StoreUnavailableError):
+                await store.claim(Claim(queues=("default",), limit=1, worker="w", token="t"))
+
+            assert time.monotonic() - begun < 5
+            await stranger.rollback()
+
+        assert job.id == (await _claimed_within(store, 5))[0].id

@@ -1,0 +1,180 @@
+"""The service in this process, called without a network in between."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from holdfast import Holdfast
+from holdfast.chance import Chance
+from holdfast.http.application import create_app
+from holdfast.keys import KeyTerms, Role, create_key
+from holdfast.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from holdfast.http.service import Service
+    from holdfast.store import Store
+
+API = "/api/v1"
+
+
+@dataclass
+class Reply:
+    """What came back."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        return self.json["error"]["code"]
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The faults: field -> code."""
+        return {one["field"]: one["code"] for one in self.json["error"]["details"]}
+
+
+class Site:
+    """A running service and someone who calls it."""
+
+    def __init__(self, app: Holdfast, asgi: Any) -> None:
+        self.app = app
+        self.asgi = asgi
+        self.service: Service = asgi.state.service
+
+    @property
+    def store(self) -> Store:
+        return self.app.store
+
+    async def key(self, role: Role | str, namespace: str = "", **terms: Any) -> str:
+        """Make a key that counts at once."""
+        made = KeyTerms(name=f"{role} {namespace}", role=Role(role), namespace=namespace, **terms)
+        _, secret = await create_key(self.store, made, Chance())
+        self.service.ring._read_at = float("-inf")
+        return secret
+
+    async def get(self, path: str, **more: Any) -> Reply:
+        return await self.call("GET", path, **more)
+
+    async def post(self, path: str, body: object = None, **more: Any) -> Reply:
+        return await self.call("POST", path, body, **more)
+
+    async def submit(self, type_: str = "a", payload: object = None, **more: Any) -> str:
+        """Submit a job and return its id."""
+        key = more.pop("key", None)
+        body = {"type": type_, "payload": payload, **more}
+        reply = await self.post(f"{API}/jobs", body, key=key)
+        assert 201 == reply.status, reply.body
+        return reply.json["job_id"]
+
+    async def claim(self, key: str | None = None, **more: Any) -> list[dict[str, Any]]:
+        body = {"worker_id": "w", **more}
+        reply = await self.post(f"{API}/workers/claim", body, key=key)
+        assert 200 == reply.status, reply.body
+        return reply.json["jobs"]
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        key: str | None = None,
+        raw: bytes | list[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Send one request and return the whole answer."""
+        data = json.dumps(body).encode() if raw is None and body is not None else raw
+        reply = Reply()
+        async for message in self.talk(method, path, data, key=key, headers=headers):
+            if message["type"] == "http.response.start":
+                reply.status = message["status"]
+                reply.headers = {n.decode(): v.decode() for n, v in message["headers"]}
+            else:
+                reply.body += message.get("body", b"")
+        if reply.headers.get("content-encoding") == "gzip":
+            reply.body = gzip.decompress(reply.body)
+        return reply
+
+    async def talk(
+        self,
+        method: str,
+        path: str,
+        data: bytes | list[bytes] | None = None,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield what the service sends; leaving early is a client that hangs up."""
+        parts = [data or b""] if not isinstance(data, list) else data
+        sent = [
+            {"type": "http.request", "body": part, "more_body": n + 1 < len(parts)}
+            for n, part in enumerate(parts)
+        ]
+        answers: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        left = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if sent:
+                return sent.pop(0)
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def serve() -> None:
+            try:
+                await self.asgi(scope(method, path, key, headers), receive, answers.put)
+            finally:
+                await answers.put(None)
+
+        task = asyncio.create_task(serve())
+        try:
+            while (message := await answers.get()) is not None:
+                yield message
+        finally:
+            left.set()
+            await task
+
+
+def scope(
+    method: str, path: str, key: str | None, headers: Mapping[str, str] | None
+) -> dict[str, Any]:
+    parts = urlsplit(path)
+    given = {"host": "localhost", "content-type": "application/json", **(headers or {})}
+    if key is not None:
+        given["authorization"] = f"Bearer {key}"
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": unquote(parts.path),
+        "raw_path": parts.path.encode(),
+        "query_string": parts.query.encode(),
+        "root_path": "",
+        "headers": [(n.encode(), v.encode("utf-8")) for n, v in given.items()],
+        "client": ("127.0.0.1", 5),
+        "server": ("127.0.0.1", 80),
+    }
+
+
+@asynccontextmanager
+async def running(app: Holdfast | None = None, **options: Any) -> AsyncIterator[Site]:
+    """Run the service over an app, by default one in memory."""
+    app = app or Holdfast(store=MemoryStore())
+    asgi = create_app(app, **options)
+    async with asgi.router.lifespan_context(asgi):
+        yield Site(app, asgi)

@@ -1,0 +1,343 @@
+"""Who may do what: every route x every role x no key."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.chance import Chance
+from holdfast.clock import ManualClock
+from holdfast.errors import NotFoundError, ValidationError
+from holdfast.http.access import GRANTS, Permission
+from holdfast.http.application import ENDPOINTS
+from holdfast.keys import KeyRing, KeyTerms, Role, create_key, list_keys, revoke_key
+from holdfast.store import MemoryStore
+from tests.architecture import tree
+from tests.http.site import API
+
+if TYPE_CHECKING:
+    from holdfast.http.endpoint import Endpoint
+    from tests.http.site import Site
+
+ROLES = "submitter worker observer operator admin"
+OPEN = {"getLiveness", "getReadiness", "getDocument", "getDocs"}
+MATRIX = {
+    "submitJob": "yes no no no yes",
+    "submitBatch": "yes no no no yes",
+    "listJobs": "yes no yes yes yes",
+    "searchJobs": "yes no yes yes yes",
+    "getJob": "yes no yes yes yes",
+    "getResult": "yes no yes yes yes",
+    "waitForJob": "yes no yes yes yes",
+    "getFailure": "yes no yes yes yes",
+    "explainJob": "yes no yes yes yes",
+    "getLogs": "yes no yes yes yes",
+    "streamEvents": "yes no yes yes yes",
+    "cancelJob": "yes no no yes yes",
+    "releaseJob": "yes no no yes yes",
+    "cancelJobs": "no no no yes yes",
+    "retryJob": "no no no yes yes",
+    "deleteJob": "no no no yes yes",
+    "pauseQueue": "no no no yes yes",
+    "resumeQueue": "no no no yes yes",
+    "listFailures": "no no yes yes yes",
+    "getStats": "no no yes yes yes",
+    "listQueues": "no no yes yes yes",
+    "listWorkers": "no no yes yes yes",
+    "getMetrics": "no no yes yes yes",
+    "listAudit": "no no no no yes",
+    "listWebhooks": "no no yes yes yes",
+    "getWebhook": "no no yes yes yes",
+    "addWebhook": "no no no no yes",
+    "removeWebhook": "no no no no yes",
+    "rotateWebhookSecret": "no no no no yes",
+    "listDeliveries": "no no yes yes yes",
+    "resendDelivery": "no no no yes yes",
+    "claimJobs": "no yes no no yes",
+    "renewLeases": "no yes no no yes",
+    "renewLease": "no yes no no yes",
+    "reportProgress": "no yes no no yes",
+    "saveCheckpoint": "no yes no no yes",
+    "logLine": "no yes no no yes",
+    "completeJob": "no yes no no yes",
+    "failJob": "no yes no no yes",
+    "giveBackJob": "no yes no no yes",
+    "spawnJob": "no yes no no yes",
+}
+
+
+async def answered(site: Site, endpoint: Endpoint, key: str | None) -> int:
+    """The status a route answers with; a stream is left as soon as it has begun."""
+    path = re.sub(r"\{\w+\}", "x", endpoint.path)
+    async with asyncio.timeout(5):
+        async for message in site.talk(endpoint.method, path, b"", key=key):
+            return int(message["status"])
+    raise AssertionError("no answer")
+
+
+def test_matrix_names_every_route_and_role() -> None:
+    assert ROLES.split() == [role.value for role in Role]
+    assert {e.name for e in ENDPOINTS} - OPEN == set(MATRIX)
+    assert {e.name for e in ENDPOINTS if e.permission is None} == OPEN
+
+
+@pytest.mark.req("A-20")
+async def test_every_route_for_every_role(site: Site) -> None:
+    keys = {role: await site.key(role) for role in Role}
+    told = {}
+    for endpoint in ENDPOINTS:
+        if endpoint.name in OPEN:
+            continue
+        statuses = [await answered(site, endpoint, keys[role]) for role in Role]
+        assert 401 not in statuses, endpoint.name
+        told[endpoint.name] = " ".join("no" if status == 403 else "yes" for status in statuses)
+
+    assert MATRIX == told
+
+
+@pytest.mark.req("A-20")
+@pytest.mark.parametrize(
+    "key", [None, "", "x", "hf_000000000000_" + "0" * 64, "hf_\u00fc", "Bearer"]
+)
+async def test_every_route_refuses_whoever_has_no_key(site: Site, key: str | None) -> None:
+    await site.key(Role.ADMIN)
+
+    told = {e.name: await answered(site, e, key) for e in ENDPOINTS}
+
+    assert {name for name, status in told.items() if status != 401} == OPEN
+
+
+@pytest.mark.req("A-20", "A-10")
+async def test_refusals_say_what_is_missing(site: Site) -> None:
+    observer = await site.key(Role.OBSERVER)
+
+    nobody = await site.get(f"{API}/jobs")
+    forbidden = await site.post(f"{API}/jobs", {"type": "a", "payload": 1}, key=observer)
+    header = await site.get(f"{API}/jobs", headers={"x-api-key": observer})
+
+    assert (401, "UNAUTHORIZED", "Bearer") == (
+        nobody.status,
+        nobody.code,
+        nobody.headers["www-authenticate"],
+    )
+    assert (403, "FORBIDDEN") == (forbidden.status, forbidden.code)
+    assert "observer may not submit" in forbidden.json["error"]["message"]
+    assert 200 == header.status
+
+
+@pytest.mark.req("A-20")
+async def test_key_that_is_revoked_or_expired_counts_no_more(site: Site) -> None:
+    secret = await site.key(Role.OBSERVER)
+    expired = await site.key(Role.OBSERVER, expires_at=site.store.now())
+    later = await site.key(Role.OBSERVER, expires_at=site.store.now() + timedelta(hours=1))
+    before = await site.get(f"{API}/jobs", key=secret)
+
+    await revoke_key(site.store, secret.split("_")[1])
+    site.service.ring._read_at = float("-inf")
+
+    assert 200 == before.status
+    assert [401, 401, 200] == [
+        (await site.get(f"{API}/jobs", key=key)).status for key in (secret, expired, later)
+    ]
+
+
+async def test_key_is_kept_as_a_digest_only() -> None:
+    store = MemoryStore()
+
+    key, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Chance())
+
+    kept = b"".join(record.data for record in await store.browse("key"))
+    assert secret.encode() not in kept
+    assert secret.rpartition("_")[2].encode() not in kept
+    assert [key] == await list_keys(store)
+    assert 256 == len(secret.rpartition("_")[2]) * 4
+
+
+async def test_revocation_is_noticed_within_a_second() -> None:
+    store, clock = MemoryStore(), ManualClock()
+    key, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Chance())
+    ring = KeyRing(store, clock)
+    await ring.refresh()
+    await revoke_key(store, key.id)
+
+    clock.advance(0.9)
+    await ring.refresh()
+    assert ring.find(secret) is not None
+    clock.advance(0.1)
+    await ring.refresh()
+
+    assert ring.find(secret) is None
+    assert not ring.is_empty
+
+
+async def test_right_id_with_a_wrong_secret_is_nobody() -> None:
+    store = MemoryStore()
+    _, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Chance())
+    ring = KeyRing(store, ManualClock())
+    await ring.refresh()
+
+    for place in (len(secret) - 1, len(secret) - 64):
+        wrong = secret[:place] + ("0" if secret[place] != "0" else "1") + secret[place + 1 :]
+        assert ring.find(wrong) is None
+    assert ring.find(secret) is not None
+
+
+async def test_wrong_terms_are_all_named() -> None:
+    terms = KeyTerms(name="", role=Role.ADMIN, namespace="a/b", rate=0, live_jobs=-1)
+
+    with pytest.raises(ValidationError) as refused:
+        await create_key(MemoryStore(), terms, Chance())
+    with pytest.raises(NotFoundError):
+        await revoke_key(MemoryStore(), "x")
+
+    assert ["name", "namespace", "rate", "live_jobs"] == [f.field for f in refused.value.faults]
+
+
+@pytest.mark.req("A-20")
+async def test_submitter_sees_and_cancels_only_its_own_jobs(site: Site) -> None:
+    mine, other, admin = [await site.key(r) for r in (Role.SUBMITTER, Role.SUBMITTER, Role.ADMIN)]
+    own = await site.submit("a", 1, tags={"k": "v"}, key=mine)
+    theirs = await site.submit("a", 2, key=other)
+    plain = await site.submit("a", 3, key=admin)
+
+    listed = await site.get(f"{API}/jobs", key=mine)
+    by_tag = await site.post(f"{API}/jobs/search", {"tags": {"k": "v"}}, key=mine)
+    forged = await site.post(f"{API}/jobs/search", {"tags": {"holdfast:owner": "x"}}, key=mine)
+    everything = await site.get(f"{API}/jobs", key=admin)
+    cancelled = await site.post(f"{API}/jobs/{own}/cancel", key=mine)
+
+    assert [own] == [job["job_id"] for job in listed.json["jobs"]]
+    assert (1, 1) == (listed.json["total_count"], by_tag.json["total_count"])
+    assert {"k": "v"} == listed.json["jobs"][0]["tags"]
+    assert {"tags": "RESERVED"} == forged.fields
+    assert 3 == everything.json["total_count"]
+    assert "CANCELLED" == cancelled.json["status"]
+    for foreign in (theirs, plain):
+        for method, path in (
+            ("GET", ""),
+            ("GET", "/result"),
+            ("GET", "/wait?timeout=0.1"),
+            ("GET", "/failure"),
+            ("GET", "/explain"),
+            ("GET", "/logs"),
+            ("POST", "/cancel"),
+            ("POST", "/release"),
+        ):
+            reply = await site.call(method, f"{API}/jobs/{foreign}{path}", key=mine)
+            assert (404, "NOT_FOUND") == (reply.status, reply.code), path
+        unknown = await site.get(f"{API}/jobs/nobody", key=mine)
+        hidden = await site.get(f"{API}/jobs/{foreign}", key=mine)
+        assert (
+            unknown.json["error"]["message"].replace("nobody", foreign)
+            == (hidden.json["error"]["message"])
+        )
+        depends = {"type": "a", "payload": 1, "depends_on": [foreign]}
+        assert {"depends_on": "NOT_FOUND"} == (
+            await site.post(f"{API}/jobs", depends, key=mine)
+        ).fields
+
+
+@pytest.mark.req("A-20")
+async def test_submitter_is_not_shown_the_inside_of_handlers(site: Site) -> None:
+    submitter, worker = await site.key(Role.SUBMITTER), await site.key(Role.WORKER)
+    job_id = await site.submit("a", 1, max_attempts=1, key=submitter)
+    (claimed,) = await site.claim(key=worker)
+    failure = {"message": "no", "stack_trace": "secret line", "context": {"x": "y"}, "host": "h"}
+    await site.post(
+        f"{API}/jobs/{job_id}/fail", {"lease_token": claimed["lease_token"], **failure}, key=worker
+    )
+
+    for path in ("?include_history=true", "/failure", "/result"):
+        reply = await site.get(f"{API}/jobs/{job_id}{path}", key=submitter)
+        assert 200 == reply.status
+        assert b"secret line" not in reply.body
+        assert b'"no"' in reply.body
+
+
+@pytest.mark.req("A-4", "A-20")
+async def test_key_has_its_own_rate(site: Site) -> None:
+    slow = await site.key(Role.OBSERVER, rate=2)
+    free = await site.key(Role.OBSERVER)
+
+    statuses = [(await site.get(f"{API}/jobs", key=slow)).status for _ in range(4)]
+    refused = await site.get(f"{API}/jobs", key=slow)
+
+    assert [200, 200, 429] == statuses[:3]
+    assert ("QUOTA_EXCEEDED", "requests per second", 2) == (
+        refused.code,
+        refused.json["error"]["limit"],
+        refused.json["error"]["maximum"],
+    )
+    assert int(refused.headers["retry-after"]) >= 1
+    assert 200 == (await site.get(f"{API}/jobs", key=free)).status
+
+
+@pytest.mark.req("A-4", "A-20")
+async def test_key_has_its_own_share_of_unfinished_jobs(site: Site) -> None:
+    small = await site.key(Role.SUBMITTER, live_jobs=3)
+    other = await site.key(Role.SUBMITTER)
+    job = {"type": "a", "payload": 1}
+
+    batch = await site.post(f"{API}/jobs/batch", {"jobs": [job] * 4}, key=small)
+    three = [await site.submit(key=small) for _ in range(3)]
+    full = await site.post(f"{API}/jobs", job, key=small)
+    await site.submit(key=other)
+    await site.post(f"{API}/jobs/{three[0]}/cancel", key=small)
+    await asyncio.sleep(0)
+    site.service.key_limits._uses.clear()
+
+    assert (429, 429) == (batch.status, full.status)
+    assert "unfinished jobs of this key" == full.json["error"]["limit"]
+    assert 201 == (await site.post(f"{API}/jobs", job, key=small)).status
+
+
+@pytest.mark.req("A-20")
+async def test_changing_calls_are_in_the_audit_log(site: Site) -> None:
+    admin, operator = await site.key(Role.ADMIN), await site.key(Role.OPERATOR)
+    job_id = await site.submit(key=admin)
+
+    await site.post(f"{API}/queues/q/pause", key=operator)
+    cancelled = await site.post(f"{API}/jobs/{job_id}/cancel", {"reason": "why"}, key=operator)
+    await site.post(f"{API}/jobs/nobody/retry", key=operator)
+    await site.call("DELETE", f"{API}/jobs/{job_id}", key=admin)
+    await site.get(f"{API}/jobs", key=operator)
+    page = (await site.get(f"{API}/audit?limit=3", key=admin)).json
+    rest = (await site.get(f"{API}/audit?cursor={page['next_cursor']}", key=admin)).json
+
+    entries = page["entries"] + rest["entries"]
+    assert [
+        ("deleteJob", "admin", 200),
+        ("retryJob", "operator", 404),
+        ("cancelJob", "operator", 200),
+        ("pauseQueue", "operator", 200),
+    ] == [(e["action"], e["role"], e["status"]) for e in entries]
+    cancel = entries[2]
+    assert (f"{API}/jobs/{job_id}/cancel", operator.split("_")[1], "127.0.0.1") == (
+        cancel["target"],
+        cancel["key_id"],
+        cancel["client"],
+    )
+    assert '"why"' in cancel["detail"]
+    assert cancelled.headers["x-request-id"] == cancel["request_id"]
+
+
+def test_every_changing_route_is_audited_or_told_by_the_job_itself() -> None:
+    changes = (Permission.CHANGE, Permission.OPERATE, Permission.ADMINISTER)
+    changing = {e.name for e in ENDPOINTS if e.permission in changes and e.method != "GET"}
+
+    assert changing == {e.name for e in ENDPOINTS if e.audited}
+
+
+def test_documentation_shows_the_matrix() -> None:
+    page = (tree.ROOT / "docs" / "http.md").read_text("utf-8")
+
+    for endpoint in ENDPOINTS:
+        if endpoint.permission is None:
+            continue
+        roles = [role for role in Role if endpoint.permission in GRANTS[role]]
+        marks = " | ".join("yes" if role in roles else "-" for role in Role)
+        assert f"| `{endpoint.method} {endpoint.path}` | {marks} |" in page

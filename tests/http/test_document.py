@@ -1,0 +1,154 @@
+"""The OpenAPI document: valid, complete, and what the service really does."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from openapi_spec_validator import validate
+
+from holdfast.http.application import ENDPOINTS
+from holdfast.shapes.problems import MEANING, STATUS_OF
+from tests.http.site import API
+
+if TYPE_CHECKING:
+    from tests.http.site import Site
+
+
+@pytest.fixture
+async def document(site: Site) -> dict[str, Any]:
+    reply = await site.get("/openapi.json")
+    assert "application/json" == reply.headers["content-type"]
+    return reply.json
+
+
+async def test_document_is_valid_and_names_every_route(document: dict[str, Any]) -> None:
+    validate(document)
+
+    described = {
+        (method.upper(), path) for path, methods in document["paths"].items() for method in methods
+    }
+    assert {(e.method, e.path) for e in ENDPOINTS} == described
+    names = [o["operationId"] for methods in document["paths"].values() for o in methods.values()]
+    assert len(set(names)) == len(names)
+
+
+async def test_every_operation_describes_its_errors_and_shows_an_example(
+    document: dict[str, Any],
+) -> None:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            where = f"{method} {path}"
+            answers = operation["responses"]
+            assert operation["summary"], where
+            assert any(status.startswith("2") for status in answers), where
+            assert "500" in answers, where
+            for status, answer in answers.items():
+                if status[0] in "45" and path != "/health/ready":
+                    codes = [c for c in STATUS_OF if f"{c}: {MEANING[c]}" in answer["description"]]
+                    assert codes, where
+                    assert {int(status)} == {STATUS_OF[code] for code in codes}, where
+            if path.startswith(API):
+                assert {"401", "403", "429", "503"} <= set(answers), where
+            fields = _fields(operation)
+            if fields:
+                content = operation["requestBody"]["content"]["application/json"]
+                assert "example" in content or set(fields) == {"lease_token"}, where
+
+
+def _fields(operation: dict[str, Any]) -> dict[str, Any]:
+    if "requestBody" not in operation:
+        return {}
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    return schema.get("properties", {"$ref": 1} if "$ref" in schema else {})
+
+
+async def test_examples_are_taken_by_the_service(site: Site, document: dict[str, Any]) -> None:
+    await site.submit()
+    (claimed,) = await site.claim()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            content = operation.get("requestBody", {}).get("content", {})
+            example = content.get("application/json", {}).get("example")
+            if example is None:
+                continue
+            if "lease_token" in example:
+                example = {**example, "lease_token": claimed["lease_token"]}
+            where = path.replace("{job_id}", claimed["job_id"])
+            reply = await site.call(method.upper(), where, example)
+            assert reply.status in (200, 201, 409), (path, reply.body)
+
+
+async def test_page_for_people_needs_nothing_from_elsewhere(site: Site) -> None:
+    reply = await site.get("/docs")
+    text = reply.body.decode()
+
+    assert "text/html; charset=utf-8" == reply.headers["content-type"]
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    assert [] == re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", text)
+    assert "<script" not in text
+    for endpoint in ENDPOINTS:
+        assert f"{endpoint.method} {endpoint.path}" in text
+    for name in re.findall(r"href='#(\w+)'", text):
+        assert f"id='{name}'" in text
+
+
+async def test_metrics_are_what_prometheus_reads(site: Site) -> None:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    await site.submit("a", queue="q")
+    await site.get(f"{API}/jobs/nobody")
+    await site.claim(queues=["q"])
+
+    reply = await site.get("/metrics")
+
+    assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
+    found = {family.name: family for family in text_string_to_metric_families(reply.body.decode())}
+    jobs = {(s.labels["queue"], s.labels["state"]): s.value for s in found["holdfast_jobs"].samples}
+    assert 1 == jobs["q", "RUNNING"]
+    requests = {
+        (s.labels["route"], s.labels["status"]): s.value
+        for s in found["holdfast_http_requests"].samples
+    }
+    assert 1 == requests["getJob", "404"]
+    assert 1 == requests["submitJob", "201"]
+    assert "holdfast_http_request_seconds" in found
+    assert "holdfast_queue_latency_seconds" in found
+
+
+async def test_shapes_are_those_of_the_specification(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    expected = {
+        "JobSubmission": "type payload priority delay scheduled_at timeout max_attempts backoff"
+        " idempotency_key correlation_id tags depends_on dependency_type callback_url",
+        "BackoffConfig": "strategy initial_delay max_delay multiplier",
+        "SubmissionResult": "job_id status state created_at scheduled_for existing_job_id",
+        "BatchSubmission": "jobs atomic",
+        "BatchResult": "total accepted rejected results",
+        "JobStatus": "job_id type state attempt created_at updated_at scheduled_for started_at"
+        " completed_at progress result history priority tags correlation_id",
+        "ProgressInfo": "percent message updated_at",
+        "JobResult": "status output error duration_ms attempt",
+        "StateTransition": "from_state to_state timestamp reason",
+        "JobSearchResult": "jobs total_count next_cursor has_more",
+        "QueueStats": "pending scheduled running delayed completed failed dead_letter"
+        " submission_rate completion_rate failure_rate queue_latency execution_time by_type"
+        " by_priority by_state",
+        "LatencyStats": "p50 p90 p99 max",
+        "Counts": "pending running completed failed",
+        "CancellationResult": "job_id status previous_state message",
+        "BatchCancellationResult": "requested cancelled skipped failed errors",
+        "FailureDetails": "job_id type final_state total_attempts failure attempts",
+        "FailureInfo": "attempt timestamp duration_ms category code message stack_trace context"
+        " worker_id host",
+        "AttemptInfo": "attempt started_at finished_at result failure",
+        "FailureSearchResult": "failures total_count next_cursor by_category by_code by_type",
+        "RetryResult": "job_id status new_state scheduled_for",
+        "APIError": "code message details request_id",
+        "ErrorDetail": "field code message",
+    }
+    for name, fields in expected.items():
+        assert set(fields.split()) <= set(schemas[name]["properties"]), name
+    assert json.dumps(document)

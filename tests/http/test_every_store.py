@@ -1,0 +1,113 @@
+"""The same service over every store: jobs, keys, namespaces, events."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.keys import Role
+from tests.conformance.conftest import SERVED
+from tests.conformance.stores import NAMES, PLACES
+from tests.http.site import API, running
+from tests.http.test_events import heard
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.http.site import Site
+
+
+@pytest.fixture(params=[pytest.param(name, marks=SERVED.get(name, ())) for name in NAMES])
+async def any_site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
+    """The service over each store in turn."""
+    with PLACES[request.param](request) as place:
+        app = Holdfast(place.url) if place.is_shared else Holdfast(store=place.open())
+        async with running(app) as site:
+            yield site
+
+
+@pytest.mark.req("A-1", "A-5", "A-7", "A-8", "S-5")
+async def test_job_lives_its_life_over_http(any_site: Site) -> None:
+    site = any_site
+    begin = (await site.store.events(None, 0, timedelta(0))).cursor
+    job_id = await site.submit("a", {"n": 1}, tags={"k": "'v%"}, idempotency_key="x")
+    again = await site.post(
+        f"{API}/jobs", {"type": "a", "payload": {"n": 1}, "idempotency_key": "x"}
+    )
+    waiting = asyncio.create_task(site.get(f"{API}/jobs/{job_id}/wait?timeout=20"))
+    (claimed,) = await site.claim(wait=5)
+    token = {"lease_token": claimed["lease_token"]}
+    path = f"{API}/jobs/{job_id}"
+    beat = await site.post(f"{path}/heartbeat", token)
+    await site.post(f"{path}/progress", {**token, "percent": 50})
+    await site.post(f"{path}/checkpoint", {**token, "data": "AP8="})
+    await site.post(f"{path}/log", {**token, "message": "half"})
+    failed = await site.post(f"{path}/fail", {**token, "message": "again", "retry_after": 0})
+    await site.store.promote(10)
+    (second,) = await site.claim(wait=5)
+    done = await site.post(
+        f"{path}/complete", {"lease_token": second["lease_token"], "output": {"x": 1}}
+    )
+    stale = await site.post(f"{path}/complete", token)
+    async with asyncio.timeout(10):
+        waited = (await waiting).json
+
+    assert (200, job_id) == (again.status, again.json["existing_job_id"])
+    assert ({"n": 1}, beat.json["held"]) == (claimed["payload"], True)
+    assert ("RETRYING", "COMPLETED", 409) == (
+        failed.json["state"],
+        done.json["state"],
+        stale.status,
+    )
+    assert ("AP8=", 2) == (second["checkpoint"], second["attempt"])
+    assert ("COMPLETED", {"x": 1}) == (waited["state"], waited["result"]["output"])
+    found = (await site.get(f"{API}/jobs?tags[k]='v%25&states=COMPLETED")).json
+    assert [job_id] == [job["job_id"] for job in found["jobs"]]
+    logs = (await site.get(f"{path}/logs")).json["logs"]
+    assert ["half"] == [line["message"] for line in logs]
+    assert 1 == (await site.get(f"{API}/stats")).json["completed"]
+    events = await heard(site, f"/events?after={begin}&tags[k]='v%25", 7)
+    assert ["PENDING", "SCHEDULED", "RUNNING", None, "RETRYING", "SCHEDULED", "RUNNING"] == [
+        e["transition"] and e["transition"]["to_state"] for e in events
+    ]
+    assert 200 == (await site.get("/health/ready")).status
+    assert 404 == (await site.get(f"{API}/jobs/%00")).status
+    assert b"holdfast_jobs{" in (await site.get("/metrics")).body
+
+
+@pytest.mark.req("A-20")
+async def test_keys_owners_namespaces_and_audit_over_every_store(any_site: Site) -> None:
+    site = any_site
+    acme, plain = await site.key(Role.ADMIN, "acme"), await site.key(Role.ADMIN)
+    mine = await site.key(Role.SUBMITTER, "acme", live_jobs=2)
+    job_id = await site.submit("a", 1, queue="q", key=mine)
+    other = await site.submit("a", 2, queue="q", key=acme)
+    await site.submit("a", 3, queue="q", key=plain)
+    full = await site.post(
+        f"{API}/jobs/batch", {"jobs": [{"type": "a", "payload": 1}] * 2}, key=mine
+    )
+
+    listed = {
+        name: {j["job_id"] for j in (await site.get(f"{API}/jobs", key=key)).json["jobs"]}
+        for name, key in (("mine", mine), ("acme", acme), ("plain", plain))
+    }
+    assert {job_id} == listed["mine"]
+    assert {job_id, other} == listed["acme"]
+    assert 1 == len(listed["plain"] - {job_id, other})
+    assert 429 == full.status
+    assert 404 == (await site.get(f"{API}/jobs/{other}", key=mine)).status
+    assert 404 == (await site.get(f"{API}/jobs/{job_id}", key=plain)).status
+    assert ["q"] == [q["name"] for q in (await site.get(f"{API}/queues", key=acme)).json["queues"]]
+    cancelled = await site.post(f"{API}/jobs/{job_id}/cancel", {"reason": "r"}, key=mine)
+    assert "CANCELLED" == cancelled.json["status"]
+    stats = (await site.get(f"{API}/stats?breakdown_by=QUEUE", key=acme)).json
+    assert (1, ["q"]) == (stats["cancelled"], list(stats["by_queue"]))
+    (entry,) = (await site.get(f"{API}/audit", key=acme)).json["entries"]
+    assert ("cancelJob", 200, "submitter") == (entry["action"], entry["status"], entry["role"])
+    assert [] == (await site.get(f"{API}/audit", key=plain)).json["entries"]
+    (claimed,) = await site.claim(key=acme, queues=["q"])
+    assert (other, "q") == (claimed["job_id"], claimed["queue"])

@@ -1,0 +1,191 @@
+"""Two tenants on one store: no way across by id, cursor, filter, event, key or metric."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from holdfast.keys import Role
+from tests.http.site import API
+from tests.http.test_events import heard
+
+if TYPE_CHECKING:
+    from tests.http.site import Site
+
+_NOTHING = timedelta(0)
+READS = ("", "/result", "/wait?timeout=0.05", "/failure", "/explain", "/logs")
+
+
+class Tenant:
+    """A namespace with a key of each kind."""
+
+    def __init__(self, site: Site, name: str, admin: str) -> None:
+        self.site = site
+        self.name = name
+        self.admin = admin
+
+    async def get(self, path: str) -> Any:
+        return (await self.site.get(f"{API}{path}", key=self.admin)).json
+
+    async def post(self, path: str, body: object = None) -> Any:
+        return await self.site.post(f"{API}{path}", body, key=self.admin)
+
+
+@pytest.fixture
+async def tenants(site: Site) -> list[Tenant]:
+    """Two namespaces, and the one without a name."""
+    return [Tenant(site, name, await site.key(Role.ADMIN, name)) for name in ("acme", "acme2", "")]
+
+
+@pytest.mark.req("A-20")
+async def test_job_of_another_namespace_is_as_unknown_as_none(tenants: list[Tenant]) -> None:
+    for mine in tenants:
+        job_id = await mine.site.submit("a", 1, key=mine.admin)
+        assert "default" == (await mine.get(f"/jobs/{job_id}"))["queue"]
+        for other in tenants:
+            if other is mine:
+                continue
+            for path in READS:
+                assert "NOT_FOUND" == (await other.get(f"/jobs/{job_id}{path}"))["error"]["code"]
+            for action in ("cancel", "retry", "release"):
+                assert 404 == (await other.post(f"/jobs/{job_id}/{action}")).status
+            deleted = await other.site.call("DELETE", f"{API}/jobs/{job_id}", key=other.admin)
+            many = await other.post("/jobs/cancel", {"job_ids": [job_id]})
+            child = await other.post("/jobs", {"type": "a", "payload": 1, "depends_on": [job_id]})
+            assert (404, 1, 400) == (deleted.status, many.json["failed"], child.status)
+        assert "SCHEDULED" == (await mine.get(f"/jobs/{job_id}"))["state"]
+
+
+@pytest.mark.req("A-20", "A-7")
+async def test_searches_cursors_and_filters_stay_inside(tenants: list[Tenant]) -> None:
+    acme, other, plain = tenants
+    for tenant, count in ((acme, 5), (other, 3), (plain, 2)):
+        for n in range(count):
+            await tenant.site.submit("a", n, tags={"t": "x"}, queue="q", key=tenant.admin)
+
+    first = await acme.get("/jobs?limit=2")
+    crossed = await other.get(f"/jobs?limit=1000&cursor={first['next_cursor']}")
+    asked = [await other.get(f"/jobs?queues={name}") for name in ("acme/q", "acme2/q", "../acme/q")]
+    by_tag = [(await t.get("/jobs?tags[t]=x"))["total_count"] for t in tenants]
+    cancelled = await other.post("/jobs/cancel", {"filter": {"tags": {"t": "x"}}})
+    wide = await plain.post("/jobs/cancel", {"filter": {"queues": ["acme/q"]}})
+
+    own = {job["job_id"] for job in (await other.get("/jobs"))["jobs"]}
+    assert {job["job_id"] for job in crossed["jobs"]} <= own
+    assert [0, 0, 0] == [page["total_count"] for page in asked]
+    assert [5, 3, 2] == by_tag
+    assert (3, 0) == (cancelled.json["cancelled"], wide.json["cancelled"])
+    assert 5 == (await acme.get("/jobs?states=SCHEDULED"))["total_count"]
+
+
+@pytest.mark.req("A-20", "A-8")
+async def test_counts_queues_workers_failures_and_metrics_are_ones_own(
+    tenants: list[Tenant],
+) -> None:
+    acme, other, plain = tenants
+    await acme.site.submit("secret.type", 1, queue="secret-queue", max_attempts=1, key=acme.admin)
+    (claimed,) = await acme.site.claim(key=acme.admin, queues=["secret-queue"])
+    await acme.post(
+        f"/jobs/{claimed['job_id']}/fail",
+        {"lease_token": claimed["lease_token"], "message": "m", "code": "SECRET"},
+    )
+
+    for tenant in (other, plain):
+        stats = await tenant.get("/stats?breakdown_by=TYPE&breakdown_by=QUEUE")
+        assert (0, 0, {}, {}) == tuple(
+            stats[n] for n in ("submitted", "dead_letter", "by_type", "by_queue")
+        )
+        assert [] == (await tenant.get("/queues"))["queues"]
+        assert [] == (await tenant.get("/workers"))["workers"]
+        page = await tenant.get("/failures?states=DEAD_LETTER")
+        assert (0, {}) == (page["total_count"], page["by_code"])
+        metrics = await tenant.site.get("/metrics", key=tenant.admin)
+        assert b"secret" not in metrics.body.lower()
+    assert ["secret-queue"] == [q["name"] for q in (await acme.get("/queues"))["queues"]]
+    assert 1 == (await acme.get("/failures?states=DEAD_LETTER"))["total_count"]
+    assert b'queue="secret-queue"' in (await acme.site.get("/metrics", key=acme.admin)).body
+
+
+@pytest.mark.req("A-20")
+async def test_pausing_ones_queue_pauses_nobody_elses(tenants: list[Tenant]) -> None:
+    for tenant in tenants:
+        await tenant.site.submit(key=tenant.admin)
+
+    await tenants[0].post("/queues/default/pause")
+
+    taken = [await t.site.claim(key=t.admin) for t in tenants]
+    assert [0, 1, 1] == [len(jobs) for jobs in taken]
+
+
+@pytest.mark.req("A-20", "M-2")
+async def test_idempotency_keys_of_tenants_do_not_meet(tenants: list[Tenant]) -> None:
+    body = {"type": "a", "payload": 1, "idempotency_key": "k"}
+
+    first = [await t.post("/jobs", body) for t in tenants]
+    again = [await t.post("/jobs", body) for t in tenants]
+    conflict = [await t.post("/jobs", {**body, "payload": 2}) for t in tenants]
+
+    assert [201] * 3 == [r.status for r in first]
+    assert [r.json["job_id"] for r in first] == [r.json["existing_job_id"] for r in again]
+    assert [409] * 3 == [r.status for r in conflict]
+
+
+@pytest.mark.req("A-20", "S-5")
+async def test_worker_gets_only_jobs_of_its_namespace(tenants: list[Tenant]) -> None:
+    acme, other, plain = tenants
+    job_id = await acme.site.submit(key=acme.admin)
+
+    assert [] == await other.site.claim(key=other.admin)
+    assert [] == await plain.site.claim(key=plain.admin)
+    named = await plain.post("/workers/claim", {"worker_id": "w", "queues": ["acme/default"]})
+    (claimed,) = await acme.site.claim(key=acme.admin)
+    token = {"lease_token": claimed["lease_token"]}
+    stolen = await other.post(f"/jobs/{job_id}/complete", token)
+
+    assert ("default", 400, 404) == (claimed["queue"], named.status, stolen.status)
+    assert 200 == (await acme.post(f"/jobs/{job_id}/complete", token)).status
+
+
+@pytest.mark.req("A-20")
+async def test_events_and_audit_of_others_are_not_heard(tenants: list[Tenant]) -> None:
+    acme, other, plain = tenants
+    cursor = (await acme.site.store.events(None, 0, _NOTHING)).cursor
+    for tenant in (acme, other, plain, acme):
+        await tenant.site.submit(f"of.{tenant.name or 'plain'}", key=tenant.admin)
+        await tenant.post("/queues/default/pause")
+
+    for tenant in tenants:
+        path = f"/events?after={cursor}"
+        events = await heard(tenant.site, path, 4 if tenant is acme else 2, key=tenant.admin)
+        assert {f"of.{tenant.name or 'plain'}"} == {e["type"] for e in events}
+        assert {"default"} == {e["queue"] for e in events}
+        entries = (await tenant.get("/audit"))["entries"]
+        assert {tenant.name} == {e["namespace"] for e in entries}
+
+
+@pytest.mark.req("A-20")
+async def test_waiting_for_anothers_job_ends_at_once(tenants: list[Tenant]) -> None:
+    acme, other, _ = tenants
+    job_id = await acme.site.submit(key=acme.admin)
+
+    async with asyncio.timeout(2):
+        assert "error" in await other.get(f"/jobs/{job_id}/wait?timeout=30")
+
+
+async def test_batch_with_dependencies_works_inside_a_namespace(tenants: list[Tenant]) -> None:
+    acme = tenants[0]
+    jobs = [
+        {"type": "a", "payload": 1, "ref": "one"},
+        {"type": "b", "payload": 1, "depends_on": ["one"]},
+    ]
+    (first, second) = (await acme.post("/jobs/batch", {"jobs": jobs})).json["results"]
+    (claimed,) = await acme.site.claim(key=acme.admin, limit=5)
+    token = {"lease_token": claimed["lease_token"]}
+
+    await acme.post(f"/jobs/{first['job_id']}/complete", token)
+
+    assert "SCHEDULED" == (await acme.get(f"/jobs/{second['job_id']}"))["state"]
+    assert ["b"] == [job["type"] for job in await acme.site.claim(key=acme.admin)]

@@ -1,0 +1,323 @@
+"""What every request meets: errors in one shape, limits on size and time, compression."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.errors import StoreUnavailableError
+from holdfast.http.gate import RequestLimits
+from holdfast.policy import Limits
+from holdfast.store import MemoryStore
+from tests.http.site import API, running
+from tests.worker.rig import Ear
+
+if TYPE_CHECKING:
+    from tests.http.site import Site
+
+JOBS = f"{API}/jobs"
+
+
+@pytest.mark.req("A-3", "A-10")
+async def test_wrong_request_lists_every_fault_with_its_field(site: Site) -> None:
+    body = {
+        "type": "a b",
+        "queue": "a/b",
+        "priority": "URGENT",
+        "delay": "soon",
+        "timeout": -1,
+        "max_attempts": 101,
+        "backoff": {"strategy": "NONE", "huh": 1},
+        "tags": {"holdfast:owner": "me"},
+        "depends_on": ["nobody"],
+        "callback_url": "ftp://x",
+        "job_id": "mine",
+        "unknown": 1,
+    }
+
+    reply = await site.post(JOBS, body, headers={"x-request-id": "my-request-1"})
+
+    assert (400, "INVALID_REQUEST") == (reply.status, reply.code)
+    expected = {"type", "payload", "queue", "priority", "delay", "timeout", "max_attempts"}
+    expected |= {"backoff.huh", "tags", "depends_on", "callback_url", "job_id", "unknown"}
+    assert expected == set(reply.fields)
+    assert "my-request-1" == reply.headers["x-request-id"] == reply.json["error"]["request_id"]
+    assert {"code", "message", "details", "request_id"} == set(reply.json["error"])
+    assert 0 == (await site.get(JOBS)).json["total_count"]
+
+
+@pytest.mark.parametrize("given", ["short", "a b c d e f g", "x" * 65, "a\nb-12345678"])
+async def test_strange_request_id_is_replaced(site: Site, given: str) -> None:
+    reply = await site.get(JOBS, headers={"x-request-id": given})
+
+    assert given != reply.headers["x-request-id"]
+    assert 32 == len(reply.headers["x-request-id"])
+
+
+@pytest.mark.req("A-10")
+async def test_unknown_paths_and_methods_have_the_same_shape(site: Site) -> None:
+    nowhere = await site.get("/api/v1/nothing")
+    slash = await site.get(f"{JOBS}/")
+    method = await site.call("PATCH", JOBS)
+
+    assert (404, "NOT_FOUND") == (nowhere.status, nowhere.code)
+    assert 404 == slash.status
+    assert (405, "METHOD_NOT_ALLOWED", "GET, POST") == (
+        method.status,
+        method.code,
+        method.headers["allow"],
+    )
+
+
+@pytest.mark.req("M-12", "A-10")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"nope",
+        b"[]",
+        b"3",
+        b"null",
+        b'{"type": "a", "payload": NaN}',
+        b'{"type": "a", "payload": Infinity}',
+        b'{"type": "a", "payload": 1e999}',
+        b'{"type": "a", "payload": "\\u0000"}',
+        b'{"type": "a", "payload": "\\ud800"}',
+        b'{"type": "a", "payload": {"\\ud800": 1}}',
+        b'{"type": "a", "payload": "\xff"}',
+        b'{"type": "a\\u0000", "payload": 1}',
+        b'{"type": "\\ud800", "payload": 1}',
+        b'{"type": "a", "payload": ' + b"9" * 5000 + b"}",
+        b'{"type": "a", "payload": 1, "delay": ' + b"9" * 5000 + b"}",
+        b'{"type": "a", "payload": 1, "max_attempts": 1e308}',
+        b'{"type": "a", "payload": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"type": "a", "payload": 1, "tags": ' + b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"}",
+        b'{"type": "a", "payload": 1, "tags": {"\\u0000": "x"}}',
+        b'{"type": "a", "payload": 1, "queue": "a\\u0000b"}',
+        b'{"type": "a", "payload": 1, "idempotency_key": "\\u0000"}',
+        b'{"type": ["a"], "payload": {}, "depends_on": {"a": 1}}',
+        b'{"type": "a", "payload": "%%%", "payload_encoding": "base64"}',
+        b'{"type": "a", "payload": 1, "queue": [null]}',
+        b'{"type": "a", "payload": 1, "queue": {}, "priority": {}, "ref": {}, "limit_key": []}',
+        b"[" * 1_000_000,
+        b'{"a":' * 1_000_000,
+    ],
+    ids=lambda body: body[:40].decode("latin-1"),
+)
+async def test_malformed_body_is_refused_everywhere_and_leaves_nothing(
+    site: Site, body: bytes
+) -> None:
+    one = await site.post(JOBS, raw=body)
+    batch = await site.post(f"{JOBS}/batch", raw=b'{"jobs": [' + (body or b"1") + b"]}")
+    bare = await site.post(f"{JOBS}/batch", raw=body)
+
+    assert [(400, "INVALID_REQUEST")] * 3 == [(r.status, r.code) for r in (one, batch, bare)]
+    assert one.json["error"]["details"]
+    assert 0 == (await site.get(JOBS)).json["total_count"]
+
+
+@pytest.mark.parametrize("path", ["jobs/search", "jobs/cancel", "workers/claim", "jobs/x/fail"])
+@pytest.mark.parametrize("body", [b"{", b"[1]", b"[" * 100_000, b'{"\\ud800": 1}', b'{"x": 1}'])
+async def test_malformed_form_is_refused(site: Site, path: str, body: bytes) -> None:
+    reply = await site.post(f"{API}/{path}", raw=body)
+
+    assert (400, "INVALID_REQUEST") == (reply.status, reply.code)
+
+
+async def test_body_above_the_limit_is_refused_before_it_is_read(site: Site) -> None:
+    size = 17 * 1024 * 1024
+    declared = await site.post(JOBS, raw=b"{}", headers={"content-length": str(size)})
+    streamed = await site.post(JOBS, raw=[b" " * 1024 * 1024] * 17)
+    huge = await site.post(JOBS, raw=b"{}", headers={"content-length": "9" * 5000})
+
+    assert [(413, "TOO_LARGE")] * 3 == [(r.status, r.code) for r in (declared, streamed, huge)]
+
+
+async def test_payload_above_its_own_limit_says_so(site: Site) -> None:
+    body = json.dumps({"type": "a", "payload": "x" * (2 * 1024 * 1024)}).encode()
+
+    reply = await site.post(JOBS, raw=body)
+
+    assert (400, {"payload": "TOO_LARGE"}) == (reply.status, reply.fields)
+
+
+async def test_body_that_does_not_arrive_in_time_is_given_up() -> None:
+    async with running(limits=RequestLimits(arrival=0.01)) as site:
+
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        messages = []
+
+        async def send(message: dict[str, object]) -> None:
+            messages.append(message)
+
+        from tests.http.site import scope
+
+        async with asyncio.timeout(5):
+            await site.asgi(scope("POST", JOBS, None, None), never, send)
+
+        assert 408 == messages[0]["status"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content-type": "text/plain"},
+        {"content-type": "application/x-www-form-urlencoded"},
+        {"content-type": ""},
+        {"content-encoding": "gzip"},
+    ],
+)
+async def test_body_must_be_plain_json(site: Site, headers: dict[str, str]) -> None:
+    """A form in someone's browser can send the first three without asking."""
+    reply = await site.post(JOBS, {"type": "a", "payload": 1}, headers=headers)
+
+    assert (415, "UNSUPPORTED_MEDIA_TYPE") == (reply.status, reply.code)
+    assert 0 == (await site.get(JOBS)).json["total_count"]
+
+
+async def test_large_answers_are_zipped_when_the_client_takes_that(site: Site) -> None:
+    for n in range(10):
+        await site.submit("a", n)
+
+    plain = await site.get(JOBS)
+    zipped = await site.get(JOBS, headers={"accept-encoding": "br, gzip"})
+    small = await site.get("/health/live", headers={"accept-encoding": "gzip"})
+
+    assert "content-encoding" not in plain.headers
+    assert "gzip" == zipped.headers["content-encoding"]
+    assert plain.json == zipped.json
+    assert int(zipped.headers["content-length"]) < len(plain.body) / 3
+    assert "content-encoding" not in small.headers
+
+
+@pytest.mark.req("A-4", "A-10")
+async def test_quota_answers_when_to_come_back() -> None:
+    app = Holdfast(store=MemoryStore(), limits=Limits(queue_depth=1))
+    async with running(app) as site:
+        await site.submit()
+        reply = await site.post(JOBS, {"type": "a", "payload": 1})
+
+    assert (429, "QUOTA_EXCEEDED", "1") == (reply.status, reply.code, reply.headers["retry-after"])
+    error = reply.json["error"]
+    assert ("queue default depth", 1, 1) == (error["limit"], error["current"], error["maximum"])
+    assert "PT1S" == error["retry_after"]
+
+
+class Broken(MemoryStore):
+    """A store that fails as it is told."""
+
+    error: Exception | None = None
+
+    async def find(self, search: object) -> object:  # type: ignore[override]
+        assert self.error is not None
+        raise self.error
+
+    async def claim(self, want: object) -> object:  # type: ignore[override]
+        raise StoreUnavailableError("gone")
+
+
+@pytest.mark.req("A-10", "S-9")
+async def test_store_that_is_away_is_503_and_a_bug_is_500_without_its_inside() -> None:
+    store, ear = Broken(), Ear()
+    async with running(Holdfast(store=store), observer=ear) as site:
+        await site.submit()
+        store.error = StoreUnavailableError("no route to host")
+        away = await site.get(JOBS)
+        store.error = KeyError("secret inside")
+        bug = await site.get(JOBS)
+        ready = await site.get("/health/ready")
+        live = await site.get("/health/live")
+
+    assert (503, "UNAVAILABLE", "1") == (away.status, away.code, away.headers["retry-after"])
+    assert (500, "INTERNAL_ERROR") == (bug.status, bug.code)
+    assert b"secret" not in bug.body
+    (told,) = ear.all("http.failed")
+    assert bug.json["error"]["request_id"] == told["request_id"]
+    assert "secret inside" in str(told["error"])
+    assert (503, "unavailable") == (ready.status, ready.json["status"])
+    assert (200, "ok") == (live.status, live.json["status"])
+
+
+async def test_ready_means_that_the_store_was_reached_and_can_be_claimed_from(site: Site) -> None:
+    reply = await site.get("/health/ready")
+
+    assert (200, {"store": "ok", "claim": "ok"}) == (reply.status, reply.json["checks"])
+    assert [] == (await site.get(f"{API}/queues")).json["queues"]
+
+
+async def test_service_that_stops_is_not_ready_and_lets_go_of_waiters(site: Site) -> None:
+    job_id = await site.submit(delay=60)
+    waiting = asyncio.create_task(site.get(f"{JOBS}/{job_id}/wait?timeout=60"))
+    polling = asyncio.create_task(site.post(f"{API}/workers/claim", {"worker_id": "w", "wait": 30}))
+    await asyncio.sleep(0)
+
+    site.service.stop()
+
+    async with asyncio.timeout(5):
+        waited, polled = await waiting, await polling
+    assert ("DELAYED", []) == (waited.json["state"], polled.json["jobs"])
+    assert 503 == (await site.get("/health/ready")).status
+
+
+async def test_pages_of_other_sites_may_call_only_when_named() -> None:
+    headers = {
+        "origin": "https://app.example",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization",
+    }
+    async with running() as closed, running(cors=["https://app.example"]) as opened:
+        no = await closed.call("OPTIONS", JOBS, headers=headers)
+        yes = await opened.call("OPTIONS", JOBS, headers=headers)
+
+    assert 405 == no.status
+    assert "access-control-allow-origin" not in no.headers
+    assert "https://app.example" == yes.headers["access-control-allow-origin"]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[::2]:80"])
+async def test_without_keys_only_names_of_this_machine_are_served(site: Site, host: str) -> None:
+    """Else a page in a browser here could reach it under a name that it controls."""
+    reply = await site.get(JOBS, headers={"host": host})
+
+    assert (421, "MISDIRECTED") == (reply.status, reply.code)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "[::1]:8080"])
+async def test_names_of_this_machine_are_served(site: Site, host: str) -> None:
+    assert 200 == (await site.get(JOBS, headers={"host": host})).status
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'; DROP TABLE job; --",
+        '" OR 1=1 --',
+        "{}; return redis.call('FLUSHALL')",
+        "%s %d $1 ?1 :x",
+        "../../etc/passwd",
+        "<script>alert(1)</script>",
+        "\r\nSet-Cookie: a=b",
+    ],
+)
+async def test_injection_finds_nothing_and_changes_nothing(site: Site, text: str) -> None:
+    await site.submit("a", 1, tags={"name": text, text: "v"}, correlation_id=text)
+
+    by_tag = await site.post(f"{JOBS}/search", {"tags": {"name": text, text: "v"}})
+    by_id = await site.post(f"{JOBS}/search", {"correlation_id": text})
+    by_type = await site.post(f"{JOBS}/search", {"types": [text], "queues": [text]})
+    order = await site.post(f"{JOBS}/search", {"order": text})
+    cursor = await site.post(f"{JOBS}/search", {"cursor": text})
+    queue = await site.post(JOBS, {"type": "a", "payload": 1, "queue": text})
+    type_ = await site.post(JOBS, {"type": text, "payload": 1})
+
+    assert (1, 1, 0) == tuple(r.json["total_count"] for r in (by_tag, by_id, by_type))
+    assert [400] * 4 == [r.status for r in (order, cursor, queue, type_)]
+    assert all("set-cookie" not in r.headers for r in (order, cursor, queue, type_))
+    assert 1 == (await site.get(JOBS)).json["total_count"]

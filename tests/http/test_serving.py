@@ -1,0 +1,208 @@
+"""The service as a process: real sockets, real signals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast.cli import cli
+from tests.architecture import tree
+from tests.cli.conftest import environment
+from tests.http.site import API
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+PATIENCE = 20
+
+
+@dataclass
+class Server:
+    """A service in another process."""
+
+    process: subprocess.Popen[str]
+    address: str
+    url: str
+    environment: dict[str, str]
+    said: list[str]
+
+    def call(self, method: str, path: str, body: object = None, key: str = "") -> Any:
+        headers = {"content-type": "application/json"}
+        if key:
+            headers["authorization"] = f"Bearer {key}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.address}{API}{path}", data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return json.loads(answer.read())
+
+    def status(self, path: str, key: str = "") -> int:
+        try:
+            self.call("GET", path, key=key)
+        except urllib.error.HTTPError as error:
+            return error.code
+        return 200
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *arguments: str, url: str = "") -> Iterator[Server]:
+    """Run ``holdfast serve`` on a free port."""
+    url = url or f"sqlite:///{folder}/jobs.db"
+    settings = environment(PYTHONPATH=os.pathsep.join(sys.path), PYTHONUNBUFFERED="1")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "holdfast", "serve", "--url", url, "--port", "0", *arguments],
+        cwd=folder,
+        env=settings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    said: list[str] = []
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        said.append(line)
+        match = re.search(r" at (https?://\S+),", line)
+        assert match, line + process.stdout.read()
+        reader = threading.Thread(target=lambda: said.extend(process.stdout or ()))
+        reader.start()
+        yield Server(process, match[1], url, settings, said)
+    finally:
+        process.kill()
+        process.wait()
+        with contextlib.suppress(UnboundLocalError):
+            reader.join()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One service for all tests that leave it running."""
+    with serving(tmp_path_factory.mktemp("served")) as server:
+        yield server
+
+
+@pytest.mark.req("S-1", "S-2")
+def test_acknowledged_jobs_survive_a_killed_service_and_a_stop_ends_streams(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as server:
+        jobs = {"jobs": [{"type": "a", "payload": n} for n in range(50)]}
+        ids = [r["job_id"] for r in server.call("POST", "/jobs/batch", jobs)["results"]]
+        ids.append(server.call("POST", "/jobs", {"type": "a", "payload": 1})["job_id"])
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait(PATIENCE)
+    with serving(tmp_path) as server:
+        found = server.call("GET", "/jobs?limit=1000")["jobs"]
+        stream = urllib.request.urlopen(f"{server.address}{API}/events", timeout=PATIENCE)
+        assert b": connected\n" == stream.readline()
+        waited: list[Any] = []
+        path = f"/jobs/{ids[0]}/wait?timeout=60"
+        waiter = threading.Thread(target=lambda: waited.append(server.call("GET", path)))
+        waiter.start()
+        server.call("GET", "/jobs")
+
+        assert 0 == server.stop()
+        stream.read()
+        waiter.join(PATIENCE)
+
+    assert set(ids) == {job["job_id"] for job in found}
+    assert "SCHEDULED" == waited[0]["state"]
+    assert any("no API key exists: only this machine may call" in line for line in server.said)
+
+
+def test_service_makes_due_jobs_ready_without_any_other_worker(server: Server) -> None:
+    job = {"type": "due", "payload": 1, "delay": 0.05, "queue": "later"}
+    server.call("POST", "/jobs", job)
+
+    asked = {"worker_id": "w", "wait": 10, "queues": ["later"]}
+    claimed = server.call("POST", "/workers/claim", asked)
+
+    assert 1 == len(claimed["jobs"])
+
+
+def test_port_that_is_taken_is_said_plainly(server: Server, tmp_path: Path) -> None:
+    port = server.address.rpartition(":")[2]
+
+    second = holdfast("serve", "--port", port, "--url", f"sqlite:///{tmp_path}/x.db")
+
+    assert 1 == second.exit_code
+    assert "cannot listen on 127.0.0.1" in second.output
+
+
+def holdfast(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments)
+
+
+@pytest.mark.req("A-20")
+def test_address_that_others_can_reach_needs_keys_and_tls(tmp_path: Path) -> None:
+    store = ("--url", f"sqlite:///{tmp_path}/jobs.db")
+
+    open_ = holdfast("serve", "--host", "0.0.0.0", "--port", "0", *store)
+    made = holdfast("keys", "create", "me", "--role", "admin", "--json", *store)
+    clear = holdfast("serve", "--host", "0.0.0.0", "--port", "0", *store)
+    secret = json.loads(made.output)["secret"]
+
+    assert (2, 2) == (open_.exit_code, clear.exit_code)
+    assert "no API key exists" in open_.output
+    assert "in the clear" in clear.output
+    with serving(tmp_path, "--host", "0.0.0.0", "--behind-proxy", url=store[1]) as server:
+        server.address = server.address.replace("0.0.0.0", "127.0.0.1")
+        assert 401 == server.status("/jobs")
+        assert 200 == server.status("/jobs", key=secret)
+        assert "is revoked" in holdfast("keys", "revoke", secret.split("_")[1], *store).output
+        listed = holdfast("keys", "list", *store)
+        deadline = time.monotonic() + PATIENCE
+        while server.status("/jobs", key=secret) != 401:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    assert "revoked" in listed.output
+    assert secret not in listed.output
+
+
+WORKERS = {"node": "worker.mjs", "bash": "worker.sh"}
+
+
+@pytest.mark.parametrize("runtime", WORKERS)
+def test_example_worker_in_another_language_works_off_jobs(server: Server, runtime: str) -> None:
+    if shutil.which(runtime) is None:
+        pytest.skip(f"{runtime} is not installed")
+    script = tree.ROOT / "examples" / WORKERS[runtime]
+    assert len(script.read_text("utf-8").splitlines()) <= 60
+    good = server.call("POST", "/jobs", {"type": "greet", "payload": {"name": "Ada"}})
+    bad = server.call("POST", "/jobs", {"type": "nonsense", "payload": {}})
+
+    given = {
+        **server.environment,
+        "HOLDFAST_HTTP": server.address,
+        "HOLDFAST_API_KEY": "",
+        "JOBS": "2",
+    }
+    subprocess.run([runtime, str(script)], env=given, check=True, timeout=60)
+
+    done = server.call("GET", f"/jobs/{good['job_id']}/wait?timeout=10")
+    failed = server.call("GET", f"/jobs/{bad['job_id']}")
+    assert ("COMPLETED", {"greeting": "hello Ada"}) == (done["state"], done["result"]["output"])
+    assert ("FAILED", "UNKNOWN_TYPE") == (failed["state"], failed["failure"]["code"])

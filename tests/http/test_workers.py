@@ -1,0 +1,215 @@
+"""Workers over HTTP: claim, keep the lease, answer, all under the newest token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import Holdfast, lifecycle
+from holdfast.clock import ManualClock
+from holdfast.job import State
+from holdfast.store import Change, MemoryStore
+from tests.http.site import API, running
+
+if TYPE_CHECKING:
+    from tests.http.site import Site
+
+
+def of(job: dict[str, str], what: str) -> str:
+    return f"{API}/jobs/{job['job_id']}/{what}"
+
+
+@pytest.mark.req("S-5")
+async def test_only_the_newest_lease_is_heard() -> None:
+    clock = ManualClock()
+    async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
+        await site.submit(lease=5, max_attempts=5)
+        (first,) = await site.claim()
+        clock.advance(6)
+        (job,) = await site.store.overdue(10)
+        await site.store.swap([Change(job, lifecycle.lease_lost(job, now=clock.now()))])
+        clock.advance(2)
+        await site.store.promote(10)
+        (second,) = await site.claim()
+        old, new = ({"lease_token": job["lease_token"]} for job in (first, second))
+
+        refused = [
+            await site.post(of(first, what), {**old, **more})
+            for what, more in (
+                ("progress", {"percent": 1}),
+                ("checkpoint", {"data": ""}),
+                ("log", {"message": "m"}),
+                ("complete", {}),
+                ("fail", {"message": "m"}),
+                ("give-back", {}),
+                ("spawn", {"job": {"type": "b", "payload": 1}}),
+            )
+        ]
+        lost = await site.post(of(first, "heartbeat"), old)
+
+        assert [(409, "STALE_LEASE")] * 7 == [(r.status, r.code) for r in refused]
+        assert not lost.json["held"]
+        assert (await site.post(of(second, "heartbeat"), new)).json["held"]
+        done = [await site.post(of(second, "complete"), {**new, "output": 1}) for _ in range(2)]
+        assert [(200, "COMPLETED")] * 2 == [(r.status, r.json["state"]) for r in done]
+        stored = (await site.get(f"{API}/jobs/{first['job_id']}")).json
+        assert (1, None, None) == (stored["result"]["output"], stored["progress"], None)
+
+
+@pytest.mark.req("S-5", "S-12")
+async def test_answer_after_the_lease_ran_out_counts_while_nobody_else_took_the_job() -> None:
+    clock = ManualClock()
+    async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
+        await site.submit(lease=5)
+        (job,) = await site.claim()
+        clock.advance(60)
+
+        reply = await site.post(of(job, "complete"), {"lease_token": job["lease_token"]})
+
+        assert (200, "COMPLETED") == (reply.status, reply.json["state"])
+
+
+@pytest.mark.req("S-7")
+async def test_many_leases_are_renewed_in_one_call() -> None:
+    clock = ManualClock()
+    async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
+        for _ in range(3):
+            await site.submit(lease=30)
+        jobs = await site.claim(limit=3)
+        clock.advance(20)
+        leases = [{"job_id": j["job_id"], "lease_token": j["lease_token"]} for j in jobs]
+        leases.append({"job_id": "nobody", "lease_token": "x"})
+
+        states = (await site.post(f"{API}/workers/heartbeat", {"leases": leases})).json["leases"]
+
+        assert [True, True, True, False] == [s["held"] for s in states]
+        until = (clock.now() + timedelta(seconds=30)).isoformat().replace("+00:00", "Z")
+        assert {until} == {s["lease_until"] for s in states[:3]}
+
+
+@pytest.mark.req("A-12")
+async def test_worker_is_told_of_a_wish_to_cancel_and_confirms_it(site: Site) -> None:
+    job_id = await site.submit()
+    (job,) = await site.claim()
+    token = {"lease_token": job["lease_token"]}
+
+    asked = await site.post(f"{API}/jobs/{job_id}/cancel", {"reason": "why", "force": True})
+    beat = (await site.post(of(job, "heartbeat"), token)).json
+    point = (await site.post(of(job, "checkpoint"), {**token, "data": "eA=="})).json
+    ended = await site.post(
+        of(job, "fail"), {**token, "message": "stopped", "category": "CANCELLED"}
+    )
+
+    assert "CANCEL_REQUESTED" == asked.json["status"]
+    assert (True, True, "why") == tuple(
+        beat[n] for n in ("cancel_requested", "cancel_force", "cancel_reason")
+    )
+    assert point["cancel_requested"]
+    assert "CANCELLED" == ended.json["state"]
+
+
+async def test_claim_waits_for_work_and_takes_only_types_it_knows(site: Site) -> None:
+    waiting = asyncio.create_task(site.claim(wait=20, types=["b"]))
+    await asyncio.sleep(0.01)
+    await site.submit("a")
+    await site.submit("b", {"x": [1]})
+
+    async with asyncio.timeout(5):
+        (job,) = await waiting
+
+    assert ("b", {"x": [1]}) == (job["type"], job["payload"])
+    assert [] == await site.claim(types=["b"], wait=0.01)
+
+
+async def test_claim_takes_from_queues_in_order_up_to_its_limit(site: Site) -> None:
+    for queue in ("low", "high", "low", "high"):
+        await site.submit(queue, queue=queue)
+
+    jobs = await site.claim(queues=["high", "low"], limit=3)
+
+    assert ["high", "high", "low"] == [job["queue"] for job in jobs]
+
+
+async def test_job_given_back_uses_up_no_attempt(site: Site) -> None:
+    await site.submit()
+    (job,) = await site.claim()
+
+    back = await site.post(of(job, "give-back"), {"lease_token": job["lease_token"]})
+    (again,) = await site.claim()
+
+    assert ("SCHEDULED", 1, job["job_id"]) == (
+        back.json["state"],
+        again["attempt"],
+        again["job_id"],
+    )
+
+
+@pytest.mark.req("M-9")
+async def test_spawned_child_is_the_same_for_the_same_key(site: Site) -> None:
+    await site.submit()
+    (job,) = await site.claim()
+    body = {
+        "lease_token": job["lease_token"],
+        "key": "k",
+        "job": {"type": "child", "payload": {"deep": [1, {"x": None}]}},
+    }
+
+    first, again = [await site.post(of(job, "spawn"), body) for _ in range(2)]
+    wrong = await site.post(of(job, "spawn"), {**body, "key": "l", "job": {"type": "a b"}})
+
+    assert (201, first.json) == (first.status, again.json)
+    (child,) = await site.store.get([first.json["job_id"]])
+    assert child is not None
+    assert ("child", job["job_id"]) == (child.type, child.spawned_by)
+    assert {"deep": [1, {"x": None}]} == json.loads(child.payload)
+    assert {"type", "payload"} == set(wrong.fields)
+
+
+async def test_worker_over_http_counts_as_present(site: Site) -> None:
+    job_id = await site.submit(queue="q")
+    before = (await site.get(f"{API}/jobs/{job_id}/explain")).json["cause"]
+    await site.claim(queues=["q"], types=["other"])
+
+    after = (await site.get(f"{API}/jobs/{job_id}/explain")).json
+
+    assert "NO_WORKER" == before
+    assert "has a handler for 'a'" in after["message"]
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "fields"),
+    [
+        ("progress", {"percent": 101}, {"lease_token", "percent"}),
+        ("checkpoint", {"lease_token": "t", "data": "%"}, {"data"}),
+        ("log", {"lease_token": "t", "message": 1, "level": "LOUD"}, {"message", "level"}),
+        ("complete", {"lease_token": 1, "x": 1}, {"lease_token", "x"}),
+        ("fail", {"lease_token": "t", "category": "BAD"}, {"category", "message"}),
+        ("fail", {"lease_token": "t", "message": "m", "retry_after": -1}, {"retry_after"}),
+        ("fail", {"lease_token": "t", "message": "m", "context": {"a": 1}}, {"context"}),
+        ("spawn", {"lease_token": "t", "job": 1}, {"job"}),
+    ],
+)
+async def test_wrong_answers_of_workers_are_named(
+    site: Site, what: str, body: object, fields: set[str]
+) -> None:
+    reply = await site.post(f"{API}/jobs/x/{what}", body)
+
+    assert (400, fields) == (reply.status, set(reply.fields))
+
+
+@pytest.mark.parametrize("output", [b"NaN", b'"\\u0000"', b'"\\ud800"', b"[" * 100 + b"]" * 100])
+async def test_output_that_no_store_takes_is_refused(site: Site, output: bytes) -> None:
+    await site.submit()
+    (job,) = await site.claim()
+    body = b'{"lease_token": "%s", "output": %s}' % (job["lease_token"].encode(), output)
+
+    reply = await site.post(of(job, "complete"), raw=body)
+
+    assert 400 == reply.status
+    (stored,) = await site.store.get([job["job_id"]])
+    assert stored is not None
+    assert State.RUNNING is stored.state

@@ -1,0 +1,265 @@
+"""The lease protocol proved for any number of workers, claims, messages and delays."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from holdfast import lifecycle
+from holdfast.errors import IllegalTransitionError
+from holdfast.form import Submission
+from holdfast.job import CancelRequest, Failure, FailureCategory, Job, Lease, State
+from holdfast.submission import accept
+
+z3 = pytest.importorskip("z3", reason="the proof needs z3-solver, of the group 'proof'")
+
+from tests.models import protocol  # noqa: E402  # after it is known that z3 is there
+from tests.models.induction import gaps, impossible  # noqa: E402
+from tests.models.protocol import (  # noqa: E402
+    CANCEL,
+    COMPLETE,
+    EXPIRE,
+    FAIL,
+    GIVE_BACK,
+    LAPSE,
+    REFUSE,
+    REOPEN,
+    Rules,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TEMPORARY = Failure(category=FailureCategory.TEMPORARY, message="")
+PERMANENT = Failure(category=FailureCategory.PERMANENT, message="")
+
+
+@pytest.mark.req("M-3", "S-4", "S-5", "S-6", "S-10", "S-12", "M-9", "A-12")
+def test_protocol_keeps_its_promises_for_any_number_of_anything() -> None:
+    assert [] == gaps(Rules())
+
+
+def test_every_move_can_be_made_so_the_proof_is_not_empty() -> None:
+    assert [] == impossible(Rules())
+
+
+@pytest.mark.req("S-5")
+def test_either_fence_alone_keeps_older_leases_out() -> None:
+    for rules in (Rules(token=False), Rules(revision=False)):
+        for kind in ("complete", "fail"):
+            broken = {gap.broken for gap in gaps(rules, only=f"{kind} is heard")}
+            assert "no answer under an older lease" not in broken
+
+
+def _with(kind: int, decide: Callable[[protocol.Job], protocol.Job]) -> Rules:
+    return Rules(decide={**Rules().decide, kind: decide})
+
+
+def _if(kind: int, may: Callable[[protocol.Job], Any]) -> Rules:
+    return Rules(may={**Rules().may, kind: may})
+
+
+def _uncounted(job: protocol.Job) -> protocol.Job:
+    return replace(protocol.lease_lost(job), attempt=job.attempt - 1)
+
+
+def _forgetting(job: protocol.Job) -> protocol.Job:
+    return protocol.failed(replace(job, wish=z3.BoolVal(False)))
+
+
+def _still_open(job: protocol.Job) -> protocol.Job:
+    return replace(protocol.reopened(job), open=job.open)
+
+
+def _not_closing(job: protocol.Job) -> protocol.Job:
+    return replace(protocol.failed(job), open=z3.BoolVal(True))
+
+
+def _not_counting(job: protocol.Job) -> protocol.Job:
+    return replace(protocol.cancel_requested(job), revision=job.revision)
+
+
+def _in_any_state(job: protocol.Job) -> Any:
+    return job.claims >= 0
+
+
+MUTANTS = {
+    "a zombie's answer is accepted": (
+        Rules(revision=False, token=False),
+        "complete is heard",
+        "no answer under an older lease",
+    ),
+    "a stale worker decides on the job as others left it": (
+        Rules(token=False, knows_holder=False),
+        "complete is decided",
+        "changes on their way",
+    ),
+    "a rescue overwrites what ended meanwhile": (
+        Rules(revision=False),
+        "lapse is heard",
+        "an end is final",
+    ),
+    "a lease renewed meanwhile is taken back": (
+        Rules(until=False),
+        "lapse is heard",
+        "no valid lease is taken back",
+    ),
+    "a heartbeat revives a job that others hold": (
+        Rules(beats_by_token=False),
+        "beat",
+        "no holder of an older lease",
+    ),
+    "crashes do not count as attempts": (
+        _with(LAPSE, _uncounted),
+        "lapse is heard",
+        "every start counts",
+    ),
+    "a retry forgets that someone wanted it to stop": (
+        _with(FAIL, _forgetting),
+        "fail is heard",
+        "who was asked to stop never waits again",
+    ),
+    "an answer leaves the lease open": (
+        _with(FAIL, _not_closing),
+        "fail is heard",
+        "a lease is open until it is answered",
+    ),
+    "a worker of a former life is heard": (
+        _with(REOPEN, _still_open),
+        "reopen is heard",
+        "who is heard was claimed in this life",
+    ),
+    "a wish does not move the revision": (
+        _with(CANCEL, _not_counting),
+        "cancel is heard",
+        "changes on their way",
+    ),
+    "cancelling overwrites an end": (
+        _if(CANCEL, _in_any_state),
+        "cancel is decided",
+        "changes on their way",
+    ),
+    "a dependent runs whatever became of its dependency": (
+        Rules(release=lambda state: z3.Not(protocol.live(state))),
+        "the dependent is judged",
+        "a dependent runs after success only",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_broken_protocol_is_refuted_with_an_example(name: str) -> None:
+    rules, move, broken = MUTANTS[name]
+
+    found = {gap.broken: gap.example for gap in gaps(rules, only=move)}
+
+    examples = [found[name] for name in found if broken in name]
+    assert examples, set(found)
+    assert " = " in examples[0]
+    assert broken not in {gap.broken for gap in gaps(Rules(), only=move)}
+
+
+# --- that this is the protocol of the real lifecycle ---------------------------------------
+
+
+def _jobs() -> list[Job]:
+    """Jobs in every situation that the protocol can tell apart."""
+    made = accept(Submission(type="t"), job_id="j", now=NOW)
+    leases = (None, Lease("t2", 2, "w", NOW), Lease("t2", 2, "w", None))
+    wishes = (None, CancelRequest("", force=False, at=NOW))
+    lifetimes = (NOW + timedelta(days=1), NOW)
+    grid = itertools.product(State, (1, 2, 3), leases, wishes, lifetimes)
+    return [
+        msgspec.structs.replace(
+            made,
+            state=state,
+            attempt=attempt,
+            max_attempts=2,
+            lease=lease,
+            cancel=wish,
+            expires_at=expires,
+            trail=(),
+        )
+        for state, attempt, lease, wish, expires in grid
+    ]
+
+
+def _abstract(job: Job) -> protocol.Job:
+    return protocol.Job(
+        state=z3.IntVal(protocol.CODE[job.state]),
+        revision=z3.IntVal(job.revision),
+        claims=z3.IntVal(job.lease_version),
+        attempt=z3.IntVal(job.attempt),
+        most=z3.IntVal(job.max_attempts),
+        open=z3.BoolVal(job.lease is not None and job.lease.until is not None),
+        wish=z3.BoolVal(job.cancel is not None),
+        over=z3.BoolVal(job.expires_at <= NOW),
+    )
+
+
+def _plain(job: protocol.Job) -> dict[str, str]:
+    return {name: str(z3.simplify(value)) for name, value in vars(job).items()}
+
+
+def _resumed(job: Job) -> Job:
+    return job if job.state is State.RUNNING else lifecycle.resumed(job, now=NOW)
+
+
+REAL: dict[int, Callable[[Job], Job]] = {
+    COMPLETE: lambda job: lifecycle.completed(_resumed(job), b"", now=NOW),
+    FAIL: lambda job: lifecycle.after_failure(_resumed(job), TEMPORARY, now=NOW),
+    REFUSE: lambda job: lifecycle.after_failure(_resumed(job), PERMANENT, now=NOW),
+    GIVE_BACK: lambda job: lifecycle.given_back(_resumed(job), now=NOW),
+    LAPSE: lambda job: lifecycle.lease_lost(job, now=NOW),
+    CANCEL: lambda job: lifecycle.cancel_requested(job, reason="", force=False, now=NOW),
+    EXPIRE: lambda job: lifecycle.lifetime_over(job, now=NOW),
+    REOPEN: lambda job: lifecycle.reopened(job, now=NOW),
+}
+
+
+@pytest.mark.parametrize("kind", REAL, ids=protocol.KINDS.get)
+def test_decision_of_the_model_is_the_decision_of_the_lifecycle(kind: int) -> None:
+    rules, compared = Rules(), 0
+    for job in _jobs():
+        if job.state is not State.RUNNING and job.cancel is not None:
+            continue  # shown above to be impossible
+        known = _abstract(job)
+        if kind in protocol.ANSWERS:
+            may = lifecycle.may_answer(job, "t2")
+            assert may == z3.is_true(z3.simplify(protocol.may_answer(known)))
+        else:
+            may = z3.is_true(z3.simplify(rules.may[kind](known)))
+        if not may:
+            continue
+        compared += 1
+        assert _plain(_abstract(REAL[kind](job))) == _plain(rules.decide[kind](known)), job
+    assert compared > 5
+
+
+def test_lifecycle_refuses_what_the_model_says_nobody_decides() -> None:
+    refused = 0
+    for job in _jobs():
+        known = _abstract(job)
+        for kind in (EXPIRE, REOPEN):
+            if z3.is_false(z3.simplify(Rules().may[kind](known))):
+                with pytest.raises(IllegalTransitionError):
+                    REAL[kind](job)
+                refused += 1
+    assert refused > 50
+
+
+def test_claim_and_due_of_the_model_are_those_of_the_lifecycle() -> None:
+    for job in _jobs():
+        known = _abstract(job)
+        if job.state is State.SCHEDULED:
+            real = lifecycle.claimed(job, token="t3", worker="w", now=NOW)
+            assert _plain(_abstract(real)) == _plain(protocol.claimed(known))
+        if job.state in (State.DELAYED, State.RETRYING):
+            real = lifecycle.due(job, now=NOW)
+            assert _plain(_abstract(real)) == _plain(protocol.due(known))

@@ -1,0 +1,103 @@
+"""What stores report about weak settings; ``test_verbs_store`` covers sound ones."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.clock import SystemClock
+from holdfast.store import Finding, Level, MemoryStore, open_store
+from holdfast.store._findings import clock_finding
+from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.sqlite.location import Location
+from tests.servers import Postgres, Valkey
+
+
+async def found(url: str) -> dict[str, Finding]:
+    async with open_store(url) as store:  # type: ignore[attr-defined]  # every store is one
+        return {each.name: each for each in await store.findings()}
+
+
+@pytest.mark.req("S-13", stores=["memory"])
+async def test_memory_says_that_it_forgets() -> None:
+    (finding,) = await MemoryStore().findings()
+
+    assert ("durability", Level.WARN) == (finding.name, finding.level)
+
+
+@pytest.mark.req("S-13", stores=["sqlite"])
+async def test_file_without_power_loss_protection_is_a_warning(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+
+    assert Level.OK is (await found(url))["durability"].level
+    weak = (await found(f"{url}?durability=process"))["durability"]
+
+    assert Level.WARN is weak.level
+    assert "durability=process" in weak.advice
+
+
+@pytest.mark.req("S-13", stores=["sqlite"])
+async def test_file_on_a_network_filesystem_is_an_error(tmp_path: Path) -> None:
+    location = Location(path=tmp_path / "jobs.db", any_filesystem=True)
+    async with SQLiteStore(location, filesystem_of=lambda _: "nfs4") as store:
+        by_name = {each.name: each for each in await store.findings()}
+
+    assert Level.ERROR is by_name["filesystem"].level
+    assert "nfs4" in by_name["filesystem"].text
+
+
+@pytest.mark.postgres
+@pytest.mark.req("S-13", stores=["postgres"])
+async def test_postgres_that_may_lose_jobs_is_an_error() -> None:
+    with Postgres(["fsync=off"]) as server:
+        by_name = await found(f"{server.dsn}?durability=server&pgbouncer=true")
+
+    assert Level.ERROR is by_name["durability"].level
+    assert "Turn fsync on" in by_name["durability"].advice
+    assert Level.WARN is by_name["wake"].level
+    assert Level.OK is by_name["schema"].level
+
+
+@pytest.mark.redis
+@pytest.mark.req("S-13", stores=["redis"])
+@pytest.mark.parametrize(
+    ("options", "level", "word"),
+    [
+        (["--appendonly", "no"], Level.WARN, "last snapshot"),
+        (["--appendfsync", "no"], Level.WARN, "power failure"),
+        (["--appendfsync", "everysec"], Level.OK, "about a second"),
+        (["--appendfsync", "always"], Level.OK, "on disk"),
+    ],
+)
+async def test_redis_says_what_a_crash_would_lose(
+    options: list[str], level: Level, word: str
+) -> None:
+    with Valkey(options) as server:
+        by_name = await found(server.url)
+
+    assert level is by_name["durability"].level
+    assert word in by_name["durability"].text
+    assert "only copy" in by_name["replicas"].text
+
+
+@pytest.mark.redis
+@pytest.mark.req("S-13", stores=["redis"])
+async def test_redis_that_evicts_or_is_nearly_full_says_so() -> None:
+    with Valkey(["--maxmemory", "1mb", "--maxmemory-policy", "allkeys-lru"]) as server:
+        by_name = await found(f"{server.url}?accept=eviction")
+
+    assert Level.ERROR is by_name["eviction"].level
+    assert Level.WARN is by_name["memory"].level
+
+
+@pytest.mark.parametrize(("seconds", "word"), [(90, "90.0 s ahead of"), (-5, "5.0 s behind")])
+def test_clock_that_is_off_is_told_in_which_direction(seconds: int, word: str) -> None:
+    here = SystemClock().now()
+
+    finding = clock_finding(here + timedelta(seconds=seconds), here)
+
+    assert Level.WARN is finding.level
+    assert word in finding.text
+    assert Level.OK is clock_finding(here, here).level

@@ -1,0 +1,75 @@
+"""The full crash runs, on servers of their own: ``python -m tests.torture [STORE...]``.
+
+Without arguments: a million jobs on PostgreSQL, half a million on SQLite and on Valkey.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from holdfast.cli.torturing import show
+from holdfast.torture.outcome import Outcome
+from holdfast.torture.plan import Plan
+from tests.torture.servers import STORES, on_store
+
+FULL = {
+    "postgres": Plan(jobs=1_000_000, kills=500, pauses=200, cuts=500, crashes=20),
+    "sqlite": Plan(jobs=500_000, kills=500, pauses=200),
+    "valkey": Plan(jobs=500_000, kills=500, pauses=200, cuts=500, crashes=20),
+}
+
+
+def main() -> int:
+    """Run what was asked for; the exit code tells whether all of it held."""
+    asked = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    failed = []
+    for store in asked.stores or list(FULL):
+        outcome = asyncio.run(_run(store, asked))
+        print(f"\n=== {store} ===")
+        show(outcome)
+        if asked.json:
+            Path(asked.json).mkdir(exist_ok=True)
+            Path(asked.json, f"{store}.json").write_bytes(msgspec.json.encode(outcome))
+        if outcome.problems:
+            failed.append(store)
+    print(f"failed: {', '.join(failed)}" if failed else "everything held fast")
+    return 1 if failed else 0
+
+
+async def _run(store: str, asked: argparse.Namespace) -> Outcome:
+    wanted = {name: getattr(asked, name) for name in ("jobs", "kills", "pauses", "cuts")}
+    wanted |= {"crashes": asked.server_crashes, "seed": asked.seed}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    plan = msgspec.structs.replace(FULL[store], **given)
+    with tempfile.TemporaryDirectory(prefix="holdfast-run-") as folder:
+        return await on_store(store, plan, Path(folder), tell=_tell)
+
+
+def _tell(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument("stores", nargs="*", choices=[*STORES, []], help="all three, unless named")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--kills", type=int)
+    parser.add_argument("--pauses", type=int)
+    parser.add_argument("--cuts", type=int)
+    parser.add_argument("--server-crashes", type=int)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--json", metavar="FOLDER", help="also write each outcome there")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,296 @@
+"""The parts of the harness, one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast import lifecycle
+from holdfast.clock import SystemClock
+from holdfast.errors import ValidationError
+from holdfast.job import Job
+from holdfast.torture import ledger
+from holdfast.torture.ground import Ground
+from holdfast.torture.judging import Judge
+from holdfast.torture.outcome import Outcome, Recovery
+from holdfast.torture.plan import Plan
+from holdfast.torture.proxy import Proxy
+from holdfast.torture.watch import Watch
+from tests.cli.conftest import Place, place
+from tests.conformance.hand import make
+
+__all__ = ["place"]
+
+
+# --- the line --------------------------------------------------------------------------------
+
+
+class Echo:
+    """A server that answers with what it hears, and remembers it."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        self.heard: list[bytes] = []
+        self.silent = silent
+        """Whether it answers the first request only."""
+        self._news = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(100):
+                self.heard.append(data)
+                self._news.set()
+                if not self.silent or len(self.heard) == 1:
+                    writer.write(data)
+        writer.close()
+
+    async def has_heard(self, data: bytes) -> None:
+        while data not in self.heard:
+            self._news.clear()
+            await self._news.wait()
+
+
+@contextlib.asynccontextmanager
+async def _line(
+    echo: Echo,
+) -> AsyncIterator[tuple[Proxy, asyncio.StreamReader, asyncio.StreamWriter]]:
+    server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Proxy("127.0.0.1", port) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"first")
+        assert b"first" == await reader.read(100)
+        yield proxy, reader, writer
+        writer.close()
+
+
+async def test_line_passes_requests_and_replies_on() -> None:
+    echo = Echo()
+    async with _line(echo) as (_, reader, writer):
+        writer.write(b"second")
+
+        assert b"second" == await reader.read(100)
+
+
+async def test_line_cut_before_the_request_sends_nothing() -> None:
+    echo = Echo()
+    async with _line(echo) as (proxy, reader, writer):
+        proxy.cut(after=False)
+        writer.write(b"second")
+
+        with pytest.raises(ConnectionResetError):
+            await reader.read(100)
+        assert [b"first"] == echo.heard
+        assert (1, 0) == (proxy.cut_before, proxy.cut_after)
+
+
+async def test_line_cut_before_the_reply_has_sent_the_request() -> None:
+    echo = Echo()
+    async with _line(echo) as (proxy, reader, writer):
+        proxy.cut(after=True)
+        writer.write(b"second")
+
+        with pytest.raises(ConnectionResetError):
+            await reader.read(100)
+        assert [b"first", b"second"] == echo.heard
+        assert (0, 1) == (proxy.cut_before, proxy.cut_after)
+
+
+async def test_line_that_ends_by_itself_leaves_its_cut_to_the_next() -> None:
+    echo = Echo(silent=True)
+    async with _line(echo) as (proxy, _, writer):
+        proxy.cut(after=True)
+        writer.write(b"second")
+        await echo.has_heard(b"second")
+        writer.close()
+        await writer.wait_closed()
+        echo.silent = False
+        reader, another = await asyncio.open_connection("127.0.0.1", proxy.port)
+        another.write(b"third")
+        assert b"third" == await reader.read(100), "sent before the line was complete"
+        another.write(b"fourth")
+
+        with pytest.raises(ConnectionResetError):
+            await reader.read(100)
+        assert 1 == proxy.cut_after
+
+
+# --- the ground ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "own"),
+    [
+        ("sqlite:////data/jobs.db", "sqlite:////data/jobs.db.torture_x"),
+        ("sqlite:///j.db?durability=process", "sqlite:///j.db.torture_x?durability=process"),
+        ("postgresql://u@h/db?schema=mine", "postgresql://u@h/db?schema=torture_x"),
+        ("redis://h:1/0?timeout=3", "redis://h:1/0?timeout=3&prefix=torture_x"),
+    ],
+)
+def test_run_has_a_place_of_its_own(url: str, own: str) -> None:
+    assert own == Ground(url, "x").url
+
+
+def test_place_behind_a_proxy_keeps_everything_but_the_address() -> None:
+    ground = Ground("postgresql://u:p@db:7/x", "x")
+
+    assert ("db", 7) == ground.server
+    assert "postgresql://u:p@127.0.0.1:99/x?schema=torture_x" == ground.through(99)
+    assert Ground("sqlite:///j.db", "x").server is None
+
+
+def test_store_in_memory_cannot_be_tortured() -> None:
+    with pytest.raises(ValidationError, match="several processes"):
+        Ground("memory://", "x")
+
+
+def test_clearing_removes_a_run_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("jobs.db", "jobs.db-wal", "jobs.db.torture_x", "jobs.db.torture_x-wal"):
+        (tmp_path / name).touch()
+
+    Ground(f"sqlite:///{tmp_path}/jobs.db", "x").clear()
+
+    assert ["jobs.db", "jobs.db-wal"] == sorted(path.name for path in tmp_path.iterdir())
+
+
+# --- the files outside -------------------------------------------------------------------------
+
+
+def test_ledgers_of_several_processes_are_read_together(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        ledger.Ledger(str(tmp_path), "told", name).write(f"accepted {name}", "other")
+
+    words = list(ledger.read(str(tmp_path), "told"))
+
+    assert [["accepted", "a"], ["other"], ["accepted", "b"], ["other"]] == words
+
+
+def test_ledger_goes_on_where_it_ended(tmp_path: Path) -> None:
+    for line in ("one", "two"):
+        ledger.Ledger(str(tmp_path), "told", "a").write(line)
+
+    assert "one\ntwo\n" == (tmp_path / "told-a").read_text()
+
+
+# --- recoveries ------------------------------------------------------------------------------
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _later(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def _taken_back(claimed: float, lapsed: float, ready: float, again: float) -> Job:
+    job = lifecycle.claimed(make("a", now=NOW), token="t", worker="w", now=_later(claimed))
+    job = lifecycle.due(lifecycle.lease_lost(job, now=_later(lapsed)), now=_later(ready))
+    return lifecycle.claimed(job, token="u", worker="v", now=_later(again))
+
+
+def _judge(died: float, *away: tuple[float, float]) -> Judge:
+    watch = Watch("memory://", SystemClock())
+    watch.away = [(_later(begin), _later(end)) for begin, end in away]
+    chaos: Any = SimpleNamespace(deaths={"w": _later(died)})
+    return Judge(Plan(), "", chaos, watch, None)
+
+
+@pytest.mark.parametrize(
+    ("died", "away", "ready", "recovered"),
+    [
+        (2.0, [], [4.0], [5.0]),
+        (2.0, [(3.0, 3.5), (9.0, 10.0)], [3.5], [4.5]),
+        (2.0, [(6.5, 20.0)], [4.0], [4.5]),
+        (9.0, [], [], []),
+    ],
+    ids=["killed", "store was away", "store went away", "stopped, killed later"],
+)
+def test_recovery_counts_from_the_death_without_the_stores_absence(
+    died: float, away: list[tuple[float, float]], ready: list[float], recovered: list[float]
+) -> None:
+    job = _taken_back(claimed=1, lapsed=5, ready=6, again=7)
+    judge = _judge(died, *away)
+    judge.hear(job, job.trail)
+
+    assert (ready, recovered) == (judge.ready, judge.recovered)
+
+
+# --- the verdict -----------------------------------------------------------------------------
+
+
+def _outcome(**changes: object) -> Outcome:
+    given: dict[str, object] = {
+        "plan": Plan(lease=3.0, slots=10),
+        "jobs": 1_000_000,
+        "seconds": 1.0,
+        "violations": {"lost": 0},
+        "happened": {"kills": 10},
+        "required": ["kills"],
+        "findings": [],
+        "effects": 1000,
+        "repeated": 5,
+        "ready": Recovery.of([4.0]),
+        "recovery": Recovery.of([5.0]),
+    }
+    return Outcome(**{**given, **changes})  # type: ignore[arg-type]  # forged
+
+
+def test_good_outcome_has_no_problems() -> None:
+    assert [] == _outcome().problems
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"violations": {"lost": 1}}, "lost: 1"),
+        ({"happened": {"kills": 0}}, "never happened: kills"),
+        ({"recovery": Recovery.of([5.1])}, "recovery p99 5.10 s is above 5 s"),
+        ({"repeated": 6}, "6 effects repeated, above 5"),
+        ({"repeated": 101, "jobs": 9_999}, "101 effects repeated, above 100"),
+    ],
+)
+def test_whatever_is_not_as_it_must_be_is_a_problem(
+    changes: dict[str, object], problem: str
+) -> None:
+    assert [problem] == _outcome(**changes).problems
+
+
+def test_recovery_is_summed_up_by_percentiles() -> None:
+    assert (101, 50.0, 99.0, 100.0) == (
+        *(Recovery.of([float(n) for n in range(101)]).count,),
+        *(
+            getattr(Recovery.of([float(n) for n in range(101)]), k)
+            for k in ("p50", "p99", "longest")
+        ),
+    )
+    assert 0 == Recovery.of([]).count
+
+
+# --- the command -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_command_tortures_beside_the_users_file_and_leaves_nothing(place: Place) -> None:
+    job_id = place.submit("greet", '{"name": "you"}')
+
+    done = place.process("torture", "--jobs", "400", "--kills", "2", "--pauses", "0", "--json")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert (2, []) == (told["happened"]["kills"], told["problems"])
+    assert told["jobs"] >= 400
+    assert ["greet"] == [job.type for job in place.stored(job_id)]
+    assert not list(place.path.glob("*torture*"))
+
+
+def test_crashes_without_somebody_who_can_bring_them_about_are_refused(place: Place) -> None:
+    result = place.run("torture", "--server-crashes", "1")
+
+    assert 2 == result.exit_code
+    assert "--on-crash" in result.stderr

@@ -1,0 +1,87 @@
+"""Short crash runs on every store; ``make torture`` makes the long ones."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.torture.outcome import Outcome
+from holdfast.torture.plan import Plan
+from holdfast.torture.run import torture
+from tests.torture.servers import on_store
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+BUSY = 5.0
+"""Seconds that a busy machine may add to a recovery; the long runs allow none."""
+
+QUIET = Plan(jobs=7_000, kills=18, pauses=7)
+SERVED = replace(QUIET, cuts=18, crashes=2)
+REQS = (
+    "S-1",
+    "S-2",
+    "S-3",
+    "S-4",
+    "S-5",
+    "S-6",
+    "S-9",
+    "S-10",
+    "S-12",
+    "S-15",
+    "L-6",
+    "M-2",
+    "M-9",
+)
+
+
+def _assert_held(outcome: Outcome, plan: Plan) -> None:
+    wrong = {name: count for name, count in outcome.violations.items() if count}
+    missing = [name for name in outcome.required if not outcome.happened[name]]
+    assert ({}, []) == (wrong, missing), "\n".join(outcome.findings)
+    assert outcome.jobs >= plan.jobs
+    assert outcome.repeated <= outcome.most_repeated
+    assert outcome.recovery.p99 <= plan.lease + BUSY
+
+
+@pytest.mark.req(*REQS, stores=["sqlite"])
+async def test_sqlite_holds_fast(tmp_path: Path) -> None:
+    _assert_held(await on_store("sqlite", QUIET, tmp_path), QUIET)
+
+
+@pytest.mark.postgres
+@pytest.mark.req(*REQS, stores=["postgres"])
+async def test_postgres_holds_fast_while_its_server_crashes(tmp_path: Path) -> None:
+    _assert_held(await on_store("postgres", SERVED, tmp_path), SERVED)
+
+
+@pytest.mark.redis
+@pytest.mark.req(*REQS, stores=["redis"])
+async def test_valkey_holds_fast_while_its_server_crashes(tmp_path: Path) -> None:
+    _assert_held(await on_store("valkey", SERVED, tmp_path), SERVED)
+
+
+async def test_store_that_loses_a_job_is_found_out(tmp_path: Path) -> None:
+    async def lose_one() -> None:
+        await asyncio.to_thread(_lose_one, tmp_path)
+
+    plan = Plan(jobs=500, kills=0, pauses=0, crashes=1)
+    outcome = await torture(f"sqlite:///{tmp_path}/jobs.db", plan, crash=lose_one)
+
+    assert 1 == outcome.violations["lost"]
+    assert "lost: 1" in outcome.problems
+    assert [] == sorted(tmp_path.iterdir()), "it cleans up"  # noqa: ASYNC240  # a few names
+
+
+def _lose_one(folder: Path) -> None:
+    (path,) = [path for path in folder.glob("*.torture_*") if "-" not in path.suffix]
+    connection = sqlite3.connect(path, timeout=30)
+    with connection:
+        (seq,) = connection.execute(
+            "SELECT min(seq) FROM job WHERE state = 'COMPLETED' AND type = 'work'"
+        ).fetchone()
+        connection.execute("DELETE FROM job WHERE seq = ?", [seq])
+    connection.close()

@@ -1,0 +1,149 @@
+"""Nobody reaches the inside of a network by naming an address."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.errors import ValidationError
+from holdfast.webhooks import Guard, RefusedAddressError
+from holdfast.webhooks.sending import UnreachableError, post
+from tests.webhooks.receiver import listening
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INSIDE = [
+    "127.0.0.1",
+    "127.1",
+    "0x7f000001",
+    "0x7f.1",
+    "2130706433",
+    "017700000001",
+    "0.0.0.0",
+    "10.0.0.1",
+    "172.16.0.1",
+    "192.168.1.1",
+    "169.254.169.254",
+    "100.64.0.1",
+    "192.0.0.8",
+    "224.0.0.1",
+    "255.255.255.255",
+    "[::1]",
+    "[::]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:a9fe:a9fe]",
+    "[64:ff9b::7f00:1]",
+    "[2002:7f00:1::]",
+    "[2001:0:7f00:1::]",
+    "[fe80::1]",
+    "[fec0::1]",
+    "[fc00::1]",
+    "[::127.0.0.1]",
+]
+
+
+@pytest.mark.parametrize("host", INSIDE)
+@pytest.mark.req("A-19")
+async def test_every_spelling_of_the_inside_is_refused(host: str) -> None:
+    with pytest.raises(RefusedAddressError):
+        await post(f"https://{host}/", b"", {}, guard=Guard(), timeout=timedelta(seconds=1))
+
+
+async def test_name_that_leads_inside_is_refused() -> None:
+    async with listening() as receiver:
+        url = receiver.url.replace("127.0.0.1", "localhost")
+
+        with pytest.raises(RefusedAddressError, match="not a public address"):
+            await post(url, b"", {}, guard=Guard(["http", "ports"]), timeout=timedelta(seconds=1))
+
+    assert [] == receiver.calls
+
+
+async def test_one_inner_address_among_public_ones_refuses_the_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _resolving(monkeypatch, [["93.184.216.34", "10.0.0.1"]])
+
+    with pytest.raises(RefusedAddressError, match=r"10\.0\.0\.1"):
+        await post("https://mixed.example/", b"", {}, guard=Guard(), timeout=timedelta(seconds=1))
+
+
+async def test_name_is_resolved_once_and_the_checked_address_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = _resolving(monkeypatch, [["192.0.2.1"], ["127.0.0.1"], ["127.0.0.1"]])
+    async with listening() as receiver:
+        url = receiver.url.replace("127.0.0.1", "rebound.example")
+        allowed = Guard(["http", "ports", "192.0.2.0/24"])
+
+        with pytest.raises((UnreachableError, RefusedAddressError)):
+            await post(url, b"", {}, guard=allowed, timeout=timedelta(milliseconds=300))
+
+    assert [] == receiver.calls
+    assert ["rebound.example"] == asked
+
+
+async def test_last_look_is_at_the_socket_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should anything between the check and the connection change the address."""
+    guard = Guard(["http", "ports"])
+    monkeypatch.setattr(
+        "holdfast.webhooks.sending._Checked.resolve",
+        lambda self, host, port=0, family=0: _unchecked(host, port),
+    )
+    async with listening() as receiver:
+        url = receiver.url.replace("127.0.0.1", "sneaky.example")
+
+        with pytest.raises((UnreachableError, RefusedAddressError)):
+            await post(url, b"", {}, guard=guard, timeout=timedelta(seconds=1))
+
+    assert [] == receiver.calls
+
+
+@pytest.mark.parametrize(
+    ("url", "allow"),
+    [
+        ("http://example.org/", "http"),
+        ("https://example.org:9000/", "ports"),
+        ("https://10.1.2.3/", "10.0.0.0/8"),
+        ("https://[::1]/", "private"),
+        ("https://[::ffff:10.1.2.3]/", "10.0.0.0/8"),
+    ],
+)
+def test_what_is_refused_can_be_allowed_by_name(url: str, allow: str) -> None:
+    with pytest.raises(RefusedAddressError, match="allow"):
+        Guard().url(url)
+
+    Guard([allow]).url(url)
+
+
+def test_public_address_may_be_called() -> None:
+    for url in ("https://example.org/hook?x=1", "https://93.184.216.34/", "https://a.b:8443/"):
+        Guard().url(url)
+
+
+def test_word_that_means_nothing_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"webhooks\.allow"):
+        Guard(["intranet"])
+
+
+def _resolving(monkeypatch: pytest.MonkeyPatch, answers: list[list[str]]) -> list[str]:
+    """Let names resolve to these addresses, each time to the next ones."""
+    asked: list[str] = []
+
+    async def getaddrinfo(host: str, port: int, **_: object) -> Sequence[object]:
+        asked.append(host)
+        addresses = answers[min(len(asked), len(answers)) - 1]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in addresses]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    return asked
+
+
+async def _unchecked(host: str, port: int) -> list[dict[str, object]]:
+    place = {"hostname": host, "host": "127.0.0.1", "port": port}
+    return [{**place, "family": socket.AF_INET, "proto": 6, "flags": socket.AI_NUMERICHOST}]

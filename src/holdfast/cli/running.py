@@ -42,7 +42,9 @@ log_format_option = click.option(
     metavar="A,B=3",
     help="Queues to serve: in this order, or with weights.  [default]",
 )
-@click.option("-c", "--slots", metavar="N", help="Jobs at once in one process.  [20]")
+@click.option(
+    "-c", "--slots", "--concurrency", metavar="N", help="Jobs at once in one process.  [20]"
+)
 @click.option("--processes", metavar="N", help="Worker processes under a supervisor.  [1]")
 @click.option("--burst", is_flag=True, help="Stop when there is nothing left to do.")
 @click.option("--grace", metavar="SPAN", help="How long a stop lets jobs finish.  [30 s]")

@@ -76,6 +76,8 @@ class SQLiteStore:
     reading goes on. See ``Store`` for what each verb promises.
     """
 
+    GROUPS_COMMITS = True
+
     def __init__(
         self,
         location: Location,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +14,6 @@ from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.form import Submission
 from holdfast.intake import MAX_URL
 from holdfast.job import TERMINAL, Event, Job, State, attempts
-from holdfast.operations import Operations
 from holdfast.store import Draft, Order, Search, Store
 from holdfast.webhooks.guard import Guard, RefusedAddressError
 from holdfast.webhooks.shapes import (
@@ -29,6 +29,9 @@ from holdfast.webhooks.shapes import (
     Webhook,
 )
 from holdfast.webhooks.signing import checked_secret, new_secret
+
+if TYPE_CHECKING:  # it submits, and submissions ask for callbacks
+    from holdfast.operations import Operations
 
 SECRETS_KEPT = 2
 MOST_DESCRIPTION = 256

@@ -1,12 +1,8 @@
 """Bringing a schema from one version to another, one process at a time.
 
 A migration is a pair of files, ``NNNN_name.up.sql`` and ``.down.sql``. Its first line,
-``-- works with: N``, says the oldest program version that can still use the schema: as long
-as a roll-out keeps to that, old and new workers run side by side.
-
-With ``-- outside a transaction`` on the second line every statement is committed by itself, for
-what PostgreSQL does in no other way (``CREATE INDEX CONCURRENTLY``). Such a step must be one
-that can be begun again after it broke off half-way.
+``-- works with: N``, names the oldest program that can still use the schema. With a second line
+``-- outside a transaction`` each statement commits alone (``CREATE INDEX CONCURRENTLY``).
 """
 
 from __future__ import annotations
@@ -49,7 +45,7 @@ class Migration(msgspec.Struct, frozen=True):
     down: str
     works_with: int
     outside: bool = False
-    """Not inside a transaction."""
+    """Not inside a transaction: begun again when it broke off half-way, which it must bear."""
 
 
 def known(folder: Traversable | None = None) -> list[Migration]:

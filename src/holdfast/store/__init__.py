@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreError, UnknownStoreError
-from holdfast.store._base import PortableStore, Store, TransactionalStore
+from holdfast.store._base import ListingStore, PortableStore, Store, TransactionalStore
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     Added,
@@ -106,6 +106,7 @@ __all__ = [
     "Level",
     "LimitRule",
     "LimitState",
+    "ListingStore",
     "Measure",
     "MemoryStore",
     "Note",

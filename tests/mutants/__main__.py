@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants import memory, model, redis, running, sqlite
+from tests.mutants import memory, model, postgres, redis, running, sqlite
 from tests.mutants.mutant import Mutant, RottenMutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +27,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *model.MUTANTS,
     *memory.MUTANTS,
     *sqlite.MUTANTS,
+    *postgres.MUTANTS,
     *redis.MUTANTS,
     *running.MUTANTS,
 )
@@ -37,8 +38,12 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "policy": (["tests/model/test_policy.py"], ""),
     "dependencies": (["tests/model/test_dependencies.py"], ""),
     "memory verbs": (VERBS, "memory"),
+    "postgres verbs": (VERBS, "postgres"),
+    "postgres race": (["tests/conformance/test_race.py"], "postgres"),
+    "postgres frozen": (["tests/faults/test_postgres_frozen.py"], ""),
     "redis verbs": (VERBS, "redis"),
     "redis wire": (["tests/wire"], ""),
+    "redis durability": (["tests/store/redis/test_durability.py"], ""),
     "sqlite verbs": (VERBS, "sqlite"),
     "sqlite matrix": (["tests/conformance/test_matrix.py"], "sqlite"),
     "simulation": (["tests/simulation/test_simulation.py"], "promises and memory"),

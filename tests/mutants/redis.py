@@ -44,6 +44,37 @@ MUTANTS = (
         "a job that stopped running keeps notes",
     ),
     _in(
+        "scripts/swap.lua",
+        "  if tonumber(rev) ~= c[REVISION] or v[2]",
+        "  if v[2]",
+        "the short way completes an older job",
+    ),
+    _in(
+        "scripts/swap.lua",
+        "or v[2] ~= c[TOKEN] or",
+        "or",
+        "the short way takes a stale token",
+    ),
+    _in(
+        "scripts/swap.lua",
+        "  if v[6] or v[7]",
+        "  if v[7]",
+        "the short way tells no dependents",
+    ),
+    _in(
+        "scripts/claim.lua",
+        "  if q.free and v[8]",
+        "  if v[8]",
+        "the short way knows no limits",
+    ),
+    _in(
+        "client.py",
+        '            ("INCR", f"{settings.prefix}:hf:confirmed"),\n',
+        '            ("PING",),\n',
+        "a repeat counts as confirmed",
+        ("redis durability",),
+    ),
+    _in(
         "scripts/claim.lua",
         "    if not q.paused then\n",
         "    if true then\n",

@@ -1,12 +1,14 @@
-"""Deduplication, rate limits and global concurrency set by Node hold for us."""
+"""Deduplication, rate limits and global concurrency hold on both sides, whoever set them."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast.job import State
+from holdfast.store import LimitRule, LimitState
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -93,3 +95,46 @@ async def test_rate_window_that_we_filled_holds_a_node_worker(
     assert None is await peer.ask("until", match={"on": "started"}, ms=300)
     assert "1" == await raw.get(f"{prefix}:q:limiter")
     await peer.until("completed")
+
+
+@pytest.mark.req("B-5")
+async def test_our_limit_of_a_queue_bounds_a_node_worker(side: Side, peer: Peer) -> None:
+    await side.store.limit("queue:q", LimitRule(concurrency=1))
+    for _ in range(2):
+        await peer.ask("add", queue="q", job="some", data={"hang": True})
+
+    await peer.ask("work", queue="q", opts={"concurrency": 5})
+
+    await peer.until("started")
+    assert None is await peer.ask("until", match={"on": "started"}, count=2, ms=400)
+    await side.store.limit("queue:q", None)
+    await peer.ask("add", queue="q", job="more", data={})
+    await peer.until("started", 2)
+
+
+@pytest.mark.req("B-5")
+async def test_our_rate_of_a_queue_is_shared_with_a_node_worker(side: Side, peer: Peer) -> None:
+    await side.store.limit("queue:q", LimitRule(rate=2, per=timedelta(seconds=30)))
+    for _ in range(3):
+        await peer.ask("add", queue="q", job="some", data={})
+    assert 1 == len(await side.claim())
+
+    await peer.ask("work", queue="q", opts={"concurrency": 5})
+
+    await peer.until("completed")
+    assert None is await peer.ask("until", match={"on": "started"}, count=2, ms=400)
+    (used,) = await side.store.limits()
+    assert ("queue:q", 2) == (used.scope, used.started)
+    assert used.until is not None
+    assert [] == await side.claim()
+
+
+@pytest.mark.req("B-5")
+async def test_limits_that_node_set_are_listed(side: Side, peer: Peer) -> None:
+    await peer.ask("call", queue="q", method="setGlobalConcurrency", args=[2])
+    await peer.ask("add", queue="q", job="some", data={})
+    assert 1 == len(await side.claim())
+
+    assert [LimitState(scope="queue:q", rule=LimitRule(concurrency=2), running=1)] == (
+        await side.store.limits()
+    )

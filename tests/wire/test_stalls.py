@@ -10,17 +10,28 @@ import pytest
 from holdfast import lifecycle
 from holdfast.job import Event, State
 from holdfast.store import Change
+from tests.worker.machines import Machines
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
 
     from redis.asyncio import Redis
 
     from holdfast.job import Job
+    from tests.servers import Valkey
     from tests.wire.peer import Peer
     from tests.wire.side import Side
 
 SHORT = {"lockDuration": 500, "stalledInterval": 300, "maxStalledCount": 1}
+
+
+@pytest.fixture
+def machines(tmp_path: Path, valkey_server: Valkey, prefix: str) -> Iterator[Machines]:
+    """Real Python worker processes on the same queues."""
+    machines = Machines(tmp_path, f"{valkey_server.url}?prefix={prefix}")
+    yield machines
+    machines.clear()
 
 
 @pytest.mark.req("S-6", "B-5")
@@ -130,3 +141,42 @@ async def _overdue(side: Side) -> list[Job]:
             return found
         await asyncio.sleep(0.05)  # a lock that expires tells nobody
     return []
+
+
+@pytest.mark.req("S-6", "B-5")
+async def test_job_of_a_killed_python_worker_is_run_by_a_node_worker(
+    side: Side, peer: Peer, machines: Machines
+) -> None:
+    payload = {"started": machines.file("started"), "seconds": 60}
+    ours = await side.add("hold", payload, lease=1, max_attempts=3)
+    process = machines.start("alone", queues=["q"], maintenance=False)
+    await side.becomes(ours.id, State.RUNNING)
+
+    process.kill()
+    process.wait()
+    await peer.ask("work", queue="q", opts=SHORT)
+
+    done = await side.becomes(ours.id, State.COMPLETED)
+    assert (b'{"ran":"hold"}', 2) == (done.result, done.lease_version)
+    (history,) = await side.store.history([ours.id])
+    assert Event.LAPSE in [edge.event for edge in history]
+
+
+@pytest.mark.req("S-6", "B-5")
+async def test_job_of_a_killed_node_worker_is_run_by_a_python_worker(
+    side: Side, start_peer: Callable[[], Awaitable[Peer]], machines: Machines
+) -> None:
+    victim = await start_peer()
+    await victim.ask("work", queue="q", opts=SHORT)
+    wire_id = await victim.ask(
+        "add", queue="q", job="add", data={"hang": True}, opts={"attempts": 3}
+    )
+    await victim.until("started")
+    await side.becomes(f"q:{wire_id}", State.RUNNING)
+
+    await victim.kill()
+    machines.start("alone", queues=["q"])
+
+    again = await side.until(f"q:{wire_id}", lambda job: job.lease_version == 2)
+    assert again.lease is not None
+    assert "bullmq" != again.lease.worker

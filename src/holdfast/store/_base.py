@@ -367,6 +367,13 @@ class PortableStore(ListingStore, Protocol):
 
 
 @runtime_checkable
+class GroupCommitStore(Protocol):
+    """A store that writes whatever one turn of the event loop asks for in one transaction."""
+
+    GROUPS_COMMITS: bool
+
+
+@runtime_checkable
 class TransactionalStore(Protocol):
     """A store in the caller's own database: it can join the caller's transactions."""
 

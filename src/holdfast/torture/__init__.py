@@ -1,8 +1,6 @@
 """Crash runs with real processes: the queue under kill -9, frozen workers and cut lines.
 
-``holdfast torture`` runs it against a store of your own, in a place of its own there. What
-clients were told and what handlers did is written to plain files outside the queue; in the end
-the history checker compares both with everything the store recorded.
-
-``run.torture`` is the whole of it. Nothing is imported here: every process of a run pays for it.
+What clients were told and what handlers did is written to plain files outside the queue; in the
+end the history checker compares both with everything the store recorded. ``run.torture`` is the
+whole of it. Nothing is imported here: every process of a run pays for it.
 """

@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.torture.places import LINE, QUEUE
 from holdfast.torture.plan import POST, Plan, Post
 
-WORKER, PRODUCER = "holdfast.torture.worker", "holdfast.torture.producer"
+WORKER, PRODUCER = "holdfast.torture._worker", "holdfast.torture._producer"
 FAILURES = 5
 """So often in a row a process may fail to get going before a run is given up."""
 

@@ -100,7 +100,8 @@ async def test_submission_no_replica_confirms_exists_and_says_so(
     """The replica hangs but stays connected, so that only what it confirms can tell."""
     primary, replica = pair
     assert replica.process is not None
-    async with opened(primary, "&replicas=1&confirm_within=1") as side:
+    asked = "&replicas=1&confirm_within=1"
+    async with opened(primary, asked) as side, opened(primary, asked) as other:
         os.kill(replica.process.pid, signal.SIGSTOP)
         try:
             with pytest.raises(UnconfirmedError, match="0 of 1 replicas") as caught:
@@ -109,7 +110,7 @@ async def test_submission_no_replica_confirms_exists_and_says_so(
             (job,) = (await side.store.find(Search())).jobs
 
             with pytest.raises(UnconfirmedError):
-                await side.store.add([job])  # nothing new is written, and still not confirmed
+                await other.store.add([job])  # which writes nothing, so that only a mark can tell
         finally:
             os.kill(replica.process.pid, signal.SIGCONT)
         (answer,) = await _persistently(side, job)

@@ -11,6 +11,7 @@ from holdfast.job import CancelRequest, Failure, Lease, Priority, Progress, Stat
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+MOST = 10**9
 
 
 class Rest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -119,11 +120,12 @@ def text(value: bytes | None) -> str:
 
 
 def number(value: bytes | None) -> int:
-    """Read a field as a number, 0 when absent or not one."""
+    """Read a field as a number from 0 to a billion, 0 when absent or not one; as scripts do."""
     try:
-        return int(value) if value else 0
+        found = int(value) if value else 0
     except ValueError:
         return 0
+    return found if 0 <= found <= MOST else 0
 
 
 @_remembered

@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 async def limit(store: RedisStore, scope: str, rule: LimitRule | None) -> None:
     """Set or lift a limit."""
-    key = store.keys.shared("limits")
     if rule is None:
-        await store.client.command("HDEL", key, scope)
+        await store.call("limit", scope, "")
         return
     terms: dict[str, int] = {"per": rule.per // fields.MICROSECOND}
     if rule.concurrency is not None:
         terms["concurrency"] = rule.concurrency
     if rule.rate is not None:
         terms["rate"] = rule.rate
-    await store.client.command("HSET", key, scope, msgspec.msgpack.encode(terms))
+    await store.call("limit", scope, msgspec.msgpack.encode(terms))
 
 
 async def limits(store: RedisStore) -> list[LimitState]:
     """Return every limit with what is used of it."""
-    tally, (rules, windows, running) = await store.call("counts", "limits", "")
+    tally, (rules, windows, running, queues) = await store.call("counts", "limits", "")
     usage = Usage({scope.decode(): _rule(terms) for scope, terms in reads.paired(rules).items()})
     usage.read(fields.micros(store.now()), reads.paired(windows), reads.paired(running))
+    usage.share(queues)
     usage.count(reads.read_tally(tally))
     return usage.states()
 
@@ -65,6 +65,19 @@ class Usage:
                 self._windows[name.decode()] = (started, ends)
         for key, count in running.items():
             self._keyed[f"key:{key.decode()}"] = int(count)
+
+    def share(self, queues: Sequence[tuple[bytes, int, int, int, bytes, bytes]]) -> None:
+        """Take in the limits of whole queues, which BullMQ clients may have set or used."""
+        for name, concurrency, rate, duration, started, ends in queues:
+            scope = f"queue:{name.decode()}"
+            rule = LimitRule(
+                concurrency=concurrency or None,
+                rate=rate or None,
+                per=timedelta(milliseconds=duration or 1000),
+            )
+            self._rules.setdefault(scope, rule)
+            if rate and int(started):
+                self._windows[scope] = (min(int(started), rate), int(ends))
 
     def count(self, tallies: Sequence[Tally]) -> None:
         """Take in the running jobs by queue and type."""

@@ -198,7 +198,7 @@ def read_tally(answer: object) -> list[Tally]:
     """Read the counters of jobs by kind and state."""
     found = []
     for field, count in paired(answer).items():
-        queue, level, state, type_ = field.decode().split(":", 3)
+        queue, level, state, type_ = fields.text(field).split(":", 3)
         found.append(Tally(queue, type_, int(level), State(state), int(count)))
     return sorted(found, key=lambda t: (t.queue, t.type, t.priority, t.state))
 
@@ -209,7 +209,7 @@ async def stats(store: RedisStore, first_minute: int) -> Stats:
     summed: defaultdict[tuple[str, str, int, str, int], list[int]] = defaultdict(lambda: [0, 0])
     for minute in minutes:
         for field, value in paired(minute).items():
-            kind, queue, level, measure, bucket, type_ = field.decode().split(":", 5)
+            kind, queue, level, measure, bucket, type_ = fields.text(field).split(":", 5)
             entry = summed[queue, type_, int(level), measure, int(bucket)]
             if kind == "n":
                 entry[0] += int(value)

@@ -83,6 +83,8 @@ class Edge(msgspec.Struct, frozen=True, array_like=True):
     failure: Failure | None
 
 
+SCHEDULER = Row.__struct_fields__.index("scheduler")
+
 _encode = msgspec.json.Encoder().encode
 _fixed = msgspec.json.Decoder(Fixed)
 _edge = msgspec.json.Decoder(Edge)
@@ -180,8 +182,11 @@ def edge_text(edge: Transition, moment: int) -> str:
 
 
 def read_edge(data: bytes) -> Transition:
-    """Read a transition back."""
-    edge = _edge.decode(data)
+    """Read a transition back; what a BullMQ client said in it may be no text."""
+    try:
+        edge = _edge.decode(data)
+    except UnicodeDecodeError:
+        edge = _edge.decode(data.decode("utf-8", "replace"))
     return Transition(
         event=edge.event,
         from_state=edge.from_state,
@@ -224,6 +229,8 @@ def is_json(data: bytes) -> bool:
 
 def scheduled(image: Image) -> tuple[str, str, str, bytes] | None:
     """Return queue, scheduler, wire id and options of a job that a BullMQ scheduler made."""
+    if len(image[2]) <= SCHEDULER:
+        return None
     job_id, queue, row = _parts(image)
     if row.scheduler is None or row.options is None:
         return None

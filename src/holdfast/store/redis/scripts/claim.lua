@@ -79,7 +79,6 @@ local function take(q, id, key, v)
   place(q, 'active', id)
   rank('moved', id, journal(id, type, q.name, json))
   rank('s:SCHEDULED', id)
-  rank('s:RUNNING', id, num)
   rank('over', id, math.min(ends, tonumber(exp)))
   local kind = kind_of(q, type, level)
   local since = waits[kind]

@@ -2,7 +2,7 @@
 -- edges: none; notices what others did
 -- ARGV[6] 'stats', 'queues', 'limits' or 'tally'; ARGV[7] first minute of the readings
 -- returns: {tally, more}: readings per minute; or per queue {name, paused, ageing, has settings};
--- or {limits, windows, running}
+-- or {limits, windows, running, per queue what BullMQ holds of them}
 -- needs: base queue job links forget flow sync
 local names = call('SMEMBERS', shared .. 'queues')
 for _, name in ipairs(names) do queue(name) end
@@ -20,6 +20,15 @@ elseif ARGV[6] == 'queues' then
 elseif ARGV[6] == 'limits' then
   for i, name in ipairs({'limits', 'windows', 'running'}) do
     more[i] = call('HGETALL', shared .. name)
+  end
+  more[4] = {}
+  for _, name in ipairs(names) do
+    local q = open_queues[name]
+    if q.concurrency or q.max then
+      local left = ARGV[2] == '' and call('PTTL', q.base .. 'limiter') or 0
+      more[4][#more[4] + 1] = {name, q.concurrency or 0, q.max or 0, q.duration or 0,
+        left > 0 and call('GET', q.base .. 'limiter') or '0', int(now + left * 1000)}
+    end
   end
 end
 return {call('HGETALL', shared .. 'tally'), more}

@@ -38,9 +38,35 @@ local function fits(hid)
   return true
 end
 
+-- The jobs that run now, as an index would list them.
+local function running()
+  local found, ids = {}, {}
+  for _, q in pairs(open_queues) do
+    for _, id in ipairs(call('LRANGE', q.base .. 'active', 0, -1)) do
+      local j = load(q, id)
+      if j and j.n and j.state == 'RUNNING' then found[#found + 1] = {j.n, j.hid} end
+    end
+  end
+  table.sort(found, function(a, b)
+    if want.ascending then return a[1] < b[1] end
+    return a[1] > b[1]
+  end)
+  for _, each in ipairs(found) do
+    local behind = not want.from or want.ascending and each[1] > want.from or
+      not want.ascending and each[1] < want.from
+    if behind and #ids < want.look * 2 then
+      ids[#ids + 1] = each[2]
+      ids[#ids + 1] = int(each[1])
+    end
+  end
+  return ids
+end
+
 local bound = want.from and '(' .. int(want.from) or nil
 local ids
-if want.ascending then
+if want.index == 's:RUNNING' then
+  ids = running()
+elseif want.ascending then
   ids = call('ZRANGEBYSCORE', shared .. want.index, bound or '-inf', '+inf', 'WITHSCORES',
     'LIMIT', 0, want.look)
 else

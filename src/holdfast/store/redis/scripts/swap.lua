@@ -92,7 +92,7 @@ local function write(j, c)
   if TERMINAL[old] then fill(j.q) end
   leave(j.q, j.id, old, priority)
   if old == 'PENDING' then rank('ripe', j.hid) end
-  if old == 'RUNNING' and limited then j.q.rung = true end
+  if old == 'RUNNING' and (limited or j.q.concurrency) then j.q.rung = true end
   if TERMINAL[c.state] then return finish(j, c, PREVIOUS[old]) end
   enter(j, c, PREVIOUS[old])
   return false
@@ -125,10 +125,9 @@ local function quick(c)
   leave(q, id, 'RUNNING')
   place(q, 'completed', ended, id)
   rank('moved', id, journal(id, c[TYPE], q.name, c[EDGE]))
-  rank('s:RUNNING', id)
   rank('s:COMPLETED', id, num)
   rank('over', id)
-  if limited then q.rung = true end
+  if limited or q.concurrency then q.rung = true end
   local times, took = run_times(q, c[TYPE], c[LEVEL], c[AT]), c[AT] - c[BEGAN]
   times[took] = (times[took] or 0) + 1
   return true

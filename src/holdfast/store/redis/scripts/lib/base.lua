@@ -24,6 +24,14 @@ local function int(n)
   return text
 end
 
+-- Whoever can reach the server can write anything into a hash: a number is one from 0 to most.
+local function within(value, most)
+  local n = tonumber(value)
+  if n and n >= 0 and n <= most then return math.floor(n) end
+  return nil
+end
+local MOST_COUNT, MOST_PRIORITY, MOST_MILLIS = 1e9, 2097152, 4102444800000 -- until the year 2100
+
 -- name of a sorted set -> member -> score, or false to remove; the last word counts
 local ranked = {}
 local function rank(name, member, score)

@@ -5,10 +5,11 @@ local function parent_of(j)
   return name, id
 end
 
-local function options_of(j)
-  local ok, opts = pcall(cjson.decode, call('HGET', j.key, 'opts') or '{}')
-  return ok and type(opts) == 'table' and opts or {}
+local function decoded(text)
+  local ok, value = pcall(cjson.decode, text or '{}')
+  return ok and type(value) == 'table' and value or {}
 end
+local function options_of(j) return decoded(call('HGET', j.key, 'opts')) end
 
 -- What BullMQ keeps of every failed attempt, the oldest first.
 local function add_trace(j, text)
@@ -53,7 +54,7 @@ end
 
 local function child_failed(j, q, id, reason)
   local key, child = q.base .. id, j.key
-  local flags = cjson.decode(call('HGET', child, 'parent') or '{}')
+  local flags = decoded(call('HGET', child, 'parent'))
   if not (flags.fpof or flags.cpof or flags.idof or flags.rdof) then return end
   if call('SREM', key .. ':dependencies', child) == 0 then return end
   local left = call('SCARD', key .. ':dependencies')
@@ -90,9 +91,8 @@ local function next_of_kind(j)
   call('DEL', key)
   call('INCR', q.base .. 'id')
   local id, job = v[4], q.base .. v[4]
-  local ok, opts = pcall(cjson.decode, v[3])
-  if not ok then opts = {} end
-  local delay, priority = tonumber(opts.delay) or 0, tonumber(opts.priority) or 0
+  local opts = decoded(v[3])
+  local delay, priority = within(opts.delay, MOST_MILLIS) or 0, within(opts.priority, MOST_PRIORITY) or 0
   local fields = {'name', v[1], 'data', v[2], 'opts', v[3], 'timestamp', int(now_ms), 'delay',
     int(delay), 'priority', int(priority), 'deid', deduplication_of(j)}
   if v[5] then fields[#fields + 1] = 'parentKey'; fields[#fields + 1] = v[5] end
@@ -125,7 +125,11 @@ local function kept_by(opts, completed)
   if keep == nil or keep == false or keep == cjson.null then return nil end
   if keep == true then return {count = 0} end
   if type(keep) == 'number' then return {count = keep} end
-  return keep
+  if type(keep) ~= 'table' then return nil end
+  return {
+    age = within(keep.age, MOST_MILLIS), count = within(keep.count, MOST_COUNT),
+    limit = within(keep.limit, MOST_COUNT),
+  }
 end
 
 -- Old ended jobs go as the job's own options ask; its own removal is the caller's work.

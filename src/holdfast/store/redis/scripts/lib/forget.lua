@@ -1,11 +1,12 @@
 -- forget: drop every trace of a job that is gone or goes.
-local STATES = {'COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED', 'SCHEDULED', 'RUNNING', 'DELAYED',
+local STATES = {'COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED', 'SCHEDULED', 'DELAYED',
   'RETRYING', 'PENDING'}
 local function last_state(hid)
   for _, state in ipairs(STATES) do
     local moved = (ranked['s:' .. state] or {})[hid]
     if moved or moved == nil and call('ZSCORE', shared .. 's:' .. state, hid) then return state end
   end
+  return 'RUNNING'
 end
 
 local function forget(hid, state)
@@ -14,10 +15,8 @@ local function forget(hid, state)
   if record then
     local level, queue_name, type = read_record(record)
     state = state or last_state(hid)
-    if state then
-      add_to('tally', queue_name .. ':' .. level .. ':' .. state .. ':' .. type, -1)
-      rank('s:' .. state, hid)
-    end
+    add_to('tally', queue_name .. ':' .. level .. ':' .. state .. ':' .. type, -1)
+    if state ~= 'RUNNING' then rank('s:' .. state, hid) end
     rank('t:' .. type, hid)
     rank('over', hid)
     rank('created', hid)

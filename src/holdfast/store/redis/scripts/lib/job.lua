@@ -23,14 +23,14 @@ local function level_of(priority) return math.max(0, math.min(4, priority)) end
 
 -- No more than 32 fields: a larger table costs twice as much. Others are read where needed.
 local function loaded(q, id, key, v)
-  local ttl, priority = tonumber(v[8]), tonumber(v[2]) or 0
+  local ttl, priority = tonumber(v[8]), within(v[2], MOST_PRIORITY) or 0
   local level = level_of(priority)
   local p = v[10] and unpacked(v[10]) or blank()
   local state, sch = v[10] and p[STATE] or nil, tonumber(p[SCH])
   return {
     q = q, id = id, key = key, hid = ttl and id or (q.name .. ':' .. id), out = {}, values = v,
     p = p, type = v[1], priority = priority, level = level, from_level = level, ttl = ttl,
-    ats = tonumber(v[3]) or 0, atm = tonumber(v[4]) or 0, limit = v[9], state = state,
+    ats = within(v[3], MOST_COUNT) or 0, atm = within(v[4], MOST_COUNT) or 0, limit = v[9], state = state,
     was = state, rev = tonumber(p[REV]), upd = tonumber(p[UPD]), sch = sch, sch_before = sch,
     run = tonumber(p[RUN]), exp = tonumber(p[EXP]), unt = tonumber(p[UNT]), n = tonumber(p[NUM]),
     hn = tonumber(p[TOLD]), tok = v[11], kids = v[12], wrk = v[13], recorded = level,
@@ -175,8 +175,9 @@ local function save(j)
     j.recorded = j.level
   end
   if j.was ~= j.state then
-    if j.was then rank('s:' .. j.was, j.hid) end
-    rank('s:' .. j.state, j.hid, j.n)
+    -- Running jobs need no index: they are few, and in their queue's list.
+    if j.was and j.was ~= 'RUNNING' then rank('s:' .. j.was, j.hid) end
+    if j.state ~= 'RUNNING' then rank('s:' .. j.state, j.hid, j.n) end
     j.was = j.state
   end
   if TERMINAL[j.state] then

@@ -113,15 +113,14 @@ local function reconcile(q, id)
     return nil
   end
   local v = call('HMGET', j.key, 'timestamp', 'delay', 'stc', 'processedOn', 'finishedOn')
-  j.created, j.delay = (tonumber(v[1]) or 0) * 1000, tonumber(v[2]) or 0
-  j.processed, j.finished = tonumber(v[4]), tonumber(v[5])
+  j.created, j.delay = (within(v[1], MOST_MILLIS) or 0) * 1000, within(v[2], MOST_MILLIS) or 0
+  j.processed, j.finished = within(v[4], MOST_MILLIS), within(v[5], MOST_MILLIS)
   local to, due = place_of(q, id)
   if to == 'FAILED' then
     if j.state and TERMINAL[j.state] and j.state ~= 'COMPLETED' and j.ats <= tonumber(j.p[SEEN]) then
       to = j.state
     else
-      local ok, opts = pcall(cjson.decode, call('HGET', j.key, 'opts') or '{}')
-      local attempts = ok and tonumber(opts.attempts) or 1
+      local attempts = within(options_of(j).attempts, MOST_COUNT) or 1
       if j.atm >= math.max(1, attempts) and attempts > 1 then to = 'DEAD_LETTER' end
     end
   elseif to == 'DELAYED' and (j.atm > 0 or j.state == 'RUNNING' or j.state == 'RETRYING') then

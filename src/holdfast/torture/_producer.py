@@ -1,4 +1,4 @@
-"""A producer process of a run: ``python -m holdfast.torture.producer``.
+"""A producer process of a run: ``python -m holdfast.torture._producer``.
 
 It writes down what it was told after it was told. Killed and started again it goes on where
 its file ends.
@@ -17,10 +17,10 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.job import State
 from holdfast.results import SubmissionResult, SubmissionStatus
 from holdfast.submitting import patiently
+from holdfast.torture._site import app, post
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, Ledger, allowed
 from holdfast.torture.parting import die_with_parent
 from holdfast.torture.places import LINE
-from holdfast.torture.site import app, post
 
 BATCH = max(100, min(200, post.jobs // 100))
 KEYS = 10

@@ -1,4 +1,4 @@
-"""A worker process of a run: ``python -m holdfast.torture.worker``."""
+"""A worker process of a run: ``python -m holdfast.torture._worker``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import signal
 import sys
 from datetime import timedelta
 
+from holdfast.torture._site import app, post
 from holdfast.torture.ledger import Ledger
 from holdfast.torture.parting import die_with_parent
-from holdfast.torture.site import app, post
 from holdfast.worker import Worker
 from holdfast.worker.supervisor import supervise
 
@@ -51,12 +51,12 @@ def main() -> int:
     """Run one worker, or several under a supervisor."""
     if post.processes:
         return supervise(
-            "holdfast.torture.site:app",
+            "holdfast.torture._site:app",
             processes=post.processes,
             queues=post.queues,
             slots=post.slots,
             grace=GRACE,
-            observer="holdfast.torture.worker:Listener",
+            observer="holdfast.torture._worker:Listener",
         )
     asyncio.run(alone())
     return 0

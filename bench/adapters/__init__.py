@@ -1,0 +1,1 @@
+"""holdfast as one of the systems of a side-by-side benchmark driver."""

@@ -1,0 +1,26 @@
+-- limit: set or lift a limit. That of a whole queue is BullMQ's global one as well, so that it
+-- holds for Node's workers too.
+-- edges: none
+-- ARGV[6] scope; ARGV[7] msgpack {concurrency, rate, per in microseconds}, or '' to lift it
+-- returns: nothing
+-- needs: base
+local scope, given = ARGV[6], ARGV[7]
+local held = call('HEXISTS', shared .. 'limits', scope) == 1
+local rule = {}
+if given == '' then
+  call('HDEL', shared .. 'limits', scope)
+else
+  rule = cmsgpack.unpack(given)
+  call('HSET', shared .. 'limits', scope, given)
+end
+local name = string.match(scope, '^queue:(.+)$')
+if name and (held or given ~= '') then
+  local meta = prefix .. ':' .. name .. ':meta'
+  local function mirror(field, value)
+    if value then call('HSET', meta, field, int(value)) else call('HDEL', meta, field) end
+  end
+  mirror('concurrency', rule.concurrency)
+  mirror('max', rule.rate)
+  mirror('duration', rule.rate and math.max(1, math.ceil(rule.per / 1000)))
+end
+return 1

@@ -9,7 +9,11 @@ from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreError, UnknownStoreError
+<<<<<<< HEAD
+from holdfast.store._base import ListingStore, PortableStore, Store, TransactionalStore
+=======
 from holdfast.store._base import GroupCommitStore, PortableStore, Store, TransactionalStore
+>>>>>>> main
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     Added,
@@ -107,6 +111,7 @@ __all__ = [
     "Level",
     "LimitRule",
     "LimitState",
+    "ListingStore",
     "Measure",
     "MemoryStore",
     "Note",

@@ -341,7 +341,16 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class PortableStore(Protocol):
+class ListingStore(Protocol):
+    """A store that is not one tenant's view: it can say of what it holds records."""
+
+    async def kinds(self) -> list[str]:
+        """Return the kinds of which there are records, by code points."""
+        ...
+
+
+@runtime_checkable
+class PortableStore(ListingStore, Protocol):
     """A whole store: everything in it can be taken to another one and go on there."""
 
     async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
@@ -354,10 +363,6 @@ class PortableStore(Protocol):
         A SCHEDULED job takes its place behind those that are there. The history counts as if
         it had happened here, except that how long attempts took is not measured.
         """
-        ...
-
-    async def kinds(self) -> list[str]:
-        """Return the kinds of which there are records, by code points."""
         ...
 
 

@@ -1,12 +1,8 @@
 """Bringing a schema from one version to another, one process at a time.
 
-A migration is a pair of files, ``NNNN_name.up.sql`` and ``.down.sql``. Its first line,
-``-- works with: N``, says the oldest program version that can still use the schema: as long
-as a roll-out keeps to that, old and new workers run side by side.
-
-With ``-- outside a transaction`` on the second line every statement is committed by itself, for
-what PostgreSQL does in no other way (``CREATE INDEX CONCURRENTLY``). Such a step must be one
-that can be begun again after it broke off half-way.
+A migration is a pair of files, ``NNNN_name.up.sql`` and ``.down.sql``. ``-- works with: N`` on the
+first line says the oldest program that can still use the schema. ``-- outside a transaction`` on
+the second has every statement committed by itself; such a step must bear to be begun again.
 """
 
 from __future__ import annotations

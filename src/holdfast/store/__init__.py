@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreError, UnknownStoreError
-<<<<<<< HEAD
-from holdfast.store._base import ListingStore, PortableStore, Store, TransactionalStore
-=======
-from holdfast.store._base import GroupCommitStore, PortableStore, Store, TransactionalStore
->>>>>>> main
+from holdfast.store._base import (
+    GroupCommitStore,
+    ListingStore,
+    PortableStore,
+    Store,
+    TransactionalStore,
+)
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     Added,

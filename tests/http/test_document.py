@@ -78,7 +78,8 @@ async def test_examples_are_taken_by_the_service(site: Site, document: dict[str,
                 example = {**example, "lease_token": claimed["lease_token"]}
             where = path.replace("{job_id}", claimed["job_id"])
             reply = await site.call(method.upper(), where, example)
-            assert reply.status in (200, 201, 409), (path, reply.body)
+            unknown = (404,) if "{" in where else ()
+            assert reply.status in (200, 201, 409, *unknown), (path, reply.body)
 
 
 async def test_page_for_people_needs_nothing_from_elsewhere(site: Site) -> None:

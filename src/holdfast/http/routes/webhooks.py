@@ -176,6 +176,7 @@ ENDPOINTS = (
         handler=rotate_secret,
         permission=Permission.ADMINISTER,
         form=(integer("keep", 0, 1, default=1, help="Older secrets that stay good."),),
+        example={"keep": 1},
         answer=WebhookInfo,
         errors=("NOT_FOUND",),
         audited=True,

@@ -50,6 +50,11 @@ COMMANDS = {
         ["python", "-m", "pytest", "-n", "2", "--dist", "worksteal"],
         "run the tests, on every store",
     ),
+    "postgres": (
+        FULL,
+        ["python", "-m", "tests.postgres_versions"],
+        "run the tests of the PostgreSQL store on servers of every major version",
+    ),
     "check": (FULL, None, "format, lint, types, import contracts, model coverage, conformance"),
     "conformance": (FULL, ["python", "-m", "tests.conformance_table"], "write docs/conformance.md"),
     "bench": (FULL, ["python", "-m", "bench"], "run the benchmarks"),

@@ -6,8 +6,17 @@ import argparse
 import asyncio
 
 from bench import http, redis, sqlite, worker
+from bench.pg import bloat, compare, designs
 
-BENCHMARKS = {"http": http.main, "redis": redis.main, "sqlite": sqlite.main, "worker": worker.main}
+BENCHMARKS = {
+    "http": http.main,
+    "postgres": compare.main,
+    "postgres-bloat": bloat.main,
+    "postgres-designs": designs.main,
+    "redis": redis.main,
+    "sqlite": sqlite.main,
+    "worker": worker.main,
+}
 
 
 def main() -> None:

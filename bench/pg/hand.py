@@ -1,13 +1,11 @@
-"""The PostgreSQL store against the same work written by hand with asyncpg.
+"""The store's verbs and the same work written by hand with asyncpg, on the same tables.
 
-Both use the same tables on the same server in one run, fsync on, so the ratio is what the
-store costs on top of the work itself. `python -m bench.postgres [JOBS]`.
+The loop by hand writes the same rows and the journal, in the same batches, but has no limits,
+pauses, counters, deduplication or fencing by revision.
 """
 
 from __future__ import annotations
 
-import asyncio
-import sys
 import time
 import uuid
 from typing import TYPE_CHECKING
@@ -19,7 +17,6 @@ from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.rows import policy_json
 from holdfast.submission import Submission, accept
-from tests import servers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,9 +24,10 @@ if TYPE_CHECKING:
 
     from holdfast.job import Job
 
-BATCH = 100
+BATCH = 500
 BULK = 1000
 SCHEMA = "holdfast"
+Rates = dict[str, list[float]]
 
 CLAIM = f"""
 WITH picked AS MATERIALIZED (
@@ -139,38 +137,19 @@ async def timed(count: int, work: Callable[[], Awaitable[None]]) -> float:
     return count / (time.perf_counter() - begun)
 
 
-async def measure(dsn: str, count: int, rounds: int = 3) -> dict[str, float]:
-    """Alternate between the two, so that both see the same machine; the best round counts."""
-    best: dict[str, float] = {}
+async def measure(dsn: str, count: int, rates: Rates) -> None:
+    """Let the two take turns, so that both see the same machine."""
     async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA)) as store:
         connection = await asyncpg.connect(
             dsn, server_settings={"plan_cache_mode": "force_generic_plan"}
         )
-        for _ in range(rounds):
-            made = jobs(count, store.now()), jobs(count, store.now())
-            runs = {
-                "hand-written submit": lambda: hand_submits(connection, made[0]),  # noqa: B023
-                "hand-written claim + complete": lambda: hand_works(connection, count),
-                "store submit": lambda: store_submits(store, made[1]),  # noqa: B023
-                "store claim + complete": lambda: store_works(store, count),
-            }
-            for name, work in runs.items():
-                best[name] = max(best.get(name, 0.0), await timed(count, work))
+        made = jobs(count, store.now()), jobs(count, store.now())
+        runs = {
+            "hand submit": lambda: hand_submits(connection, made[0]),
+            "hand work": lambda: hand_works(connection, count),
+            "store submit": lambda: store_submits(store, made[1]),
+            "store work": lambda: store_works(store, count),
+        }
+        for name, work in runs.items():
+            rates.setdefault(name, []).append(await timed(count, work))
         await connection.close()
-    return best
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Print jobs per second, and the store's share of the hand-written loop."""
-    given = sys.argv[1:] if arguments is None else arguments
-    count = int(given[0]) if given else 10_000
-    with servers.Postgres(["full_page_writes=on", "shared_buffers=256MB"]) as server:
-        best = asyncio.run(measure(server.dsn, count))
-    for name, rate in best.items():
-        print(f"{name:32} {rate:10,.0f} jobs/s")
-    for what in ("submit", "claim + complete"):
-        print(f"{what:32} {best[f'store {what}'] / best[f'hand-written {what}']:10.0%}")
-
-
-if __name__ == "__main__":
-    main()

@@ -135,6 +135,11 @@ class Holdfast(Facade):
             self._sync = SyncOperations(self)
         return self._sync
 
+    @property
+    def webhooks(self) -> Webhooks:
+        """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
+        return Webhooks(self._open, Guard(self.webhook_settings.allow), self.chance)
+
     async def open_operations(self) -> Operations:
         """Open the app's store, or its service, and return what can be done there."""
         if self._own_store is None and self.url.startswith(("http://", "https://")):
@@ -142,11 +147,6 @@ class Holdfast(Facade):
 
             return RemoteOperations(self.url, chance=self.chance, clock=self.clock)
         return self.over(await self.open_store().start())
-
-    @property
-    def webhooks(self) -> Webhooks:
-        """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
-        return Webhooks(self._open, Guard(self.webhook_settings.allow), self.chance)
 
     def over(self, store: Store, *, watcher: Watcher | None = None) -> Operations:
         """Return the operations of this app over a store that is already started."""
@@ -181,8 +181,9 @@ class Holdfast(Facade):
         """Register the decorated function as the handler of a job type.
 
         Everything is the default of the type's jobs and may be overridden per job, except
-        where it runs: ``runner`` (async, thread, or process for stubborn ones), ``concurrency``
-        per process, ``limit``, ``key_limit`` across workers. ``permanent`` errors end the job.
+        where it runs: ``runner`` (async for coroutines, thread for plain functions, process
+        for CPU-bound or stubborn ones), ``concurrency`` per worker process, ``limit`` and
+        ``key_limit`` across all workers. ``permanent`` exceptions are not retried.
         ``backoff`` may be a function ``(attempt, initial_delay, max_delay) -> timedelta``.
         """
         options = HandlerOptions(
@@ -230,7 +231,8 @@ class Holdfast(Facade):
     ) -> Callable[[Task[P, R]], Task[P, R]]:
         """Submit the decorated task at the times of a cron expression.
 
-        One job per tick however many workers run; those missed: ``skip``, ``one``, ``all``.
+        Exactly one job per tick however many workers run. ``missed`` says what happens to
+        ticks that passed while no worker ran: ``skip``, ``one`` (the newest) or ``all``.
         """
 
         def decorate(task: Task[P, R]) -> Task[P, R]:

@@ -96,8 +96,8 @@ def read_queues(value: object) -> dict[str, float] | list[str]:
     weights: dict[str, float] = {}
     for part in names:
         name, weighted, weight = part.partition("=")
-        namespace, _, own = name.rpartition("/")
-        if not QUEUE_RULE.fullmatch(own) or (namespace and not QUEUE_RULE.fullmatch(namespace)):
+        parts = name.split("/")  # a queue, or namespace/queue
+        if len(parts) > 2 or not all(map(QUEUE_RULE.fullmatch, parts)):
             raise ValueError(f"must be names matching {QUEUE_RULE.pattern}, got {name!r:.60}")
         try:
             weights[name] = float(weight) if weighted else 1.0

@@ -265,3 +265,16 @@ async def test_dependent_keeps_the_priority_it_inherited(hand: Hand) -> None:
 
     assert Priority.HIGH == (await hand.get(child)).priority
     assert ["child", "normal"] == await hand.drain()
+
+
+async def test_deleted_parents_are_remembered_as_long_as_the_child(hand: Hand) -> None:
+    parents = await hand.add_all(hand.job("p"), hand.job("q"))
+    child = await hand.add("child", after=parents)
+    for job in (*parents, child):
+        await hand.try_swap(job, lifecycle.cancelled(job, now=hand.now))
+
+    assert [True] == await hand.store.delete([parents[0].id])
+    assert [job.id for job in parents] == await hand.store.parents(child.id)
+
+    assert [True] == await hand.store.delete([child.id])
+    assert [] == await hand.store.parents(child.id)

@@ -14,7 +14,7 @@ from holdfast.copying import Copier, CopyRefusedError
 from holdfast.copying.register import FROM, read_note
 from holdfast.job import State
 from holdfast.presence import WorkerInfo, announce
-from holdfast.sealing import KeyRing
+from holdfast.sealing import KeyRing, sealed
 from holdfast.store import Change, Draft, LimitRule, MemoryStore, Order, Search
 from tests.conformance.conftest import SERVED
 from tests.conformance.decisions import DECISIONS
@@ -269,6 +269,13 @@ async def test_sealed_jobs_are_copied_without_their_key() -> None:
     app.task("a")(_payload)
     async with working(app):
         assert {"n": 1} == (await app.wait(job.job_id, timeout=15)).output
+
+
+async def test_view_through_keys_is_refused_rather_than_written_in_the_clear() -> None:
+    ring = KeyRing.parse(KeyRing.generate("k1"))
+
+    with pytest.raises(CopyRefusedError, match="view of a store"):
+        await Copier(MemoryStore(), sealed(MemoryStore(), ring)).run()
 
 
 async def _payload(payload: dict[str, int]) -> dict[str, int]:

@@ -21,22 +21,30 @@ from holdfast.store.postgres import PostgresStore
 from tests.architecture import tree
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
+from tests.faults.counting import COUNTERS, TYPE
 
 if TYPE_CHECKING:
+    from holdfast.job import Job
     from tests.servers import Postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 SCHEMA = "exactly_once"
-JOBS = 400
+JOBS = 5_000
 WORKERS = 3
-LEAST_KILLS = 8
+LEAST_KILLS = 12
 _NO_TIME = timedelta(0)
 
 
 def _start(url: str) -> subprocess.Popen[bytes]:
     path = os.pathsep.join([str(tree.ROOT / "src"), str(tree.ROOT)])
-    command = [sys.executable, "-m", "tests.faults.counting", url]
-    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
+    command = [sys.executable, "-m", "tests.faults.counting"]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path, "HOLDFAST_URL": url})
+
+
+def _job(store: PostgresStore, n: int) -> Job:
+    payload = {"counter": n % COUNTERS}
+    fields = {"type": TYPE, "payload": payload, "lease": 3.0, "max_attempts": 100}
+    return make(str(n), now=store.now(), **fields)
 
 
 async def _reap(store: PostgresStore, chance: random.Random) -> None:
@@ -61,24 +69,29 @@ async def _left(store: PostgresStore) -> int:
     return stored - done
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.req("S-1", "S-5", "S-6")
 async def test_counter_incremented_by_killed_workers_is_exact(postgres_server: Postgres) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
     with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
         connection.execute("DROP TABLE IF EXISTS counted")
-        connection.execute("CREATE TABLE counted AS SELECT 0 AS n")
+        connection.execute(
+            "CREATE TABLE counted AS SELECT counter, 0 AS n"
+            f" FROM generate_series(0, {COUNTERS - 1}) AS counter"
+        )
         url = f"{postgres_server.dsn}?schema={SCHEMA}"
         chance = random.Random(1)
         kills = 0
         async with PostgresStore.from_url(url) as store:
-            jobs = [make(str(n), now=store.now(), lease=0.5, max_attempts=100) for n in range(JOBS)]
-            await store.add(jobs)
+            jobs = [_job(store, n) for n in range(JOBS)]
+            for start in range(0, JOBS, 1000):
+                await store.add(jobs[start : start + 1000])
             workers = [_start(url) for _ in range(WORKERS)]
             try:
-                until = time.monotonic() + 90
+                until = time.monotonic() + 240
                 while (left := await _left(store)) and time.monotonic() < until:
                     await asyncio.sleep(chance.uniform(0.01, 0.1))
-                    if JOBS - left > kills * JOBS / (LEAST_KILLS + 2):
+                    if JOBS - left > (kills + 1) * JOBS / (LEAST_KILLS + 2):
                         victim = chance.randrange(WORKERS)
                         workers[victim].kill()
                         workers[victim].wait()
@@ -92,7 +105,7 @@ async def test_counter_incremented_by_killed_workers_is_exact(postgres_server: P
             histories = await store.history([job.id for job in jobs])
             assert 0 == await _left(store)
 
-        (counted,) = connection.execute("SELECT n FROM counted").fetchone() or (None,)
+        (counted,) = connection.execute("SELECT sum(n) FROM counted").fetchone() or (None,)
     assert JOBS == counted
     assert kills >= LEAST_KILLS
     events = [edge.event for history in histories for edge in history]

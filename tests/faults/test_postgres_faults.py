@@ -96,6 +96,43 @@ async def test_accepted_jobs_survive_the_death_of_the_server(own_server: Postgre
         assert [True] * 5 == [answer.written for answer in await store.swap(done)]
 
 
+async def test_producer_hears_in_time_that_the_server_is_down(own_server: Postgres) -> None:
+    settings = Settings(dsn=own_server.dsn, schema=SCHEMA, wait=SOON)
+    async with PostgresStore(settings) as store:
+        job = _job(store, "a")
+        own_server.kill()
+        begun = time.monotonic()
+
+        with pytest.raises(StoreUnavailableError, match="the server is down"):
+            await store.add([job])
+
+        assert time.monotonic() - begun < 5  # a second, on a machine that has other work
+
+
+async def test_close_ends_a_listener_that_is_being_notified(
+    store: PostgresStore, postgres_server: Postgres
+) -> None:
+    async def clamour() -> None:
+        async with await psycopg.AsyncConnection.connect(
+            postgres_server.dsn, autocommit=True
+        ) as connection:
+            while True:
+                await connection.execute(f"NOTIFY holdfast_{SCHEMA}, '1 default'")
+
+    noise = [asyncio.create_task(clamour()) for _ in range(2)]
+    try:
+        async with asyncio.timeout(60):
+            for _ in range(100):
+                other = wake.Wake(store._database, SCHEMA, postgres_server.dsn)
+                other.start()
+                await other.listening.wait()
+                await other.stop()
+    finally:
+        for task in noise:
+            task.cancel()
+        await asyncio.wait(noise)
+
+
 @pytest.mark.req("S-12")
 @pytest.mark.parametrize("fields", [{}, {"idempotency_key": "k"}], ids=["plain", "with key"])
 async def test_submission_cut_after_the_commit_is_repeated_without_a_double(

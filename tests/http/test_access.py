@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.chance import Chance
 from holdfast.clock import ManualClock
 from holdfast.errors import NotFoundError, ValidationError
@@ -17,7 +18,7 @@ from holdfast.http.application import ENDPOINTS
 from holdfast.keys import KeyRing, KeyTerms, Role, create_key, list_keys, revoke_key
 from holdfast.store import MemoryStore
 from tests.architecture import tree
-from tests.http.site import API
+from tests.http.site import API, running
 
 if TYPE_CHECKING:
     from holdfast.http.endpoint import Endpoint
@@ -323,6 +324,20 @@ async def test_changing_calls_are_in_the_audit_log(site: Site) -> None:
     )
     assert '"why"' in cancel["detail"]
     assert cancelled.headers["x-request-id"] == cancel["request_id"]
+
+
+async def test_audit_log_forgets_after_ninety_days() -> None:
+    clock = ManualClock()
+    async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
+        await site.post(f"{API}/queues/old/pause")
+        clock.advance(timedelta(days=60))
+        await site.post(f"{API}/queues/younger/pause")
+        clock.advance(timedelta(days=31))
+        await site.post(f"{API}/queues/new/pause")
+
+        entries = (await site.get(f"{API}/audit")).json["entries"]
+
+    assert ["new", "younger"] == [e["target"].split("/")[4] for e in entries]
 
 
 def test_every_changing_route_is_audited_or_told_by_the_job_itself() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from holdfast import Worker, config
+from holdfast.errors import ValidationError
 from holdfast.keys import Role
 from tests.http.site import API
 from tests.http.test_events import heard
@@ -189,3 +191,28 @@ async def test_batch_with_dependencies_works_inside_a_namespace(tenants: list[Te
 
     assert "SCHEDULED" == (await acme.get(f"/jobs/{second['job_id']}"))["state"]
     assert ["b"] == [job["type"] for job in await acme.site.claim(key=acme.admin)]
+
+
+async def test_worker_with_the_store_itself_serves_a_namespace_by_its_full_name(
+    tenants: list[Tenant],
+) -> None:
+    acme, site = tenants[0], tenants[0].site
+
+    @site.app.task("greet")
+    async def greet(name: str) -> str:
+        return f"hello {name}"
+
+    job_id = await site.submit("greet", {"name": "Ada"}, key=acme.admin)
+    settings = config.load(flags={"worker.queues": ["acme/default"]}, environment={})
+    worker = Worker(site.app, queues=cast("list[str]", settings["worker.queues"]))
+    async with asyncio.timeout(10):
+        await worker.run(burst=True)
+
+    job = await acme.get(f"/jobs/{job_id}")
+    assert ("COMPLETED", "hello Ada") == (job["state"], job["result"]["output"])
+
+
+@pytest.mark.parametrize("queue", ["a/b/c", "/q", "a/", "../q", "a b/q"])
+def test_queue_is_named_by_at_most_one_namespace(queue: str) -> None:
+    with pytest.raises(ValidationError, match=r"worker\.queues"):
+        config.load(flags={"worker.queues": [queue]}, environment={})

@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 
 from holdfast.cli import cli
 from tests.architecture import tree
-from tests.cli.conftest import environment
+from tests.cli.conftest import APP, environment
 from tests.http.site import API
 
 if TYPE_CHECKING:
@@ -206,3 +206,27 @@ def test_example_worker_in_another_language_works_off_jobs(server: Server, runti
     failed = server.call("GET", f"/jobs/{bad['job_id']}")
     assert ("COMPLETED", {"greeting": "hello Ada"}) == (done["state"], done["result"]["output"])
     assert ("FAILED", "UNKNOWN_TYPE") == (failed["state"], failed["failure"]["code"])
+
+
+def test_dev_also_offers_the_app_over_http(tmp_path: Path) -> None:
+    (tmp_path / "jobs_here.py").write_text(APP, "utf-8")
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    folders = [str(tmp_path), *sys.path]
+    settings = environment(PYTHONPATH=os.pathsep.join(folders), HOLDFAST_LISTEN_PORT="0")
+    command = [sys.executable, "-m", "holdfast", "dev", "--no-reload", "jobs_here", "--url", url]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=settings, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        address = ""
+        for line in process.stderr:
+            if match := re.search(r"^api +(http://\S+)/docs", line):
+                address = match[1]
+                break
+        server = Server(process, address, url, settings, [])
+        job = server.call("POST", "/jobs", {"type": "greet", "payload": {"name": "Ada"}})
+        done = server.call("GET", f"/jobs/{job['job_id']}/wait?timeout=20")
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+
+    assert (0, "hello Ada") == (process.returncode, done["result"]["output"])

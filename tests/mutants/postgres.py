@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     _sql(
         "extend",
-        "j.state = 'RUNNING' AND ",
+        "(j.state = 'RUNNING') IS TRUE AND ",
         "",
         "a lease is renewed after its job stopped running",
         "renew",

@@ -166,3 +166,29 @@ async def test_claim_finds_its_jobs_by_the_index_of_ready_ones(store: PostgresSt
 
     indexes = {node.get("Index Name") for node in _nodes(plan)}
     assert {"job_ready", "job_pkey", "body_pkey"} <= indexes
+
+
+async def test_failures_are_counted_without_looking_at_jobs(store: PostgresStore) -> None:
+    plan = await _generic_plan(store, "failure_tolls")
+
+    assert set() == {node.get("Relation Name") for node in _nodes(plan)} & BIG
+
+
+@pytest.mark.parametrize("name", ["claim", "complete", "extend", "note", "swap"])
+async def test_statement_about_given_jobs_goes_to_each_by_its_number(
+    store: PostgresStore, name: str
+) -> None:
+    async with store._database._session() as session:
+        await session.connection.execute(f"ANALYZE {SCHEMA}.job, {SCHEMA}.body")
+
+    plan = await _generic_plan(store, name)
+
+    found = list(_nodes(plan))
+    ways = {
+        node["Index Name"]
+        for node in found
+        if node.get("Relation Name") == "job" and "Index Name" in node
+    }
+    assert {"job_pkey"} == ways - {"job_ready"}
+    hashed = [node for node in found if "Hash Join" == node["Node Type"]]
+    assert not BIG & {below.get("Relation Name") for node in hashed for below in _nodes(node)}

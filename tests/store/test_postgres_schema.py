@@ -98,6 +98,46 @@ async def test_failed_migration_leaves_nothing_behind(connection: psycopg.AsyncC
     assert set() == await _objects(connection)
 
 
+INDEX = Migration(
+    9002,
+    "index",
+    "DROP INDEX CONCURRENTLY IF EXISTS {schema}.body_depth;\n"
+    "CREATE INDEX CONCURRENTLY body_depth ON {schema}.body (depth);\n",
+    "DROP INDEX CONCURRENTLY {schema}.body_depth;\n",
+    works_with=1,
+    outside=True,
+)
+
+
+async def test_migration_outside_a_transaction_builds_an_index_while_starters_wait(
+    connection: psycopg.AsyncConnection, postgres_server: Postgres
+) -> None:
+    steps = [*known(), EXPAND, INDEX]
+
+    async def start() -> list[int]:
+        async with await psycopg.AsyncConnection.connect(
+            postgres_server.dsn, autocommit=True
+        ) as own:
+            return await Migrator(own, SCHEMA, steps).up()
+
+    done = await asyncio.gather(*(start() for _ in range(4)))
+
+    assert sorted(m.version for m in steps) == sorted(v for each in done for v in each)
+    assert ("i", "body_depth") in await _objects(connection)
+    assert [9002, 9001] == await Migrator(connection, SCHEMA, steps).down(known()[-1].version)
+    assert ("i", "body_depth") not in await _objects(connection)
+
+
+async def test_migration_outside_a_transaction_can_be_begun_again(
+    connection: psycopg.AsyncConnection,
+) -> None:
+    broken = replace(INDEX, up=f"{INDEX.up}SELECT 1 / 0;\n")
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        await Migrator(connection, SCHEMA, [*known(), broken]).up()
+
+    assert [9002] == await Migrator(connection, SCHEMA, [*known(), INDEX]).up()
+
+
 async def test_old_and_new_program_share_a_schema_that_only_grew(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
@@ -151,7 +191,15 @@ async def test_unreachable_server_is_unavailable() -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["schema=Bad-Name", "pool=0", "timeout=-1", "pgbouncer=maybe", "durability=some", "migrate=1"],
+    [
+        "schema=Bad-Name",
+        "pool=0",
+        "timeout=-1",
+        "wait=no",
+        "pgbouncer=maybe",
+        "durability=some",
+        "migrate=1",
+    ],
 )
 def test_url_with_a_bad_parameter_is_refused_by_name(query: str) -> None:
     with pytest.raises(StoreError, match=query.partition("=")[0]):

@@ -221,6 +221,15 @@ def test_recovery_counts_from_the_death_without_the_stores_absence(
     assert (ready, recovered) == (judge.ready, judge.recovered)
 
 
+def test_jobs_that_are_alive_are_remembered() -> None:
+    job, judge = _taken_back(claimed=1, lapsed=5, ready=6, again=7), _judge(2.0)
+    judge.hear(job, job.trail)
+    done = lifecycle.completed(job, b"1", now=_later(8))
+    judge.hear(done, done.trail)
+
+    assert [job] == [alive for alive, _ in judge.alive]
+
+
 # --- the verdict -----------------------------------------------------------------------------
 
 

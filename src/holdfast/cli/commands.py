@@ -36,6 +36,7 @@ SECTIONS = {
     },
     "Look after the system": {
         "stats": ("system", "Show counts, rates and latencies."),
+        "top": ("top", "Watch it all, live."),
         "queues": ("queues", "List queues, pause or resume one."),
         "workers": ("system", "List the workers that are there."),
         "failures": ("reading", "List failed jobs and what they failed of."),

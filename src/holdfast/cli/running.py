@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -42,7 +43,9 @@ log_format_option = click.option(
     metavar="A,B=3",
     help="Queues to serve: in this order, or with weights.  [default]",
 )
-@click.option("-c", "--slots", metavar="N", help="Jobs at once in one process.  [20]")
+@click.option(
+    "-c", "--slots", "--concurrency", metavar="N", help="Jobs at once in one process.  [20]"
+)
 @click.option("--processes", metavar="N", help="Worker processes under a supervisor.  [1]")
 @click.option("--burst", is_flag=True, help="Stop when there is nothing left to do.")
 @click.option("--grace", metavar="SPAN", help="How long a stop lets jobs finish.  [30 s]")
@@ -82,7 +85,9 @@ def worker(
 @click.option("--reload/--no-reload", default=True, help="Start again when sources change.  [on]")
 @url_option
 def dev(app: str | None, reload: bool, url: str | None) -> None:
-    """Run an app's jobs while you work on it: every queue its tasks name, everything logged.
+    """Run an app's jobs while you work on it, and offer it over HTTP to this machine.
+
+    It serves every queue that its tasks name, and logs everything.
 
     When a source below the current folder changes, the worker starts again: running jobs get
     two seconds to finish and are else given back.
@@ -99,11 +104,16 @@ def dev(app: str | None, reload: bool, url: str | None) -> None:
     click.echo(f"queues  {', '.join(queues)}", err=True)
     for handler in found.registry:
         click.echo(f"task    {handler.type} ({handler.runner})", err=True)
-    _run(found, settings, queues, burst=False)
+    _run(found, settings, queues, burst=False, serving=True)
 
 
 def _run(
-    app: Holdfast, settings: Settings, queues: list[str] | dict[str, float], *, burst: bool
+    app: Holdfast,
+    settings: Settings,
+    queues: list[str] | dict[str, float],
+    *,
+    burst: bool,
+    serving: bool = False,
 ) -> None:
     logging.configure(settings.text("log.level"), settings.text("log.format"))
     if app.shares_store:
@@ -121,9 +131,30 @@ def _run(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, hand.stop)
         _stop_alone(hand)
-        await hand.run(burst=burst)
+        async with _served(app, settings) if serving else contextlib.nullcontext():
+            await hand.run(burst=burst)
 
     asyncio.run(work())
+
+
+@contextlib.asynccontextmanager
+async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
+    """Offer the app over HTTP to this machine, if the extra is installed and the port is free."""
+    try:
+        from holdfast.http.server import Place, beside
+    except ImportError:
+        click.echo("api     not installed: pip install 'holdfast[server]'", err=True)
+        yield
+        return
+    place = Place(port=_port(settings))
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            address = await stack.enter_async_context(beside(app, place))
+        except OSError as error:
+            click.echo(f"api     not there: port {place.port}: {error.strerror}", err=True)
+        else:
+            click.echo(f"api     {address}/docs", err=True)
+        yield
 
 
 def _stop_alone(hand: Worker) -> None:
@@ -148,6 +179,10 @@ def _queues(settings: Settings) -> list[str] | dict[str, float]:
     value = settings["worker.queues"]
     assert isinstance(value, list | dict)
     return value
+
+
+def _port(settings: Settings) -> int:
+    return int(settings.text("listen.port"))
 
 
 def _number(settings: Settings, key: str) -> int:

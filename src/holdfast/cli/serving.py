@@ -13,6 +13,7 @@ from holdfast.cli.finding import find_app
 from holdfast.cli.running import log_format_option, log_level_option
 from holdfast.errors import MissingExtraError
 from holdfast.observe import logging
+from holdfast.redaction import redacted
 
 
 @click.command()
@@ -69,7 +70,7 @@ def serve(  # noqa: PLR0913  # one per option
     )
 
     def told(address: str, keys: int) -> None:
-        click.echo(f"serving {found.url} at {address}, described at {address}/docs")
+        click.echo(f"serving {redacted(found.url)} at {address}, described at {address}/docs")
         if not keys:
             click.echo(
                 "no API key exists: only this machine may call, and anyone on it may do"
@@ -77,7 +78,9 @@ def serve(  # noqa: PLR0913  # one per option
             )
 
     try:
-        asyncio.run(server.serve(found, place, observer=logging.LogObserver(), told=told))
+        asyncio.run(
+            server.serve(found, place, observer=logging.LogObserver(found.redaction), told=told)
+        )
     except server.UnsafeAddressError as error:
         raise Problem(str(error), USAGE) from None
     except OSError as error:

@@ -86,7 +86,9 @@ class Copier:
         """Copy, or go on copying, and compare; CopyRefusedError when that is not safe."""
         for store, where in ((self._source, "source"), (self._target, "target")):
             if not isinstance(store, PortableStore):
-                raise CopyRefusedError(f"the {where} is a part of a store: copy the whole store")
+                raise CopyRefusedError(
+                    f"the {where} is a view of a store: copy what open_store gives"
+                )
         try:
             await self._claim()
             return await self._run()

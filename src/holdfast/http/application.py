@@ -103,6 +103,8 @@ def create_app(
     made = Starlette(routes=routes, lifespan=lifespan, middleware=middleware)
     made.router.default = nowhere
     made.router.redirect_slashes = False
+    if not cors:  # the service answers every error itself: nothing is left for middleware to do
+        made.middleware_stack = made.router
     made.state.service = service
     return made
 

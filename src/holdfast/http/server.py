@@ -93,6 +93,32 @@ async def serve(
                 await server.serve(sockets=sockets)
 
 
+@contextlib.asynccontextmanager
+async def beside(app: Holdfast, place: Place) -> AsyncIterator[str]:
+    """Serve an app that also does something else on this loop; yield the address.
+
+    OSError when the port is taken. Signals and looking after the jobs are left to others.
+    """
+    with _listening(place) as sockets:
+        made = create_app(app)
+        server = _Guest(_config(made, place))
+        task = asyncio.get_running_loop().create_task(server.serve(sockets=sockets))
+        try:
+            yield f"http://{place.host}:{sockets[0].getsockname()[1]}"
+        finally:
+            made.state.service.stop()
+            server.should_exit = True
+            await task
+
+
+class _Guest(uvicorn.Server):
+    """Leaves signals to its host."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 class _Server(uvicorn.Server):
     """Lets streams and long waits end when it is told to stop, or they would hold it up."""
 

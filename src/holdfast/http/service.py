@@ -143,6 +143,8 @@ class Service:
             call.body = await gate.body_of(headers, receive, self.limits)
         if endpoint.form is not None:
             call.form = read_form(call.body, endpoint.form)
+        if endpoint.patience is None:
+            return await endpoint.handler(call)
         async with asyncio.timeout(endpoint.patience):
             if endpoint.audited:
                 return await self._audited(endpoint, call, scope, request_id)

@@ -22,7 +22,7 @@ from holdfast.form import Submission
 from holdfast.job import DEFAULT_QUEUE, TERMINAL, Encoding, Job, Priority
 from holdfast.observe import Observer
 from holdfast.policy import Backoff
-from holdfast.store import Draft, EventPage, JobEvent, Order, PortableStore, Search, Store
+from holdfast.store import Draft, EventPage, JobEvent, ListingStore, Order, Search, Store
 from holdfast.tenancy import TenantStore
 from holdfast.webhooks.delivering import Deliverer
 from holdfast.webhooks.messages import delivery
@@ -105,7 +105,7 @@ class WebhookService:
 
     async def queues(self) -> tuple[str, ...]:
         """Return the queues in which there can be deliveries, none when nobody wants to hear."""
-        kinds = await self._store.kinds() if isinstance(self._store, PortableStore) else []
+        kinds = await self._store.kinds() if isinstance(self._store, ListingStore) else []
         found = {namespace for kind in kinds if (namespace := _namespace(kind)) is not None}
         return tuple(f"{name}/{QUEUE}" if name else QUEUE for name in sorted(found))
 
@@ -137,7 +137,7 @@ class WebhookService:
         webhooks: dict[str, list[Webhook]] = {}
         callbacks: set[str] = set()
         times: list[datetime] = []
-        for kind in await cast(PortableStore, self._store).kinds():
+        for kind in await cast(ListingStore, self._store).kinds():
             namespace = _namespace(kind)
             if namespace is None:
                 continue

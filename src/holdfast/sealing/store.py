@@ -23,7 +23,6 @@ from holdfast.store import (
     Change,
     Claim,
     Dependent,
-    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -33,9 +32,9 @@ from holdfast.store import (
     Hold,
     LimitRule,
     LimitState,
+    ListingStore,
     Note,
     Page,
-    PortableStore,
     Promoted,
     QueueInfo,
     Record,
@@ -175,11 +174,7 @@ class SealedStore:
         ]
 
     async def kinds(self) -> list[str]:
-        return await cast("PortableStore", self.inner).kinds()
-
-    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
-        """Take jobs as they are: in a copy they come sealed, by whatever key."""
-        return await cast("PortableStore", self.inner).adopt(dossiers)
+        return await cast("ListingStore", self.inner).kinds()
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False

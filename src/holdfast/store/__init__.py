@@ -9,7 +9,13 @@ from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreError, UnknownStoreError
-from holdfast.store._base import PortableStore, Store, TransactionalStore
+from holdfast.store._base import (
+    GroupCommitStore,
+    ListingStore,
+    PortableStore,
+    Store,
+    TransactionalStore,
+)
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     Added,
@@ -101,11 +107,13 @@ __all__ = [
     "FailureSearch",
     "Fence",
     "Finding",
+    "GroupCommitStore",
     "Hold",
     "JobEvent",
     "Level",
     "LimitRule",
     "LimitState",
+    "ListingStore",
     "Measure",
     "MemoryStore",
     "Note",

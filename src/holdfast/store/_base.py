@@ -341,7 +341,16 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class PortableStore(Protocol):
+class ListingStore(Protocol):
+    """A store that is not one tenant's view: it can say of what it holds records."""
+
+    async def kinds(self) -> list[str]:
+        """Return the kinds of which there are records, by code points."""
+        ...
+
+
+@runtime_checkable
+class PortableStore(ListingStore, Protocol):
     """A whole store: everything in it can be taken to another one and go on there."""
 
     async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
@@ -356,9 +365,12 @@ class PortableStore(Protocol):
         """
         ...
 
-    async def kinds(self) -> list[str]:
-        """Return the kinds of which there are records, by code points."""
-        ...
+
+@runtime_checkable
+class GroupCommitStore(Protocol):
+    """A store that writes whatever one turn of the event loop asks for in one transaction."""
+
+    GROUPS_COMMITS: bool
 
 
 @runtime_checkable

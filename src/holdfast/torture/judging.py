@@ -11,11 +11,14 @@ from holdfast.store import Store
 from holdfast.torture.chaos import Chaos
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, read
 from holdfast.torture.outcome import Outcome, Recovery
-from holdfast.torture.places import TICK
+from holdfast.torture.places import LINE, TICK
 from holdfast.torture.plan import Plan
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.watch import Watch
 from holdfast.verify import CLOCK_SLACK, Witness, verify
+
+LOOKING = timedelta(seconds=2)
+"""How old the last look may be at which every job had ended: the schedule goes on meanwhile."""
 
 FEW_JOBS = 5000
 FEW_FAULTS = 10
@@ -35,6 +38,7 @@ class Judge:
         self._proxy = proxy
         self.ready: list[float] = []
         self.recovered: list[float] = []
+        self.alive: list[tuple[Job, str]] = []
         self._ticks = 0
 
     async def outcome(
@@ -48,7 +52,8 @@ class Judge:
             "jobs judged by their order": report.ordered,
         }
         violations: dict[str, int] = dict(report.counts)
-        violations["not ended"] = sum(n for s, n in report.states.items() if s in LIVE)
+        unfinished = [told for job, told in self.alive if job.created_at < drained - LOOKING]
+        violations["not ended"] = len(unfinished)
         violations["unreadable"] = report.moving
         violations["cron instants"] = self._missed_ticks(schedule_since, drained, store.now())
         return Outcome(
@@ -58,7 +63,10 @@ class Judge:
             violations=violations,
             happened=happened,
             required=self._required(happened),
-            findings=[str(finding) for finding in report.findings],
+            findings=[
+                *(str(finding) for finding in report.findings),
+                *unfinished,
+            ],
             effects=witness.effects,
             repeated=witness.repeated,
             ready=Recovery.of(self.ready),
@@ -81,6 +89,12 @@ class Judge:
     def hear(self, job: Job, history: Sequence[Transition]) -> None:
         """Look at one job: how long its worker's death kept it waiting."""
         self._ticks += job.type == TICK
+        if job.state in LIVE:
+            self.alive.append((job, _told(job, history)))
+        if job.queue != LINE:  # where nobody else is there to take over
+            self._measure(history)
+
+    def _measure(self, history: Sequence[Transition]) -> None:
         died: datetime | None = None
         for edge in history:
             if edge.event is Event.LAPSE:
@@ -145,6 +159,11 @@ class Judge:
             "recoveries measured": plan.kills >= FEW_FAULTS,
         }
         return [name for name in happened if planned.get(name, plan.jobs >= FEW_JOBS)]
+
+
+def _told(job: Job, history: Sequence[Transition]) -> str:
+    edges = ", ".join(f"{edge.event} {edge.at:%H:%M:%S.%f} {edge.worker}" for edge in history)
+    return f"not ended: {job.id} ({job.type}, due {job.due_at}) is {job.state}: {edges}"
 
 
 def _minute(moment: datetime) -> int:

@@ -30,7 +30,7 @@ from holdfast.webhooks.shapes import (
 )
 from holdfast.webhooks.signing import checked_secret, new_secret
 
-if TYPE_CHECKING:  # it submits, and submissions ask for callbacks
+if TYPE_CHECKING:
     from holdfast.operations import Operations
 
 SECRETS_KEPT = 2

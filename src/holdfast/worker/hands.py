@@ -17,6 +17,7 @@ class Hands:
     """Slots, by job; and per type, where a task limits itself.
 
     Many slots are filled by halves: while one half of them works, the store looks for the other.
+    A store that writes answers and the next claim in one go is better asked for all at once.
     """
 
     def __init__(self, registry: Registry, slots: int) -> None:
@@ -42,6 +43,10 @@ class Hands:
         if run.job.type in self._limited:
             self._per_type[run.job.type] -= 1
         self._changed.set()
+
+    def fill_at_once(self) -> None:
+        """Fill all slots by one claim."""
+        self._at_once = self._slots
 
     async def changed(self) -> None:
         """Wait until a slot was freed since the last time."""

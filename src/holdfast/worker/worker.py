@@ -15,7 +15,7 @@ from holdfast.job import Job
 from holdfast.maintenance import Maintenance
 from holdfast.observe import Observer, Silent
 from holdfast.presence import PRESENCE, WorkerInfo, announce
-from holdfast.store import Claim, Store
+from holdfast.store import Claim, GroupCommitStore, Store
 from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
 from holdfast.worker.alarm import Alarm
 from holdfast.worker.burst import more_within
@@ -95,6 +95,8 @@ class Worker:
 
     async def _run(self, store: Store, *, burst: bool) -> None:
         self._notes = Notes(store)
+        if isinstance(store, GroupCommitStore):
+            self._hands.fill_at_once()
         self._settler = Settler(
             store, self._app.chance, self._observer, self._custody, self._hands.wake, self._notes
         )

@@ -71,6 +71,7 @@ ENDPOINTS = (
         status=201,
         others={200: "A job with this idempotency key and payload exists already."},
         errors=("DUPLICATE",),
+        patience=None,  # a submission gives up by itself, after 30 s
     ),
     Endpoint(
         method="POST",
@@ -93,5 +94,6 @@ ENDPOINTS = (
         },
         answer=BatchResult,
         errors=("DUPLICATE",),
+        patience=None,  # a submission gives up by itself, after 30 s
     ),
 )

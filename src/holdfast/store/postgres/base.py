@@ -34,8 +34,8 @@ class Base:
         direct = settings.listen_url or (None if settings.pgbouncer else settings.dsn)
         self._wake = Wake(self._database, settings.schema, direct)
         self._heads = Heads()
-        self._limited = False
-        """Whether limits were seen: then claims go the long way."""
+        self._rules: set[str] = set()
+        """The limits last seen: claims that one applies to go the long way."""
 
     def now(self) -> datetime:
         return self._clock.now()

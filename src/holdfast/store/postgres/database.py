@@ -129,12 +129,17 @@ class Database:
 
     @property
     def limit(self) -> float:
-        """The longest any call may take, in seconds."""
+        """The longest any statement may take, in seconds."""
         return self._settings.timeout.total_seconds()
+
+    @property
+    def wait(self) -> float:
+        """The longest to wait for a connection, in seconds."""
+        return min(self.limit, self._settings.wait.total_seconds())
 
     async def open(self) -> None:
         with translated():
-            await self._pool.open(wait=True, timeout=self.limit)
+            await self._pool.open(wait=True, timeout=self.wait)
 
     async def close(self) -> None:
         await self._pool.close()
@@ -185,7 +190,7 @@ class Database:
     @contextlib.asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
         loop = asyncio.get_running_loop()
-        async with self._pool.connection(timeout=self.limit) as connection:
+        async with self._pool.connection(timeout=self.wait) as connection:
             alarm = loop.call_later(self.limit + 1, cut, connection)
             try:
                 yield self._wrap(connection)
@@ -204,8 +209,8 @@ class Database:
             kwargs=self._arguments(),
             configure=partial(self._configure, idle=idle),
             check=_check,
-            timeout=self.limit,
-            reconnect_timeout=self.limit,
+            timeout=self.wait,
+            reconnect_timeout=self.wait,  # whoever asks next begins anew, without long pauses
         )
 
     def _arguments(self) -> dict[str, object]:
@@ -277,12 +282,14 @@ def translated() -> Iterator[None]:
         raise _LostToAnother(_words(error)) from error
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise StoreError(f"{_words(error)}: run holdfast migrate") from error
+    except PoolTimeout as error:
+        told = "no connection in time: the server is down, or every connection is busy"
+        raise StoreUnavailableError(f"PostgreSQL: {told}") from error
     except (
         psycopg.OperationalError,
         psycopg.InterfaceError,
         psycopg.errors.ReadOnlySqlTransaction,
         psycopg.errors.IdleInTransactionSessionTimeout,
-        PoolTimeout,
         PoolClosed,
         OSError,
     ) as error:

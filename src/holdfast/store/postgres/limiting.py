@@ -1,4 +1,7 @@
-"""Claiming under limits: one claim at a time decides who still has room."""
+"""Claiming under limits: one claim at a time decides who still has room.
+
+Only claims that the same limit applies to wait for each other; the rest go the short way.
+"""
 
 from __future__ import annotations
 
@@ -87,12 +90,18 @@ class Gate:
         )
 
 
-async def read_gate(session: Statements, now: datetime, judged: datetime | None) -> Gate:
-    """Read the limits and what is used of them."""
-    rules = {
+async def read_rules(session: Statements) -> dict[str, LimitRule]:
+    """Read every limit that is set."""
+    return {
         scope: LimitRule(concurrency=concurrency, rate=rate, per=timedelta(seconds=per))
         for scope, concurrency, rate, per in await session.run("rules", {})
     }
+
+
+async def read_gate(
+    session: Statements, rules: dict[str, LimitRule], now: datetime, judged: datetime | None
+) -> Gate:
+    """Read what is used of the limits."""
     running: Counter[str] = Counter()
     windows: dict[str, tuple[int, datetime]] = {}
     if rules:
@@ -104,16 +113,26 @@ async def read_gate(session: Statements, now: datetime, judged: datetime | None)
     return Gate(rules, running, windows, now)
 
 
+def applies(scope: str, want: Claim) -> bool:
+    """Whether jobs that a claim could bring may fall under a limit."""
+    kind, _, name = scope.partition(":")
+    if kind == "queue":
+        return name in want.queues
+    return want.types is None or name in want.types
+
+
 async def claim_limited(
     session: Statements, want: Claim, judged: datetime | None
-) -> tuple[list[Row], bool]:
-    """Claim what the limits leave room for; tell whether there are any limits.
+) -> tuple[list[Row], set[str]]:
+    """Claim what the limits leave room for; tell which limits there are.
 
-    The transaction holds a lock that makes such claims wait for each other, and every
-    statement after it sees what the claim before has taken.
+    The transaction holds a lock for each limit that applies: such claims wait for each other,
+    and every statement after it sees what the claim before has taken.
     """
-    ((now,),) = await session.run("gate", {"now": judged})
-    gate = await read_gate(session, now, now)  # one instant for all, or windows overlap a little
+    rules = await read_rules(session)
+    scopes = [scope for scope in sorted(rules) if applies(scope, want)]
+    ((now,),) = await session.run("gate", {"scopes": Texts(scopes), "now": judged})
+    gate = await read_gate(session, rules, now, now)  # one instant, or windows overlap a little
     chosen = await _choose(session, want, gate)
     if gate.opened:
         await session.run(
@@ -125,7 +144,7 @@ async def claim_limited(
             },
         )
     rows = await session.run("claim", claim_params(want, now, chosen=chosen)) if chosen else []
-    return rows, bool(gate.rules)
+    return rows, set(rules)
 
 
 async def _choose(session: Statements, want: Claim, gate: Gate) -> list[int]:
@@ -172,6 +191,12 @@ def claim_params(
         "most": want.limit,
         "token": want.token,
         "worker": want.worker,
+        "scopes": Texts(_scopes(want)),
         "chosen": None if chosen is None else Longs(chosen),
         "now": judged,
     }
+
+
+def _scopes(want: Claim) -> list[str]:
+    kinds = [f"{kind}:{type_}" for type_ in want.types or () for kind in ("task", "key")]
+    return [f"queue:{queue}" for queue in want.queues] + kinds

@@ -1,16 +1,19 @@
 """Bringing a schema from one version to another, one process at a time.
 
 A migration is a pair of files, ``NNNN_name.up.sql`` and ``.down.sql``. Its first line,
-``-- works with: N``, says the oldest program version that can still use the schema: as long
-as a roll-out keeps to that, old and new workers run side by side.
+``-- works with: N``, names the oldest program that can still use the schema. With a second line
+``-- outside a transaction`` each statement commits alone (``CREATE INDEX CONCURRENTLY``).
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
+from itertools import groupby
 
 import msgspec
 import psycopg
@@ -22,7 +25,15 @@ from holdfast.store.postgres.rows import Row
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.up\.sql", re.ASCII)
 _WORKS_WITH = re.compile(r"-- works with: (\d+)\n")
-_LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('holdfast migrate ' || %s, 0))"
+_OUTSIDE = re.compile(r"-- works with: \d+\n-- outside a transaction\n")
+_STATEMENT_END = re.compile(r";\s*$", re.MULTILINE)
+_KEY = "(hashtextextended('holdfast migrate ' || %s, 0))"
+_LOCK = f"SELECT pg_try_advisory_xact_lock{_KEY}".encode()
+_LOCK_SESSION = f"SELECT pg_try_advisory_lock{_KEY}".encode()
+_UNLOCK_SESSION = f"SELECT pg_advisory_unlock{_KEY}".encode()
+LOOK_AGAIN = 0.05
+"""Seconds between two looks at a lock. Whoever waits inside the server or a transaction holds a
+snapshot, and an index that is built concurrently waits for that in turn."""
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -33,6 +44,8 @@ class Migration(msgspec.Struct, frozen=True):
     up: str
     down: str
     works_with: int
+    outside: bool = False
+    """Not inside a transaction: begun again when it broke off half-way, which it must bear."""
 
 
 def known(folder: Traversable | None = None) -> list[Migration]:
@@ -50,7 +63,12 @@ def _read(folder: Traversable) -> Iterator[Migration]:
             if works_with is None:
                 raise StoreError(f"{file.name} must begin with '-- works with: N'")
             yield Migration(
-                int(match[1]), match[2], up, down.read_text("utf-8"), int(works_with[1])
+                int(match[1]),
+                match[2],
+                up,
+                down.read_text("utf-8"),
+                int(works_with[1]),
+                _OUTSIDE.match(up) is not None,
             )
 
 
@@ -102,38 +120,60 @@ class Migrator:
         applied = await self.applied()
         if all(m.version in applied for m in self._migrations if m.version <= target):
             return []
-        async with self._connection.transaction():
-            await self._lock()
-            await self._prepare()
-            applied = await self.applied()
-            todo = [m for m in self._migrations if m.version <= target and m.version not in applied]
-            for migration in todo:
-                await self._apply(migration.up)
-                await self._connection.execute(
-                    SQL(
-                        "INSERT INTO {}.migration (version, name, works_with) VALUES (%s, %s, %s)"
-                    ).format(self._name),
-                    (migration.version, migration.name, migration.works_with),
-                )
-        return [migration.version for migration in todo]
+        done: list[int] = []
+        wanted = [m for m in self._migrations if m.version <= target]
+        for outside, steps in groupby(wanted, key=lambda migration: migration.outside):
+            async with self._alone(outside=outside):
+                await self._prepare()
+                applied = await self.applied()
+                for migration in [step for step in steps if step.version not in applied]:
+                    await self._apply(migration, migration.up)
+                    await self._connection.execute(
+                        SQL("INSERT INTO {}.migration (version, name, works_with) {}").format(
+                            self._name, SQL("VALUES (%s, %s, %s)")
+                        ),
+                        (migration.version, migration.name, migration.works_with),
+                    )
+                    done.append(migration.version)
+        return done
 
     async def down(self, to: int) -> list[int]:
         """Take back every migration above a version; return what was taken back."""
-        async with self._connection.transaction():
-            await self._lock()
-            applied = await self.applied()
-            todo = [m for m in reversed(self._migrations) if m.version > to]
-            todo = [m for m in todo if m.version in applied]
-            for migration in todo:
-                await self._apply(migration.down)
-                await self._connection.execute(
-                    SQL("DELETE FROM {}.migration WHERE version = %s").format(self._name),
-                    (migration.version,),
-                )
-        return [migration.version for migration in todo]
+        done: list[int] = []
+        unwanted = [m for m in reversed(self._migrations) if m.version > to]
+        for outside, steps in groupby(unwanted, key=lambda migration: migration.outside):
+            async with self._alone(outside=outside):
+                applied = await self.applied()
+                for migration in [step for step in steps if step.version in applied]:
+                    await self._apply(migration, migration.down)
+                    await self._connection.execute(
+                        SQL("DELETE FROM {}.migration WHERE version = %s").format(self._name),
+                        (migration.version,),
+                    )
+                    done.append(migration.version)
+        return done
 
-    async def _lock(self) -> None:
-        await self._connection.execute(_LOCK, (self._schema,))
+    @contextlib.asynccontextmanager
+    async def _alone(self, *, outside: bool) -> AsyncIterator[None]:
+        """Keep every other migrator out; in one transaction unless that must not be."""
+        if outside:
+            while not await self._gets(_LOCK_SESSION):  # noqa: ASYNC110  # another process
+                await asyncio.sleep(LOOK_AGAIN)
+            try:
+                yield
+            finally:
+                await self._connection.execute(_UNLOCK_SESSION, (self._schema,))
+            return
+        while True:
+            async with self._connection.transaction():
+                if await self._gets(_LOCK):
+                    yield
+                    return
+            await asyncio.sleep(LOOK_AGAIN)
+
+    async def _gets(self, lock: bytes) -> bool:
+        cursor = await self._connection.execute(lock, (self._schema,))
+        return await cursor.fetchone() == (True,)
 
     async def _prepare(self) -> None:
         await self._connection.execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(self._name))
@@ -145,5 +185,12 @@ class Migrator:
             ).format(self._name)
         )
 
-    async def _apply(self, text: str) -> None:
-        await self._connection.execute(text.replace("{schema}", self._schema).encode())
+    async def _apply(self, migration: Migration, text: str) -> None:
+        text = text.replace("{schema}", self._schema)
+        for part in _parts(text) if migration.outside else [text]:
+            await self._connection.execute(part.encode())
+
+
+def _parts(text: str) -> Sequence[str]:
+    """Return statements one by one: several sent at once would be a transaction."""
+    return [part for part in _STATEMENT_END.split(text) if part.strip()]

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.clock import SystemClock
 from holdfast.errors import Fault, ValidationError
-from holdfast.job import CancelRequest, Job, LogLine, State, Transition
+from holdfast.job import TERMINAL, CancelRequest, Job, LogLine, State, Transition
 from holdfast.store._cursor import read_cursor, write_cursor
 from holdfast.store._findings import Finding
 from holdfast.store._ledger import minute_of
@@ -35,8 +35,9 @@ from holdfast.store._shapes import (
 )
 from holdfast.store.postgres.arrays import Ints, Texts
 from holdfast.store.postgres.base import Base
+from holdfast.store.postgres.database import Session
 from holdfast.store.postgres.examining import findings
-from holdfast.store.postgres.limiting import read_gate
+from holdfast.store.postgres.limiting import read_gate, read_rules
 from holdfast.store.postgres.rows import (
     Row,
     cancel_of,
@@ -126,7 +127,8 @@ class Reads(Base):
             at, number = page[-1][-2:]
             cursor = write_cursor(FAILURE_ORDER, (at - _EPOCH) // timedelta(microseconds=1), number)
         counts: tuple[dict[str, int], ...] = ({}, {}, {})
-        for group, *names, count in await self._search("failure_counts", filters):
+        source = "failure_tolls" if _is_tolled(search) else "failure_counts"
+        for group, *names, count in await self._search(source, filters):
             which = _GROUPS[group]
             counts[which][names[which]] = count
         by_category, by_code, by_type = (dict(sorted(found.items())) for found in counts)
@@ -157,10 +159,11 @@ class Reads(Base):
         return findings(row, SystemClock().now(), listens=self._wake.listening.is_set())
 
     async def limits(self) -> list[LimitState]:
-        gate = await self._database.atomically(
-            lambda session: read_gate(session, self.now(), self._clock.judged)
-        )
-        return gate.states()
+        return await self._database.atomically(self._limits)
+
+    async def _limits(self, session: Session) -> list[LimitState]:
+        rules = await read_rules(session)
+        return (await read_gate(session, rules, self.now(), self._clock.judged)).states()
 
     async def holds(self, prefix: str) -> list[Hold]:
         rows = await self._run("holds", {"prefix": prefix, "now": self._clock.judged})
@@ -250,6 +253,11 @@ def _is_countable(search: Search) -> bool:
         or search.created_before
         or search.updated_after
     )
+
+
+def _is_tolled(search: FailureSearch) -> bool:
+    """Whether the counters know the answer: all that failed for good, whenever that was."""
+    return search.after is None and search.before is None and TERMINAL.issuperset(search.states)
 
 
 def write_event_cursor(place: tuple[int, int]) -> str:

@@ -27,7 +27,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     durability: str = "full"
     """``server`` accepts whatever fsync and synchronous_commit the server has."""
     timeout: timedelta = timedelta(seconds=30)
-    """No call takes longer: it fails with StoreUnavailableError instead."""
+    """No statement takes longer: the call fails with StoreUnavailableError instead."""
+    wait: timedelta = timedelta(seconds=5)
+    """How long a call waits for a connection before it fails with StoreUnavailableError."""
     migrate: bool = True
     """Bring the schema up to date on start; else a schema that is behind is an error."""
 
@@ -93,5 +95,6 @@ _READERS = {
     "listen_url": _text,
     "durability": _durability,
     "timeout": _seconds,
+    "wait": _seconds,
     "migrate": _flag,
 }

@@ -36,12 +36,12 @@ from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Tex
 from holdfast.store.postgres.database import Session, translated
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.keeping import Records
-from holdfast.store.postgres.limiting import claim_limited, claim_params
+from holdfast.store.postgres.limiting import applies, claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
 from holdfast.store.postgres.rows import QUEUE, WIDTH, Row, cancel_of, document, seconds
 from holdfast.store.postgres.settings import Settings
-from holdfast.store.postgres.swapping import swap, swap_all
+from holdfast.store.postgres.swapping import swap_all, swap_run
 from holdfast.store.postgres.wake import EVERY_QUEUE
 
 MEASURES_KEPT = timedelta(days=7)
@@ -148,9 +148,9 @@ class PostgresStore(Reads, Records):
         held = await session.run("holder", {"id": fence.job_id, "token": fence.token})
         if not held:
             raise StaleLeaseError(fence.job_id)
-        (before,) = self._jobs(await session.run("get", {"id": Texts([fence.job_id])}))
+        (before,) = self._jobs(held)
         change = Change(before, decide(before))
-        written = await swap(session, [(0, change)], parents=True)
+        written = await swap_run(session, [(0, change)])
         if not written:
             raise StaleLeaseError(fence.job_id)
         return change, written
@@ -162,16 +162,20 @@ class PostgresStore(Reads, Records):
             return []
         judged = self._clock.judged
         rows: list[Row] = []
-        if not self._limited:
+        if not self._is_limited(want):
             rows = await self._claim(want, judged)
-            self._limited = not rows and bool(await self._run("rules", {}))
-        if self._limited:
-            rows, self._limited = await self._database.atomically(
+            if not rows:
+                self._rules = {scope for scope, *_ in await self._run("rules", {})}
+        if self._is_limited(want):
+            rows, self._rules = await self._database.atomically(
                 lambda session: claim_limited(session, want, judged)
             )
         turns = {queue: turn for turn, queue in enumerate(want.queues)}
         rows.sort(key=lambda row: (turns[row[QUEUE]], *row[-2:]))
         return self._jobs(rows)
+
+    def _is_limited(self, want: Claim) -> bool:
+        return any(applies(scope, want) for scope in self._rules)
 
     async def _claim(self, want: Claim, judged: datetime | None) -> list[Row]:
         begun = self._ticks()
@@ -209,7 +213,7 @@ class PostgresStore(Reads, Records):
             change.after.queue
             for change in done
             if change.after.state in _WAKING
-            or (self._limited and change.before.state is State.RUNNING)
+            or (self._rules and change.before.state is State.RUNNING)
         }
 
     async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
@@ -353,7 +357,7 @@ class PostgresStore(Reads, Records):
                 "per": rule.per.total_seconds(),
             }
             await self._run("rule_set", params)
-            self._limited = True
+            self._rules |= {scope}
         self._ring({EVERY_QUEUE})
 
     def _ring(self, queues: Collection[str]) -> None:

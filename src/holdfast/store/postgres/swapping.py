@@ -50,10 +50,17 @@ def _runs(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
 async def _swap_in_turn(session: Session, runs: Sequence[Numbered]) -> dict[int, bool]:
     written: dict[int, bool] = {}
     for changes in runs:
-        if plain := [(n, change) for n, change in changes if is_completion(change)]:
-            written |= await _complete(session, plain, alone=False)
-        if left := [(n, change) for n, change in changes if n not in written]:
-            written |= await swap(session, left, parents=True)
+        written |= await swap_run(session, changes)
+    return written
+
+
+async def swap_run(session: Session, changes: Numbered) -> dict[int, bool]:
+    """Write changes of different jobs inside a transaction: the plain completions first."""
+    written: dict[int, bool] = {}
+    if plain := [(n, change) for n, change in changes if is_completion(change)]:
+        written |= await _complete(session, plain, alone=False)
+    if left := [(n, change) for n, change in changes if n not in written]:
+        written |= await swap(session, left, parents=True)
     return written
 
 

@@ -24,6 +24,7 @@ PROBE_EVERY = 5.0
 """Seconds of silence after which the listening connection is asked whether it lives."""
 PROBE_WITHIN = 5.0
 RECONNECT_AFTER = 0.5
+CANCEL_EVERY = 0.1
 
 
 class Bell:
@@ -79,10 +80,13 @@ class Wake:
         """Send what is still to be sent, then stop."""
         self._stopping = True
         self._wanted.set()
-        if self._listener_task is not None:
+        if self._sender_task is not None:
+            await asyncio.wait([self._sender_task])
+        while self._listener_task is not None and not self._listener_task.done():
+            # Once may not be enough: until Python 3.12 a cancellation is lost when it comes in
+            # the same moment as what wait_for waits for, here a notice.
             self._listener_task.cancel()
-        tasks = [task for task in (self._sender_task, self._listener_task) if task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait([self._listener_task], timeout=CANCEL_EVERY)
         self._sender_task = self._listener_task = None
         self.bell.ring([EVERY_QUEUE])
 

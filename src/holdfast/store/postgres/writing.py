@@ -90,7 +90,10 @@ def swap_params(changes: Sequence[Change], *, measured: bool = True) -> Columns:
         "failure_category": Texts([f.category if f else None for f in failures]),
         "failure_code": Texts([f.code if f else None for f in failures]),
         "result": Blobs([j.result for j in after]),
+        "was_state": Texts([c.before.state for c in changes]),
         "was_priority": Ints([c.before.priority for c in changes]),
+        "was_category": Texts([f.category if (f := c.before.failure) else None for c in changes]),
+        "was_code": Texts([f.code if (f := c.before.failure) else None for c in changes]),
         "trail": Documents([document([_edge(e) for e in j.trail]) for j in after]),
     }
 

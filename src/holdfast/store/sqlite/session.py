@@ -28,7 +28,7 @@ from holdfast.store.sqlite.writer import Operation, Transaction, Writer
 T = TypeVar("T")
 
 SLOWEST = 5
-"""How many times longer the pauses between looks get while nothing moves."""
+"""How many times longer the pauses get while nothing moves and messages tell of what does."""
 
 _names = itertools.count(1)
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -150,7 +150,8 @@ class Session:
         queues, news = await self._reader.glance(self._glance)
         if news:
             self._bell.ring(queues, news=True)
-        self._pause = self._poll if news else min(2 * self._pause, SLOWEST * self._poll)
+        slower = not news and self._herald is not None  # else looking is all there is
+        self._pause = min(2 * self._pause, SLOWEST * self._poll) if slower else self._poll
 
     def _glance(self, connection: sqlite3.Connection) -> tuple[list[str | None], bool]:
         (version,) = connection.execute("PRAGMA data_version").fetchone()

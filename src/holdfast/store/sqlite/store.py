@@ -64,7 +64,7 @@ from holdfast.store.sqlite.session import Session
 from holdfast.store.sqlite.values import micros
 
 POLL = 0.1
-"""Seconds between looks for what no message told, and up to five times that when all is quiet."""
+"""Seconds between looks for what no message told, and up to five times that in quiet."""
 
 
 class SQLiteStore:
@@ -75,6 +75,8 @@ class SQLiteStore:
     others get ``StoreUnavailableError`` after five seconds until it goes on or is killed;
     reading goes on. See ``Store`` for what each verb promises.
     """
+
+    GROUPS_COMMITS = True
 
     def __init__(
         self,

@@ -140,14 +140,16 @@ CREATE TABLE {schema}.dedupe (
 );
 CREATE INDEX dedupe_expires ON {schema}.dedupe (expires_at) WHERE expires_at IS NOT NULL;
 
--- Who waits for whom; ended stays null while the parent is open.
+-- Who waits for whom; ended stays null while the parent is open, gone until it is deleted.
 CREATE TABLE {schema}.edge (
     child bigint NOT NULL,
     parent bigint NOT NULL,
     seq bigint GENERATED ALWAYS AS IDENTITY,
     ended {schema}.state,
+    gone text COLLATE "C",
     CONSTRAINT edge_pkey PRIMARY KEY (child, parent)
 );
+COMMENT ON COLUMN {schema}.edge.gone IS 'the id of a parent that was deleted since';
 CREATE INDEX edge_parent ON {schema}.edge (parent);
 
 -- How many parents a waiting job still has, and whether one end was enough for a verdict.
@@ -160,7 +162,8 @@ CREATE TABLE {schema}.waiting (
 );
 CREATE INDEX waiting_ripe ON {schema}.waiting (child) WHERE due OR open = 0;
 
--- Counters: what each statement added, and the sum of what was folded in.
+-- Counters: what each statement added, and the sums of what was folded in. A delta is a step of
+-- a tally (minute is null), of a reading (its minute), or of a toll (minute is -1).
 CREATE TABLE {schema}.delta (
     minute integer,
     queue text COLLATE "C" NOT NULL,
@@ -169,7 +172,9 @@ CREATE TABLE {schema}.delta (
     name text COLLATE "C" NOT NULL,
     bucket smallint NOT NULL,
     count bigint NOT NULL,
-    top double precision NOT NULL
+    top double precision NOT NULL,
+    category text COLLATE "C",
+    code text COLLATE "C"
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 CREATE TABLE {schema}.tally (
     queue text COLLATE "C" NOT NULL,
@@ -190,6 +195,17 @@ CREATE TABLE {schema}.reading (
     top double precision NOT NULL,
     CONSTRAINT reading_pkey PRIMARY KEY (minute, queue, type, priority, measure, bucket)
 ) WITH (fillfactor = 70);
+
+-- How many ended jobs carry which failure.
+CREATE TABLE {schema}.toll (
+    state {schema}.state NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    category text COLLATE "C" NOT NULL,
+    code text COLLATE "C" NOT NULL,
+    count bigint NOT NULL,
+    CONSTRAINT toll_pkey PRIMARY KEY (state, queue, type, category, code)
+) WITH (fillfactor = 50);
 
 CREATE TABLE {schema}.queue (
     name text COLLATE "C" NOT NULL,

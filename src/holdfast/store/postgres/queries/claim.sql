@@ -1,6 +1,7 @@
 -- claim: SCHEDULED -> RUNNING
 -- queues text[], levels integer[], heads bigint[]: where to look, in this order, and from which
 -- place on  types text[] or null  most integer  token text  worker text
+-- scopes text[]: limits under which the jobs could fall; if there is one, nothing is taken
 -- chosen bigint[]: take just these, because the limits leave room for them; or null
 -- now timestamptz, null for the server's own
 -- returns each job, its level and its place
@@ -18,7 +19,10 @@ WITH clock AS MATERIALIZED (
     FROM unnest(%(queues)s::text[], %(levels)s::integer[], %(heads)s::bigint[])
         WITH ORDINALITY AS asked (queue, level, head, turn)
     WHERE NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = asked.queue AND q.paused)
-      AND NOT EXISTS (SELECT FROM {schema}.rule)
+      AND NOT EXISTS (
+          SELECT FROM {schema}.rule
+          WHERE rule.scope = ANY (%(scopes)s::text[])
+             OR (%(types)s::text[] IS NULL AND NOT starts_with(rule.scope, 'queue:')))
     ORDER BY asked.turn
 ), taken AS (
     UPDATE {schema}.job j

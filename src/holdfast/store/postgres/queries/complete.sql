@@ -4,7 +4,8 @@
 -- returns the position of each job that was written
 --
 -- What swap would do, for answers that change nothing else. Written only while revision and
--- token are as expected. A job that others wait for is left to swap, which tells them; alone,
+-- token are as expected, so the job runs. That is not asked for: the planner would take the few
+-- running jobs it knows of as its way in, and compare each with every answer. A job that others wait for is left to swap, which tells them; alone,
 -- nothing is written when there is one (and the rest, should a job become so just now).
 WITH answer AS MATERIALIZED (
     SELECT b.number, c.*
@@ -24,7 +25,7 @@ WITH answer AS MATERIALIZED (
         result = a.result, lease_until = NULL, failure = NULL, failed_at = NULL,
         failure_category = NULL, failure_code = NULL, xid = pg_current_xact_id()
     FROM answer a
-    WHERE j.number = a.number AND j.state = 'RUNNING' AND j.revision = a.was
+    WHERE j.number = a.number AND j.revision = a.was
       AND j.lease_token = a.token AND NOT j.awaited AND NOT (SELECT yes FROM blocked)
     RETURNING a.position, j.number, j.queue, j.type, j.priority, j.attempt, j.lease_version,
         j.lease_worker, j.started_at, j.finished_at

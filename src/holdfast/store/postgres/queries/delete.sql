@@ -10,7 +10,7 @@ WITH deleted AS (
           SELECT FROM {schema}.edge e JOIN {schema}.job c ON c.number = e.child
           WHERE e.parent = j.number
             AND c.state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING')))
-    RETURNING j.number, j.queue, j.type, j.priority, j.state
+    RETURNING j.number, j.queue, j.type, j.priority, j.state, j.failure_category, j.failure_code
 ), bodies AS (
     DELETE FROM {schema}.body b USING deleted WHERE b.number = deleted.number
     RETURNING b.number, b.id, b.type, b.queue, b.dedupe
@@ -21,8 +21,8 @@ WITH deleted AS (
 ), children AS (
     DELETE FROM {schema}.edge e USING deleted WHERE e.child = deleted.number
 ), parents AS (
-    DELETE FROM {schema}.edge e USING deleted
-    WHERE e.parent = deleted.number AND NOT e.child = ANY (%(number)s::bigint[])
+    UPDATE {schema}.edge e SET gone = bodies.id
+    FROM bodies WHERE e.parent = bodies.number AND NOT e.child = ANY (%(number)s::bigint[])
 ), waits AS (
     DELETE FROM {schema}.waiting w USING deleted WHERE w.child = deleted.number
 ), lines AS (
@@ -42,5 +42,11 @@ WITH deleted AS (
     INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
     SELECT NULL::integer, queue, type, priority, state::text, 0, -count(*), 0
     FROM deleted GROUP BY queue, type, priority, state
+), tolled AS (
+    INSERT INTO {schema}.delta
+        (minute, queue, type, priority, name, bucket, count, top, category, code)
+    SELECT -1, queue, type, 0, state::text, 0, -count(*), 0, failure_category, failure_code
+    FROM deleted WHERE failure_category IS NOT NULL
+    GROUP BY queue, type, state, failure_category, failure_code
 )
 SELECT id FROM bodies

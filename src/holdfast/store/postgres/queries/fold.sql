@@ -8,7 +8,7 @@ WITH gate AS MATERIALIZED (
     DELETE FROM {schema}.delta d WHERE d.ctid = ANY (ARRAY(
         SELECT ctid FROM {schema}.delta WHERE (SELECT mine FROM gate) LIMIT 20000
     ))
-    RETURNING minute, queue, type, priority, name, bucket, count, top
+    RETURNING minute, queue, type, priority, name, bucket, count, top, category, code
 ), tallied AS (
     INSERT INTO {schema}.tally AS old (queue, type, priority, state, count)
     SELECT queue, type, priority, name::{schema}.state, sum(count)
@@ -18,8 +18,14 @@ WITH gate AS MATERIALIZED (
     INSERT INTO {schema}.reading AS old
         (minute, queue, type, priority, measure, bucket, count, top)
     SELECT minute, queue, type, priority, name, bucket, sum(count), max(top)
-    FROM gone WHERE minute IS NOT NULL GROUP BY minute, queue, type, priority, name, bucket
+    FROM gone WHERE minute >= 0 GROUP BY minute, queue, type, priority, name, bucket
     ON CONFLICT (minute, queue, type, priority, measure, bucket) DO UPDATE
     SET count = old.count + excluded.count, top = greatest(old.top, excluded.top)
+), tolled AS (
+    INSERT INTO {schema}.toll AS old (state, queue, type, category, code, count)
+    SELECT name::{schema}.state, queue, type, category, code, sum(count)
+    FROM gone WHERE minute = -1 GROUP BY name, queue, type, category, code
+    ON CONFLICT (state, queue, type, category, code) DO UPDATE
+    SET count = old.count + excluded.count
 )
 SELECT count(*) FROM gone

@@ -1,5 +1,9 @@
--- gate: claims under limits go one after the other, or two would both find the last place free
+-- gate: claims under the same limit go one after the other, or two would find the last place free
+-- scopes text[]: the limits that apply, in order, so that no two claims wait for each other
 -- now timestamptz, null for the server's own
 -- returns the time
 SELECT coalesce(%(now)s::timestamptz, clock_timestamp())
-FROM pg_advisory_xact_lock(hashtextextended('holdfast limits {schema}', 0))
+FROM (
+    SELECT count(pg_advisory_xact_lock(hashtextextended('holdfast limit {schema} ' || scope, 0)))
+    FROM unnest(%(scopes)s::text[]) AS applies (scope)
+) AS locked

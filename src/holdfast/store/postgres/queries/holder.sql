@@ -1,7 +1,7 @@
 -- holder: lock a running job under its lease, to write in its name
 -- id text  token text
--- returns a row while the lease is the newest
-SELECT j.number
+-- returns the job while the lease is the newest
+SELECT {columns}
 FROM {schema}.body b JOIN {schema}.job j USING (number)
 WHERE b.id = %(id)s AND j.state = 'RUNNING' AND j.lease_token = %(token)s
 FOR NO KEY UPDATE OF j

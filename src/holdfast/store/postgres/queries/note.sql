@@ -11,7 +11,7 @@ WITH held AS MATERIALIZED (
     ) WITH ORDINALITY AS n (id, token, progress, at, checkpoint, log, position)
     JOIN {schema}.body b ON b.id = n.id
     JOIN {schema}.job j ON j.number = b.number
-    WHERE j.state = 'RUNNING' AND j.lease_token = n.token
+    WHERE (j.state = 'RUNNING') IS TRUE AND j.lease_token = n.token
     FOR NO KEY UPDATE OF j
 ), newest AS (
     SELECT number,

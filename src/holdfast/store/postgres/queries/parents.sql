@@ -1,8 +1,8 @@
 -- parents: every job this one waits or waited for, in the order it came to know them
 -- id text
-SELECT p.id
+SELECT coalesce(p.id, e.gone)
 FROM {schema}.body c
 JOIN {schema}.edge e ON e.child = c.number
-JOIN {schema}.body p ON p.number = e.parent
+LEFT JOIN {schema}.body p ON p.number = e.parent
 WHERE c.id = %(id)s
 ORDER BY e.seq

@@ -19,12 +19,14 @@ WITH change AS MATERIALIZED (
         %(lease_version)s::integer[], %(lease_worker)s::text[], %(lease_until)s::timestamptz[],
         %(cancel)s::text[], %(failure)s::text[], %(failed_at)s::timestamptz[],
         %(failure_category)s::text[], %(failure_code)s::text[], %(result)s::bytea[],
-        %(was_priority)s::integer[], %(trail)s::text[]
+        %(was_state)s::text[], %(was_priority)s::integer[], %(was_category)s::text[],
+        %(was_code)s::text[], %(trail)s::text[]
     ) WITH ORDINALITY AS given (
         id, was, token, until, enters, moved, state, revision, priority, max_attempts, attempt,
         generation, held, updated_at, due_at, scheduled_at, started_at, finished_at, expires_at,
         lease_token, lease_version, lease_worker, lease_until, cancel, failure, failed_at,
-        failure_category, failure_code, result, was_priority, trail, position
+        failure_category, failure_code, result, was_state, was_priority, was_category, was_code,
+        trail, position
     )
 ), blocked AS MATERIALIZED (
     SELECT CASE WHEN %(parents)s OR NOT EXISTS (SELECT FROM {schema}.waiting) THEN false
@@ -53,7 +55,8 @@ WITH change AS MATERIALIZED (
       AND NOT (SELECT yes FROM blocked)
       AND (%(parents)s OR NOT (j.awaited AND c.finished_at IS NOT NULL))
     RETURNING c.position, j.number, j.queue, j.type, j.state, j.awaited, j.priority, j.started_at,
-        c.was_priority, c.trail
+        j.failure_category, j.failure_code, c.was_state, c.was_priority, c.was_category,
+        c.was_code, c.trail
 ), edge AS (
     SELECT written.number, written.queue, written.type, written.position, given.*,
         CASE WHEN %(measured)s AND given.from_state = 'RUNNING'
@@ -95,5 +98,19 @@ WITH change AS MATERIALIZED (
         FROM edge
         WHERE to_state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED', 'RETRYING')
     ) AS measured GROUP BY 1, queue, type, priority, measure, bucket
+), tolled AS (
+    INSERT INTO {schema}.delta
+        (minute, queue, type, priority, name, bucket, count, top, category, code)
+    SELECT -1, queue, type, 0, state, 0, sum(step), 0, category, code
+    FROM (
+        SELECT queue, type, was_state AS state, was_category AS category, was_code AS code,
+            -1 AS step
+        FROM written WHERE was_category IS NOT NULL
+        UNION ALL
+        SELECT queue, type, state::text, failure_category, failure_code, 1
+        FROM written WHERE failure_category IS NOT NULL
+    ) AS step
+    WHERE state IN ('FAILED', 'DEAD_LETTER', 'CANCELLED')
+    GROUP BY queue, type, state, category, code HAVING sum(step) <> 0
 )
 SELECT position, number, state::text, awaited FROM written

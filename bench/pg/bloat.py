@@ -1,0 +1,101 @@
+"""Does claiming keep its speed among a million finished jobs, and when nothing is cleaned up?"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psycopg
+
+from bench.pg.hand import BULK, SCHEMA, jobs, store_submits, store_works
+from holdfast.store.postgres import PostgresStore, Settings
+from tests import servers
+
+FILL = f"""
+WITH made AS MATERIALIZED (
+    SELECT nextval('{SCHEMA}.place') AS number, gen_random_uuid()::text AS id
+    FROM generate_series(1, %(count)s)
+), fixed AS (
+    INSERT INTO {SCHEMA}.body (number, id, type, queue, payload, policy, lease_ttl, created_at)
+    SELECT number, id, 'bench', 'default', '\\x7b7d', '{{}}', '30 s', now() FROM made
+), told AS (
+    INSERT INTO {SCHEMA}.journal
+        (job, at, attempt, lease_version, to_state, event, reason, worker)
+    SELECT number, now(), 1, 1, %(state)s::{SCHEMA}.state, 'complete', '', '' FROM made
+)
+INSERT INTO {SCHEMA}.job (number, xid, updated_at, due_at, finished_at, expires_at, state,
+    revision, attempt, max_attempts, generation, priority, level, held, queue, type)
+SELECT number, pg_current_xact_id(), now(),
+    CASE WHEN %(state)s = 'DELAYED' THEN now() + interval '1 day' END,
+    CASE WHEN %(state)s = 'COMPLETED' THEN now() END, now() + interval '7 days',
+    %(state)s::{SCHEMA}.state, 2, 0, 3, 1, 2, 2, false, 'default', 'bench'
+FROM made
+"""
+CHUNK = 5_000
+
+
+async def main(*, quick: bool, folder: str | None) -> None:
+    """Print what a job costs before and after; the server chooses its own folder."""
+    del folder
+    finished, delayed, churn = (
+        (100_000, 20_000, 50_000) if quick else (1_000_000, 200_000, 2_000_000)
+    )
+    options = ["full_page_writes=on", "shared_buffers=512MB", "max_wal_size=4GB"]
+    with servers.Postgres(options) as server:
+        async with PostgresStore(Settings(dsn=server.dsn, schema=SCHEMA)) as store:
+            meter = Meter(server, store)
+            await meter.work("empty")
+            with psycopg.connect(server.dsn, autocommit=True) as connection:
+                for state, count in {"COMPLETED": finished, "DELAYED": delayed}.items():
+                    with psycopg.ClientCursor(connection) as cursor:
+                        cursor.execute(FILL, {"count": count, "state": state})
+                connection.execute("VACUUM ANALYZE")
+            await meter.work(f"{finished:,} finished, {delayed:,} delayed")
+            with psycopg.connect(server.dsn) as old:
+                old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                old.execute(f"SELECT count(*) FROM {SCHEMA}.queue".encode())
+                await meter.work("the same, an old snapshot open")
+                begun = time.perf_counter()
+                for done in range(0, churn, BULK):
+                    await store_submits(store, jobs(BULK, store.now()))
+                    await store_works(store, BULK)
+                    if done % (churn // 4) == 0 and done:
+                        await meter.work(f"after {done:,} more under that snapshot")
+                await meter.work(f"after {churn:,} more under that snapshot")
+                print(f"({churn:,} jobs took {time.perf_counter() - begun:.0f} s)")
+
+
+class Meter:
+    """Measures the same piece of work again and again."""
+
+    def __init__(self, server: servers.Postgres, store: PostgresStore) -> None:
+        self._server = server
+        self._store = store
+
+    async def work(self, title: str) -> None:
+        """Submit, claim and complete some jobs, then look after them once."""
+        store = self._store
+        new = jobs(CHUNK, store.now())
+        await store_submits(store, new)
+        begun, cpu = time.perf_counter(), self._cpu()
+        await store_works(store, CHUNK)
+        seconds, spent = time.perf_counter() - begun, self._cpu() - cpu
+        begun = time.perf_counter()
+        await store.overdue(100)
+        await store.promote(100)
+        upkeep = time.perf_counter() - begun
+        print(
+            f"{title:44} {CHUNK / seconds:8,.0f} jobs/s  {spent / CHUNK * 1e6:5.0f} us of the"
+            f" server each  {upkeep * 1000:6.1f} ms to look after all",
+            flush=True,
+        )
+
+    def _cpu(self) -> float:
+        """Processor time of all sessions, in seconds."""
+        assert self._server.process is not None
+        pid = self._server.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        used = 0.0
+        for child in children:
+            used += int(Path(f"/proc/{child}/schedstat").read_text().split()[0]) / 1e9
+        return used

@@ -1,0 +1,112 @@
+"""holdfast, its peers and a loop by hand on one durable PostgreSQL server, in turns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.pg import hand, peers
+from bench.pg.drain import Bench, Drained, end
+from holdfast import Holdfast
+from holdfast.presence import workers
+from tests import servers
+
+if TYPE_CHECKING:
+    from bench.pg.peers import Peer
+
+SETTINGS = ("full_page_writes=on", "shared_buffers=512MB", "max_wal_size=4GB")
+"""fsync and synchronous_commit are on unless turned off."""
+RATE = 20
+Drains = dict[str, list[Drained]]
+Rates = dict[str, list[float]]
+
+
+async def main(*, quick: bool, folder: str | None) -> None:
+    """Print every figure."""
+    count, rounds = (10_000, 1) if quick else (50_000, 3)
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        ours = peers.holdfast()
+        others = [peers.pgqueuer(Path(place)), *peers.node_peers(Path(place))]
+        with servers.Postgres(SETTINGS) as server:
+            bench = Bench(server)
+            drains: Drains = {}
+            rates: Rates = {}
+            for _ in range(rounds):
+                for peer in (*others, ours):
+                    drained(drains, rates, bench, peer, count)
+                drained(drains, rates, bench, ours, count, processes=2)
+                for peer in (others[0], ours):
+                    rates.setdefault(f"{peer.name} one", []).append(bench.submit(peer, count // 25))
+                with bench.database() as dsn:
+                    await hand.measure(dsn, count // 2, rates)
+            report(drains, {name: statistics.median(each) for name, each in rates.items()})
+            await pickup(bench, ours, seconds=5 if quick else 20)
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+def drained(
+    drains: Drains, rates: Rates, bench: Bench, peer: Peer, count: int, processes: int = 1
+) -> None:
+    """Measure one system once."""
+    name = peer.name if processes == 1 else f"{peer.name}, {processes} processes"
+    result, filled = bench.drain(peer, count, processes)
+    drains.setdefault(name, []).append(result)
+    rates.setdefault(f"{name} bulk", []).append(filled)
+
+
+def report(drains: Drains, rate: dict[str, float]) -> None:
+    """Print the tables and the ratios that matter."""
+    print(f"{'no-op jobs worked off':28} {'jobs/s':>8} {'of ours':>8} {'worker us':>10}"
+          f" {'server us':>10} {'busiest':>8} {'bulk/s':>8}")  # fmt: skip
+    middle = {name: median(each) for name, each in drains.items()}
+    ours = middle["holdfast"]
+    for name, each in middle.items():
+        print(
+            f"{name:28} {each.rate:8,.0f} {ours.rate / each.rate:8.2f} {each.worker:10.0f}"
+            f" {each.server:10.0f} {each.busiest:8.0%} {rate[f'{name} bulk']:8,.0f}"
+        )
+    for title, mine, other in (
+        ("claim + complete, store / by hand", "store work", "hand work"),
+        ("submit in batches, store / by hand", "store submit", "hand submit"),
+        ("submit_batch / insert by hand", "holdfast bulk", "hand submit"),
+        ("submit one by one / PgQueuer", "holdfast one", "PgQueuer one"),
+    ):
+        shown = f"{rate[mine]:8,.0f} / {rate[other]:8,.0f}"
+        print(f"{title:36} {shown} = {rate[mine] / rate[other]:5.0%}")
+    print(f"{'worker / loop by hand':36} {ours.rate / rate['hand work']:5.0%}", flush=True)
+
+
+def median(each: list[Drained]) -> Drained:
+    """The run in the middle."""
+    return sorted(each, key=lambda drained: drained.rate)[len(each) // 2]
+
+
+async def pickup(bench: Bench, ours: Peer, seconds: int) -> None:
+    """Submit to an idle worker; from just before the call to the first line of the handler."""
+    with bench.database() as dsn, tempfile.TemporaryDirectory() as folder:
+        async with Holdfast(dsn) as app:
+            worker = ours.start(dsn, Path(folder) / "ticks")
+            while not await workers(app.store):  # noqa: ASYNC110  # another process
+                await asyncio.sleep(0.05)
+            asked = {}
+            begun = time.monotonic()
+            for n in range(RATE * seconds):
+                # Spread over the interval, so that it cannot keep step with anything that polls.
+                due = begun + (n + n * 7919 % 1000 / 1000) / RATE
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                before = time.monotonic_ns()
+                asked[(await app.submit("when")).job_id] = before
+            waits = []
+            for job_id, before in asked.items():
+                status = await app.wait(job_id, timeout=10)
+                assert isinstance(status.output, int)
+                waits.append((status.output - before) / 1e6)
+            end(worker)
+    waits.sort()
+    p50, p99 = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
+    print(f"pickup at {RATE}/s, submit to begun: p50 {p50:.1f} ms, p99 {p99:.1f} ms", flush=True)

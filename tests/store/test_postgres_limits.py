@@ -1,0 +1,65 @@
+"""Who waits for whom when claims are limited."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.store import Claim, LimitRule
+from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres.arrays import Texts
+from tests.conformance.hand import make
+from tests.conformance.stores import empty_schema
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from holdfast.store.postgres.database import Session
+    from tests.servers import Postgres
+
+pytestmark = pytest.mark.postgres
+SCHEMA = "limited"
+
+
+@pytest.fixture
+async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
+    """A store in which one queue is limited and another claim holds that limit's lock."""
+    empty_schema(postgres_server.dsn, SCHEMA)
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+        jobs = [make(queue, now=store.now(), queue=queue) for queue in ("narrow", "wide")]
+        await store.add(jobs)
+        await store.limit("queue:narrow", LimitRule(concurrency=5))
+        held, release = asyncio.Event(), asyncio.Event()
+
+        async def hold(session: Session) -> None:
+            await session.run("gate", {"scopes": Texts(["queue:narrow"]), "now": None})
+            held.set()
+            await release.wait()
+
+        holding = asyncio.create_task(store._database.atomically(hold))
+        await held.wait()
+        yield store
+        release.set()
+        await holding
+
+
+async def _claim(store: PostgresStore, queue: str) -> list[str]:
+    want = Claim(queues=(queue,), limit=10, worker="w", token="t")
+    return [job.queue for job in await store.claim(want)]
+
+
+async def test_claim_under_a_limit_waits_for_another_under_the_same(store: PostgresStore) -> None:
+    claiming = asyncio.create_task(_claim(store, "narrow"))
+
+    done, _ = await asyncio.wait([claiming], timeout=0.3)
+
+    assert set() == done
+    claiming.cancel()
+    await asyncio.wait([claiming])
+
+
+async def test_claim_that_no_limit_applies_to_does_not_wait(store: PostgresStore) -> None:
+    async with asyncio.timeout(10):
+        assert ["wide"] == await _claim(store, "wide")

@@ -1,0 +1,51 @@
+"""Jobs that BullMQ workers end are told like any other; sealed ones pass through them unread."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.sealing import KeyRing, sealed
+from holdfast.sealing.envelope import unwrap
+from holdfast.webhooks import WebhookSettings
+from tests.webhooks.receiver import listening
+from tests.worker.rig import working
+
+if TYPE_CHECKING:
+    from tests.servers import Valkey
+    from tests.wire.peer import Peer
+    from tests.wire.side import Side
+
+ALLOW = WebhookSettings(allow=("http", "ports", "127.0.0.0/8"), timeout=timedelta(seconds=2))
+
+
+@pytest.mark.req("A-19", "B-1")
+async def test_webhook_hears_of_a_job_that_node_ended(
+    valkey_server: Valkey, prefix: str, peer: Peer
+) -> None:
+    app = Holdfast(f"{valkey_server.url}?prefix={prefix}", webhooks=ALLOW)
+    async with listening() as receiver, working(app, queues=("other",)):
+        await app.webhooks.add(receiver.url, queues=["q"], include_result=True)
+        await peer.ask("work", queue="q")
+        job = await app.submit("greet", {"result": {"ok": 1}}, queue="q")
+        (call,) = await receiver.heard()
+
+    told = json.loads(call.body)["data"]
+    assert (job.job_id, "COMPLETED", {"ok": 1}) == (told["job_id"], told["state"], told["result"])
+
+
+@pytest.mark.req("B-1", "M-12")
+async def test_node_carries_a_sealed_job_without_reading_it(side: Side, peer: Peer) -> None:
+    ring = KeyRing.parse(KeyRing.generate("k1"))
+    async with Holdfast(store=sealed(side.store, ring)) as app:
+        await peer.ask("work", queue="q")
+        job = await app.submit("greet", {"iban": "DE00"}, queue="q")
+        status = await app.wait(job.job_id, timeout=15)
+        carried = await side.get(job.job_id)
+
+    assert "COMPLETED" == status.state
+    assert ("k1", True) == (unwrap(carried.payload)[0], b"DE00" not in carried.payload)

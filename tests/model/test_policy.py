@@ -19,6 +19,7 @@ from holdfast.policy import (
     BackoffKind,
     Limits,
     Retention,
+    declared_backoff,
     effective_timeout,
 )
 
@@ -225,3 +226,11 @@ def test_quotas_are_off_or_at_least_one(name: str) -> None:
     assert 1 == getattr(Limits(**{name: 1}), name)
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
         Limits(**{name: 0})
+
+
+def test_task_declares_its_backoff_and_hides_a_function_of_its_own() -> None:
+    declared = Backoff(strategy=BackoffKind.LINEAR)
+
+    assert declared_backoff(None) is None
+    assert declared == declared_backoff(declared)
+    assert Backoff(strategy=BackoffKind.CUSTOM) == declared_backoff(lambda _: 1.0)

@@ -384,17 +384,6 @@ async def test_a_burst_waits_for_jobs_that_a_rate_limit_holds_back(app: Holdfast
             assert State.COMPLETED is (await app.get(job.job_id)).state
 
 
-async def test_a_burst_waits_for_jobs_that_are_soon_due(app: Holdfast) -> None:
-    app.task("work")(_nothing)
-    async with app:
-        soon = await app.submit("work", delay=0.3)
-        late = await app.submit("work", delay=3600)
-        await Worker(app).run(burst=True)
-
-        assert State.COMPLETED is (await app.get(soon.job_id)).state
-        assert State.DELAYED is (await app.get(late.job_id)).state
-
-
 async def test_a_burst_does_not_wait_for_what_it_cannot_take(app: Holdfast) -> None:
     app.task("work")(_nothing)
     async with app:

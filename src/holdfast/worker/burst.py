@@ -1,4 +1,4 @@
-"""When a burst is over: nothing is ready, nothing soon will be, and no limit holds work back."""
+"""When a burst is over: nothing is ready or held back by a limit; what is due later stays."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ async def more_within(
     promoted = await store.promote(PAGE)
     if released or promoted.count:
         return AT_ONCE
-    if promoted.next_due is not None and promoted.next_due - store.now() <= POLL:
-        return max(AT_ONCE, promoted.next_due - store.now())
     paused = {queue.name for queue in await store.queues() if queue.paused}
     served = tuple(queue for queue in queues if queue not in paused)
     if not served or not types:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Self
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.store import Store
 
-LOCAL = ("now", "start", "close")
+LOCAL = ("close",)
 
 
 class FaultyStore:
@@ -24,6 +25,10 @@ class FaultyStore:
 
     def now(self) -> datetime:
         return self.inner.now()
+
+    async def start(self) -> Self:
+        await self.inner.start()
+        return self
 
     def __getattr__(self, verb: str) -> Callable[..., object]:
         if verb.startswith("_") or verb in LOCAL:

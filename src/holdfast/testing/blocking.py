@@ -26,7 +26,7 @@ class Bridge:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Block until a coroutine is done."""
-        if _loop_runs_here():
+        if loop_runs_here():
             return _in_a_thread(coroutine)
         if threading.get_ident() != self._home:
             return asyncio.run(coroutine)
@@ -55,7 +55,8 @@ class SandboxOperations(SyncOperations):
         return self._bridge.run(operate(self._sandboxed.over(self._sandboxed.store)))
 
 
-def _loop_runs_here() -> bool:
+def loop_runs_here() -> bool:
+    """Whether an event loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -19,6 +19,7 @@ from holdfast.maintenance.reaper import Reaper
 from holdfast.observe import Silent
 from holdfast.releasing import release_dependents
 from holdfast.store import Claim, Note, Order, Search, Store
+from holdfast.testing.blocking import loop_runs_here
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.execution import (
     Interrupted,
@@ -197,6 +198,7 @@ def sync_context(run: Run) -> SyncJobContext:
     """Return the context of a plain function."""
 
     def call(method: str, *args: object, **kwargs: object) -> object:
-        return run_now(getattr(run.context, method)(*args, **kwargs))
+        asked = getattr(run.context, method)(*args, **kwargs)
+        return run_now(asked) if loop_runs_here() else asyncio.run(asked)
 
     return SyncJobContext(run.job, run.context.deadline, run.signals, call)

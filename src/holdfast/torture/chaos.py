@@ -93,7 +93,9 @@ class Chaos:
                 self.counts[kind] += 1
 
     def _kill(self) -> bool:
-        if self._crew.members and self._chance.fraction() < 0.3:
+        if self._crew.members and self.counts["supervised kills"] < 0.3 * (
+            self.counts["kills"] + 1
+        ):
             return self._kill_supervised()
         seat = self._chosen(self._crew.workers)
         if seat is None:

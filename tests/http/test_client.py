@@ -119,7 +119,7 @@ async def working(served: Served) -> AsyncIterator[None]:
 def alike(value: object) -> str:
     """A value as text, with spans cut to the milliseconds that go over the wire."""
     text = msgspec.json.encode(value).decode()
-    return re.sub(r"PT(\d+)(\.\d{1,3})?\d*S", _cut, text)
+    return re.sub(r"PT(\d+)(\.\d{1,3})?\d*S", _cut, text).replace("PT0S", "P0D")
 
 
 def _cut(match: re.Match[str]) -> str:

@@ -23,6 +23,8 @@ from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.location import Location
 
 SLOTS = 100
+COROUTINES = 500
+"""Slots where jobs are coroutines that do nothing: they cost little and settle in groups."""
 PEER = Path(__file__).with_name("huey_peer.py")
 Figures = dict[str, float]
 
@@ -71,7 +73,7 @@ async def throughput(place: Path, rounds: int, count: int) -> None:
 TITLES = {
     "hand": "claim + settle by hand, batches of 100",
     "store": "claim + settle by the store, batches of 100",
-    "worker": f"one worker process, {SLOTS} slots",
+    "worker": f"one worker process, {COROUTINES} slots",
     "huey": "one huey consumer, 4 threads",
 }
 
@@ -103,7 +105,7 @@ async def by_worker(path: Path, count: int) -> Figures:
     url = f"sqlite:///{path}"
     async with Holdfast(url) as app:
         await fill(app, "noop", count)
-        figures = json.loads(start(url, "coroutines", SLOTS).communicate()[0])
+        figures = json.loads(start(url, "coroutines", COROUTINES).communicate()[0])
         (queue,) = await app.queues()
         assert queue.counts == {State.COMPLETED: count}
         return figures

@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 BUSY = 5.0
 """Seconds that a busy machine may add to a recovery; the long runs allow none."""
 
-QUIET = Plan(jobs=7_000, kills=18, pauses=7)
-SERVED = replace(QUIET, cuts=18, crashes=2)
+QUIET = Plan(jobs=20_000, kills=24, pauses=7)
+SERVED = replace(QUIET, jobs=7_000, kills=18, cuts=18, crashes=2)
 REQS = (
     "S-1",
     "S-2",

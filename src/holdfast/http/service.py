@@ -116,7 +116,7 @@ class Service:
         answer: Answer | Text | Stream
         try:
             answer = await self._answer(endpoint, scope, headers, receive, request_id)
-        except (Exception, ExceptionGroup) as error:  # noqa: BLE001  # every one has an answer
+        except Exception as error:  # noqa: BLE001  # every one has an answer
             answer = self.refused(error, request_id)
         if isinstance(answer, Stream):
             status = 200
@@ -143,8 +143,6 @@ class Service:
             call.body = await gate.body_of(headers, receive, self.limits)
         if endpoint.form is not None:
             call.form = read_form(call.body, endpoint.form)
-        if endpoint.patience is None:
-            return await endpoint.handler(call)
         async with asyncio.timeout(endpoint.patience):
             if endpoint.audited:
                 return await self._audited(endpoint, call, scope, request_id)

@@ -15,14 +15,11 @@ from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.intake import submission_of
 from holdfast.http.reading import Field, duration, raw_fields, text
 from holdfast.http.routes.leasing import JOB, LOST, MAP, TOKEN, fence_of, one_of, texts, workplace
-from holdfast.http.working import (
-    Settlement,
-)
+from holdfast.http.working import Settlement
 from holdfast.job import Failure, FailureCategory, Job
 from holdfast.payload import PayloadError, encode
 from holdfast.timing import shown
 
-LONGEST_POLL = 30.0
 MAX_MESSAGE = 4096
 MAX_TRACE = 16_384
 

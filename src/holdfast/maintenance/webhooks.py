@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
@@ -84,14 +84,15 @@ class WebhookService:
 
     async def once(self) -> float:
         """Look for ends and store a delivery for each that is wanted."""
-        if not await self.queues():
+        kinds = await self._kinds()
+        if not kinds:
             self._place = None
             return RESTING
         place = self._place or await self._read_place()
         page = await self._page(place)
         newest = None if page else (await self._store.events(None, 0, timedelta(0))).cursor
         now = self._store.now()
-        audience = await self._audience()
+        audience = await self._audience(kinds)
         if page is None:
             known = [place.at] if place else []
             known += [audience.since] if audience.since else []
@@ -105,9 +106,13 @@ class WebhookService:
 
     async def queues(self) -> tuple[str, ...]:
         """Return the queues in which there can be deliveries, none when nobody wants to hear."""
+        names = sorted(set((await self._kinds()).values()))
+        return tuple(f"{name}/{QUEUE}" if name else QUEUE for name in names)
+
+    async def _kinds(self) -> dict[str, str]:
+        """Return the kinds of records that hold wishes, each with its namespace."""
         kinds = await self._store.kinds() if isinstance(self._store, ListingStore) else []
-        found = {namespace for kind in kinds if (namespace := _namespace(kind)) is not None}
-        return tuple(f"{name}/{QUEUE}" if name else QUEUE for name in sorted(found))
+        return {kind: name for kind in kinds if (name := _namespace(kind)) is not None}
 
     async def _read_place(self) -> Place | None:
         (record,) = await self._store.records(PLACE, [PLACE])
@@ -133,14 +138,11 @@ class WebhookService:
             data = msgspec.json.encode(place)
             await self._store.keep([Draft(kind=PLACE, key=PLACE, data=data)])
 
-    async def _audience(self) -> Audience:
+    async def _audience(self, kinds: Mapping[str, str]) -> Audience:
         webhooks: dict[str, list[Webhook]] = {}
         callbacks: set[str] = set()
         times: list[datetime] = []
-        for kind in await cast(ListingStore, self._store).kinds():
-            namespace = _namespace(kind)
-            if namespace is None:
-                continue
+        for kind, namespace in kinds.items():
             records = await self._store.browse(kind)
             if kind.partition("@")[0] == CALLBACKS:
                 callbacks.add(namespace)

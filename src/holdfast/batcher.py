@@ -24,14 +24,11 @@ class Batcher(Generic[T, R]):
         self._most = most
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._task: asyncio.Task[None] | None = None
-        self.unanswered = 0
-        """How many items are waiting or being written."""
 
     def put(self, item: T) -> asyncio.Future[R]:
         """Queue an item; the future holds its answer."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
-        self.unanswered += 1
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._drain())
         return answer
@@ -54,5 +51,3 @@ class Batcher(Generic[T, R]):
                 for (_, future), answer in zip(group, answers, strict=True):
                     if not future.done():
                         future.set_result(answer)
-            finally:
-                self.unanswered -= len(group)

@@ -130,7 +130,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Codes of its own; those that any route may answer are added."""
     media_type: str = "application/json"
     audited: bool = False
-    is_submission: bool = False
     help: str = ""
     patience: float | None = PATIENCE
     """None: it takes as long as it takes."""

@@ -65,11 +65,6 @@ class Audience(msgspec.Struct, frozen=True):
     callbacks: frozenset[str]
     since: datetime | None
 
-    @property
-    def namespaces(self) -> list[str]:
-        """Where there is anybody."""
-        return sorted({*self.webhooks, *self.callbacks})
-
 
 class WebhookService:
     """Turns ends into deliveries."""

@@ -78,10 +78,6 @@ class Seat:
             )
 
     @property
-    def is_supervisor(self) -> bool:
-        return self._post.processes > 0
-
-    @property
     def is_done(self) -> bool:
         """Whether a producer has submitted its share."""
         return self.module == PRODUCER and self.process.poll() == 0

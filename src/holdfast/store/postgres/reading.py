@@ -47,7 +47,6 @@ from holdfast.store.postgres.rows import (
 )
 
 FAILURE_ORDER = "FAILURE"
-EVENT_ORDER = "EVENT"
 LOOK_FOR_EVENTS = 0.1
 """Seconds between two looks at the journal while someone waits for events."""
 

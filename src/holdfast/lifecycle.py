@@ -172,6 +172,11 @@ def resumed(job: Job, *, now: datetime) -> Job:
     return step(waiting, Event.RESUME, R, now=now, reason="late answer under the newest lease")
 
 
+def held_again(job: Job, *, now: datetime) -> Job:
+    """Return the job as its last holder must have it to answer: running, if need be resumed."""
+    return job if job.state is R else resumed(job, now=now)
+
+
 def completed(job: Job, result: bytes | None, *, now: datetime) -> Job:
     """RUNNING -> COMPLETED."""
     return step(

@@ -338,6 +338,15 @@ def test_finished_work_of_a_lapsed_lease_is_accepted_by_way_of_the_queue() -> No
     assert (State.RUNNING, 1) == (from_queue.state, from_queue.attempt)
 
 
+@pytest.mark.req("S-5")
+def test_only_a_holder_whose_job_was_taken_back_needs_to_resume_it() -> None:
+    held = running()
+    lapsed = lifecycle.lease_lost(held, now=LATER)
+
+    assert lifecycle.held_again(held, now=LATER) is held
+    assert lifecycle.resumed(lapsed, now=LATER) == lifecycle.held_again(lapsed, now=LATER)
+
+
 @pytest.mark.req("M-3")
 def test_a_job_given_back_is_ready_at_once_and_keeps_its_attempts() -> None:
     after = lifecycle.given_back(running(), now=LATER)

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast import lifecycle
 from holdfast.chance import Chance
+from holdfast.changes import DECISIONS
 from holdfast.errors import NotFoundError, StaleLeaseError
 from holdfast.job import CancelRequest, Encoding, Job, State
 from holdfast.presence import WorkerInfo, announce
@@ -18,7 +19,6 @@ from holdfast.releasing import release_dependents
 from holdfast.shapes.jobs import priority_name, public_tags
 from holdfast.store import Beat, Change, Claim, Fence, Note, Store
 
-DECISIONS = 10
 THERE = timedelta(seconds=45)
 """How long a worker counts as present after it asked for work."""
 
@@ -178,8 +178,7 @@ class Workplace:
             if not lifecycle.may_answer(job, fence.token):
                 raise StaleLeaseError(fence.job_id)
             now = self._store.now()
-            running = job if job.state is State.RUNNING else lifecycle.resumed(job, now=now)
-            after = decide(running, now)
+            after = decide(lifecycle.held_again(job, now=now), now)
             (answer,) = await self._store.swap([Change(job, after)])
             if answer.ripe:
                 await release_dependents(self._store)

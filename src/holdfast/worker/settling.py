@@ -129,8 +129,7 @@ class Settler:
             await release_dependents(self._store)
 
     def _decide(self, run: Run, outcome: Outcome, job: Job, now: datetime) -> Job:
-        if job.state is not State.RUNNING:
-            job = lifecycle.resumed(job, now=now)
+        job = lifecycle.held_again(job, now=now)
         match outcome:
             case Succeeded(result):
                 return lifecycle.completed(job, result, now=now)

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,7 +42,7 @@ class _Exited(Exception):
     """The process ended before it was ready; the message is the end of its log."""
 
 
-class Server:
+class Server(ABC):
     """One server process on a free loopback port, with its files in a folder of its own."""
 
     name: str
@@ -118,11 +119,11 @@ class Server:
             self.process.wait(START_WITHIN)
         self.process = None
 
-    def _command(self) -> list[str | Path]:
-        raise NotImplementedError
+    @abstractmethod
+    def _command(self) -> list[str | Path]: ...
 
-    def _ready(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def _ready(self) -> bool: ...
 
 
 class Postgres(Server):

@@ -7,6 +7,7 @@ element; packing a column at once costs a fifth of that (0.15 us an element).
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
@@ -26,7 +27,7 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class Column(Generic[T]):
+class Column(ABC, Generic[T]):
     """One value per row; None is null."""
 
     element: ClassVar[int]
@@ -42,8 +43,8 @@ class Column(Generic[T]):
         head = _HEAD.pack(1, 1, self.element, len(self.values), 1)
         return head + self._elements() if self.values else _HEAD.pack(0, 0, self.element, 0, 0)[:12]
 
-    def _elements(self) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def _elements(self) -> bytes: ...
 
 
 class _Fixed(Column[T]):

@@ -32,8 +32,7 @@ MUTANTS = (
     ),
     _in(
         "worker/settling.py",
-        "        if job.state is not State.RUNNING:\n"
-        "            job = lifecycle.resumed(job, now=now)\n",
+        "        job = lifecycle.held_again(job, now=now)\n",
         "",
         "a late answer is decided on a job that does not run",
     ),

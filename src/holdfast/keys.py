@@ -126,7 +126,7 @@ async def revoke_key(store: Store, key_id: str) -> ApiKey:
             return revoked
 
 
-class KeyRing:
+class ApiKeys:
     """The keys as a server knows them, read anew every second."""
 
     def __init__(self, store: Store, clock: Clock) -> None:

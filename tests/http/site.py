@@ -63,7 +63,7 @@ class Site:
         """Make a key that counts at once."""
         made = KeyTerms(name=f"{role} {namespace}", role=Role(role), namespace=namespace, **terms)
         _, secret = await create_key(self.store, made, Chance())
-        self.service.ring._read_at = float("-inf")
+        self.service.keys._read_at = float("-inf")
         return secret
 
     async def get(self, path: str, **more: Any) -> Reply:

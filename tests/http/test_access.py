@@ -15,7 +15,7 @@ from holdfast.clock import ManualClock
 from holdfast.errors import NotFoundError, ValidationError
 from holdfast.http.access import GRANTS, Permission
 from holdfast.http.application import ENDPOINTS
-from holdfast.keys import KeyRing, KeyTerms, Role, create_key, list_keys, revoke_key
+from holdfast.keys import ApiKeys, KeyTerms, Role, create_key, list_keys, revoke_key
 from holdfast.store import MemoryStore
 from tests.architecture import tree
 from tests.http.site import API, running
@@ -138,7 +138,7 @@ async def test_key_that_is_revoked_or_expired_counts_no_more(site: Site) -> None
     before = await site.get(f"{API}/jobs", key=secret)
 
     await revoke_key(site.store, secret.split("_")[1])
-    site.service.ring._read_at = float("-inf")
+    site.service.keys._read_at = float("-inf")
 
     assert 200 == before.status
     assert [401, 401, 200] == [
@@ -161,7 +161,7 @@ async def test_key_is_kept_as_a_digest_only() -> None:
 async def test_revocation_is_noticed_within_a_second() -> None:
     store, clock = MemoryStore(), ManualClock()
     key, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Chance())
-    ring = KeyRing(store, clock)
+    ring = ApiKeys(store, clock)
     await ring.refresh()
     await revoke_key(store, key.id)
 
@@ -178,7 +178,7 @@ async def test_revocation_is_noticed_within_a_second() -> None:
 async def test_right_id_with_a_wrong_secret_is_nobody() -> None:
     store = MemoryStore()
     _, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Chance())
-    ring = KeyRing(store, ManualClock())
+    ring = ApiKeys(store, ManualClock())
     await ring.refresh()
 
     for place in (len(secret) - 1, len(secret) - 64):

@@ -24,6 +24,7 @@ from holdfast.cli import cli
 from tests.architecture import tree
 from tests.cli.conftest import APP, environment
 from tests.http.site import API
+from tests.wire.peer import find_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,7 +188,8 @@ WORKERS = {"node": "worker.mjs", "bash": "worker.sh"}
 
 @pytest.mark.parametrize("runtime", WORKERS)
 def test_example_worker_in_another_language_works_off_jobs(server: Server, runtime: str) -> None:
-    if shutil.which(runtime) is None:
+    program = str(find_node()[0]) if runtime == "node" else shutil.which(runtime)
+    if program is None:
         pytest.skip(f"{runtime} is not installed")
     script = tree.ROOT / "examples" / WORKERS[runtime]
     assert len(script.read_text("utf-8").splitlines()) <= 60
@@ -200,7 +202,7 @@ def test_example_worker_in_another_language_works_off_jobs(server: Server, runti
         "HOLDFAST_API_KEY": "",
         "JOBS": "2",
     }
-    subprocess.run([runtime, str(script)], env=given, check=True, timeout=60)
+    subprocess.run([program, str(script)], env=given, check=True, timeout=60)
 
     done = server.call("GET", f"/jobs/{good['job_id']}/wait?timeout=10")
     failed = server.call("GET", f"/jobs/{bad['job_id']}")

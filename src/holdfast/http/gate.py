@@ -43,13 +43,13 @@ async def caller_of(service: Service, endpoint: Endpoint, headers: Mapping[bytes
     """Find out who calls, and whether it may."""
     if endpoint.permission is None:
         return ANYONE
-    await service.ring.refresh()
+    await service.keys.refresh()
     secret = _secret(headers)
-    if service.ring.is_empty:
+    if service.keys.is_empty:
         _check_host(service, headers)
         caller = ANYONE
     else:
-        key = service.ring.find(secret) if secret else None
+        key = service.keys.find(secret) if secret else None
         if key is None:
             raise UnauthorizedError(
                 "the API key is unknown, revoked or expired"

@@ -23,7 +23,7 @@ from holdfast.http.openapi import document
 from holdfast.http.reading import read_form, read_query
 from holdfast.http.streaming import streamed
 from holdfast.http.tail import Tail
-from holdfast.keys import KeyRing
+from holdfast.keys import ApiKeys
 from holdfast.observe import Observer, Silent
 from holdfast.operations import Operations
 from holdfast.shapes.problems import APIError, ErrorResponse, Refusal, problem_of
@@ -76,11 +76,11 @@ class Service:
     async def start(self) -> None:
         """Open the store and begin to know the keys."""
         await self.app.start()
-        self.ring = KeyRing(self.app.store, self.app.clock)
+        self.keys = ApiKeys(self.app.store, self.app.clock)
         self.key_limits = KeyLimits(self.app.store, self.app.clock)
         self.tail = Tail(self.app.store)
         self._watcher = Watcher(self.app.store)
-        await self.ring.refresh()
+        await self.keys.refresh()
 
     async def close(self) -> None:
         """Finish what is under way and let go of the store."""

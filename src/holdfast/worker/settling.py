@@ -10,7 +10,7 @@ from holdfast import lifecycle
 from holdfast.chance import Chance
 from holdfast.errors import StoreUnavailableError
 from holdfast.job import Failure, Job, State
-from holdfast.observe import Observer
+from holdfast.observe import Observer, Silent
 from holdfast.releasing import release_dependents
 from holdfast.store import Change, Store
 from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
@@ -47,6 +47,7 @@ class Settler:
         self._store = store
         self._chance = chance
         self._observer = observer
+        self._is_heard = not isinstance(observer, Silent)
         self._custody = custody or Nobody()
         self._after = after
         self._notes = notes
@@ -118,7 +119,8 @@ class Settler:
             ):
                 ripe = ripe or answer.ripe
                 if answer.written:
-                    self._tell(run, change.after)
+                    if self._is_heard:
+                        self._tell(run, change.after)
                 elif answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token):
                     self._tell_refused(run, answer.job)
                 else:

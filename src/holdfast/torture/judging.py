@@ -22,7 +22,7 @@ LOOKING = timedelta(seconds=2)
 
 FEW_JOBS = 5000
 FEW_FAULTS = 10
-FEW_PAUSES = 5
+FEW_PAUSES = 20
 
 
 class Judge:

@@ -133,12 +133,15 @@ class RedisStore:
             "1" if atomic else "0",
             fence.job_id if fence else "",
             fence.token if fence else "",
-            pack([calls.new_job(job) for job in jobs]),
+            pack(calls.new_jobs(jobs)),
         )
         if answers == b"STALE":
             assert fence is not None
             raise StaleLeaseError(fence.job_id)
-        return [_added(*answer) for answer in answers]
+        return [
+            Added(AddStatus.ACCEPTED, job.id) if answer == 1 else _added(*answer)
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
 
     async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
         answers = await self.call("adopt", pack([calls.dossier(given) for given in dossiers]))

@@ -84,7 +84,7 @@ local function unqueue(q, id, priority)
 end
 
 -- Places that nothing in the same call looks at are filled together when the call ends.
-local function place(q, set, ...)
+local function places_of(q, set)
   local places = q.places
   if not places then
     places = {}
@@ -95,7 +95,15 @@ local function place(q, set, ...)
     list = {}
     places[set] = list
   end
+  return list
+end
+local function place(q, set, ...)
+  local list = places_of(q, set)
   for i = 1, select('#', ...) do list[#list + 1] = select(i, ...) end
+end
+local function place_all(q, set, members)
+  local list = places_of(q, set)
+  for _, each in ipairs(members) do list[#list + 1] = each end
 end
 local function fill(q)
   for set, list in pairs(q.places or {}) do

@@ -111,6 +111,7 @@ class RedisStore:
         await self._meet()
 
     async def close(self) -> None:
+        await self._arrivals.close()
         await self.client.close()
 
     async def __aenter__(self) -> Self:

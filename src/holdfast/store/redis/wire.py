@@ -254,11 +254,11 @@ def scheduled(image: Image) -> tuple[str, str, str, bytes] | None:
     return queue, text(row.scheduler), job_id.removeprefix(f"{queue}:"), row.options
 
 
-def read_job(image: Image) -> Job:
+def read_job(image: Image, unknown_backoff: str) -> Job:
     """Read a job from a script's answer, ours or a BullMQ client's."""
     job_id, queue, row = _parts(image)
     if row.fixed is None:
-        return foreign.read_job(job_id, queue, row)
+        return foreign.read_job(job_id, queue, row, unknown_backoff)
     return _own_job(job_id, queue, row)
 
 

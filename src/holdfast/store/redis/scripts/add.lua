@@ -1,19 +1,26 @@
 -- add: write new jobs, or nothing where a key is taken or a dependency is missing.
 -- edges: (new) -> PENDING -> SCHEDULED | DELAYED, as decided by the caller
--- ARGV[6] '1' for all or nothing; ARGV[7], ARGV[8] id and token of the fence, or ''
--- ARGV[9] msgpack: a list of jobs and of groups of jobs, see new_jobs in calls.py
+-- ARGV[7] '1' for all or nothing; ARGV[8], ARGV[9] id and token of the fence, or ''
+-- ARGV[10] msgpack: a list of jobs and of groups of jobs, see new_jobs in calls.py
 -- returns: 'STALE', or per job 1 when simply accepted, else {status, id, missing, ripe}
 -- needs: base queue job links forget flow sync
-local atomic = ARGV[6] == '1'
-if ARGV[7] ~= '' then
-  local by = find(ARGV[7])
-  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[8] then
+local atomic = ARGV[7] == '1'
+if ARGV[8] ~= '' then
+  local by = find(ARGV[8])
+  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[9] then
     flush()
     return 'STALE'
   end
 end
 
-local jobs = cmsgpack.unpack(ARGV[9])
+local jobs = cmsgpack.unpack(ARGV[10])
+for _, job in ipairs(jobs) do
+  local q = queue(job.queue)
+  if q.strange then
+    flush()
+    return redis.error_reply('ERR ' .. q.strange)
+  end
+end
 local aliases, keys, fresh, answers, refused = {}, {}, {}, {}, false
 
 local function exists(hid)

@@ -136,7 +136,7 @@ MUTANTS = (
     ),
     _in(
         "scripts/add.lua",
-        "  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[8] then",
+        "  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[9] then",
         "  if not by then",
         "a stale spawner spawns",
     ),
@@ -214,7 +214,7 @@ MUTANTS = (
     ),
     _in(
         "scripts/advance.lua",
-        "if not current or 'repeat:' .. sid .. ':' .. int(tonumber(current)) ~= ARGV[8] then",
+        "if not current or 'repeat:' .. sid .. ':' .. int(tonumber(current)) ~= ARGV[9] then",
         "if not current then",
         "a retried tick makes another next one",
         WIRE,

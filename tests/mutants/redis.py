@@ -76,8 +76,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/claim.lua",
-        "    if not q.paused then\n",
-        "    if true then\n",
+        "    if not q.paused and not q.strange then\n",
+        "    if not q.strange then\n",
         "a paused queue is served",
     ),
     _in(

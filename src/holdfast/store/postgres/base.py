@@ -34,6 +34,8 @@ class Base:
         direct = settings.listen_url or (None if settings.pgbouncer else settings.dsn)
         self._wake = Wake(self._database, settings.schema, direct)
         self._heads = Heads()
+        self._numbers: dict[str, int] = {}
+        """The numbers of jobs that were claimed here, until they end."""
         self._rules: set[str] = set()
         """The limits last seen: claims that one applies to go the long way."""
 

@@ -48,6 +48,7 @@ MEASURES_KEPT = timedelta(days=7)
 AGED_AT_ONCE = 10_000
 SWEPT_AT_ONCE = 1_000
 FOLD_EVERY = 1.0
+NUMBERS_KEPT = 20_000
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 
 
@@ -150,7 +151,7 @@ class PostgresStore(Reads, Records):
             raise StaleLeaseError(fence.job_id)
         (before,) = self._jobs(held)
         change = Change(before, decide(before))
-        written = await swap_run(session, [(0, change)])
+        written = await swap_run(session, [(0, change)], self._numbers)
         if not written:
             raise StaleLeaseError(fence.job_id)
         return change, written
@@ -170,9 +171,15 @@ class PostgresStore(Reads, Records):
             rows, self._rules = await self._database.atomically(
                 lambda session: claim_limited(session, want, judged)
             )
+        self._remember(rows)
         turns = {queue: turn for turn, queue in enumerate(want.queues)}
         rows.sort(key=lambda row: (turns[row[QUEUE]], *row[-2:]))
         return self._jobs(rows)
+
+    def _remember(self, claimed: Sequence[Row]) -> None:
+        if len(self._numbers) > NUMBERS_KEPT:  # jobs that others ended
+            self._numbers.clear()
+        self._numbers.update((row[0], row[-3]) for row in claimed)
 
     def _is_limited(self, want: Claim) -> bool:
         return any(applies(scope, want) for scope in self._rules)
@@ -196,7 +203,9 @@ class PostgresStore(Reads, Records):
         return asyncio.get_running_loop().time()
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-        written = await swap_all(self._database, changes)
+        written = await swap_all(self._database, changes, self._numbers)
+        for change in changes:
+            self._numbers.pop(change.before.id, None)
         self._ring(self._woken(changes, written))
         stale = [c.before.id for n, c in enumerate(changes) if n not in written]
         stored = dict(zip(stale, await self.get(stale), strict=True)) if stale else {}
@@ -265,8 +274,9 @@ class PostgresStore(Reads, Records):
         return Promoted(len(rows), later[0][0] if later else None)
 
     async def overdue(self, limit: int) -> list[Job]:
-        rows = await self._run("overdue", {"most": limit, "now": self._clock.judged})
-        return self._jobs(rows)
+        params = {"most": limit, "leased": None, "expires": None, "now": self._clock.judged}
+        rows = await self._run("overdue", params)
+        return self._jobs(sorted(rows, key=lambda row: row[-2:]))
 
     async def dependents(self, limit: int) -> list[Dependent]:
         await self._run("sweep_waiting", {"most": SWEPT_AT_ONCE})

@@ -1,5 +1,5 @@
 -- overdue: running jobs whose lease has ended, live jobs whose lifetime is over
--- leased timestamptz, expires timestamptz: where to look from, null for the very first
+-- leased timestamptz: no lease that ended before is worth a look; null to look at all
 -- most integer  now timestamptz, null for the server's own
 -- returns each job, out of order, and the instant that passed
 WITH clock AS MATERIALIZED (
@@ -17,7 +17,6 @@ WITH clock AS MATERIALIZED (
         SELECT j.number, j.expires_at
         FROM {schema}.job j
         WHERE j.state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RETRYING')
-          AND j.expires_at >= coalesce(%(expires)s::timestamptz, '-infinity')
           AND j.expires_at <= (SELECT now FROM clock)
         ORDER BY j.expires_at, j.number
         LIMIT %(most)s::integer

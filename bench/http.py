@@ -1,7 +1,9 @@
-"""POST /jobs against the same framework answering without storing, and batches of 100.
+"""POST /jobs against the same framework answering without storing, and batches of 1000.
 
-One server process on one core, the clients on another: rates only mean something as ratios
-within one run. ``python -m bench http [--quick]``.
+One server process on one core, the clients on another. ``python -m bench http [--quick]``.
+
+Two figures stand beside each other: the rate, which suffers from whatever else the machine does,
+and the processor time that the server's process spent on each request, which hardly does.
 """
 
 from __future__ import annotations
@@ -14,17 +16,31 @@ import statistics
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests import servers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-CONNECTIONS = 32
-BATCH = 100
+MANY = 32
+BATCH = 1000
 ROUNDS = 3
 JOB = {"type": "bench", "payload": {"text": "x" * 1000}}
+
+
+class Figures(NamedTuple):
+    """What one run of one server gave."""
+
+    rate: float
+    """Requests per second."""
+    half: float
+    """Half of them took no longer than this, in milliseconds."""
+    most: float
+    """The 99th percentile, in milliseconds."""
+    cost: float
+    """Processor time of the server's process per request, in microseconds."""
 
 
 class Caller(asyncio.Protocol):
@@ -80,41 +96,44 @@ def request(path: str, body: object) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def served(mode: str, url: str = "") -> AsyncIterator[int]:
-    """Run a server and yield its port."""
+async def served(mode: str, url: str = "") -> AsyncIterator[tuple[int, int]]:
+    """Run a server and yield its port and process id."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.http_site", mode, url), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:
-        yield int(await process.stdout.readline())
+        yield int(await process.stdout.readline()), process.pid
     finally:
         process.terminate()
         await process.wait()
 
 
-async def load(port: int, what: bytes, seconds: float) -> tuple[float, float, float]:
-    """Call for a while; requests per second, median and 99th percentile in milliseconds."""
+async def load(port: int, pid: int, what: bytes, connections: int, seconds: float) -> Figures:
+    """Call for a while."""
     loop = asyncio.get_running_loop()
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), spent(pid)
     callers = [
         (await loop.create_connection(lambda: Caller(what, begun + seconds), "127.0.0.1", port))[1]
-        for _ in range(CONNECTIONS)
+        for _ in range(connections)
     ]
     await asyncio.gather(*(caller.done for caller in callers))
+    used, lasted = spent(pid) - used, time.perf_counter() - begun
     took = sorted(one for caller in callers for one in caller.took)
     refused = sum(caller.refused for caller in callers)
     assert not refused, f"{refused} refused"
-    rate = len(took) / (time.perf_counter() - begun)
-    return rate, 1000 * took[len(took) // 2], 1000 * took[int(len(took) * 0.99)]
+    return Figures(
+        len(took) / lasted,
+        1000 * took[len(took) // 2],
+        1000 * took[int(len(took) * 0.99)],
+        1e6 * used / len(took),
+    )
 
 
-async def measured(mode: str, url: str, what: bytes, seconds: float) -> tuple[float, float, float]:
-    """Start a server, warm it up, measure it."""
-    async with served(mode, url) as port:
-        await asyncio.sleep(1.0)
-        await load(port, what, seconds / 4)
-        return await load(port, what, seconds)
+def spent(pid: int) -> float:
+    """Return the processor time of all threads of a process, in seconds."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 @contextlib.contextmanager
@@ -129,29 +148,47 @@ async def main(*, quick: bool, folder: str | None) -> None:
     with contextlib.suppress(OSError, AttributeError):
         os.sched_setaffinity(0, {os.cpu_count() - 1} if os.cpu_count() else {0})  # type: ignore[operator]
     seconds, rounds = (1.0, 1) if quick else (4.0, ROUNDS)
-    one, many = request("/api/v1/jobs", JOB), request("/api/v1/jobs/batch", {"jobs": [JOB] * BATCH})
-    print(
-        f"load {os.getloadavg()[0]:.1f}, {CONNECTIONS} connections, payload 1 KB, {rounds} rounds"
-    )
-    found: dict[str, list[tuple[float, float, float]]] = {}
+    print(f"load {os.getloadavg()[0]:.1f}, payload 1 KB, {rounds} rounds of {seconds:g} s")
+    found: dict[str, list[Figures]] = {}
     with stores(folder) as places:
         for _ in range(rounds):
-            found.setdefault("bare", []).append(await measured("bare", "", one, seconds))
+            await _measure(found, "bare", "bare", "", seconds)
             for name, url in places.items():
-                found.setdefault(name, []).append(await measured("serve", url, one, seconds))
-                batches = await measured("serve", url, many, seconds)
-                found.setdefault(f"{name} batch", []).append(batches)
-    _show(found)
+                await _measure(found, name, "serve", url, seconds)
+    _show({name: _middle(rows) for name, rows in found.items()})
 
 
-def _show(found: dict[str, list[tuple[float, float, float]]]) -> None:
-    middle = {
-        name: tuple(statistics.median(column) for column in zip(*rows, strict=True))
-        for name, rows in found.items()
-    }
-    for name, (rate, half, most) in middle.items():
-        jobs = rate * BATCH if "batch" in name else rate
-        against = f"{rate / middle['bare'][0]:.2f} of bare"
-        if "batch" in name:
-            against = f"{jobs / middle[name.removesuffix(' batch')][0]:.1f} x single"
-        print(f"{name:16} {jobs:9.0f} jobs/s  p50 {half:7.1f} ms  p99 {most:7.1f} ms  {against}")
+def _middle(rows: list[Figures]) -> Figures:
+    return Figures(*(statistics.median(column) for column in zip(*rows, strict=True)))
+
+
+async def _measure(
+    found: dict[str, list[Figures]], name: str, mode: str, url: str, seconds: float
+) -> None:
+    """Start a server, warm it up, measure it with many callers, with one, and with batches."""
+    one = request("/api/v1/jobs", JOB)
+    many = request("/api/v1/jobs/batch", {"jobs": [JOB] * BATCH})
+    async with served(mode, url) as place:
+        await asyncio.sleep(1.0)
+        await load(*place, one, MANY, seconds / 4)
+        found.setdefault(name, []).append(await load(*place, one, MANY, seconds))
+        found.setdefault(f"{name}, alone", []).append(await load(*place, one, 1, seconds))
+        found.setdefault(f"{name}, batches", []).append(await load(*place, many, 1, seconds))
+
+
+def _show(found: dict[str, Figures]) -> None:
+    print(f"{'':18} {'jobs/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'us/job':>8}")
+    for name, (rate, half, most, cost) in found.items():
+        base, _, kind = name.partition(", ")
+        jobs = BATCH if kind == "batches" else 1
+        line = f"{name:18} {rate * jobs:8.0f} {half:8.1f} {most:8.1f} {cost / jobs:8.1f}"
+        if jobs > 1:
+            many, alone = found[base], found[f"{base}, alone"]
+            line += (
+                f"  {rate * jobs / alone.rate:.1f} x one caller ({alone.cost * jobs / cost:.1f} x"
+            )
+            line += f" by processor), {rate * jobs / many.rate:.1f} x {MANY} callers"
+        elif base != "bare":
+            bare = found[name.replace(base, "bare")]
+            line += f"  {rate / bare.rate:.2f} of bare, by processor {bare.cost / cost:.2f}"
+        print(line)

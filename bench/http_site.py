@@ -31,11 +31,27 @@ class Job(msgspec.Struct):
     payload: msgspec.Raw
 
 
-async def bare(request: Request) -> Response:
+class Batch(msgspec.Struct):
+    """Several of them."""
+
+    jobs: list[Job]
+
+
+async def one(request: Request) -> Response:
     """Read a job and say that it was taken."""
     job = msgspec.json.decode(await request.body(), type=Job)
-    body = msgspec.json.encode({"job_id": "0" * 36, "status": "ACCEPTED", "type": job.type})
-    return Response(body, 201, media_type="application/json")
+    return Response(msgspec.json.encode(_taken(job)), 201, media_type="application/json")
+
+
+async def many(request: Request) -> Response:
+    """Read a batch and say that it was taken."""
+    batch = msgspec.json.decode(await request.body(), type=Batch)
+    body = msgspec.json.encode({"results": [_taken(job) for job in batch.jobs]})
+    return Response(body, media_type="application/json")
+
+
+def _taken(job: Job) -> dict[str, str]:
+    return {"job_id": "0" * 36, "status": "ACCEPTED", "type": job.type}
 
 
 def main(mode: str, url: str = "") -> None:
@@ -44,7 +60,11 @@ def main(mode: str, url: str = "") -> None:
         os.sched_setaffinity(0, {0})
     made: object
     if mode == "bare":
-        made = Starlette(routes=[Route("/api/v1/jobs", bare, methods=["POST"])])
+        routes = [
+            Route("/api/v1/jobs", one, methods=["POST"]),
+            Route("/api/v1/jobs/batch", many, methods=["POST"]),
+        ]
+        made = Starlette(routes=routes)
     else:
         made = create_app(Holdfast(url))
     listener = socket.create_server(("127.0.0.1", 0))

@@ -124,6 +124,8 @@ class _Graph:
 
     def refused_parents(self, i: int, answers: Mapping[int, Job | ValidationError]) -> list[Fault]:
         """Return a fault for each refused job of the batch that a job names."""
+        if not self._positions:
+            return []
         return [
             Fault("depends_on", "REFUSED", f"names {self._submissions[p].ref!r:.60}, a refused job")
             for p in self._parents(i)

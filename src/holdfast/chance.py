@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import uuid
 
 
 class Chance:
@@ -16,7 +15,10 @@ class Chance:
 
     def uuid(self) -> str:
         """Return a random UUID, version 4."""
-        return str(uuid.UUID(bytes=self._bytes(16), version=4))
+        # By hand, because a batch needs a thousand: the uuid module takes twice as long.
+        h = self._bytes(16).hex()
+        variant = "89ab"[int(h[16], 16) & 3]
+        return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{variant}{h[17:20]}-{h[20:]}"
 
     def token(self) -> str:
         """Return a name nobody else will come up with."""

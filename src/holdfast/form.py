@@ -46,7 +46,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """What was already found wrong while reading it."""
 
 
-class Defaults(msgspec.Struct, frozen=True, kw_only=True):
+class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """What applies when a submission is silent: the handler's wishes, then the profile's."""
 
     profile: Profile = STANDARD

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.errors import Fault
 from holdfast.form import Defaults
 from holdfast.intake import QUEUE_RULE, TYPE_RULE
-from holdfast.job import FailureCategory, Priority
+from holdfast.job import DEFAULT_QUEUE, FailureCategory, Priority
 from holdfast.policy import MAX_ATTEMPTS, Backoff, CustomDelay, Limits
 from holdfast.profiles import STANDARD, Profile
 from holdfast.results import RegistrationResult, RegistrationStatus
@@ -21,6 +21,8 @@ from holdfast.store import LimitRule
 from holdfast.timing import Span, parse_duration
 
 Function = Callable[..., object]
+MOST_KEPT = 1000
+"""Queues are named by callers, so there is no end to them."""
 
 
 class RunnerKind(StrEnum):
@@ -83,6 +85,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
+        self._defaults: dict[tuple[str | None, str], Defaults] = {}
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self._handlers.values())
@@ -115,6 +118,7 @@ class Registry:
                 previous=previous,
                 message=message,
             )
+        self._defaults.clear()
         self._handlers[type_] = Handler(
             type=type_,
             function=function,
@@ -128,23 +132,38 @@ class Registry:
     def defaults(
         self, type_: str, queue: str | None, profiles: Mapping[str, Profile], limits: Limits
     ) -> Defaults:
-        """Return what applies to a new job of a type when its submission is silent."""
+        """Return what applies to a new job of a type when its submission is silent.
+
+        The answer is kept: the profiles and limits of an app do not change.
+        """
         handler = self._handlers.get(type_)
-        options = handler.options if handler else HandlerOptions()
-        said = queue if isinstance(queue, str) else None  # anything else is refused later on
-        name = said or options.queue or Defaults().queue
-        return Defaults(
-            profile=profiles.get(name, STANDARD),
-            queue=name,
-            priority=options.priority,
-            timeout=options.timeout,
-            lifetime=options.lifetime,
-            lease=options.lease,
-            max_attempts=options.max_attempts,
-            backoff=options.backoff,
-            retry_timeouts=options.retry_timeouts,
-            limits=limits,
-        )
+        said = queue if isinstance(queue, str) else ""  # anything else is refused later on
+        place = (type_ if handler else None, said)
+        found = self._defaults.get(place)
+        if found is None:
+            if len(self._defaults) >= MOST_KEPT:
+                self._defaults.clear()
+            options = handler.options if handler else HandlerOptions()
+            found = self._defaults[place] = _defaults(options, said, profiles, limits)
+        return found
+
+
+def _defaults(
+    options: HandlerOptions, said: str, profiles: Mapping[str, Profile], limits: Limits
+) -> Defaults:
+    name = said or options.queue or DEFAULT_QUEUE
+    return Defaults(
+        profile=profiles.get(name, STANDARD),
+        queue=name,
+        priority=options.priority,
+        timeout=options.timeout,
+        lifetime=options.lifetime,
+        lease=options.lease,
+        max_attempts=options.max_attempts,
+        backoff=options.backoff,
+        retry_timeouts=options.retry_timeouts,
+        limits=limits,
+    )
 
 
 def optional_span(field: str, value: Span | None) -> timedelta | None:

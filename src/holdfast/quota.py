@@ -32,6 +32,7 @@ class Quota:
         self._depth = limits.queue_depth
         self._rate = limits.submission_rate
         self._clock = clock
+        self.is_limited = self._depth is not None or self._rate is not None
         self._waiting: Counter[str] = Counter()
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()

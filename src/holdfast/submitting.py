@@ -10,6 +10,7 @@ from typing import TypeVar
 from holdfast.batch import accept_batch, outside_references
 from holdfast.batcher import Batcher
 from holdfast.chance import Chance
+from holdfast.deadlines import Deadlines
 from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, ValidationError
 from holdfast.form import Defaults, Parent, Spawner, Submission
 from holdfast.job import Job
@@ -45,6 +46,7 @@ class Submitter:
         self._defaults_for = defaults_for
         self._quota = quota
         self._batcher: Batcher[Job, Added] = Batcher(self._add_each)
+        self._deadlines = Deadlines()
         self._calls_back = False
         """Whether the store knows that jobs may want to be called back."""
 
@@ -63,8 +65,16 @@ class Submitter:
         elif job.depends_on:
             added = (await self._add_all([job], atomic=True))[0]
         else:
-            added = await in_time(self._batcher.put(job), self._limits.submission_timeout)
+            added = await self._added_with_others(job)
         return self._result(job, added)
+
+    async def _added_with_others(self, job: Job) -> Added:
+        patience = self._limits.submission_timeout.total_seconds()
+        try:
+            with self._deadlines.within(patience):
+                return await self._batcher.put(job)
+        except TimeoutError:
+            raise _silent(patience) from None
 
     async def spawn(self, submission: Submission, fence: Fence, key: str | None) -> str:
         """Store a child of a running job, under that job's lease; return its id."""
@@ -116,8 +126,8 @@ class Submitter:
             draft = Draft(kind=CALLBACKS, key=CALLBACKS, data=since, version=0)
             await self.persist(lambda: self._store.keep([draft]))
             self._calls_back = True
-        if self._quota is not None:
-            quota = self._quota
+        quota = self._quota
+        if quota is not None and quota.is_limited:
             await self.persist(lambda: quota.admit(jobs))
 
     async def _accepted(self, submission: Submission, spawner: Spawner | None = None) -> Job:
@@ -225,8 +235,11 @@ async def in_time(answer: Awaitable[T], patience: timedelta) -> T:
         async with asyncio.timeout(patience.total_seconds()):
             return await answer
     except TimeoutError:
-        told = f"the store did not answer within {patience.total_seconds():g} s"
-        raise StoreUnavailableError(told) from None
+        raise _silent(patience.total_seconds()) from None
+
+
+def _silent(seconds: float) -> StoreUnavailableError:
+    return StoreUnavailableError(f"the store did not answer within {seconds:g} s")
 
 
 async def patiently(call: Callable[[], Awaitable[T]], chance: Chance, patience: timedelta) -> T:

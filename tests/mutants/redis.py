@@ -76,8 +76,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/claim.lua",
-        "    if not q.paused then\n",
-        "    if true then\n",
+        "    if not q.paused and not q.strange then\n",
+        "    if not q.strange then\n",
         "a paused queue is served",
     ),
     _in(
@@ -136,7 +136,7 @@ MUTANTS = (
     ),
     _in(
         "scripts/add.lua",
-        "  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[8] then",
+        "  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[9] then",
         "  if not by then",
         "a stale spawner spawns",
     ),
@@ -214,7 +214,7 @@ MUTANTS = (
     ),
     _in(
         "scripts/advance.lua",
-        "if not current or 'repeat:' .. sid .. ':' .. int(tonumber(current)) ~= ARGV[8] then",
+        "if not current or 'repeat:' .. sid .. ':' .. int(tonumber(current)) ~= ARGV[9] then",
         "if not current then",
         "a retried tick makes another next one",
         WIRE,

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from holdfast.app import Holdfast
 from holdfast.http import gate
@@ -58,6 +58,22 @@ class _Path:
             await _refuse(self._service, refusal, scope, send)
 
 
+class _Straight:
+    """Finds a fixed path at once; a router tries one pattern after the other."""
+
+    def __init__(self, router: Router, routes: Sequence[Route]) -> None:
+        self._router = router
+        self._fixed = {route.path: route.endpoint for route in routes if "{" not in route.path}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = self._fixed.get(scope["path"]) if scope["type"] == "http" else None
+        if path is None:
+            await self._router(scope, receive, send)
+        else:
+            scope["path_params"] = {}
+            await path(scope, receive, send)
+
+
 async def _refuse(service: Service, refusal: Refusal, scope: Scope, send: Send) -> None:
     headers = dict(scope["headers"])
     request_id = gate.request_id(headers, service.app.chance)
@@ -104,7 +120,7 @@ def create_app(
     made.router.default = nowhere
     made.router.redirect_slashes = False
     if not cors:  # the service answers every error itself: nothing is left for middleware to do
-        made.middleware_stack = made.router
+        made.middleware_stack = _Straight(made.router, routes)
     made.state.service = service
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 
 from holdfast.clock import Clock
@@ -25,5 +26,4 @@ class Counting:
         """Count one request that was answered."""
         self.requests[route, status] += 1
         self.sums[route] += seconds
-        place = next((n for n, top in enumerate(BUCKETS) if seconds <= top), len(BUCKETS))
-        self.seconds[route][place] += 1
+        self.seconds[route][bisect_left(BUCKETS, seconds)] += 1

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.chance import Chance
+from holdfast.deadlines import Deadlines
 from holdfast.errors import ForbiddenError, UnauthorizedError
 from holdfast.http.access import ANYONE, Caller
 from holdfast.policy import MEBIBYTE
@@ -85,6 +86,7 @@ def _check_host(service: Service, headers: Mapping[bytes, bytes]) -> None:
         raise Refusal("MISDIRECTED")
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Whether a host is this very machine."""
     if host.lower() == "localhost":
@@ -99,6 +101,7 @@ async def body_of(
     headers: Mapping[bytes, bytes],
     receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
     limits: RequestLimits,
+    deadlines: Deadlines,
 ) -> bytes:
     """Read a body, as long as it is JSON, small enough and quick enough."""
     length = headers.get(b"content-length", b"")
@@ -107,7 +110,7 @@ async def body_of(
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise Refusal("UNSUPPORTED_MEDIA_TYPE")
     try:
-        async with asyncio.timeout(limits.arrival):
+        with deadlines.within(limits.arrival):
             body = await _gathered(receive, limits.body)
     except TimeoutError:
         raise Refusal("REQUEST_TIMEOUT") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 from collections.abc import Mapping
 
 import msgspec
@@ -17,13 +18,67 @@ from holdfast.tenancy import RESERVED
 from holdfast.timing import shown
 
 
+class _Usual(msgspec.Struct, forbid_unknown_fields=True):
+    """What most submissions say, in the types it should have: read in one go.
+
+    Whatever does not fit is read again, field by field, to say everything that is wrong.
+    """
+
+    type: str
+    payload: msgspec.Raw
+    queue: str | None = None
+    priority: str | int | None = None
+    max_attempts: int | None = None
+    idempotency_key: str | None = None
+    correlation_id: str | None = None
+    tags: dict[str, str] | None = None
+    depends_on: tuple[str, ...] = ()
+    limit_key: str | None = None
+    ref: str | None = None
+
+    def submission(self) -> Submission:
+        """Return what it says."""
+        tags = self.tags
+        return Submission(
+            type=self.type,
+            payload=self.payload,
+            queue=self.queue,
+            priority=self.priority,
+            max_attempts=self.max_attempts,
+            idempotency_key=self.idempotency_key,
+            correlation_id=self.correlation_id,
+            tags=tags,
+            depends_on=self.depends_on,
+            limit_key=self.limit_key,
+            ref=self.ref,
+            faults=_tag_faults(tags) if tags else (),
+        )
+
+
+class _UsualBatch(msgspec.Struct, forbid_unknown_fields=True):
+    jobs: list[_Usual]
+    atomic: bool = True
+
+
+_usual = msgspec.json.Decoder(_Usual)
+_usual_batch = msgspec.json.Decoder(_UsualBatch)
+_UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+
+
 def read_submission(body: bytes, *, key: str | None = None) -> Submission:
     """Read one submission; ``key`` is an idempotency key that came beside it."""
+    if key is None:
+        with contextlib.suppress(*_UNUSUAL):
+            return _usual.decode(body).submission()
     return submission_of(raw_fields(body), key=key)
 
 
 def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission], bool]:
     """Read a batch and whether it is all or nothing."""
+    if key is None:
+        with contextlib.suppress(*_UNUSUAL):
+            usual = _usual_batch.decode(body)
+            return [job.submission() for job in usual.jobs], usual.atomic
     given = raw_fields(body)
     faults = [Fault(n, "UNKNOWN_FIELD", "is not taken here") for n in given if n not in _BATCH]
     atomic = msgspec.json.decode(given["atomic"]) if "atomic" in given else True
@@ -65,13 +120,19 @@ def submission_of(given: Mapping[str, msgspec.Raw], *, key: str | None = None) -
         if name in fields:
             fields[name] = whole(fields[name])
     tags = fields.get("tags")
-    if isinstance(tags, dict) and any(str(name).startswith(RESERVED) for name in tags):
-        faults.append(Fault("tags", "RESERVED", f"must not begin with {RESERVED!r}"))
+    if isinstance(tags, dict):
+        faults += _tag_faults(tags)
     if key is not None:
         faults += _key_faults(fields, key)
         fields["idempotency_key"] = key
     made = read(fields)
     return replace(made, faults=(*made.faults, *faults)) if faults else made
+
+
+def _tag_faults(tags: Mapping[str, object]) -> tuple[Fault, ...]:
+    if any(str(name).startswith(RESERVED) for name in tags):
+        return (Fault("tags", "RESERVED", f"must not begin with {RESERVED!r}"),)
+    return ()
 
 
 def _decoded(value: msgspec.Raw) -> object:

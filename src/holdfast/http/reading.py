@@ -68,6 +68,8 @@ def read_form(body: bytes, fields: Sequence[Field]) -> dict[str, object]:
 
 def read_query(text: str, fields: Sequence[Field]) -> dict[str, object]:
     """Read a query string with these fields and no others."""
+    if not text and not any(field.required for field in fields):
+        return {}
     known = {field.name: field for field in fields}
     given: dict[str, object] = {}
     faults: list[Fault] = []

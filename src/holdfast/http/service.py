@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.app import Holdfast
+from holdfast.deadlines import Deadlines
 from holdfast.http import gate
 from holdfast.http.access import Caller
 from holdfast.http.audit import Audit
@@ -39,6 +40,7 @@ WORTH_ZIPPING = 1400
 """Smaller answers fit into one packet anyway."""
 
 _encoder = msgspec.json.Encoder()
+_SAME_FOR_ALL = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
 class Service:
@@ -61,6 +63,7 @@ class Service:
         self.stopping = asyncio.Event()
         self.counting = Counting(app.clock)
         self.endpoints = tuple(endpoints)
+        self._deadlines = Deadlines()
         self._views: OrderedDict[tuple[str, str], Operations] = OrderedDict()
 
     @cached_property
@@ -110,7 +113,7 @@ class Service:
 
     async def serve(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        headers = {name.lower(): value for name, value in scope["headers"]}
+        headers = dict(scope["headers"])
         request_id = gate.request_id(headers, self.app.chance)
         begun = self.app.clock.monotonic()
         answer: Answer | Text | Stream
@@ -140,13 +143,20 @@ class Service:
         call.path, call.headers = scope["path_params"], headers
         call.query = read_query(scope["query_string"].decode("latin-1"), endpoint.query)
         if endpoint.takes_body:
-            call.body = await gate.body_of(headers, receive, self.limits)
+            call.body = await gate.body_of(headers, receive, self.limits, self._deadlines)
         if endpoint.form is not None:
             call.form = read_form(call.body, endpoint.form)
-        async with asyncio.timeout(endpoint.patience):
-            if endpoint.audited:
-                return await self._audited(endpoint, call, scope, request_id)
-            return await endpoint.handler(call)
+        if endpoint.patience is None:
+            return await self._handled(endpoint, call, scope, request_id)
+        with self._deadlines.within(endpoint.patience):
+            return await self._handled(endpoint, call, scope, request_id)
+
+    async def _handled(
+        self, endpoint: Endpoint, call: Call, scope: Scope, request_id: str
+    ) -> Answer | Text | Stream:
+        if endpoint.audited:
+            return await self._audited(endpoint, call, scope, request_id)
+        return await endpoint.handler(call)
 
     async def _audited(
         self, endpoint: Endpoint, call: Call, scope: Scope, request_id: str
@@ -199,9 +209,8 @@ async def respond(send: Send, answer: Answer | Text, request_id: str, accepts: b
     headers = [
         (b"content-type", media_type.encode()),
         (b"x-request-id", request_id.encode()),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-        *((name.encode(), value.encode()) for name, value in answer.headers.items()),
+        *_SAME_FOR_ALL,
+        *[(name.encode(), value.encode()) for name, value in answer.headers.items()],
     ]
     if len(body) >= WORTH_ZIPPING:
         headers.append((b"vary", b"accept-encoding"))

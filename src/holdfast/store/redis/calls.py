@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -15,8 +16,58 @@ from holdfast.store.redis import fields, wire
 pack = msgspec.msgpack.Encoder().encode
 
 
+_kind = attrgetter(*(name for name in Job.__struct_fields__ if name not in ("id", "payload")))
+"""Everything about a job that the jobs of a batch often have in common."""
+
+
+def new_jobs(jobs: Sequence[Job]) -> list[dict[str, object]]:
+    """Return new jobs as ``add.lua`` takes them: plain ones in a row that are alike together."""
+    found: list[dict[str, object]] = []
+    kind: tuple[object, ...] | None = None
+    ids: list[str] = []
+    payloads: list[msgspec.Raw] = []
+    for job in jobs:
+        last, kind = kind, _kind(job)
+        if kind != last:
+            ids, payloads = [], []
+            if not _is_plain_new(job):
+                kind = None
+                found.append(new_job(job))
+                continue
+            found.append({**_alike(job), "ids": ids, "payloads": payloads})
+        ids.append(job.id)
+        payloads.append(wire.packed_data(job))
+    return found
+
+
+def _is_plain_new(job: Job) -> bool:
+    """Whether a job is simply ready: tied to no other, without a key, in no index of its own."""
+    return job.state is State.SCHEDULED and not (
+        job.depends_on
+        or job.dedupe is not None
+        or job.spawned_by
+        or job.tags
+        or job.correlation_id
+        or job.held
+    )
+
+
+def _alike(job: Job) -> dict[str, object]:
+    """Return what a plain job shares with those that differ by id and payload only."""
+    return {
+        "queue": job.queue,
+        "type": job.type,
+        "level": job.priority,
+        "now": "|".join(wire.now_values(job)),
+        "created": str(fields.micros(job.created_at)),
+        "fields": wire.shared_fields(job),
+        "options": wire.options_around_id(job),
+        "edges": [wire.edge_values(edge) for edge in job.trail],
+    }
+
+
 def new_job(job: Job) -> dict[str, object]:
-    """Return a new job as ``add.lua`` takes it."""
+    """Return one new job as ``add.lua`` takes it."""
     call: dict[str, object] = {
         "id": job.id,
         "queue": job.queue,

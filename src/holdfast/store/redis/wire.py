@@ -103,11 +103,28 @@ def _text(value: object) -> str:
 
 def new_fields(job: Job) -> Fields:
     """Return the hash of a new job, flat."""
+    own: Fields = ["data", packed_data(job), "opts", _text(_options(job))]
+    return own + shared_fields(job)
+
+
+def packed_data(job: Job) -> msgspec.Raw:
+    """Return a job's payload as BullMQ's data."""
+    return packed(_data(job))
+
+
+def options_around_id(job: Job) -> tuple[str, str]:
+    """Return BullMQ's options before and behind the job's id."""
+    before, _, behind = _text(_options(job)).partition(_text(job.id))
+    return f'{before}"', f'"{behind}'
+
+
+def shared_fields(job: Job) -> Fields:
+    """Return the fields of a new job's hash that do not tell it from its like, flat."""
     created = micros(job.created_at)
     wait = (micros(job.due_at) - created) // 1000 if job.due_at else 0
     fixed = Fixed(**{name: getattr(job, name) for name in Fixed.__struct_fields__})
     fields: Fields = [
-        *("name", job.type, "data", packed(_data(job)), "opts", _text(_options(job))),
+        *("name", job.type),
         *("timestamp", created // 1000, "delay", max(0, wait), "priority", job.priority),
         *("hf:job", _text(fixed), "hf:ttl", job.lease_ttl // MICROSECOND),
         *("hf:rest", _text(_rest_of(job))),
@@ -237,11 +254,11 @@ def scheduled(image: Image) -> tuple[str, str, str, bytes] | None:
     return queue, text(row.scheduler), job_id.removeprefix(f"{queue}:"), row.options
 
 
-def read_job(image: Image) -> Job:
+def read_job(image: Image, unknown_backoff: str) -> Job:
     """Read a job from a script's answer, ours or a BullMQ client's."""
     job_id, queue, row = _parts(image)
     if row.fixed is None:
-        return foreign.read_job(job_id, queue, row)
+        return foreign.read_job(job_id, queue, row, unknown_backoff)
     return _own_job(job_id, queue, row)
 
 

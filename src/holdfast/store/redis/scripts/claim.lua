@@ -1,10 +1,10 @@
 -- claim: take ready jobs under a new lease.
 -- edges: SCHEDULED -> RUNNING; a job that BullMQ has doomed goes on to FAILED or DEAD_LETTER
--- ARGV[6] how many; ARGV[7] worker; ARGV[8] token; ARGV[9] msgpack {queues, types or false}
--- returns: images of the jobs taken
+-- ARGV[7] how many; ARGV[8] worker; ARGV[9] token; ARGV[10] msgpack {queues, types or false}
+-- returns: images of the jobs taken; an error when no queue wanted can be shared
 -- needs: base queue job links forget flow sync gate
-local room, worker, token = tonumber(ARGV[6]), ARGV[7], ARGV[8]
-local want = cmsgpack.unpack(ARGV[9])
+local room, worker, token = tonumber(ARGV[7]), ARGV[8], ARGV[9]
+local want = cmsgpack.unpack(ARGV[10])
 local types
 if want[2] then
   types = {}
@@ -191,10 +191,12 @@ local function from_levels(q)
   return looked >= SCAN
 end
 
+local refused, others = nil, false
 for _, name in ipairs(want[1]) do
   if room > 0 then
     local q = queue(name)
-    if not q.paused then
+    if q.strange then refused = q.strange else others = true end
+    if not q.paused and not q.strange then
       q.free = not limits(q)
       local before = #taken
       strangers = 0
@@ -209,4 +211,5 @@ end
 count_taken()
 settle()
 flush()
+if refused and not others then return redis.error_reply('ERR ' .. refused) end
 return taken

@@ -1,6 +1,6 @@
 -- swap: write decided jobs whose stored revision, token and lease end are still as decided upon.
 -- edges: whatever the caller decided
--- ARGV[6] msgpack: a list of changes, see change and completion in calls.py
+-- ARGV[7] msgpack: a list of changes, see change and completion in calls.py
 -- returns: per change {1, ripe} when written, else {0, image or false}
 -- needs: base queue job links forget flow sync
 local PREVIOUS = {
@@ -164,7 +164,7 @@ local function change(c)
 end
 
 local WRITTEN, answers = {1, 0}, {}
-for i, c in ipairs(cmsgpack.unpack(ARGV[6])) do
+for i, c in ipairs(cmsgpack.unpack(ARGV[7])) do
   if c.id then
     answers[i] = change(c)
   else

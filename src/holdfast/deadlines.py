@@ -1,0 +1,87 @@
+"""Timeouts for many waiting tasks at once: one timer for all of them instead of one each."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+NEVER = float("inf")
+
+
+class Deadlines:
+    """Ends what takes too long; nearly free for what does not."""
+
+    def __init__(self) -> None:
+        self._open: set[_Deadline] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = NEVER
+
+    def within(self, seconds: float) -> _Deadline:
+        """Return a context whose body gets so many seconds; TimeoutError when it takes longer."""
+        return _Deadline(self, seconds)
+
+    def enter(self, deadline: _Deadline, loop: asyncio.AbstractEventLoop) -> None:
+        """Count a deadline in."""
+        self._open.add(deadline)
+        if deadline.at < self._looks_at:
+            self._look_at(deadline.at, loop)
+
+    def leave(self, deadline: _Deadline) -> None:
+        """Count it out; the timer may find nothing to do, which is cheaper than moving it."""
+        self._open.discard(deadline)
+
+    def _look_at(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._looks_at = at
+        self._timer = loop.call_at(at, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = max(loop.time(), self._looks_at)
+        for deadline in [one for one in self._open if one.at <= now]:
+            self._open.discard(deadline)
+            deadline.pass_()
+        self._timer, self._looks_at = None, NEVER
+        if self._open:
+            self._look_at(min(one.at for one in self._open), loop)
+
+
+class _Deadline:
+    """One of them, around the code of one task."""
+
+    __slots__ = ("_cancelling", "_deadlines", "_passed", "_seconds", "_task", "at")
+
+    def __init__(self, deadlines: Deadlines, seconds: float) -> None:
+        self._deadlines = deadlines
+        self._seconds = seconds
+        self._passed = False
+        self.at = NEVER
+
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None, "only a task can be told that its time is over"
+        self._task = task
+        self._cancelling = task.cancelling()
+        self.at = loop.time() + self._seconds
+        self._deadlines.enter(self, loop)
+        return self
+
+    def pass_(self) -> None:
+        """Interrupt the task."""
+        self._passed = True
+        self._task.cancel()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _: TracebackType | None,
+    ) -> None:
+        self._deadlines.leave(self)
+        if not self._passed:
+            return
+        only_ours = self._task.uncancel() <= self._cancelling
+        if only_ours and kind is asyncio.CancelledError:
+            raise TimeoutError from error

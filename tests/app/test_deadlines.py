@@ -1,0 +1,72 @@
+"""Timeouts that share one timer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast.deadlines import Deadlines
+
+
+async def test_what_takes_too_long_is_ended_and_what_does_not_goes_on() -> None:
+    deadlines = Deadlines()
+
+    async def work(seconds: float, patience: float) -> str:
+        try:
+            with deadlines.within(patience):
+                await asyncio.sleep(seconds)
+        except TimeoutError:
+            return "late"
+        return "done"
+
+    answers = await asyncio.gather(
+        work(30, 0.05), work(0, 0.05), work(0.1, 30), work(30, 0.02), work(30, 0.08)
+    )
+    assert answers == ["late", "done", "done", "late", "late"]
+
+
+async def test_a_deadline_inside_another_ends_only_its_own_part() -> None:
+    deadlines = Deadlines()
+    with deadlines.within(10):
+        with pytest.raises(TimeoutError), deadlines.within(0.01):
+            await asyncio.sleep(30)
+        await asyncio.sleep(0)
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]  # a test is a task
+
+
+async def test_somebody_elses_cancellation_is_not_called_a_timeout() -> None:
+    deadlines = Deadlines()
+
+    async def work() -> None:
+        with deadlines.within(30):
+            await asyncio.sleep(30)
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_an_error_of_the_work_itself_is_passed_on() -> None:
+    with pytest.raises(KeyError), Deadlines().within(1):
+        raise KeyError("own")
+
+
+async def test_many_that_end_in_time_keep_a_single_timer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, made = asyncio.get_running_loop(), []
+    call_at = loop.call_at
+
+    def counted(*args: object, **options: object) -> asyncio.TimerHandle:
+        made.append(args)
+        return call_at(*args, **options)  # type: ignore[arg-type]  # passed on as it came
+
+    deadlines = Deadlines()
+    monkeypatch.setattr(loop, "call_at", counted)
+    for _ in range(100):
+        with deadlines.within(30):
+            pass
+    assert len(made) == 1

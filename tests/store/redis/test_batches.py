@@ -1,0 +1,121 @@
+"""Jobs that are alike are written together, and what is written is what each alone would be."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from redis.asyncio import Redis
+
+from holdfast.clock import ManualClock
+from holdfast.store import AddStatus
+from holdfast.store.redis import RedisStore, calls
+from holdfast.submission import accept, read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.job import Job
+    from tests.servers import Valkey
+
+pytestmark = pytest.mark.redis
+
+Dump = dict[str, object]
+CLOCK = ManualClock()
+
+
+def made(n: int, **asked: object) -> Job:
+    given = {"type": "alike", "payload": {"n": n}, "queue": "q", **asked}
+    return accept(read(given), job_id=f"job-{n}", now=CLOCK.now())
+
+
+async def dump(raw: Redis, prefix: str) -> Dump:
+    """Return every key without the entry ids of streams and what a moment ago only counted."""
+    found: Dump = {}
+    for key in [each async for each in raw.scan_iter(f"{prefix}:*")]:
+        name = key.decode().removeprefix(f"{prefix}:")
+        match (await raw.type(key)).decode():
+            case "hash":
+                found[name] = await raw.hgetall(key)
+            case "zset":
+                found[name] = await raw.zrange(key, 0, -1, withscores=True)
+            case "list":
+                found[name] = await raw.lrange(key, 0, -1)
+            case "stream" if not name.startswith("hf:"):
+                found[name] = [entry for _, entry in await raw.xrange(key)]
+            case "string" if not name.endswith("hf:seen"):
+                found[name] = await raw.get(key)
+    return found
+
+
+async def written(server: Valkey, calls: Sequence[Sequence[Job]]) -> Dump:
+    prefix = f"b{uuid.uuid4().hex[:10]}"
+    async with (
+        RedisStore.from_url(f"{server.url}?prefix={prefix}", clock=CLOCK) as store,
+        Redis(port=server.port) as raw,
+    ):
+        for jobs in calls:
+            await store.add(jobs)
+        return await dump(raw, prefix)
+
+
+@pytest.mark.parametrize("priority", ["CRITICAL", "NORMAL"])
+async def test_alike_jobs_of_one_call_are_kept_like_jobs_of_many_calls(
+    valkey_server: Valkey, priority: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [made(n, priority=priority) for n in range(700)]
+    assert 1 == len(calls.new_jobs(jobs))
+
+    together = await written(valkey_server, [jobs])
+    one_by_one = await written(valkey_server, [[job] for job in jobs])
+    monkeypatch.setattr(calls, "new_jobs", lambda jobs: [calls.new_job(job) for job in jobs])
+    spelt_out = await written(valkey_server, [jobs])
+
+    assert spelt_out == together
+    assert spelt_out == one_by_one
+
+
+async def test_what_differs_within_a_batch_keeps_its_order(valkey_server: Valkey) -> None:
+    jobs = [
+        made(1, priority="CRITICAL"),
+        made(2, priority="CRITICAL"),
+        made(3, priority="CRITICAL", tags={"a": "b"}),
+        made(4, priority="CRITICAL"),
+        made(5, priority="CRITICAL", timeout="PT5S"),
+    ]
+
+    kept = await written(valkey_server, [jobs])
+
+    assert [b"job-5", b"job-4", b"job-3", b"job-2", b"job-1"] == kept["q:wait"]
+    assert b"5" == kept["q:id"]
+
+
+async def test_job_of_a_batch_that_is_there_already_is_left_alone(valkey_server: Valkey) -> None:
+    first, second, third = (made(n) for n in range(3))
+
+    kept = await written(valkey_server, [[first, second], [second, third, third, first]])
+
+    assert b"3" == kept["q:id"]
+    assert {b"q:2:SCHEDULED:alike": b"3"} == kept["hf:tally"]
+
+
+async def test_plain_jobs_of_a_batch_that_is_refused_are_not_written(
+    valkey_server: Valkey,
+) -> None:
+    prefix = f"b{uuid.uuid4().hex[:10]}"
+    async with (
+        RedisStore.from_url(f"{valkey_server.url}?prefix={prefix}", clock=CLOCK) as store,
+        Redis(port=valkey_server.port) as raw,
+    ):
+        await store.add([made(1, idempotency_key="taken")])
+        before = await dump(raw, prefix)
+        jobs = [made(2), made(3), made(4, payload={"other": 1}, idempotency_key="taken")]
+
+        answers = await store.add(jobs)
+
+        assert [AddStatus.ABORTED, AddStatus.ABORTED, AddStatus.CONFLICT] == [
+            answer.status for answer in answers
+        ]
+        assert ["job-2", "job-3"] == [answer.job_id for answer in answers[:2]]
+        assert before == await dump(raw, prefix)

@@ -45,13 +45,13 @@ MUTANTS = (
     ),
     _in(
         "scripts/swap.lua",
-        "  if tonumber(rev) ~= c[REVISION] or v[2]",
+        "  if tonumber(rev) ~= g.rev or v[2]",
         "  if v[2]",
         "the short way completes an older job",
     ),
     _in(
         "scripts/swap.lua",
-        "or v[2] ~= c[TOKEN] or",
+        "or v[2] ~= g.token or",
         "or",
         "the short way takes a stale token",
     ),
@@ -76,8 +76,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/claim.lua",
-        "    if not q.paused then\n",
-        "    if true then\n",
+        "    if not q.paused and not q.strange then\n",
+        "    if not q.strange then\n",
         "a paused queue is served",
     ),
     _in(

@@ -232,3 +232,18 @@ async def test_statement_about_given_jobs_goes_to_each_by_its_number(
     assert {"job_pkey"} == ways - {"job_ready"}
     hashed = [node for node in found if "Hash Join" == node["Node Type"]]
     assert not BIG & {below.get("Relation Name") for node in hashed for below in _nodes(node)}
+
+
+async def test_kinds_are_listed_without_reading_all_records(store: PostgresStore) -> None:
+    async with store._database._session() as session:
+        await session.connection.execute(
+            f"INSERT INTO {SCHEMA}.record (kind, key, data, version)"
+            f" SELECT kind, n::text, '', 1 FROM generate_series(1, {MANY}) AS n,"
+            " (VALUES ('audit'), ('other')) AS kinds (kind)"
+        )
+        sql = statement("kinds", SCHEMA).text
+        cursor = await session.connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}")
+        ((found,),) = await cursor.fetchall()
+    assert ["audit", "other"] == await store.kinds()
+    read = [n["Actual Rows"] * n["Actual Loops"] for n in _nodes(found[0]["Plan"]) if "Alias" in n]
+    assert max(read) < 10

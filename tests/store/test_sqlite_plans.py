@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-LARGE = "job|body|journal|tag|edge|log|checkpoint"
+LARGE = "job|body|journal|tag|edge|log|checkpoint|record"
 SCAN = re.compile(rf"SCAN ({LARGE}|child)\b(?! USING (COVERING )?INDEX (job_ripe|job_failed))")
 SORT = re.compile(r"USE TEMP B-TREE FOR (ORDER BY|GROUP BY|DISTINCT)")
 QUERY = re.compile(r"\s*(SELECT|WITH|UPDATE|DELETE)", re.IGNORECASE)
@@ -85,6 +85,7 @@ def _faults(plans: dict[str, list[str]]) -> list[tuple[str, str]]:
 
 
 VERBS: dict[str, Callable[[Hand], Awaitable[object]]] = {
+    "kinds": lambda hand: hand.store.kinds(),  # type: ignore[attr-defined]  # more than a store
     "claim": lambda hand: hand.claim(10),
     "claim by type": lambda hand: hand.claim(10, types=["late", "good"]),
     "promote": lambda hand: hand.store.promote(10),

@@ -37,7 +37,7 @@ def records(connection: sqlite3.Connection, kind: str, keys: Sequence[str]) -> l
 
 def kinds(connection: sqlite3.Connection) -> list[str]:
     """Return the kinds there are; see ``PortableStore.kinds``."""
-    return [kind for (kind,) in connection.execute(statement("kinds"))]
+    return sorted(kind for (kind,) in connection.execute(statement("kinds")))
 
 
 def browse(

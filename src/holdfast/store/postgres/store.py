@@ -286,8 +286,10 @@ class PostgresStore(Reads, Records):
         params = {"most": limit, "leased": since, "now": self._clock.judged}
         rows = sorted(await self._run("overdue", params), key=lambda row: row[-2:])
         jobs = self._jobs(rows)
-        ends = (row[-2] for job, row in zip(jobs, rows, strict=True) if job.state is State.RUNNING)
-        self._leases.looked(next(ends, None), now)
+        ends = [row[-2] for job, row in zip(jobs, rows, strict=True) if job.state is State.RUNNING]
+        if len(rows) >= limit > 0:
+            ends.append(rows[-1][-2])  # what comes after it was not looked at
+        self._leases.looked(min(ends, default=None), now)
         if since is None:
             ended = self._ticks()
             self._leases.looked_at_all(ended, ended - begun)

@@ -52,7 +52,10 @@ def spin(*, stubborn: bool) -> None:
 
 async def main(mode: str, slots: int) -> None:
     """Run one worker."""
-    worker = Worker(coroutines if mode == "coroutines" else app, slots=slots)
+    site = coroutines if mode == "coroutines" else app
+    async with site:
+        pass  # imports the store: a process that starts is not working jobs off yet
+    worker = Worker(site, slots=slots)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, worker.stop)
     before, cpu = time.perf_counter(), time.process_time()

@@ -23,8 +23,9 @@ from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.location import Location
 
 SLOTS = 100
-COROUTINES = 500
-"""Slots where jobs are coroutines that do nothing: they cost little and settle in groups."""
+"""As many as the loop by hand takes in one batch, so that neither groups more than the other."""
+MANY_SLOTS = 500
+"""What suits jobs that are coroutines and do next to nothing: larger groups."""
 PEER = Path(__file__).with_name("huey_peer.py")
 Figures = dict[str, float]
 
@@ -32,7 +33,7 @@ Figures = dict[str, float]
 async def main(*, quick: bool, folder: str | None) -> None:
     """Print every figure."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        await throughput(Path(place), rounds=2 if quick else 3, count=4_000 if quick else 10_000)
+        await throughput(Path(place), rounds=3 if quick else 5, count=4_000 if quick else 10_000)
         await pickup(Path(place), seconds=5 if quick else 20)
         await idling(Path(place), seconds=5 if quick else 60)
         await dispatch(Path(place), count=2_000 if quick else 5_000)
@@ -48,34 +49,42 @@ async def throughput(place: Path, rounds: int, count: int) -> None:
         for name, figures in {
             "hand": await by_hand(place / f"hand{i}.db", count),
             "store": await by_store(place / f"store{i}.db", count),
-            "worker": await by_worker(place / f"worker{i}.db", count),
+            "worker": await by_worker(place / f"worker{i}.db", count, SLOTS),
+            "many": await by_worker(place / f"many{i}.db", count, MANY_SLOTS),
             "huey": by_huey(python, place / f"huey{i}.db", count),
         }.items():
             rates.setdefault(name, []).append(count / figures["seconds"])
             costs.setdefault(name, []).append(figures["cpu"] / count * 1e6)
-            if "loop" in figures:
+            if name == "worker":
                 costs.setdefault("loop", []).append(figures["loop"] / count * 1e6)
     rate = {name: statistics.median(each) for name, each in rates.items()}
     cost = {name: statistics.median(each) for name, each in costs.items()}
     print(f"{'no-op jobs worked off:':42} {'jobs/s':>8} {'CPU us/job':>11}")
     for name, title in TITLES.items():
         print(f"{title:42} {rate[name]:8,.0f} {cost[name]:11.0f}")
-    print(f"{'  of which on the event loop':42} {'':8} {cost['loop']:11.0f}")
-    print(
-        f"the worker reaches {rate['worker'] / rate['store']:.0%} of the store,"
-        f" {rate['worker'] / rate['hand']:.0%} of the hand-written ceiling"
-        f" and {rate['worker'] / rate['huey']:.1f} x huey"
-        f" ({cost['huey'] / cost['worker']:.1f} x by CPU)",
-        flush=True,
-    )
+        if name == "worker":
+            print(f"{'  of which on the event loop':42} {'':8} {cost['loop']:11.0f}")
+    for name in ("worker", "many"):
+        print(
+            f"{TITLES[name]}: {share(rates, 'hand', name):.0%} of the hand-written ceiling"
+            f" ({share(costs, name, 'hand'):.0%} by CPU), {share(rates, 'huey', name):.1f} x huey"
+            f" ({share(costs, name, 'huey'):.1f} x by CPU)",
+            flush=True,
+        )
 
 
 TITLES = {
     "hand": "claim + settle by hand, batches of 100",
     "store": "claim + settle by the store, batches of 100",
-    "worker": f"one worker process, {COROUTINES} slots",
+    "worker": f"one worker process, {SLOTS} slots",
+    "many": f"one worker process, {MANY_SLOTS} slots",
     "huey": "one huey consumer, 4 threads",
 }
+
+
+def share(figures: dict[str, list[float]], of: str, name: str) -> float:
+    """Return the median over the rounds of how one figure compares with another of its round."""
+    return statistics.median(b / a for a, b in zip(figures[of], figures[name], strict=True))
 
 
 async def by_hand(path: Path, count: int) -> Figures:
@@ -100,12 +109,12 @@ async def by_store(path: Path, count: int) -> Figures:
         return since(started)
 
 
-async def by_worker(path: Path, count: int) -> Figures:
+async def by_worker(path: Path, count: int, slots: int) -> Figures:
     """Run a worker process until all is done."""
     url = f"sqlite:///{path}"
     async with Holdfast(url) as app:
         await fill(app, "noop", count)
-        figures = json.loads(start(url, "coroutines", COROUTINES).communicate()[0])
+        figures = json.loads(start(url, "coroutines", slots).communicate()[0])
         (queue,) = await app.queues()
         assert queue.counts == {State.COMPLETED: count}
         return figures

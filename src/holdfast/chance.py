@@ -5,10 +5,6 @@ from __future__ import annotations
 import os
 import random
 
-_FREE = ~(0xF000 << 64 | 0xC000 << 48)
-"""The bits of a UUID that are left to chance."""
-_VERSION_4 = 0x4000 << 64 | 0x8000 << 48
-
 
 class Chance:
     """Random ids and numbers; unpredictable unless a seed is given."""
@@ -19,9 +15,10 @@ class Chance:
 
     def uuid(self) -> str:
         """Return a random UUID, version 4."""
-        number = int.from_bytes(self._bytes(16)) & _FREE | _VERSION_4
-        text = f"{number:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        # By hand, because a batch needs a thousand: the uuid module takes twice as long.
+        h = self._bytes(16).hex()
+        variant = "89ab"[int(h[16], 16) & 3]
+        return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{variant}{h[17:20]}-{h[20:]}"
 
     def token(self) -> str:
         """Return a name nobody else will come up with."""

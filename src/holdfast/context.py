@@ -37,9 +37,8 @@ class Named(Protocol):
 class Signals:
     """What the outside world tells a running job; set by the worker, read by the context."""
 
-    def __init__(self) -> None:
-        self.cancel: CancelRequest | None = None
-        self.lease_lost = False
+    cancel: CancelRequest | None = None
+    lease_lost = False
 
 
 class Channel(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from holdfast.dependencies import Verdict
 from holdfast.errors import IllegalTransitionError
@@ -90,7 +90,8 @@ def step(
         worker=lease.worker if lease else "",
         failure=after.failure if "failure" in changes else None,
     )
-    return replace(after, trail=(*job.trail, edge))
+    force_setattr(after, "trail", (*job.trail, edge))  # made here, so nobody has it yet
+    return after
 
 
 def submitted(job: Job) -> Job:

@@ -321,3 +321,40 @@ async def test_job_of_a_late_transaction_is_found_behind_later_ones(
         await connection.commit()
 
     assert [early.id] == [job.id for job in await _claimed(store)]
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_cancellation_is_heard_in_the_moment_a_connection_comes_free(
+    postgres_server: Postgres, turns: int
+) -> None:
+    """Until Python 3.12 ``wait_for`` forgets a cancellation that comes with what it waits for."""
+    later = asyncio.Event()
+
+    async def look_and_wait() -> None:
+        await store.holds("")
+        await later.wait()
+
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)) as store:
+        async with store._database._session():
+            task = asyncio.create_task(look_and_wait())
+            await asyncio.sleep(0.05)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task], timeout=1)
+        assert task.cancelled()
+        later.set()
+
+
+@pytest.mark.parametrize("milliseconds", range(0, 40, 4))
+async def test_start_that_was_cancelled_can_be_made_again(
+    postgres_server: Postgres, milliseconds: int
+) -> None:
+    store = PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA))
+    task = asyncio.create_task(store.start())
+    await asyncio.wait([task], timeout=milliseconds / 1000)
+    task.cancel()
+    await asyncio.wait([task])
+
+    async with store:
+        await store.holds("")

@@ -43,8 +43,8 @@ MUTANTS = (
     ),
     _in(
         "lifecycle.py",
-        "return replace(after, trail=(*job.trail, edge))",
-        "return replace(after, trail=(edge,))",
+        'force_setattr(after, "trail", (*job.trail, edge))',
+        'force_setattr(after, "trail", (edge,))',
         "only the last edge of a decision is recorded",
     ),
     _in(

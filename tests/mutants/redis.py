@@ -45,13 +45,13 @@ MUTANTS = (
     ),
     _in(
         "scripts/swap.lua",
-        "  if tonumber(rev) ~= c[REVISION] or v[2]",
+        "  if tonumber(rev) ~= g.rev or v[2]",
         "  if v[2]",
         "the short way completes an older job",
     ),
     _in(
         "scripts/swap.lua",
-        "or v[2] ~= c[TOKEN] or",
+        "or v[2] ~= g.token or",
         "or",
         "the short way takes a stale token",
     ),
@@ -76,8 +76,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/claim.lua",
-        "    if not q.paused then\n",
-        "    if true then\n",
+        "    if not q.paused and not q.strange then\n",
+        "    if not q.strange then\n",
         "a paused queue is served",
     ),
     _in(
@@ -136,9 +136,37 @@ MUTANTS = (
     ),
     _in(
         "scripts/add.lua",
-        "  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[8] then",
+        "  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[9] then",
         "  if not by then",
         "a stale spawner spawns",
+    ),
+    _in(
+        "scripts/add.lua",
+        "      if not exists(id) then\n",
+        "      if true then\n",
+        "a batch that is repeated is written again",
+        ("redis batches",),
+    ),
+    _in(
+        "scripts/add.lua",
+        "  if q.strange then\n",
+        "  if false then\n",
+        "jobs go to a queue of an unknown version",
+        ("redis versions",),
+    ),
+    _in(
+        "scripts/swap.lua",
+        "  place_all(q, 'completed', ends)\n",
+        "",
+        "Node does not find what was completed together",
+        ("redis batches",),
+    ),
+    _in(
+        "arrivals.py",
+        "            if not self._waiters:\n                await self._give_back(queue)\n",
+        "",
+        "a marker that nobody waits for is kept",
+        ("redis arrivals",),
     ),
     _in(
         "scripts/lib/links.lua",
@@ -214,7 +242,7 @@ MUTANTS = (
     ),
     _in(
         "scripts/advance.lua",
-        "if not current or 'repeat:' .. sid .. ':' .. int(tonumber(current)) ~= ARGV[8] then",
+        "if not current or 'repeat:' .. sid .. ':' .. int(tonumber(current)) ~= ARGV[9] then",
         "if not current then",
         "a retried tick makes another next one",
         WIRE,

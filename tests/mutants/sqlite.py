@@ -175,6 +175,13 @@ MUTANTS = (
         "page",
     ),
     _sql(
+        "journal_ends",
+        "job.seq, job.moved, ?2",
+        "job.seq, -1, ?2",
+        "the end of a job cuts its history off",
+        "swap",
+    ),
+    _sql(
         "claim",
         "lease_version = coalesce(lease_version, 0) + 1,",
         "lease_version = coalesce(lease_version, 1),",

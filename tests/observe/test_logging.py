@@ -36,7 +36,7 @@ def test_line_about_a_job_says_its_id_type_attempt_and_time() -> None:
     line = _told("job.completed", **JOB, seconds=0.0123)
 
     assert line.endswith(
-        " INFO    job completed  01234567 email.send attempt 2 in 0.012 s queue=default\n"
+        " INFO    job completed  0123456789ab email.send attempt 2 in 0.012 s queue=default\n"
     )
 
 

@@ -12,11 +12,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast import lifecycle
 from holdfast.clock import SystemClock
 from holdfast.errors import ValidationError
-from holdfast.job import Job
+from holdfast.job import Job, Priority
 from holdfast.torture import ledger
 from holdfast.torture.ground import Ground
 from holdfast.torture.judging import Judge
@@ -219,6 +220,19 @@ def test_recovery_counts_from_the_death_without_the_stores_absence(
     judge.hear(job, job.trail)
 
     assert (ready, recovered) == (judge.ready, judge.recovered)
+
+
+@pytest.mark.parametrize(("priority", "counted"), [("NORMAL", [5.0]), ("LOW", []), ("BULK", [])])
+def test_job_that_lets_others_pass_is_not_counted_as_late(
+    priority: str, counted: list[float]
+) -> None:
+    job = replace(
+        _taken_back(claimed=1, lapsed=5, ready=6, again=7), priority=int(Priority[priority])
+    )
+    judge = _judge(2.0)
+    judge.hear(job, job.trail)
+
+    assert ([4.0], counted) == (judge.ready, judge.recovered)
 
 
 def test_jobs_that_are_alive_are_remembered() -> None:

@@ -57,6 +57,39 @@ def gated(app: Holdfast, type_: str = "gated", **options: object) -> Gate:
     return gate
 
 
+class Counting(MemoryStore):
+    """Remembers how many jobs each claim was for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+
+    async def claim(self, want: Claim) -> list[Job]:
+        self.asked.append(want.limit)
+        return await super().claim(want)
+
+
+class Grouping(Counting):
+    """Says that it writes answers and the next claim in one transaction."""
+
+    GROUPS_COMMITS = True
+
+
+@pytest.mark.parametrize(("kind", "asked"), [(Counting, [20, 20]), (Grouping, [40])])
+async def test_slots_are_filled_by_halves_or_at_once_where_commits_are_grouped(
+    kind: type[Counting], asked: list[int]
+) -> None:
+    store = kind()
+    app = Holdfast(store=store)
+    gate = gated(app)
+    async with app:
+        await app.submit_batch([{"type": "gated"}] * 40)
+        async with working(app, slots=40):
+            await gate.full(40)
+
+    assert asked == store.asked[: len(asked)]
+
+
 @pytest.mark.req("B-5")
 async def test_a_worker_names_itself_by_host_process_and_chance(app: Holdfast) -> None:
     async with working(app) as worker:

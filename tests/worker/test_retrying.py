@@ -17,7 +17,7 @@ from holdfast import (
 )
 from holdfast.job import Event
 from holdfast.store import MemoryStore
-from tests.worker.rig import ended, working
+from tests.worker.rig import Ear, ended, working
 
 
 def at_once(attempt: int, first: timedelta, most: timedelta) -> timedelta:
@@ -170,3 +170,29 @@ async def test_a_result_that_cannot_be_kept_fails_the_job_once(app: Holdfast) ->
     assert failure is not None
     assert "RESULT_INVALID" == failure.code
     assert [1] == ran
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyError("x"), "KeyError: 'x'"),
+        (ValueError("no such user"), "ValueError: no such user"),
+        (ValueError(), "ValueError"),
+        (PermanentError("gone", code="NO_USER"), "NO_USER: gone"),
+    ],
+    ids=repr,
+)
+async def test_what_is_told_of_a_failure_names_its_kind(
+    app: Holdfast, error: Exception, told: str
+) -> None:
+    @app.task("fail", max_attempts=1)
+    async def fail() -> None:
+        raise error
+
+    ear = Ear()
+    async with working(app, ear=ear):
+        job = await app.submit("fail")
+        await ended(app, job.job_id)
+
+    (line,) = ear.all("job.failed") + ear.all("job.dead")
+    assert told == line["error"]

@@ -97,13 +97,18 @@ class Maintenance:
                 await asyncio.sleep(CANVASS)
 
     async def _until_due(self, seen: int, delay: float) -> int:
-        """Sleep until the next job is due, or until one that may be due earlier arrives."""
-        await asyncio.sleep(BREATH)
+        """Sleep until the next job is due, or until one that may be due earlier arrives.
+
+        Whoever can run what arrived goes first.
+        """
         try:
-            return await self._store.arrivals(self._queues, seen, timedelta(seconds=delay))
+            news = await self._store.arrivals(self._queues, seen, timedelta(seconds=delay))
         except StoreError:
             await asyncio.sleep(delay)
             return seen
+        if news != seen:
+            await asyncio.sleep(BREATH)
+        return news
 
     async def _resign(self) -> None:
         if self._leading.is_set():

@@ -138,7 +138,7 @@ def _told(record: logging.LogRecord) -> tuple[str, Mapping[str, object]]:
 def _about_job(fields: Mapping[str, object]) -> list[str]:
     if "job_id" not in fields:
         return []
-    parts = [plain(fields["job_id"])[:8], plain(fields.get("type", "?"))]
+    parts = [plain(fields["job_id"]), plain(fields.get("type", "?"))]
     parts.append(f"attempt {fields.get('attempt', '?')}")
     seconds = fields.get("seconds")
     if isinstance(seconds, float):

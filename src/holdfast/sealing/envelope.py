@@ -46,7 +46,9 @@ def unwrap(data: bytes) -> tuple[str, bytes] | None:
 
 def must_be_open(data: bytes | None, what: str) -> None:
     """Raise PermanentError, naming the key, when bytes are still sealed."""
-    found = unwrap(data) if data is not None else None
+    if data is None or not data.startswith(_OPENING):
+        return
+    found = unwrap(data)
     if found is not None:
         raise PermanentError(
             f"{what} is sealed with key {found[0]!r}: this process has no such key, or another"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from holdfast.job import LIVE, Event, Job, Transition
+from holdfast.job import LIVE, Event, Job, Priority, Transition
 from holdfast.store import Store
 from holdfast.torture.chaos import Chaos
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, read
@@ -22,7 +22,7 @@ LOOKING = timedelta(seconds=2)
 
 FEW_JOBS = 5000
 FEW_FAULTS = 10
-FEW_PAUSES = 5
+FEW_PAUSES = 20
 
 
 class Judge:
@@ -92,9 +92,9 @@ class Judge:
         if job.state in LIVE:
             self.alive.append((job, _told(job, history)))
         if job.queue != LINE:  # where nobody else is there to take over
-            self._measure(history)
+            self._measure(job, history)
 
-    def _measure(self, history: Sequence[Transition]) -> None:
+    def _measure(self, job: Job, history: Sequence[Transition]) -> None:
         died: datetime | None = None
         for edge in history:
             if edge.event is Event.LAPSE:
@@ -103,7 +103,8 @@ class Judge:
             elif died is not None and edge.event is Event.DUE:
                 self.ready.append(self._since(died, edge.at))
             elif died is not None and edge.event is Event.CLAIM:
-                self.recovered.append(self._since(died, edge.at))
+                if job.priority <= Priority.NORMAL:  # lower ones wait for a gap in the others
+                    self.recovered.append(self._since(died, edge.at))
                 died = None
 
     def _since(self, died: datetime, moment: datetime) -> float:

@@ -16,32 +16,35 @@ from holdfast.worker.execution import Interruption
 class Run:
     """A running job, its lease, and the way to stop it."""
 
+    task: asyncio.Task[None] | None = None
+    interrupted: Callable[[Run], None] | None = None
+    """Hears that the handler was told to stop."""
+    signalled: Callable[[Run], None] | None = None
+    """Hears that the signals changed."""
+    written: Callable[[], None] | None = None
+    """Hears that the outcome was written or dropped."""
+    interruption: Interruption | None = None
+    answered = False
+    """Whether its outcome was handed over; what comes later is dropped."""
+
     def __init__(
         self, job: Job, handler: Handler, channel: Callable[[Run], Channel], started: float
     ) -> None:
-        assert job.lease is not None
         self.job = job
         self.handler = handler
-        self.fence = Fence(job.id, job.lease.token)
         self.signals = Signals()
-        self.started = started
-        """When its claim was sent, by the local monotonic clock."""
         self.timeout = job.timeout.total_seconds()
         self.deadline = started + self.timeout
         """When it must have ended, by the local monotonic clock."""
         self.renewed = started
         """When the last accepted renewal was sent, by the local monotonic clock."""
-        self.task: asyncio.Task[None] | None = None
-        self.interrupted: Callable[[Run], None] | None = None
-        """Hears that the handler was told to stop."""
-        self.signalled: Callable[[Run], None] | None = None
-        """Hears that the signals changed."""
-        self.written: Callable[[], None] | None = None
-        """Hears that the outcome was written or dropped."""
-        self.interruption: Interruption | None = None
-        self.answered = False
-        """Whether its outcome was handed over; what comes later is dropped."""
         self._make_channel = channel
+
+    @property
+    def fence(self) -> Fence:
+        """What proves that the job is ours."""
+        assert self.job.lease is not None
+        return Fence(self.job.id, self.job.lease.token)
 
     @cached_property
     def channel(self) -> Channel:

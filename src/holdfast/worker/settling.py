@@ -10,7 +10,7 @@ from holdfast import lifecycle
 from holdfast.chance import Chance
 from holdfast.errors import StoreUnavailableError
 from holdfast.job import Failure, Job, State
-from holdfast.observe import Observer
+from holdfast.observe import Observer, Silent
 from holdfast.releasing import release_dependents
 from holdfast.store import Change, Store
 from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
@@ -47,6 +47,7 @@ class Settler:
         self._store = store
         self._chance = chance
         self._observer = observer
+        self._is_heard = not isinstance(observer, Silent)
         self._custody = custody or Nobody()
         self._after = after
         self._notes = notes
@@ -118,7 +119,8 @@ class Settler:
             ):
                 ripe = ripe or answer.ripe
                 if answer.written:
-                    self._tell(run, change.after)
+                    if self._is_heard:
+                        self._tell(run, change.after)
                 elif answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token):
                     self._tell_refused(run, answer.job)
                 else:
@@ -166,7 +168,7 @@ class Settler:
             seconds=(after.updated_at - run.job.started_at).total_seconds()
             if run.job.started_at
             else None,
-            error=after.failure.message if after.failure else None,
+            error=_error(after.failure) if after.failure else None,
             due_at=after.due_at if after.state is State.RETRYING else None,
         )
 
@@ -176,6 +178,13 @@ class Settler:
             self._observer.tell(
                 "job.stale", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt
             )
+
+
+def _error(failure: Failure) -> str:
+    """What kind of failure it was and what it said: the text of a KeyError is but a key."""
+    if failure.code in ("", failure.message):
+        return failure.message
+    return f"{failure.code}: {failure.message}"
 
 
 _GIVEN_BACK = {

@@ -79,6 +79,7 @@ class Worker:
         self._grace = grace
         self._with_maintenance = maintenance
         self._observer = observer or Silent()
+        self._is_heard = not isinstance(self._observer, Silent)
         self._custody = custody or Nobody()
         self._hands = Hands(app.registry, slots)
         self._quarantine = Quarantine(self._hands.wake)
@@ -197,18 +198,18 @@ class Worker:
         """Start what a claim brought; its leases count from when the claim was sent."""
         now = self._app.clock.monotonic()
         runs = [Run(job, self._app.registry[job.type], self._channel, now) for job in jobs]
-        for run in runs:
-            run.renewed = sent
         self._custody.took(runs)
         for run in self._quarantine.refused(runs):
             run.answered = True
             runs.remove(run)
             self._settler.settle(run, Interrupted(Interruption.CROWDED))
-        loop = asyncio.get_running_loop()
+        loop, interrupted = asyncio.get_running_loop(), self._interrupted
         for run in runs:
+            run.renewed = sent
+            run.interrupted = interrupted
             self._hands.take(run)
-            self._observer.tell("job.started", **_names(run))
-            run.interrupted = self._interrupted
+            if self._is_heard:
+                self._observer.tell("job.started", **_names(run))
             run.task = loop.create_task(self._work(run))
         self._alarm.watch(runs)
         self._pulse.heed(runs)

@@ -9,8 +9,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from redis.asyncio import Redis
 
-from holdfast.store.redis import RedisStore
+from holdfast.errors import StoreUnavailableError
+from holdfast.store import Claim
+from holdfast.store.redis import RedisStore, arrivals, client
+from tests.proxy import Proxy
 from tests.wire.side import Side
 
 if TYPE_CHECKING:
@@ -61,6 +65,10 @@ async def _work(side: Side, types: tuple[str, ...] | None = None) -> str:
 
 async def _wait(side: Side, seen: int) -> str:
     return str(await side.store.arrivals(["q"], seen, LONG))
+
+
+async def _wait_for(side: Side, queues: list[str]) -> str:
+    return str(await side.store.arrivals(queues, 0, LONG))
 
 
 async def _watch(side: Side) -> str:
@@ -118,3 +126,88 @@ async def test_who_only_watches_is_told_of_new_due_times(sides: list[Side], star
     await sides[2].add("later", delay=0.2)
 
     assert str(seen) != await asyncio.wait_for(waiting, SOON)
+
+
+async def _connections(server: Valkey, name: str = "") -> int:
+    async with Redis(port=server.port) as raw:
+        listed = await raw.client_list()
+    return sum(1 for each in listed if each["name"] == name)
+
+
+async def test_all_who_wait_in_a_process_share_one_connection(
+    valkey_server: Valkey, sides: list[Side], start: Start
+) -> None:
+    name = sides[0].store.keys.client_name("q")
+    await sides[0].claim()
+    start(_watch(sides[0]))
+    async with Redis(port=valkey_server.port) as raw:
+        before = (await raw.info("stats"))["total_connections_received"]
+        for number in range(5):
+            working = start(_work(sides[0]))
+            await asyncio.sleep(SETTLE)
+            assert 1 == await _connections(valkey_server, name)
+            await sides[2].add(f"t{number}")
+            assert f"t{number}" == await asyncio.wait_for(working, SOON)
+        opened = (await raw.info("stats"))["total_connections_received"] - before
+
+    assert opened <= 2 + 5 + 5, "one to wait, one to work, and those of this test"
+
+
+async def test_marker_that_nobody_waits_for_any_more_is_left_to_others(
+    sides: list[Side], start: Start
+) -> None:
+    await sides[1].claim()
+    gone = start(_wait(sides[1], 0))
+    await asyncio.sleep(SETTLE)
+    gone.cancel()
+    await asyncio.sleep(SETTLE)
+    working = start(_work(sides[0]))
+    await asyncio.sleep(SETTLE)
+
+    await sides[2].add("t")
+
+    assert "t" == await asyncio.wait_for(working, SOON)
+
+
+async def test_worker_is_listed_for_each_of_its_queues(
+    valkey_server: Valkey, sides: list[Side], start: Start
+) -> None:
+    queues = ["first", "second", "third"]
+    await sides[0].store.claim(Claim(queues=tuple(queues), limit=1, worker="w", token="t"))
+    start(_wait_for(sides[0], queues))
+    await asyncio.sleep(SETTLE)
+
+    names = [sides[0].store.keys.client_name(queue) for queue in queues]
+
+    assert [1, 1, 1] == [await _connections(valkey_server, name) for name in names]
+
+
+async def test_silent_line_delays_nobody_beyond_the_wait_and_is_replaced(
+    valkey_server: Valkey, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that blocks for seconds must not wait for an answer that never comes."""
+    monkeypatch.setattr(arrivals, "LONGEST", 1.0)
+    assert client.GRACE <= timedelta(seconds=2), "with a lease of 3 s the call is over before it"
+    prefix = f"a{uuid.uuid4().hex[:10]}"
+    async with (
+        Proxy(valkey_server.port) as line,
+        RedisStore.from_url(f"redis://127.0.0.1:{line.port}?prefix={prefix}") as far,
+        RedisStore.from_url(f"{valkey_server.url}?prefix={prefix}") as near,
+    ):
+        assert [] == await Side(far).claim()
+        loop = asyncio.get_running_loop()
+        waiting = start(_wait(Side(far), 0))
+        await asyncio.sleep(SETTLE)
+        line.silence()
+        began = loop.time()
+
+        assert 0 == await far.arrivals(["q"], 0, timedelta(seconds=0.5))
+        assert loop.time() - began < 1.0
+
+        with pytest.raises(StoreUnavailableError):
+            await asyncio.wait_for(waiting, 1.0 + client.GRACE.total_seconds())
+        line.heal()
+        working = start(_work(Side(far)))
+        await asyncio.sleep(SETTLE)
+        await Side(near).add("t")
+        assert "t" == await asyncio.wait_for(working, SOON)

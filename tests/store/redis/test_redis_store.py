@@ -14,7 +14,8 @@ from redis.asyncio import Redis
 
 from holdfast.errors import StoreError, StoreUnavailableError, UnsafeStoreError, ValidationError
 from holdfast.job import Priority, State
-from holdfast.store import Search, open_store
+from holdfast.policy import BackoffKind
+from holdfast.store import Claim, Search, open_store
 from holdfast.store.redis import RedisStore
 from tests.servers import Valkey
 from tests.wire.side import Side
@@ -69,6 +70,62 @@ async def test_queue_of_an_old_bullmq_is_refused_unless_forced(valkey_server: Va
             pass
 
 
+async def test_queue_taken_over_by_an_old_bullmq_is_refused_from_then_on(
+    valkey_server: Valkey,
+) -> None:
+    url = place(valkey_server)
+    async with RedisStore.from_url(url) as store, Redis(port=valkey_server.port) as raw:
+        side = Side(store)
+        await side.add("before", {}, delay=0.01)
+        await raw.hset(f"{store.settings.prefix}:q:meta", "version", "bullmq:4.18.3")
+        kept = await raw.zcard(f"{store.settings.prefix}:q:delayed")
+        await asyncio.sleep(0.02)
+
+        with pytest.raises(StoreError, match=r"'q' was last used by 'bullmq:4.18.3': only"):
+            await side.add("after", {})
+        with pytest.raises(StoreError, match="accept=unknown-version"):
+            await side.claim()
+        assert 0 == (await store.promote(10)).count
+        for _ in range(5):
+            await store.promote(10)
+        assert any("'q' was last used" in warning for warning in store.health.warnings)
+        assert kept == 1 == await raw.zcard(f"{store.settings.prefix}:q:delayed")
+
+        want = Claim(queues=("q", "fine"), limit=1, worker="w", token="t")
+        assert [] == await store.claim(want), "its other queues are served"
+        async with RedisStore.from_url(f"{url}&accept=unknown-version") as forced:
+            assert 1 == (await forced.promote(10)).count
+            assert ["before"] == [job.type for job in await Side(forced).claim()]
+
+
+@pytest.mark.parametrize(
+    ("unknown", "kind", "delay"),
+    [
+        ("exponential", BackoffKind.EXPONENTIAL, 250),
+        ("fixed", BackoffKind.CONSTANT, 250),
+        ("none", BackoffKind.CONSTANT, 0),
+    ],
+)
+async def test_backoff_strategy_that_only_node_knows_is_replaced_as_the_url_says(
+    valkey_server: Valkey, unknown: str, kind: BackoffKind, delay: int
+) -> None:
+    options = '{"attempts": 3, "backoff": {"type": "own", "delay": 250}}'
+    async with (
+        RedisStore.from_url(place(valkey_server, unknown_backoff=unknown)) as store,
+        Redis(port=valkey_server.port) as raw,
+    ):
+        base = f"{store.settings.prefix}:q:"
+        await raw.hset(base + "1", mapping={"name": "t", "data": "{}", "opts": options})
+        await raw.lpush(base + "wait", "1")
+
+        (job,) = await Side(store).claim()
+
+        assert (kind, timedelta(milliseconds=delay)) == (
+            job.backoff.strategy,
+            job.backoff.initial_delay,
+        )
+
+
 @pytest.mark.parametrize("job_id", ["wait", "meta", "", "0", "a:b", "repeat"])
 async def test_id_that_would_break_a_queue_is_refused(valkey_server: Valkey, job_id: str) -> None:
     async with RedisStore.from_url(place(valkey_server)) as store:
@@ -85,6 +142,7 @@ async def test_id_that_would_break_a_queue_is_refused(valkey_server: Valkey, job
         "redis://h?prefix=a:b",
         "redis://h?timeout=0",
         "redis://h?events_kept=x",
+        "redis://h?unknown_backoff=linear",
     ],
 )
 def test_nonsense_in_a_url_is_refused(url: str) -> None:

@@ -115,7 +115,9 @@ class Session:
                 prepare=None if prepare and self._prepare else False,
                 binary=True,
             )
-            return await cursor.fetchall() if cursor.description else []
+            # Not cursor.description, which makes an object of every column.
+            answer = cursor.pgresult
+            return await cursor.fetchall() if answer is not None and answer.nfields else []
 
 
 class Database:
@@ -124,7 +126,7 @@ class Database:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._adapters = adapters()
-        self._pool = self._new_pool(settings.pool, idle=settings.timeout)
+        self._pool = self._own_pool()
         self._guests: AsyncConnectionPool[AsyncConnection[Row]] | None = None
 
     @property
@@ -138,8 +140,15 @@ class Database:
         return min(self.limit, self._settings.wait.total_seconds())
 
     async def open(self) -> None:
-        with translated():
-            await self._pool.open(wait=True, timeout=self.wait)
+        earlier = _cancellations()
+        try:
+            with translated():
+                await self._pool.open(wait=True, timeout=self.wait)
+            _heed(earlier)
+        except BaseException:
+            await self._pool.close()
+            self._pool = self._own_pool()  # a pool opens only once
+            raise
 
     async def close(self) -> None:
         await self._pool.close()
@@ -170,9 +179,11 @@ class Database:
         if self._guests is None:
             self._guests = self._new_pool(self._settings.pool, idle=GUEST_IDLE)
             await self._guests.open()
+        earlier = _cancellations()
         with translated():
             connection = await self._guests.getconn()
         try:
+            _heed(earlier)
             yield self._wrap(connection)
         finally:
             await self._guests.putconn(connection)
@@ -199,6 +210,9 @@ class Database:
 
     def _wrap(self, connection: AsyncConnection[Row]) -> Session:
         return Session(connection, self._settings.schema, prepare=not self._settings.pgbouncer)
+
+    def _own_pool(self) -> AsyncConnectionPool[AsyncConnection[Row]]:
+        return self._new_pool(self._settings.pool, idle=self._settings.timeout)
 
     def _new_pool(self, size: int, *, idle: timedelta) -> AsyncConnectionPool[AsyncConnection[Row]]:
         return AsyncConnectionPool(
@@ -247,13 +261,17 @@ def cut(connection: AsyncConnection[Row]) -> None:
 
 
 async def _insisting(once: Callable[[], Awaitable[T]]) -> T:
+    earlier = _cancellations()
     for attempt in range(1, TRIES + 1):
         try:
             with translated():
-                return await once()
+                done = await once()
         except _LostToAnother as error:
             if attempt == TRIES:
                 raise StoreUnavailableError(str(error)) from error
+        else:
+            _heed(earlier)
+            return done
     raise AssertionError("the loop returns or raises")
 
 
@@ -266,6 +284,21 @@ _LOST = (
 
 class _LostToAnother(Exception):
     """The transaction was rolled back so that another could go on; it may simply be repeated."""
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
+
+
+def _heed(earlier: int) -> None:
+    """Be cancelled if that was asked for since then.
+
+    The pool waits with ``wait_for``, which until Python 3.12 forgets a cancellation that comes
+    in the same moment as what it waits for, here a connection.
+    """
+    if _cancellations() > earlier:
+        raise asyncio.CancelledError
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from holdfast.job import (
     State,
     Transition,
 )
-from holdfast.policy import Backoff
+from holdfast.policy import Backoff, BackoffKind
 
 Row = TupleRow
 """What a column holds is known by the statement only."""
@@ -46,20 +46,34 @@ _NO_TAGS: Mapping[str, str] = {}
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What jobs of one kind have in common; the same few documents again and again."""
+    """What jobs of one kind have in common; the same few documents again and again.
 
-    encoding: Encoding
-    profile: str
-    timeout: timedelta
-    lease_ttl: timedelta
-    lifetime: timedelta
-    backoff: Backoff
-    retry_timeouts: bool
+    What a document does not say is what stands here. That is part of the format: it stays, even
+    if the defaults of a submission change.
+    """
+
+    encoding: Encoding = Encoding.JSON
+    profile: str = "standard"
+    timeout: timedelta = timedelta(minutes=30)
+    lease_ttl: timedelta = timedelta(seconds=30)
+    lifetime: timedelta = timedelta(days=7)
+    backoff: Backoff = Backoff(
+        strategy=BackoffKind.EXPONENTIAL,
+        initial_delay=timedelta(seconds=1),
+        max_delay=timedelta(hours=1),
+        multiplier=2.0,
+        jitter=False,
+    )
+    retry_timeouts: bool = True
+
+
+_USUAL = msgspec.structs.asdict(Policy())
 
 
 @lru_cache(maxsize=1024)
 def _policy_json(*fields: object) -> bytes:
-    return _encode(Policy(*fields))  # type: ignore[arg-type]  # policy_of() gives them in order
+    given = zip(_USUAL, fields, strict=True)
+    return _encode({name: value for name, value in given if value != _USUAL[name]})
 
 
 def policy_json(job: Job) -> bytes:

@@ -18,6 +18,8 @@ LONGEST = 5.0
 """Seconds of one blocking call at most; a connection that hangs is noticed that soon."""
 WATCH = 0.1
 """Seconds between two looks at a queue that is merely watched."""
+SEEN = 60.0
+"""Seconds for which a connection that only bears a name is taken to be there."""
 READY = b"0"
 """The marker of ready jobs; the other one tells when the next job is due."""
 
@@ -41,6 +43,10 @@ class Arrivals:
         self._watched: set[str] = set()
         """Queues whose ready jobs are not for us."""
         self._newest: dict[str, object] = {}
+        self._seen_until: dict[str, float] = {}
+        self._waiters: dict[object, Sequence[str]] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._looked_for: frozenset[str] = frozenset()
 
     def ring(self) -> None:
         """Move the number, and wake who waits in this process."""
@@ -60,39 +66,70 @@ class Arrivals:
         """Return the number once it differs from ``seen``, or after ``wait``."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait.total_seconds()
-        while self._number == seen and (left := deadline - loop.time()) > 0:
-            await self._once(queues, min(left, LONGEST))
+        waiter = object()
+        self._waiters[waiter] = tuple(queues)
+        try:
+            while self._number == seen and (left := deadline - loop.time()) > 0:
+                looking = self._looking_for(queues)
+                rung = asyncio.ensure_future(self._rung.wait())
+                try:
+                    await asyncio.wait(
+                        {looking, rung}, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                    )
+                finally:
+                    rung.cancel()
+                if looking.done() and not looking.cancelled():
+                    looking.result()
+        finally:
+            del self._waiters[waiter]
         return self._number
 
-    async def _once(self, queues: Sequence[str], seconds: float) -> None:
-        """Look out for work until there is some, somebody here rings, or time is up."""
-        looking = asyncio.ensure_future(self._look(queues, seconds))
-        heard = asyncio.ensure_future(self._rung.wait())
-        try:
-            await asyncio.wait({looking, heard}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            heard.cancel()
-            if not looking.done():
-                looking.cancel()
-            await asyncio.wait({looking, heard})
-        if not looking.cancelled():
-            looking.result()
+    async def close(self) -> None:
+        """Look out no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
+            self._looking = None
 
-    async def _look(self, queues: Sequence[str], seconds: float) -> None:
+    def _looking_for(self, queues: Sequence[str]) -> asyncio.Task[None]:
+        """Return the one look-out of this process; it goes on when who asked for it has left.
+
+        To call it off would cost its connection.
+        """
+        if self._looking is not None and not self._looking.done():
+            if self._looked_for.issuperset(queues):
+                return self._looking
+            self._looking.cancel()
+        self._looked_for = frozenset(q for each in self._waiters.values() for q in each)
+        self._looking = asyncio.ensure_future(self._look(sorted(self._looked_for)))
+        self._looking.add_done_callback(_heed)
+        return self._looking
+
+    async def _look(self, queues: Sequence[str]) -> None:
+        """Look out for work until there is some or a blocking call takes long enough."""
         if owing := self._owing.intersection(queues):
             self._owing -= owing
             names = await self._left(sorted(owing))
             self._watched.update(name.decode() for name in names)
         mine = [q for q in queues if q in self._served and q not in self._watched]
-        if len(mine) < len(queues):
-            seconds = min(seconds, WATCH)
+        seconds = LONGEST if len(mine) == len(queues) else WATCH
         if mine:
+            await self._be_seen(mine)
             await self._pop(mine, seconds)
         else:
             await asyncio.sleep(seconds)
         for queue in queues:
             if queue not in mine:
                 await self._watch(queue)
+
+    async def _be_seen(self, queues: Sequence[str]) -> None:
+        """Have a connection under each queue's name, by which BullMQ lists who works for it."""
+        now = asyncio.get_running_loop().time()
+        for queue in queues[1:]:
+            if now >= self._seen_until.get(queue, 0.0):
+                name = self._keys.client_name(queue)
+                await self._client.blocking(timedelta(0), "PING", name=name)
+                self._seen_until[queue] = now + SEEN
 
     async def _pop(self, queues: Sequence[str], seconds: float) -> None:
         markers = {self._keys.queue(queue, "marker"): queue for queue in queues}
@@ -103,9 +140,17 @@ class Arrivals:
         )
         if answer is not None:
             marker, member, _ = answer
+            queue = markers[marker.decode()]
             if member == READY:
-                self._owing.add(markers[marker.decode()])
+                self._owing.add(queue)
             self.ring()
+            if not self._waiters:
+                await self._give_back(queue)
+
+    async def _give_back(self, queue: str) -> None:
+        """Leave a marker that nobody here waits for any more to somebody else."""
+        self._owing.discard(queue)
+        await self._left([queue])
 
     async def _watch(self, queue: str) -> None:
         """Ring when anything was told in a queue since the last look."""
@@ -117,3 +162,9 @@ class Arrivals:
         if queue not in self._newest or self._newest[queue] != newest:
             self._newest[queue] = newest
             self.ring()
+
+
+def _heed(looking: asyncio.Task[None]) -> None:
+    """Take note of how a look-out ended; nobody may be left to ask."""
+    if not looking.cancelled():
+        looking.exception()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 from msgspec.structs import replace
 
@@ -15,8 +13,22 @@ from holdfast.store.redis import fields, wire
 pack = msgspec.msgpack.Encoder().encode
 
 
+def group(job: Job) -> dict[str, object]:
+    """Return what a plain new job shares with those that differ by id and payload only."""
+    return {
+        "queue": job.queue,
+        "type": job.type,
+        "level": job.priority,
+        "now": "|".join(wire.now_values(job)),
+        "created": str(fields.micros(job.created_at)),
+        "fields": wire.shared_fields(job),
+        "options": wire.options_around_id(job),
+        "edges": [wire.edge_values(edge) for edge in job.trail],
+    }
+
+
 def new_job(job: Job) -> dict[str, object]:
-    """Return a new job as ``add.lua`` takes it."""
+    """Return one new job as ``add.lua`` takes it."""
     call: dict[str, object] = {
         "id": job.id,
         "queue": job.queue,
@@ -115,11 +127,9 @@ def _indexes(job: Job) -> list[str]:
     return found
 
 
-def change(wanted: Change) -> Sequence[object] | dict[str, object]:
-    """Return a decided change as ``swap.lua`` takes it, a plain completion in its short form."""
+def change(wanted: Change) -> dict[str, object]:
+    """Return a decided change as ``swap.lua`` takes it."""
     before, after = wanted.before, wanted.after
-    if wanted.until is None and _is_plain(before, after):
-        return completion(before, after)
     call: dict[str, object] = {
         "id": before.id,
         "queue": before.queue,
@@ -146,45 +156,26 @@ def change(wanted: Change) -> Sequence[object] | dict[str, object]:
     return call
 
 
-def _is_plain(before: Job, after: Job) -> bool:
-    """Whether a job just completed: one edge, nothing else about it changed."""
-    return (
-        after.state is State.COMPLETED
-        and before.state is State.RUNNING
-        and len(after.trail) == 1
-        and after.started_at is not None
-        and before.lease is not None
-        and after.lease is not None
-        and before.lease.token == after.lease.token
-        and before.priority == after.priority
-        and not after.held
-        and not wire.rest_changed(before, after)
-    )
-
-
-def completion(before: Job, after: Job) -> Sequence[object]:
-    """Return a plain completion, by position: see the names at the head of ``quick``."""
+def completion(before: Job, after: Job) -> dict[str, object]:
+    """Return what a plain completion shares with those that differ by id and result only."""
     assert before.lease is not None
     assert after.started_at is not None
     (edge,) = after.trail
-    value, more = wire.result_values(after.result)
     at = fields.micros(edge.at)
-    return (
-        before.id,
-        before.queue,
-        before.revision,
-        before.lease.token,
-        "|".join(wire.now_values(after)),
-        wire.edge_text(edge, at),
-        after.attempt,
-        value,
-        fields.micros(after.finished_at or after.updated_at) // 1000,
-        fields.micros(after.started_at),
-        at,
-        after.priority,
-        after.type,
-        more,
-    )
+    return {
+        "queue": before.queue,
+        "type": after.type,
+        "level": after.priority,
+        "rev": before.revision,
+        "token": before.lease.token,
+        "now": "|".join(wire.now_values(after)),
+        "edge": wire.edge_text(edge, at),
+        "atm": after.attempt,
+        "finished": fields.micros(after.finished_at or after.updated_at) // 1000,
+        "began": fields.micros(after.started_at),
+        "at": at,
+        "more": wire.result_values(after.result)[1],
+    }
 
 
 def _moved(after: Job, before: Job, call: dict[str, object], values: list[object]) -> None:

@@ -38,6 +38,8 @@ CONNECTIONS = 16
 SENTINEL_PORT = 26379
 ASK_SENTINEL = 0.5
 """Seconds for one sentinel to answer before the next one is asked."""
+GRACE = timedelta(seconds=2)
+"""How late the answer to a blocking call may be; later, its connection is taken to be dead."""
 PASSING = (
     "OOM",
     "LOADING",
@@ -161,7 +163,7 @@ class Client:
             raise StoreUnavailableError("the store is not started")
         if name not in self._waiting:
             self._waiting[name] = self._patient(name)
-        grace = wait + self._settings.timeout
+        grace = wait + min(self._settings.timeout, GRACE)
         try:
             return await self._wait(grace, self._waiting[name], words)
         except StoreUnavailableError:

@@ -9,7 +9,6 @@ from holdfast.store.redis.calls import pack
 if TYPE_CHECKING:
     from holdfast.store.redis.store import RedisStore
 
-KNOWN = ("bullmq:5.", "bullmq:6.", "bullmq-pro:")
 STEP = 1000
 EVERY = 5
 """Calls of ``promote`` for one step of the walk."""
@@ -27,21 +26,21 @@ class Explorer:
         escaped = "".join(f"\\{c}" if c in _MAGIC else c for c in self._start)
         self._pattern = f"{escaped}*:meta"
 
-    async def all(self) -> list[tuple[str, str]]:
-        """Meet every queue; return those whose last client was of a version we do not know."""
+    async def all(self) -> list[str]:
+        """Meet every queue; return why some cannot be shared: a version we do not know."""
         strange = await self._meet()
         while self._cursor:
             strange += await self._meet()
         return strange
 
     async def step(self) -> None:
-        """Look at some keys now and then; a queue of an unknown version becomes a warning."""
+        """Look at some keys now and then; a queue that cannot be shared becomes a warning."""
         self._calls += 1
         if self._calls % EVERY == 0:
-            for name, version in await self._meet():
-                self._store.warn(f"queue {name} was last used by {version}")
+            for why in await self._meet():
+                self._store.warn(why)
 
-    async def _meet(self) -> list[tuple[str, str]]:
+    async def _meet(self) -> list[str]:
         words = ("SCAN", self._cursor, "MATCH", self._pattern, "COUNT", STEP)
         cursor, keys = await self._store.client.command(*words)
         self._cursor = int(cursor)
@@ -49,9 +48,5 @@ class Explorer:
         names = [name for name in found if name and ":" not in name]
         if not names:
             return []
-        versions = await self._store.call("meet", pack(names))
-        return [
-            (name, version.decode())
-            for name, version in zip(names, versions, strict=True)
-            if version and not version.decode().startswith(KNOWN)
-        ]
+        strangers = await self._store.call("meet", pack(names))
+        return [why.decode("utf-8", "replace") for why in strangers]

@@ -27,7 +27,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 STALL = "stalled"
 
 
-def read_job(job_id: str, queue: str, row: Row) -> Job:
+def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "exponential") -> Job:
     """Read a job that a BullMQ client made."""
     found = parsed(row.options or b"")
     options = found if isinstance(found, dict) else {}
@@ -48,7 +48,7 @@ def read_job(job_id: str, queue: str, row: Row) -> Job:
         timeout=BULLMQ.timeout,
         lease_ttl=BULLMQ.lease,
         lifetime=min(expires - created, FOREVER),
-        backoff=backoff(options.get("backoff")),
+        backoff=backoff(options.get("backoff"), unknown_backoff),
         max_attempts=max(1, min(allowed, MAX_ATTEMPTS), rest.max_attempts),
         generation=rest.generation,
         cancel=rest.cancel,
@@ -62,19 +62,20 @@ def _is_ours(now: Now, rest: Rest) -> bool:
     return rest.failure is not None and not now.foreign_failure
 
 
-def backoff(option: object) -> Backoff:
-    """Read BullMQ's backoff option; a strategy only Node knows becomes exponential."""
+def backoff(option: object, unknown: str = "exponential") -> Backoff:
+    """Read BullMQ's backoff option; for a strategy only Node knows, ``unknown`` is one we do."""
     if isinstance(option, int | float):
         option = {"type": "fixed", "delay": option}
-    if not isinstance(option, dict):
+    kind = option.get("type") if isinstance(option, dict) else None
+    kind = kind if kind in ("fixed", "exponential") else unknown
+    if not isinstance(option, dict) or kind == "none":
         return Backoff(
             strategy=BackoffKind.CONSTANT, initial_delay=timedelta(0), max_delay=timedelta(0)
         )
     given = option.get("delay")
     delay = _span(given) if isinstance(given, int | float) else _MILLISECOND
-    fixed = option.get("type") == "fixed"
     return Backoff(
-        strategy=BackoffKind.CONSTANT if fixed else BackoffKind.EXPONENTIAL,
+        strategy=BackoffKind.CONSTANT if kind == "fixed" else BackoffKind.EXPONENTIAL,
         initial_delay=delay,
         max_delay=max(delay, HOUR),
         jitter=bool(option.get("jitter")),

@@ -138,7 +138,7 @@ class _Walk:
                 want["from"] = reached
             found, places, fit, last, tally = await self._store.call("scan", calls.pack(want))
             self.tallies = read_tally(tally)
-            self.jobs += [wire.read_job(image) for image in found]
+            self.jobs += [self._store.read(image) for image in found]
             self.places += [int(float(place)) for place in places]
             self.count += fit
             done = len(self.jobs) >= images and self.count >= count

@@ -17,7 +17,7 @@ _TAG = re.compile(r"\{[^{}]+\}")
 _OURS = frozenset(
     {
         *("prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"),
-        *("durability", "replicas", "confirm_within"),
+        *("durability", "replicas", "confirm_within", "unknown_backoff"),
     }
 )
 FOREVER = timedelta(days=36_500)
@@ -25,6 +25,8 @@ FOREVER = timedelta(days=36_500)
 ACCEPTABLE = frozenset({"eviction", "unknown-version"})
 """Weaker promises that a user may name in ``accept=``."""
 
+UNKNOWN_BACKOFFS = ("exponential", "fixed", "none")
+"""What may stand in for a backoff strategy that only Node knows."""
 MOST = 10**9
 
 
@@ -39,6 +41,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cluster: bool = False
     sentinel: str = ""
     foreign_lifetime: timedelta = FOREVER
+    unknown_backoff: str = "exponential"
+    """How jobs with a backoff strategy that only Node knows are retried."""
     fsync: bool = False
     """A submission returns once the server's append-only file is on disk."""
     replicas: int = 0
@@ -76,6 +80,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise StoreError(f"durability must be server or fsync, got {asked['durability']!r:.60}")
         if cluster and ("replicas" in asked or asked.get("durability") == "fsync"):
             raise StoreError("durability=fsync and replicas= cannot be asked of a cluster")
+        unknown_backoff = asked.get("unknown_backoff", "exponential")
+        if unknown_backoff not in UNKNOWN_BACKOFFS:
+            known = ", ".join(UNKNOWN_BACKOFFS)
+            raise StoreError(f"unknown_backoff must be one of {known}, got {unknown_backoff!r:.60}")
         return cls(
             url=plain,
             prefix=prefix,
@@ -84,6 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             accept=accept,
             cluster=cluster,
             sentinel=asked.get("sentinel", ""),
+            unknown_backoff=unknown_backoff,
             fsync=asked.get("durability") == "fsync",
             replicas=_number(asked, "replicas", 0),
             confirm_within=timedelta(seconds=_number(asked, "confirm_within", 5)),

@@ -47,7 +47,17 @@ from holdfast.store._shapes import (
     Stats,
     Swapped,
 )
-from holdfast.store.redis import calls, fields, health, keeping, limits, reads, schedule, wire
+from holdfast.store.redis import (
+    alike,
+    calls,
+    fields,
+    health,
+    keeping,
+    limits,
+    reads,
+    schedule,
+    wire,
+)
 from holdfast.store.redis.arrivals import Arrivals
 from holdfast.store.redis.calls import pack
 from holdfast.store.redis.client import Client, Value
@@ -56,6 +66,7 @@ from holdfast.store.redis.health import Health, examined
 from holdfast.store.redis.keys import Keys, is_usable
 from holdfast.store.redis.settings import Settings
 
+WRITTEN = Swapped(written=True)
 MEASURES_KEPT = timedelta(days=7)
 Runner = Callable[[str, str, Sequence[Value]], Awaitable[Any]]
 
@@ -80,6 +91,7 @@ class RedisStore:
             settings.events_kept,
             settings.foreign_lifetime // fields.MICROSECOND,
             BULLMQ.lease // fields.MICROSECOND,
+            "1" if "unknown-version" in settings.accept else "",
         )
 
     @classmethod
@@ -111,6 +123,7 @@ class RedisStore:
         await self._meet()
 
     async def close(self) -> None:
+        await self._arrivals.close()
         await self.client.close()
 
     async def __aenter__(self) -> Self:
@@ -133,12 +146,15 @@ class RedisStore:
             "1" if atomic else "0",
             fence.job_id if fence else "",
             fence.token if fence else "",
-            pack([calls.new_job(job) for job in jobs]),
+            pack(alike.new_jobs(jobs)),
         )
         if answers == b"STALE":
             assert fence is not None
             raise StaleLeaseError(fence.job_id)
-        return [_added(*answer) for answer in answers]
+        return [
+            Added(AddStatus.ACCEPTED, job.id) if answer == 1 else _added(*answer)
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
 
     async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
         answers = await self.call("adopt", pack([calls.dossier(given) for given in dossiers]))
@@ -153,11 +169,11 @@ class RedisStore:
         for image in taken:
             if tick := wire.scheduled(image):
                 await schedule.advance(self, *tick)
-        return [wire.read_job(image) for image in taken]
+        return alike.read_jobs(taken, self.settings.unknown_backoff)
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-        answers = await self.call("swap", pack([calls.change(change) for change in changes]))
-        return [_swapped(*answer) for answer in answers]
+        answers = await self.call("swap", pack(alike.changes(changes)))
+        return [WRITTEN if answer == 1 else self._swapped(*answer) for answer in answers]
 
     async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
         answers = await self.call("extend", pack([[f.job_id, f.token] for f in fences]))
@@ -177,13 +193,13 @@ class RedisStore:
         return Promoted(int(count), fields.instant(int(next_due)) if next_due else None)
 
     async def overdue(self, limit: int) -> list[Job]:
-        return [wire.read_job(image) for image in await self.call("overdue", limit)]
+        return [self.read(image) for image in await self.call("overdue", limit)]
 
     async def dependents(self, limit: int) -> list[Dependent]:
         found = await self.call("dependents", limit)
         return [
             Dependent(
-                wire.read_job(image),
+                self.read(image),
                 tuple((p.decode(), State(state.decode())) for _, p, state in sorted(edges)),
             )
             for image, edges in found
@@ -215,7 +231,7 @@ class RedisStore:
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         images = await self.call("get", pack(list(map(clean, ids))))
-        return [wire.read_job(image) if image else None for image in images]
+        return [self.read(image) if image else None for image in images]
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
         found = await self.call("peek", "rest", pack(list(map(clean, ids))))
@@ -298,6 +314,16 @@ class RedisStore:
         common = (self.settings.prefix, moment, *self._constants)
         return await run(name, self.keys.jobs, (*common, *args))
 
+    def read(self, image: wire.Image) -> Job:
+        """Read a job from a script's answer."""
+        return wire.read_job(image, self.settings.unknown_backoff)
+
+    def _swapped(self, written: int, answer: int | wire.Image | None) -> Swapped:
+        if written:
+            return Swapped(written=True, ripe=bool(answer))
+        assert not isinstance(answer, int)
+        return Swapped(written=False, job=self.read(answer) if answer else None)
+
     def warn(self, text: str) -> None:
         """Add to what the operator should know."""
         if text not in self.health.warnings:
@@ -318,13 +344,8 @@ class RedisStore:
 
     async def _meet(self) -> None:
         """Get to know the queues there are, and refuse those this store cannot speak to."""
-        strange = await self._explorer.all()
-        if strange and "unknown-version" not in self.settings.accept:
-            name, version = strange[0]
-            raise StoreError(
-                f"queue {name!r} was last used by {version!r:.60}: only BullMQ 5 and 6 share"
-                " queues safely; add accept=unknown-version to the URL to go on"
-            )
+        if strange := await self._explorer.all():
+            raise StoreError(f"redis: {strange[0]}")
 
 
 def _added(status: bytes, job_id: bytes, missing: Sequence[bytes] = (), ripe: int = 0) -> Added:
@@ -334,13 +355,6 @@ def _added(status: bytes, job_id: bytes, missing: Sequence[bytes] = (), ripe: in
         missing=tuple(each.decode() for each in missing),
         ripe=bool(ripe),
     )
-
-
-def _swapped(written: int, answer: int | wire.Image | None) -> Swapped:
-    if written:
-        return Swapped(written=True, ripe=bool(answer))
-    assert not isinstance(answer, int)
-    return Swapped(written=False, job=wire.read_job(answer) if answer else None)
 
 
 def _beat(answer: tuple[bytes, bytes | None] | None) -> Beat:

@@ -83,7 +83,9 @@ class Edge(msgspec.Struct, frozen=True, array_like=True):
     failure: Failure | None
 
 
-SCHEDULER = Row.__struct_fields__.index("scheduler")
+SCHEDULER, NOW, DATA, FIXED = map(
+    Row.__struct_fields__.index, ("scheduler", "now", "data", "fixed")
+)
 
 _encode = msgspec.json.Encoder().encode
 _fixed = msgspec.json.Decoder(Fixed)
@@ -103,11 +105,28 @@ def _text(value: object) -> str:
 
 def new_fields(job: Job) -> Fields:
     """Return the hash of a new job, flat."""
+    own: Fields = ["data", packed_data(job), "opts", _text(_options(job))]
+    return own + shared_fields(job)
+
+
+def packed_data(job: Job) -> msgspec.Raw:
+    """Return a job's payload as BullMQ's data."""
+    return packed(_data(job))
+
+
+def options_around_id(job: Job) -> tuple[str, str]:
+    """Return BullMQ's options before and behind the job's id."""
+    before, _, behind = _text(_options(job)).partition(_text(job.id))
+    return f'{before}"', f'"{behind}'
+
+
+def shared_fields(job: Job) -> Fields:
+    """Return the fields of a new job's hash that do not tell it from its like, flat."""
     created = micros(job.created_at)
     wait = (micros(job.due_at) - created) // 1000 if job.due_at else 0
     fixed = Fixed(**{name: getattr(job, name) for name in Fixed.__struct_fields__})
     fields: Fields = [
-        *("name", job.type, "data", packed(_data(job)), "opts", _text(_options(job))),
+        *("name", job.type),
         *("timestamp", created // 1000, "delay", max(0, wait), "priority", job.priority),
         *("hf:job", _text(fixed), "hf:ttl", job.lease_ttl // MICROSECOND),
         *("hf:rest", _text(_rest_of(job))),
@@ -237,12 +256,17 @@ def scheduled(image: Image) -> tuple[str, str, str, bytes] | None:
     return queue, text(row.scheduler), job_id.removeprefix(f"{queue}:"), row.options
 
 
-def read_job(image: Image) -> Job:
+def read_job(image: Image, unknown_backoff: str) -> Job:
     """Read a job from a script's answer, ours or a BullMQ client's."""
     job_id, queue, row = _parts(image)
     if row.fixed is None:
-        return foreign.read_job(job_id, queue, row)
+        return foreign.read_job(job_id, queue, row, unknown_backoff)
     return _own_job(job_id, queue, row)
+
+
+def is_ours(image: Image) -> bool:
+    """Whether holdfast made the job."""
+    return image[2][FIXED] is not None
 
 
 def _parts(image: Image) -> tuple[str, str, Row]:
@@ -298,7 +322,7 @@ def _own_job(job_id: str, queue: str, row: Row) -> Job:
     now = read_now(row)
     values = mutable(row, now)
     values["id"] = job_id
-    values["payload"] = _payload(row.data or b"", like.encoding)
+    values["payload"] = payload(row.data or b"", like.encoding)
     values["created_at"] = at(now.created_at)
     values["held"] = now.held == b"1"
     if now.state == b"COMPLETED":
@@ -321,7 +345,8 @@ def _data(job: Job) -> bytes:
     return b'"%s"' % base64.b64encode(job.payload)
 
 
-def _payload(data: bytes, encoding: Encoding) -> bytes:
+def payload(data: bytes, encoding: Encoding) -> bytes:
+    """Return BullMQ's data as the job's payload."""
     return data if encoding is Encoding.JSON else base64.b64decode(data[1:-1])
 
 

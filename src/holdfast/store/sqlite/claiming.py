@@ -27,8 +27,7 @@ def claim(tx: Transaction, want: Claim) -> list[Job]:
     tx.journalled(tx.instant, first, tx.number)
     jobs = read_claimed(tx.connection, chosen, token=want.token, worker=want.worker, now=tx.now)
     tx.ledger.claimed(jobs, tx.now)
-    for number, (seq, job) in enumerate(zip(chosen, jobs, strict=True), first):
-        tx.places[job.id] = (seq, number)
+    tx.places.update(zip([job.id for job in jobs], chosen, strict=True))
     return jobs
 
 

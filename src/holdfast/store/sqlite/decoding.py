@@ -62,39 +62,59 @@ def read_jobs(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[Job]:
 def read_claimed(
     connection: sqlite3.Connection, seqs: Sequence[int], *, token: str, worker: str, now: datetime
 ) -> list[Job]:
-    """Return jobs that were just claimed, in this order: ``read_jobs`` at half the price."""
+    """Return jobs that were just claimed, in this order: ``read_jobs`` at half the price.
+
+    Jobs of one claim are mostly alike but for their ids, payloads and times.
+    """
     found: dict[int, Job] = {}
     rare: list[int] = []
+    alike: dict[Row, Job] = {}
     rows = connection.execute(statement("read_claimed"), (msgspec.json.encode(seqs).decode(),))
-    # fmt: off
     for (
-        seq, key, type_, queue, revision, priority, max_attempts, attempt, created_at,
-        scheduled_at, expires_at, lease_version, lease_until, options, payload, is_rare,
+        seq,
+        key,
+        payload,
+        created_at,
+        scheduled_at,
+        expires_at,
+        *shared,
+        is_rare,
     ) in rows.fetchall():
-        # fmt: on
         if is_rare:
             rare.append(seq)
             continue
+        kind = tuple(shared)
+        job = alike.get(kind)
+        if job is None:
+            job = alike[kind] = _claimed(kind, token, worker, now)
         found[seq] = replace(
-            _template(options),
+            job,
             id=id_of(key),
-            type=type_,
-            queue=queue,
             payload=payload,
             created_at=moment(created_at),
-            state=State.RUNNING,
-            revision=revision,
-            priority=priority,
-            max_attempts=max_attempts,
-            attempt=attempt,
-            updated_at=now,
             scheduled_at=_moment(scheduled_at),
-            started_at=now,
             expires_at=moment(expires_at),
-            lease=Lease(token, lease_version, worker, moment(lease_until)),
         )
     found.update(zip(rare, read_jobs(connection, rare), strict=True))
     return [found[seq] for seq in seqs]
+
+
+def _claimed(kind: Row, token: str, worker: str, now: datetime) -> Job:
+    """A claimed job without what is its own."""
+    options, type_, queue, revision, priority, max_attempts, attempt, version, until = kind
+    return replace(
+        _template(options),
+        type=type_,
+        queue=queue,
+        state=State.RUNNING,
+        revision=revision,
+        priority=priority,
+        max_attempts=max_attempts,
+        attempt=attempt,
+        updated_at=now,
+        started_at=now,
+        lease=Lease(token, version, worker, moment(until)),
+    )
 
 
 def job_of(row: Row) -> Job:

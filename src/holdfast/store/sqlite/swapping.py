@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
-from holdfast.job import TERMINAL, Job, State
+from holdfast.job import TERMINAL, Event, Job, State
 from holdfast.store._shapes import Change, Swapped
 from holdfast.store.sqlite.decoding import by_key, read_jobs
 from holdfast.store.sqlite.encoding import journal_row, moving_part, settled_part
@@ -15,8 +17,8 @@ from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.values import Row, id_of, key_of, micros
 from holdfast.store.sqlite.writer import Transaction
 
-Place = tuple[int, int]
-"""The number of a job and that of its newest transition."""
+Ending = tuple[Event, State, datetime, str]
+"""What jobs that end together have in common in the journal."""
 
 
 def swap(tx: Transaction, changes: Sequence[Change]) -> list[Swapped]:
@@ -48,16 +50,16 @@ def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
     for change in changes:
         row = found.get(change.before.id)
         if row is not None and _matches(row, change):
-            places[change.before.id] = (row[0], row[5])
-    good = [(*places[c.before.id], c) for c in changes if c.before.id in places]
-    number, writing = tx.number, Writing(tx, good, ends)
+            places[change.before.id] = row[0]
+    good = [(places[c.before.id], c) for c in changes if c.before.id in places]
+    number, writing = tx.number, Writing(tx, good, ends, found)
     if not writing.settle():
         tx.number = number
         return _swap(tx, changes)
-    ripe = _tell_children(tx, [(seq, change.after.state) for seq, _, change in good])
+    ripe = _tell_children(tx, [(seq, change.after.state) for seq, change in good])
     writing.finish()
     if len(good) == len(changes):
-        return [_RIPE if seq in ripe else _WRITTEN for seq, _, _ in good]
+        return [_RIPE if seq in ripe else _WRITTEN for seq, _ in good]
     refused = [row[0] for job_id, row in found.items() if job_id not in places]
     now = {job.id: job for job in read_jobs(tx.connection, refused)}
     return [_answer(change.before.id, places, ripe, now) for change in changes]
@@ -68,11 +70,11 @@ _RIPE = Swapped(written=True, ripe=True)
 
 
 def _answer(
-    job_id: str, places: Mapping[str, Place], ripe: set[int], refused: Mapping[str, Job]
+    job_id: str, places: Mapping[str, int], ripe: set[int], refused: Mapping[str, Job]
 ) -> Swapped:
     if job_id not in places:
         return Swapped(written=False, job=refused.get(job_id))
-    return _RIPE if places[job_id][0] in ripe else _WRITTEN
+    return _RIPE if places[job_id] in ripe else _WRITTEN
 
 
 def _look_up(tx: Transaction, ids: Sequence[str]) -> dict[str, Row]:
@@ -98,25 +100,42 @@ class Writing:
     """The rows of changes, in the order in which they are written."""
 
     def __init__(
-        self, tx: Transaction, changes: Sequence[tuple[int, int, Change]], ends: set[str]
+        self,
+        tx: Transaction,
+        changes: Sequence[tuple[int, Change]],
+        ends: set[str],
+        found: Mapping[str, Row],
     ) -> None:
         self._tx = tx
-        self._ends = ends
-        self._changes = [change for _, _, change in changes]
         self._whole: list[Row] = []
         self._settled: list[Row] = []
+        self._endings: defaultdict[Ending, dict[int, int]] = defaultdict(dict)
         self._journal: list[Row] = []
-        for seq, moved, change in changes:
-            before, after = change.before, change.after
-            for edge in after.trail:
-                tx.number += 1
-                self._journal.append(journal_row(tx.number, seq, moved, edge))
-                moved = tx.number  # noqa: PLW2901  # its place is that of its newest transition
-            if before.id in ends:
-                self._settled.append((seq, moved, *settled_part(before, after)))
+        self._ended: list[Job] = []
+        self._moved: list[Change] = []
+        for seq, change in changes:
+            if change.before.id in ends:
+                self._end(seq, change)
             else:
-                part = moving_part(after, moved, _lift_at(tx, after))
-                self._whole.append((seq, bool(after.trail), *part))
+                self._move(seq, found[change.before.id][5], change)
+
+    def _end(self, seq: int, change: Change) -> None:
+        after = change.after
+        (edge,) = after.trail
+        self._tx.number = number = self._tx.number + 1
+        self._endings[edge.event, edge.to_state, edge.at, edge.reason][number] = seq
+        self._settled.append((seq, number, *settled_part(change.before, after)))
+        self._ended.append(after)
+
+    def _move(self, seq: int, moved: int, change: Change) -> None:
+        tx, after = self._tx, change.after
+        for edge in after.trail:
+            tx.number += 1
+            self._journal.append(journal_row(tx.number, seq, moved, edge))
+            moved = tx.number
+        part = moving_part(after, moved, _lift_at(tx, after))
+        self._whole.append((seq, bool(after.trail), *part))
+        self._moved.append(change)
 
     def settle(self) -> bool:
         """Write what only settles; False, and nothing is written, if a job was not as it should."""
@@ -124,6 +143,10 @@ class Writing:
             return True
         execute = self._tx.execute
         execute("SAVEPOINT settling")
+        for (event, state, at, reason), places in self._endings.items():
+            numbers = msgspec.json.encode(places).decode()
+            ending = (numbers, event._value_, state._value_, micros(at), reason)
+            execute(statement("journal_ends"), ending)
         written = self._tx.connection.executemany(statement("settle"), self._settled).rowcount
         if written != len(self._settled):
             execute("ROLLBACK TO settling")
@@ -135,16 +158,16 @@ class Writing:
         tx = self._tx
         tx.many("swap", self._whole)
         tx.journal(self._journal)
-        limited = bool(self._changes) and tx.limited
-        tx.ledger.ended(c.after for c in self._changes if c.after.id in self._ends)
-        for change in self._changes:
-            before, after = change.before, change.after
-            if before.id not in self._ends:
-                tx.ledger.moved(before, after)
-            if after.state in WAKING:
-                tx.woken.add(after.queue)
-            elif limited and before.state is State.RUNNING:
-                tx.woken.add(None)
+        for (_, _, at, _), places in self._endings.items():
+            tx.journalled(micros(at), next(iter(places)), next(reversed(places)))
+        tx.ledger.ended(self._ended)
+        for change in self._moved:
+            tx.ledger.moved(change.before, change.after)
+            if change.after.state in WAKING:
+                tx.woken.add(change.after.queue)
+        stopped = self._ended or any(c.before.state is State.RUNNING for c in self._moved)
+        if stopped and tx.limited:
+            tx.woken.add(None)
 
 
 def _only_settles(change: Change) -> bool:

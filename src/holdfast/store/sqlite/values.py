@@ -56,5 +56,4 @@ def id_of(key: Key) -> str:
     """Return the id that was kept as this key."""
     if isinstance(key, str):
         return key
-    text = key.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return f"{key[:4].hex()}-{key[4:10].hex('-', 2)}-{key[10:].hex()}"

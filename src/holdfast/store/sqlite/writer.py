@@ -35,8 +35,8 @@ FROZEN_AFTER = 10
 
 PLACES_KEPT = 10_000
 
-Places = dict[str, tuple[int, int]]
-"""Where the jobs lie that this process claimed: number, and newest transition, by id."""
+Places = dict[str, int]
+"""The numbers of the jobs that this process claimed, by id."""
 
 CROWDED_AFTER = 120
 """Waits in all, while others do commit, before giving up."""

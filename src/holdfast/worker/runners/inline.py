@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+
 from holdfast.worker.execution import Outcome, perform
 from holdfast.worker.run import Run
 
@@ -9,9 +11,9 @@ from holdfast.worker.run import Run
 class AsyncRunner:
     """Awaits the handler; cancelling it cancels the handler."""
 
-    async def run(self, run: Run) -> Outcome:
+    def run(self, run: Run) -> Coroutine[object, None, Outcome]:
         wanted = run.handler.signature.context is not None
-        return await perform(run.handler, run.job, run.context if wanted else None)
+        return perform(run.handler, run.job, run.context if wanted else None)
 
     async def close(self) -> None:
         pass

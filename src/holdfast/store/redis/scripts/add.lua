@@ -1,19 +1,26 @@
 -- add: write new jobs, or nothing where a key is taken or a dependency is missing.
 -- edges: (new) -> PENDING -> SCHEDULED | DELAYED, as decided by the caller
--- ARGV[6] '1' for all or nothing; ARGV[7], ARGV[8] id and token of the fence, or ''
--- ARGV[9] msgpack: a list of jobs, see _new_job in calls.py
--- returns: 'STALE', or per job {status, id, missing, ripe}
+-- ARGV[7] '1' for all or nothing; ARGV[8], ARGV[9] id and token of the fence, or ''
+-- ARGV[10] msgpack: a list of jobs and of groups of jobs, see new_jobs in calls.py
+-- returns: 'STALE', or per job 1 when simply accepted, else {status, id, missing, ripe}
 -- needs: base queue job links forget flow sync
-local atomic = ARGV[6] == '1'
-if ARGV[7] ~= '' then
-  local by = find(ARGV[7])
-  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[8] then
+local atomic = ARGV[7] == '1'
+if ARGV[8] ~= '' then
+  local by = find(ARGV[8])
+  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[9] then
     flush()
     return 'STALE'
   end
 end
 
-local jobs = cmsgpack.unpack(ARGV[9])
+local jobs = cmsgpack.unpack(ARGV[10])
+for _, job in ipairs(jobs) do
+  local q = queue(job.queue)
+  if q.strange then
+    flush()
+    return redis.error_reply('ERR ' .. q.strange)
+  end
+end
 local aliases, keys, fresh, answers, refused = {}, {}, {}, {}, false
 
 local function exists(hid)
@@ -64,15 +71,35 @@ local function judge(job)
 end
 
 local ids = {}
-for i, job in ipairs(jobs) do ids[i] = job.id end
+for _, job in ipairs(jobs) do
+  for _, id in ipairs(job.ids or {job.id}) do ids[#ids + 1] = id end
+end
 look_up(ids)
-for i, job in ipairs(jobs) do
-  answers[i] = judge(job)
-  if answers[i][1] == 'CONFLICT' or answers[i][1] == 'MISSING' then refused = true end
+for _, job in ipairs(jobs) do
+  if job.ids then
+    -- Nothing but an id that is there already can be said against a plain job.
+    local new, payloads = {}, {}
+    for n, id in ipairs(job.ids) do
+      if not exists(id) then
+        fresh[id] = true
+        new[#new + 1], payloads[#new + 1] = id, job.payloads[n]
+      end
+      answers[#answers + 1] = 1
+    end
+    job.ids, job.payloads = new, payloads
+  else
+    local answer = judge(job)
+    answers[#answers + 1], job.answer = answer, answer
+    if answer[1] == 'CONFLICT' or answer[1] == 'MISSING' then refused = true end
+  end
 end
 if atomic and refused then
-  for _, answer in ipairs(answers) do
-    if answer[1] == 'ACCEPTED' then answer[1] = 'ABORTED' end
+  for i, answer in ipairs(answers) do
+    if answer == 1 then
+      answers[i] = {'ABORTED', ids[i]}
+    elseif answer[1] == 'ACCEPTED' then
+      answer[1] = 'ABORTED'
+    end
   end
   flush()
   return answers
@@ -146,13 +173,65 @@ local function write(job)
   return any
 end
 
-for i, job in ipairs(jobs) do
-  if fresh[job.id] then
-    fresh[job.id] = nil
-    if write(job) then answers[i][4] = 1 end
+-- Plain jobs that differ by id and payload only: what they share is worked out once, and each
+-- index gets all of them in one command.
+local function write_group(g)
+  local ids, size, q = g.ids, #g.ids, queue(g.queue)
+  if size == 0 then return end
+  touch(q)
+  q.numbered = (q.numbered or 0) + size
+  local base, payloads, type, level, edges = q.base, g.payloads, g.type, g.level, g.edges
+  local fields, stream, last = g.fields, q.stream, nil
+  for i, edge in ipairs(edges) do
+    fields[#fields + 1], fields[#fields + 2] = 'hf:h' .. i, edge[5]
   end
-  answers[i][3] = answers[i][3] or {}
-  answers[i][4] = answers[i][4] or 0
+  local start, rest = g.now .. '|', '|' .. #edges .. '|0||0||' .. g.created
+  local expires = string.match(g.now, '^' .. string.rep('[^|]*|', 7) .. '([^|]*)')
+  local before, behind, record = g.options[1], g.options[2], level .. ':' .. g.queue .. ':' .. type
+  local numbers, moves, ends, known, ready = {}, {}, {}, {}, {}
+  local pc = level > 0 and call('INCRBY', base .. 'pc', size) - size
+  for i = 1, size do
+    local id, n, told, at = ids[i], next_of('number'), nil, 2 * i
+    call('HSET', base .. id, 'data', payloads[i], 'opts', before .. id .. behind,
+      'hf:now', start .. string.format('%.0f', n) .. rest, unpack(fields))
+    call('XADD', stream, '*', 'event', 'added', 'jobId', id, 'name', type)
+    last = call('XADD', stream, '*', 'event', 'waiting', 'jobId', id)
+    for e = 1, #edges do told = journal(id, type, g.queue, edges[e][5]) end
+    numbers[at - 1], numbers[at] = n, id
+    moves[at - 1], moves[at] = told, id
+    ends[at - 1], ends[at] = expires, id
+    known[at - 1], known[at] = id, record
+    if pc then
+      ready[at - 1], ready[at] = level * 4294967296 + (pc + i) % 4294967296, id
+    else
+      ready[i] = id
+    end
+    fresh[id], looked_up[id] = nil, record
+  end
+  q.last, q.rung = last, true
+  sliced('ZADD', shared .. 'created', numbers)
+  sliced('ZADD', shared .. 't:' .. type, numbers)
+  sliced('ZADD', shared .. 's:SCHEDULED', numbers)
+  sliced('ZADD', shared .. 'moved', moves)
+  sliced('ZADD', shared .. 'over', ends)
+  sliced('HSET', shared .. 'jobs', known)
+  place_all(q, pc and 'prioritized' or 'line', ready)
+  local kind = kind_of(q, type, level)
+  count(kind, 'SCHEDULED', size)
+  measure(kind.where, type, 'submitted', edges[1][4], nil, size)
+end
+
+for _, job in ipairs(jobs) do
+  local answer = job.answer
+  if job.ids then
+    write_group(job)
+  else
+    if fresh[job.id] then
+      fresh[job.id] = nil
+      if write(job) then answer[4] = 1 end
+    end
+    answer[3], answer[4] = answer[3] or {}, answer[4] or 0
+  end
 end
 for _, q in pairs(open_queues) do
   if q.numbered then call('INCRBY', q.base .. 'id', q.numbered) end

@@ -1,6 +1,6 @@
 -- adopt: write jobs that lived elsewhere before, as they are.
 -- edges: none of its own; the history that each brings
--- ARGV[6] msgpack: a list of jobs, see dossier in calls.py
+-- ARGV[7] msgpack: a list of jobs, see dossier in calls.py
 -- returns: per job 1 when written, 0 when its id was there
 -- needs: base queue job links forget flow sync
 local PLACED = {COMPLETED = 'completed', FAILED = 'failed', DEAD_LETTER = 'failed', CANCELLED = 'failed'}
@@ -81,7 +81,7 @@ local function write(job)
 end
 
 local answers = {}
-for i, job in ipairs(cmsgpack.unpack(ARGV[6])) do
+for i, job in ipairs(cmsgpack.unpack(ARGV[7])) do
   answers[i] = 0
   if not record_of(job.id) then
     write(job)

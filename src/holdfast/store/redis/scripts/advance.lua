@@ -1,13 +1,13 @@
 -- advance: make the next job of a BullMQ scheduler, once, for whoever fetched its current one.
 -- edges: (new) -> PENDING -> SCHEDULED | DELAYED, of the job made
--- ARGV[6] queue; ARGV[7] scheduler; ARGV[8] job fetched; ARGV[9] next in milliseconds;
--- ARGV[10] options of the next job
+-- ARGV[7] queue; ARGV[8] scheduler; ARGV[9] job fetched; ARGV[10] next in milliseconds;
+-- ARGV[11] options of the next job
 -- returns: its id, or '' when somebody else was first
 -- needs: base queue job links forget flow sync
-local q = queue(ARGV[6])
-local sid, at = ARGV[7], tonumber(ARGV[9])
+local q = queue(ARGV[7])
+local sid, at = ARGV[8], tonumber(ARGV[10])
 local current = call('ZSCORE', q.base .. 'repeat', sid)
-if not current or 'repeat:' .. sid .. ':' .. int(tonumber(current)) ~= ARGV[8] then
+if not current or 'repeat:' .. sid .. ':' .. int(tonumber(current)) ~= ARGV[9] then
   flush()
   return ''
 end
@@ -20,9 +20,9 @@ if call('EXISTS', q.base .. id) == 1 then
   tell(q, 'duplicated', 'jobId', id)
 else
   local v = call('HMGET', scheduler, 'name', 'data')
-  local opts = cjson.decode(ARGV[10])
+  local opts = cjson.decode(ARGV[11])
   local delay, priority = math.max(0, at - now_ms), tonumber(opts.priority) or 0
-  call('HSET', q.base .. id, 'name', v[1], 'data', v[2] or '{}', 'opts', ARGV[10], 'timestamp',
+  call('HSET', q.base .. id, 'name', v[1], 'data', v[2] or '{}', 'opts', ARGV[11], 'timestamp',
     int(now_ms), 'delay', int(delay), 'priority', int(priority), 'rjk', sid)
   tell(q, 'added', 'jobId', id, 'name', v[1])
   if delay > 0 then

@@ -1,19 +1,19 @@
 -- browse: records of one kind in the order of their keys, or against it.
 -- edges: none
--- ARGV[6] kind; ARGV[7] beginning of the key; ARGV[8] behind this key or ''; ARGV[9] at most;
--- ARGV[10] '1' for backwards
+-- ARGV[7] kind; ARGV[8] beginning of the key; ARGV[9] behind this key or ''; ARGV[10] at most;
+-- ARGV[11] '1' for backwards
 -- returns: key, 'version|data', key, ...
 -- needs: base
-local kind, begins, after = ARGV[6], ARGV[7], ARGV[8]
+local kind, begins, after = ARGV[7], ARGV[8], ARGV[9]
 local low = begins == '' and '-' or '[' .. begins
 local high = begins == '' and '+' or '(' .. begins .. '\255'
 local keys
-if ARGV[10] == '1' then
+if ARGV[11] == '1' then
   if after ~= '' then high = '(' .. after end
-  keys = call('ZREVRANGEBYLEX', shared .. 'records:' .. kind, high, low, 'LIMIT', 0, ARGV[9])
+  keys = call('ZREVRANGEBYLEX', shared .. 'records:' .. kind, high, low, 'LIMIT', 0, ARGV[10])
 else
   if after ~= '' and after >= begins then low = '(' .. after end
-  keys = call('ZRANGEBYLEX', shared .. 'records:' .. kind, low, high, 'LIMIT', 0, ARGV[9])
+  keys = call('ZRANGEBYLEX', shared .. 'records:' .. kind, low, high, 'LIMIT', 0, ARGV[10])
 end
 local found = {}
 for _, key in ipairs(keys) do

@@ -1,13 +1,13 @@
 -- configure: change settings of a queue: paused and ageing.
 -- edges: none
--- ARGV[6] queue; ARGV[7] '1', '0' or '' for paused; ARGV[8] microseconds, '0' for none, or ''
+-- ARGV[7] queue; ARGV[8] '1', '0' or '' for paused; ARGV[9] microseconds, '0' for none, or ''
 -- returns: nothing
 -- needs: base queue job links forget flow sync
-local q = queue(ARGV[6])
+local q = queue(ARGV[7])
 touch(q)
 call('HSET', shared .. 'settings', q.name, '1')
-if ARGV[8] == '0' then call('HDEL', shared .. 'ageing', q.name)
-elseif ARGV[8] ~= '' then call('HSET', shared .. 'ageing', q.name, ARGV[8]) end
+if ARGV[9] == '0' then call('HDEL', shared .. 'ageing', q.name)
+elseif ARGV[9] ~= '' then call('HSET', shared .. 'ageing', q.name, ARGV[9]) end
 
 -- Lists are merged, never renamed over one another: a client of the other generation may have
 -- put jobs into either.
@@ -16,13 +16,13 @@ local function merge(from, into)
   sliced('RPUSH', q.base .. into, ids)
   call('DEL', q.base .. from)
 end
-if ARGV[7] == '1' and not q.paused then
+if ARGV[8] == '1' and not q.paused then
   call('HSET', q.base .. 'meta', 'paused', '1')
   call('DEL', q.base .. 'marker')
   if q.old then merge('wait', 'paused') end
   q.paused = true
   tell(q, 'paused')
-elseif ARGV[7] == '0' and q.paused then
+elseif ARGV[8] == '0' and q.paused then
   call('HDEL', q.base .. 'meta', 'paused')
   q.paused = false
   merge('paused', 'wait')

@@ -1,6 +1,6 @@
 -- counts: the counters of the store, and what belongs beside them.
 -- edges: none; notices what others did
--- ARGV[6] 'stats', 'queues', 'limits' or 'tally'; ARGV[7] first minute of the readings
+-- ARGV[7] 'stats', 'queues', 'limits' or 'tally'; ARGV[8] first minute of the readings
 -- returns: {tally, more}: readings per minute; or per queue {name, paused, ageing, has settings};
 -- or {limits, windows, running, per queue what BullMQ holds of them}
 -- needs: base queue job links forget flow sync
@@ -8,16 +8,16 @@ local names = call('SMEMBERS', shared .. 'queues')
 for _, name in ipairs(names) do queue(name) end
 flush()
 local more = {}
-if ARGV[6] == 'stats' then
-  for i, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', ARGV[7], '+inf')) do
+if ARGV[7] == 'stats' then
+  for i, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', ARGV[8], '+inf')) do
     more[i] = call('HGETALL', shared .. 'minute:' .. minute)
   end
-elseif ARGV[6] == 'queues' then
+elseif ARGV[7] == 'queues' then
   for i, name in ipairs(names) do
     more[i] = {name, open_queues[name].paused and 1 or 0,
       call('HGET', shared .. 'ageing', name) or '', call('HEXISTS', shared .. 'settings', name)}
   end
-elseif ARGV[6] == 'limits' then
+elseif ARGV[7] == 'limits' then
   for i, name in ipairs({'limits', 'windows', 'running'}) do
     more[i] = call('HGETALL', shared .. name)
   end

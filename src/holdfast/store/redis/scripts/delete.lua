@@ -1,10 +1,10 @@
 -- delete: delete ended jobs on which no live job depends.
 -- edges: none
--- ARGV[6] msgpack: a list of ids
+-- ARGV[7] msgpack: a list of ids
 -- returns: per id 1 or 0
 -- needs: base queue job links forget flow sync
 local answers = {}
-for i, hid in ipairs(cmsgpack.unpack(ARGV[6])) do
+for i, hid in ipairs(cmsgpack.unpack(ARGV[7])) do
   local j = find(hid)
   answers[i] = 0
   if j and TERMINAL[j.state] and not needed(hid) then

@@ -1,9 +1,9 @@
 -- dependents: PENDING jobs, not held, on which a verdict may be due, oldest first.
 -- edges: none
--- ARGV[6] how many
+-- ARGV[7] how many
 -- returns: per job {image, {parent, state, ...}}
 -- needs: base queue job links forget flow sync
-local limit = tonumber(ARGV[6])
+local limit = tonumber(ARGV[7])
 for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
 flush_ranked()
 flush_records()

@@ -1,10 +1,10 @@
 -- extend: renew leases of RUNNING jobs under their token; an expired one nobody took as well.
 -- edges: none
--- ARGV[6] msgpack: a list of {id, token}
+-- ARGV[7] msgpack: a list of {id, token}
 -- returns: per fence false, or {until, mutable blob}
 -- needs: base queue job links forget flow sync
 local answers = {}
-for i, fence in ipairs(cmsgpack.unpack(ARGV[6])) do
+for i, fence in ipairs(cmsgpack.unpack(ARGV[7])) do
   local j = find(fence[1])
   answers[i] = false
   if j and j.state == 'RUNNING' and j.tok == fence[2] and j.unt then

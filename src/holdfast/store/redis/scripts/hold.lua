@@ -1,13 +1,13 @@
 -- hold: hold a name unless another holder's time is not over.
 -- edges: none
--- ARGV[6] name; ARGV[7] holder; ARGV[8] microseconds; ARGV[9] data
+-- ARGV[7] name; ARGV[8] holder; ARGV[9] microseconds; ARGV[10] data
 -- returns: 1 or 0
 -- needs: base
-local held = call('HGET', shared .. 'holds', ARGV[6])
+local held = call('HGET', shared .. 'holds', ARGV[7])
 if held then
   local ends, size, rest = string.match(held, '^(%d+)|(%d+)|(.*)$')
-  if string.sub(rest, 1, size) ~= ARGV[7] and tonumber(ends) > now then return 0 end
+  if string.sub(rest, 1, size) ~= ARGV[8] and tonumber(ends) > now then return 0 end
 end
-local ends = int(now + tonumber(ARGV[8]))
-call('HSET', shared .. 'holds', ARGV[6], ends .. '|' .. #ARGV[7] .. '|' .. ARGV[7] .. ARGV[9])
+local ends = int(now + tonumber(ARGV[9]))
+call('HSET', shared .. 'holds', ARGV[7], ends .. '|' .. #ARGV[8] .. '|' .. ARGV[8] .. ARGV[10])
 return 1

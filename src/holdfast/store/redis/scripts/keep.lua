@@ -1,11 +1,11 @@
 -- keep: keep or drop small records. A hash of 'version|data' per kind, their keys in order, and the
 -- set 'kept' of all kinds.
 -- edges: none
--- ARGV[6] packed drafts: kind, key, whether to drop, version or -1; ARGV[7...] their data
+-- ARGV[7] packed drafts: kind, key, whether to drop, version or -1; ARGV[8...] their data
 -- returns: per draft its new version, 0 when it is gone, -1 when refused
 -- needs: base
 local answers = {}
-for i, draft in ipairs(cmsgpack.unpack(ARGV[6])) do
+for i, draft in ipairs(cmsgpack.unpack(ARGV[7])) do
   local kind, key, drop, version = unpack(draft)
   local kept = shared .. 'record:' .. kind
   local order = shared .. 'records:' .. kind
@@ -18,7 +18,7 @@ for i, draft in ipairs(cmsgpack.unpack(ARGV[6])) do
     call('ZREM', order, key)
     answers[i] = 0
   else
-    call('HSET', kept, key, int(had + 1) .. '|' .. ARGV[6 + i])
+    call('HSET', kept, key, int(had + 1) .. '|' .. ARGV[7 + i])
     call('ZADD', order, 0, key)
     if had == 0 then call('SADD', shared .. 'kept', kind) end
     answers[i] = had + 1

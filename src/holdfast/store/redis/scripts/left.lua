@@ -1,10 +1,10 @@
 -- left: put back the markers of queues that still have ready jobs, for somebody else to take.
 -- edges: none
--- ARGV[6] msgpack: a list of names
+-- ARGV[7] msgpack: a list of names
 -- returns: the names of those queues
 -- needs: base
 local names = {}
-for _, name in ipairs(cmsgpack.unpack(ARGV[6])) do
+for _, name in ipairs(cmsgpack.unpack(ARGV[7])) do
   local base = prefix .. ':' .. name .. ':'
   if call('HEXISTS', base .. 'meta', 'paused') == 0 and
     (call('LLEN', base .. 'wait') > 0 or call('ZCARD', base .. 'prioritized') > 0) then

@@ -1,10 +1,10 @@
 -- limit: set or lift a limit. That of a whole queue is BullMQ's global one as well, so that it
 -- holds for Node's workers too.
 -- edges: none
--- ARGV[6] scope; ARGV[7] msgpack {concurrency, rate, per in microseconds}, or '' to lift it
+-- ARGV[7] scope; ARGV[8] msgpack {concurrency, rate, per in microseconds}, or '' to lift it
 -- returns: nothing
 -- needs: base
-local scope, given = ARGV[6], ARGV[7]
+local scope, given = ARGV[7], ARGV[8]
 local held = call('HEXISTS', shared .. 'limits', scope) == 1
 local rule = {}
 if given == '' then

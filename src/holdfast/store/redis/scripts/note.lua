@@ -1,10 +1,10 @@
 -- note: keep progress, checkpoints and log lines of RUNNING jobs under their token.
 -- edges: none
--- ARGV[6] log lines kept; ARGV[7] msgpack: a list of {id, token, progress, wire, point, line}
+-- ARGV[7] log lines kept; ARGV[8] msgpack: a list of {id, token, progress, wire, point, line}
 -- returns: per note 1 or 0
 -- needs: base queue job links forget flow sync
 local answers = {}
-for i, n in ipairs(cmsgpack.unpack(ARGV[7])) do
+for i, n in ipairs(cmsgpack.unpack(ARGV[8])) do
   local j = find(n.id)
   answers[i] = 0
   if j and j.state == 'RUNNING' and j.tok == n.token then
@@ -17,7 +17,7 @@ for i, n in ipairs(cmsgpack.unpack(ARGV[7])) do
     if n.point then call('HSET', j.key, 'hf:cp', n.point) end
     if n.line then
       call('RPUSH', j.key .. ':logs', n.line)
-      call('LTRIM', j.key .. ':logs', -tonumber(ARGV[6]), -1)
+      call('LTRIM', j.key .. ':logs', -tonumber(ARGV[7]), -1)
     end
   end
 end

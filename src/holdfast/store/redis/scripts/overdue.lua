@@ -1,9 +1,9 @@
 -- overdue: RUNNING jobs whose lease has ended and live jobs whose lifetime is over.
 -- edges: none; notices renewals by BullMQ workers
--- ARGV[6] how many
+-- ARGV[7] how many
 -- returns: images, earliest instant first, then in order of submission
 -- needs: base queue job links forget flow sync
-local limit = tonumber(ARGV[6])
+local limit = tonumber(ARGV[7])
 for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
 flush_ranked()
 

@@ -1,9 +1,9 @@
 -- peek: what is kept beside a job: its history, its wish to cancel, its log, its parents.
 -- edges: none
--- ARGV[6] 'history', 'rest', 'logs' or 'parents'; ARGV[7] msgpack: a list of ids
+-- ARGV[7] 'history', 'rest', 'logs' or 'parents'; ARGV[8] msgpack: a list of ids
 -- returns: per id a list of strings
 -- needs: base queue job links forget flow sync
-local what = ARGV[6]
+local what = ARGV[7]
 local function told(j)
   if what == 'rest' then return {call('HGET', j.key, 'hf:rest')} end
   if what == 'logs' then return call('LRANGE', j.key .. ':logs', 0, -1) end
@@ -17,7 +17,7 @@ local function told(j)
 end
 
 local answers = {}
-for i, hid in ipairs(cmsgpack.unpack(ARGV[7])) do
+for i, hid in ipairs(cmsgpack.unpack(ARGV[8])) do
   if what == 'parents' then
     answers[i] = call('HGETALL', shared .. 'p:' .. hid)
   else

@@ -1,11 +1,14 @@
 -- promote: make due jobs ready, lift aged ones, and look after queues that others use.
 -- edges: DELAYED -> SCHEDULED, RETRYING -> SCHEDULED
--- ARGV[6] how many
+-- ARGV[7] how many
 -- returns: {count, next due in microseconds or '', now}
 -- needs: base queue job links forget flow sync sweep
-local limit = tonumber(ARGV[6])
+local limit = tonumber(ARGV[7])
 local due, next_due = {}, nil
-local names = call('SMEMBERS', shared .. 'queues')
+local queues, names = call('SMEMBERS', shared .. 'queues'), {}
+for _, name in ipairs(queues) do
+  if not queue(name).strange then names[#names + 1] = name end
+end
 
 local function due_of(j, score)
   local wire = math.floor(score / 4096)
@@ -103,6 +106,6 @@ for _, name in ipairs(names) do
 end
 sweep()
 flush()
-weed(names)
+weed(queues)
 flush()
 return {count, next_due and int(next_due) or '', int(now)}

@@ -1,13 +1,13 @@
 -- prune: delete ended jobs older than allowed, expired keys, old measures.
 -- edges: none
--- ARGV[6] how many; ARGV[7] first minute kept; ARGV[8..11] span in microseconds or '' for
+-- ARGV[7] how many; ARGV[8] first minute kept; ARGV[9..12] span in microseconds or '' for
 -- COMPLETED, FAILED, DEAD_LETTER, CANCELLED
 -- returns: how many jobs went
 -- needs: base queue job links forget flow sync
-local limit = tonumber(ARGV[6])
+local limit = tonumber(ARGV[7])
 local span = {
-  COMPLETED = tonumber(ARGV[8]), FAILED = tonumber(ARGV[9]), DEAD_LETTER = tonumber(ARGV[10]),
-  CANCELLED = tonumber(ARGV[11]),
+  COMPLETED = tonumber(ARGV[9]), FAILED = tonumber(ARGV[10]), DEAD_LETTER = tonumber(ARGV[11]),
+  CANCELLED = tonumber(ARGV[12]),
 }
 
 -- Jobs that BullMQ clients made are kept as their own options say. Where many of them lie in
@@ -66,7 +66,7 @@ end
 local expired = call('ZRANGEBYSCORE', shared .. 'expiring', '-inf', int(now), 'LIMIT', 0, 1000)
 sliced('HDEL', shared .. 'keys', expired)
 sliced('ZREM', shared .. 'expiring', expired)
-for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', '-inf', '(' .. ARGV[7])) do
+for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', '-inf', '(' .. ARGV[8])) do
   call('DEL', shared .. 'minute:' .. minute)
   call('ZREM', shared .. 'minutes', minute)
 end

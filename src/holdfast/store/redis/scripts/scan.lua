@@ -1,9 +1,9 @@
 -- scan: walk one index from a place on and return the jobs that fit.
 -- edges: none
--- ARGV[6] msgpack {index, ascending, from or '', limit looked at, limit of images, filters}
+-- ARGV[7] msgpack {index, ascending, from or '', limit looked at, limit of images, filters}
 -- returns: {images, places, how many fit, place reached or '', tally when asked for}
 -- needs: base queue job links forget flow sync
-local want = cmsgpack.unpack(ARGV[6])
+local want = cmsgpack.unpack(ARGV[7])
 local function set_of(list)
   if #list == 0 then return nil end
   local set = {}

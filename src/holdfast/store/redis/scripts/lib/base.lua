@@ -1,5 +1,7 @@
 -- base: time, numbers, and index writes that are collected and done once per call.
--- Every script has KEYS[1] = <prefix>:hf:jobs, ARGV[1] = prefix, ARGV[2] = microseconds or ''.
+-- Every script has KEYS[1] = <prefix>:hf:jobs, ARGV[1] = prefix, ARGV[2] = microseconds or '',
+-- ARGV[3] events kept, ARGV[4] and ARGV[5] lifetime and lease of foreign jobs in microseconds,
+-- ARGV[6] '1' to share queues with clients of any version.
 local call = redis.call
 local prefix = ARGV[1]
 local shared = prefix .. ':hf:'

@@ -2,6 +2,14 @@
 local catch_up
 local open_queues = {}
 
+-- Clients of other versions keep their jobs differently: what we wrote they would lose, or we theirs.
+local function strange(name, version)
+  if not version or ARGV[6] == '1' then return nil end
+  if string.find(version, '^bullmq:[56]%.') or string.find(version, '^bullmq%-pro:') then return nil end
+  return "queue '" .. name .. "' was last used by '" .. string.sub(version, 1, 60) .. "': only BullMQ 5 " ..
+    'and 6 share queues safely; add accept=unknown-version to the URL to go on'
+end
+
 local function queue(name)
   local q = open_queues[name]
   if q then return q end
@@ -16,6 +24,7 @@ local function queue(name)
   local major = meta[3] and tonumber(string.match(meta[3], '^bullmq:(%d+)'))
   -- Nobody said: the older layout, because clients of both generations empty both lists.
   q.old = not major or major <= 5
+  q.strange = strange(name, meta[3])
   q.known = call('SISMEMBER', shared .. 'queues', name) == 1
   q.bare = not meta[4]
   open_queues[name] = q
@@ -84,7 +93,7 @@ local function unqueue(q, id, priority)
 end
 
 -- Places that nothing in the same call looks at are filled together when the call ends.
-local function place(q, set, ...)
+local function places_of(q, set)
   local places = q.places
   if not places then
     places = {}
@@ -95,7 +104,15 @@ local function place(q, set, ...)
     list = {}
     places[set] = list
   end
+  return list
+end
+local function place(q, set, ...)
+  local list = places_of(q, set)
   for i = 1, select('#', ...) do list[#list + 1] = select(i, ...) end
+end
+local function place_all(q, set, members)
+  local list = places_of(q, set)
+  for _, each in ipairs(members) do list[#list + 1] = each end
 end
 local function fill(q)
   for set, list in pairs(q.places or {}) do

@@ -107,6 +107,7 @@ async def test_user_with_the_documented_rights_can_do_everything(user: str) -> N
         assert Level.ERROR not in findings.values()
 
 
+@pytest.mark.usefixtures("waits_for_disk")
 async def test_user_with_the_documented_rights_can_wait_for_the_disk(user: str) -> None:
     async with RedisStore.from_url(f"{user}&durability=fsync&confirm_within=1") as store:
         with pytest.raises(StoreUnavailableError, match="not on the server's disk"):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from redis.asyncio import Redis
 
+from holdfast import lifecycle
 from holdfast.clock import ManualClock
-from holdfast.store import AddStatus
-from holdfast.store.redis import RedisStore, calls
+from holdfast.job import State
+from holdfast.store import AddStatus, Change, Claim
+from holdfast.store.redis import RedisStore, alike, calls
 from holdfast.submission import accept, read
 
 if TYPE_CHECKING:
@@ -65,11 +68,11 @@ async def test_alike_jobs_of_one_call_are_kept_like_jobs_of_many_calls(
     valkey_server: Valkey, priority: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [made(n, priority=priority) for n in range(700)]
-    assert 1 == len(calls.new_jobs(jobs))
+    assert 1 == len(alike.new_jobs(jobs))
 
     together = await written(valkey_server, [jobs])
     one_by_one = await written(valkey_server, [[job] for job in jobs])
-    monkeypatch.setattr(calls, "new_jobs", lambda jobs: [calls.new_job(job) for job in jobs])
+    monkeypatch.setattr(alike, "new_jobs", lambda jobs: [calls.new_job(job) for job in jobs])
     spelt_out = await written(valkey_server, [jobs])
 
     assert spelt_out == together
@@ -119,3 +122,76 @@ async def test_plain_jobs_of_a_batch_that_is_refused_are_not_written(
         ]
         assert ["job-2", "job-3"] == [answer.job_id for answer in answers[:2]]
         assert before == await dump(raw, prefix)
+
+
+async def worked(server: Valkey, results: Sequence[bytes | None]) -> Dump:
+    """Claim and complete jobs, with other results each, and return what is kept then."""
+    prefix = f"b{uuid.uuid4().hex[:10]}"
+    async with (
+        RedisStore.from_url(f"{server.url}?prefix={prefix}", clock=CLOCK) as store,
+        Redis(port=server.port) as raw,
+    ):
+        await store.add([made(n) for n in range(len(results))])
+        want = Claim(queues=("q",), limit=len(results), worker="w", token="t")
+        jobs = await store.claim(want)
+        now = store.now() + timedelta(seconds=1)
+        answers = await store.swap(
+            [
+                Change(job, lifecycle.completed(job, result, now=now))
+                for job, result in zip(jobs, results, strict=True)
+            ]
+        )
+        assert all(answer.written for answer in answers)
+        assert list(results) == [
+            job.result for job in await store.get([job.id for job in jobs]) if job
+        ]
+        return await dump(raw, prefix)
+
+
+async def test_alike_completions_are_kept_like_any_change(
+    valkey_server: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = [*([b"1", b'"two"', b"[3]"] * 200), b"null", b"null", None, b"\xff\xfe", b"4"]
+
+    together = await worked(valkey_server, results)
+    monkeypatch.setattr(alike, "changes", lambda wanted: [calls.change(c) for c in wanted])
+    spelt_out = await worked(valkey_server, results)
+
+    assert spelt_out == together
+
+
+async def test_completion_of_a_job_that_moved_on_is_refused_among_its_like(
+    valkey_server: Valkey,
+) -> None:
+    prefix = f"b{uuid.uuid4().hex[:10]}"
+    async with RedisStore.from_url(f"{valkey_server.url}?prefix={prefix}", clock=CLOCK) as store:
+        await store.add([made(n) for n in range(4)])
+        jobs = await store.claim(Claim(queues=("q",), limit=4, worker="w", token="t"))
+        now = store.now()
+        changes = [Change(job, lifecycle.completed(job, b"1", now=now)) for job in jobs]
+        assert 1 == len(alike.changes(changes))
+        await store.swap([changes[1]])
+
+        answers = await store.swap(changes)
+
+        assert [True, False, True, True] == [answer.written for answer in answers]
+        assert answers[1].job is not None
+        assert State.COMPLETED is answers[1].job.state
+
+
+async def test_jobs_claimed_together_are_read_as_each_alone(valkey_server: Valkey) -> None:
+    prefix = f"b{uuid.uuid4().hex[:10]}"
+    async with RedisStore.from_url(f"{valkey_server.url}?prefix={prefix}", clock=CLOCK) as store:
+        jobs = [
+            *(made(n) for n in range(3)),
+            made(3, payload=b"\xff", timeout="PT5S"),
+            made(4, payload=b"\xfe", timeout="PT5S"),
+            *(made(n, tags={"n": str(n)}) for n in (5, 6)),
+            made(7),
+        ]
+        await store.add(jobs)
+
+        taken = await store.claim(Claim(queues=("q",), limit=8, worker="w", token="t"))
+
+        assert taken == [(await store.get([job.id]))[0] for job in jobs]
+        assert [job.payload for job in jobs] == [job.payload for job in taken]

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +17,7 @@ from holdfast.store import AddStatus, Search
 from holdfast.store.redis import RedisStore
 from holdfast.store.redis.settings import Settings
 from tests.proxy import Proxy
-from tests.servers import Valkey, find_valkey
+from tests.servers import Valkey
 from tests.store.redis.servers import Replica
 from tests.wire.side import Side
 
@@ -43,14 +42,6 @@ def pair() -> Iterator[tuple[Valkey, Replica]]:
 async def opened(server: Valkey, query: str = "") -> AsyncIterator[Side]:
     async with RedisStore.from_url(f"{server.url}?prefix=d&timeout=5{query}") as store:
         yield Side(store)
-
-
-@pytest.fixture
-def waits_for_disk() -> None:
-    """The server under test can be asked to wait for its disk."""
-    told = subprocess.run([find_valkey(), "--version"], capture_output=True, text=True, check=True)
-    if "v=7.0" in told.stdout:
-        pytest.skip("WAITAOF came with Redis 7.2")
 
 
 async def holds(server: Valkey, job: Job) -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import attrgetter
-
 import msgspec
 from msgspec.structs import replace
 
@@ -16,44 +13,8 @@ from holdfast.store.redis import fields, wire
 pack = msgspec.msgpack.Encoder().encode
 
 
-_kind = attrgetter(*(name for name in Job.__struct_fields__ if name not in ("id", "payload")))
-"""Everything about a job that the jobs of a batch often have in common."""
-
-
-def new_jobs(jobs: Sequence[Job]) -> list[dict[str, object]]:
-    """Return new jobs as ``add.lua`` takes them: plain ones in a row that are alike together."""
-    found: list[dict[str, object]] = []
-    kind: tuple[object, ...] | None = None
-    ids: list[str] = []
-    payloads: list[msgspec.Raw] = []
-    for job in jobs:
-        last, kind = kind, _kind(job)
-        if kind != last:
-            ids, payloads = [], []
-            if not _is_plain_new(job):
-                kind = None
-                found.append(new_job(job))
-                continue
-            found.append({**_alike(job), "ids": ids, "payloads": payloads})
-        ids.append(job.id)
-        payloads.append(wire.packed_data(job))
-    return found
-
-
-def _is_plain_new(job: Job) -> bool:
-    """Whether a job is simply ready: tied to no other, without a key, in no index of its own."""
-    return job.state is State.SCHEDULED and not (
-        job.depends_on
-        or job.dedupe is not None
-        or job.spawned_by
-        or job.tags
-        or job.correlation_id
-        or job.held
-    )
-
-
-def _alike(job: Job) -> dict[str, object]:
-    """Return what a plain job shares with those that differ by id and payload only."""
+def group(job: Job) -> dict[str, object]:
+    """Return what a plain new job shares with those that differ by id and payload only."""
     return {
         "queue": job.queue,
         "type": job.type,
@@ -166,11 +127,9 @@ def _indexes(job: Job) -> list[str]:
     return found
 
 
-def change(wanted: Change) -> Sequence[object] | dict[str, object]:
-    """Return a decided change as ``swap.lua`` takes it, a plain completion in its short form."""
+def change(wanted: Change) -> dict[str, object]:
+    """Return a decided change as ``swap.lua`` takes it."""
     before, after = wanted.before, wanted.after
-    if wanted.until is None and _is_plain(before, after):
-        return completion(before, after)
     call: dict[str, object] = {
         "id": before.id,
         "queue": before.queue,
@@ -197,45 +156,26 @@ def change(wanted: Change) -> Sequence[object] | dict[str, object]:
     return call
 
 
-def _is_plain(before: Job, after: Job) -> bool:
-    """Whether a job just completed: one edge, nothing else about it changed."""
-    return (
-        after.state is State.COMPLETED
-        and before.state is State.RUNNING
-        and len(after.trail) == 1
-        and after.started_at is not None
-        and before.lease is not None
-        and after.lease is not None
-        and before.lease.token == after.lease.token
-        and before.priority == after.priority
-        and not after.held
-        and not wire.rest_changed(before, after)
-    )
-
-
-def completion(before: Job, after: Job) -> Sequence[object]:
-    """Return a plain completion, by position: see the names at the head of ``quick``."""
+def completion(before: Job, after: Job) -> dict[str, object]:
+    """Return what a plain completion shares with those that differ by id and result only."""
     assert before.lease is not None
     assert after.started_at is not None
     (edge,) = after.trail
-    value, more = wire.result_values(after.result)
     at = fields.micros(edge.at)
-    return (
-        before.id,
-        before.queue,
-        before.revision,
-        before.lease.token,
-        "|".join(wire.now_values(after)),
-        wire.edge_text(edge, at),
-        after.attempt,
-        value,
-        fields.micros(after.finished_at or after.updated_at) // 1000,
-        fields.micros(after.started_at),
-        at,
-        after.priority,
-        after.type,
-        more,
-    )
+    return {
+        "queue": before.queue,
+        "type": after.type,
+        "level": after.priority,
+        "rev": before.revision,
+        "token": before.lease.token,
+        "now": "|".join(wire.now_values(after)),
+        "edge": wire.edge_text(edge, at),
+        "atm": after.attempt,
+        "finished": fields.micros(after.finished_at or after.updated_at) // 1000,
+        "began": fields.micros(after.started_at),
+        "at": at,
+        "more": wire.result_values(after.result)[1],
+    }
 
 
 def _moved(after: Job, before: Job, call: dict[str, object], values: list[object]) -> None:

@@ -47,7 +47,17 @@ from holdfast.store._shapes import (
     Stats,
     Swapped,
 )
-from holdfast.store.redis import calls, fields, health, keeping, limits, reads, schedule, wire
+from holdfast.store.redis import (
+    alike,
+    calls,
+    fields,
+    health,
+    keeping,
+    limits,
+    reads,
+    schedule,
+    wire,
+)
 from holdfast.store.redis.arrivals import Arrivals
 from holdfast.store.redis.calls import pack
 from holdfast.store.redis.client import Client, Value
@@ -56,6 +66,7 @@ from holdfast.store.redis.health import Health, examined
 from holdfast.store.redis.keys import Keys, is_usable
 from holdfast.store.redis.settings import Settings
 
+WRITTEN = Swapped(written=True)
 MEASURES_KEPT = timedelta(days=7)
 Runner = Callable[[str, str, Sequence[Value]], Awaitable[Any]]
 
@@ -135,7 +146,7 @@ class RedisStore:
             "1" if atomic else "0",
             fence.job_id if fence else "",
             fence.token if fence else "",
-            pack(calls.new_jobs(jobs)),
+            pack(alike.new_jobs(jobs)),
         )
         if answers == b"STALE":
             assert fence is not None
@@ -158,11 +169,11 @@ class RedisStore:
         for image in taken:
             if tick := wire.scheduled(image):
                 await schedule.advance(self, *tick)
-        return [self.read(image) for image in taken]
+        return alike.read_jobs(taken, self.settings.unknown_backoff)
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-        answers = await self.call("swap", pack([calls.change(change) for change in changes]))
-        return [self._swapped(*answer) for answer in answers]
+        answers = await self.call("swap", pack(alike.changes(changes)))
+        return [WRITTEN if answer == 1 else self._swapped(*answer) for answer in answers]
 
     async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
         answers = await self.call("extend", pack([[f.job_id, f.token] for f in fences]))

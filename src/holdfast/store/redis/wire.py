@@ -83,7 +83,9 @@ class Edge(msgspec.Struct, frozen=True, array_like=True):
     failure: Failure | None
 
 
-SCHEDULER = Row.__struct_fields__.index("scheduler")
+SCHEDULER, NOW, DATA, FIXED = map(
+    Row.__struct_fields__.index, ("scheduler", "now", "data", "fixed")
+)
 
 _encode = msgspec.json.Encoder().encode
 _fixed = msgspec.json.Decoder(Fixed)
@@ -262,6 +264,11 @@ def read_job(image: Image, unknown_backoff: str) -> Job:
     return _own_job(job_id, queue, row)
 
 
+def is_ours(image: Image) -> bool:
+    """Whether holdfast made the job."""
+    return image[2][FIXED] is not None
+
+
 def _parts(image: Image) -> tuple[str, str, Row]:
     job_id, queue, values = image
     return job_id.decode(), queue.decode(), Row(*values)  # type: ignore[arg-type]  # by position
@@ -315,7 +322,7 @@ def _own_job(job_id: str, queue: str, row: Row) -> Job:
     now = read_now(row)
     values = mutable(row, now)
     values["id"] = job_id
-    values["payload"] = _payload(row.data or b"", like.encoding)
+    values["payload"] = payload(row.data or b"", like.encoding)
     values["created_at"] = at(now.created_at)
     values["held"] = now.held == b"1"
     if now.state == b"COMPLETED":
@@ -338,7 +345,8 @@ def _data(job: Job) -> bytes:
     return b'"%s"' % base64.b64encode(job.payload)
 
 
-def _payload(data: bytes, encoding: Encoding) -> bytes:
+def payload(data: bytes, encoding: Encoding) -> bytes:
+    """Return BullMQ's data as the job's payload."""
     return data if encoding is Encoding.JSON else base64.b64decode(data[1:-1])
 
 

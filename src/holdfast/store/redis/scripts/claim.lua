@@ -61,25 +61,25 @@ end
 -- The common case, a ready job of ours with nothing in its way, goes without a table for the job.
 local READY = '^SCHEDULED|(%d+)|(%d+)|([^|]*)|(%d+)|[^|]*|([^|]*)|(%d+)|[^|]*|(%d+)|(%d+)|%d+|([^|]*)|([^|]*)||(%d+)$'
 local MOMENT, MILLIS, WHO = int(now), int(now_ms), cjson.encode(worker)
-local waits = {}
+local waits, moves, begun, ends = {}, {}, {}, {}
 local function take(q, id, key, v)
   local rev, upd, due, sch, fin, exp, num, told, held, stalls, made = string.match(v[10] or '', READY)
   if not rev or tonumber(upd) > now then return false end
-  local ttl, ats, level, type = tonumber(v[8]), (tonumber(v[3]) or 0) + 1, level_of(tonumber(v[2]) or 0), v[1]
-  local edges, ends = told + 1, now + ttl
-  local json = '["claim","SCHEDULED","RUNNING",' .. MOMENT .. ',"claimed",' .. (tonumber(v[4]) or 0) + 1 ..
+  local ttl, ats, level, type = tonumber(v[8]), int((tonumber(v[3]) or 0) + 1), level_of(tonumber(v[2]) or 0), v[1]
+  local edges, over, n = int(told + 1), now + ttl, 2 * #begun
+  local json = '["claim","SCHEDULED","RUNNING",' .. MOMENT .. ',"claimed",' .. int((tonumber(v[4]) or 0) + 1) ..
     ',' .. ats .. ',' .. WHO .. ',null]'
-  local packed = 'RUNNING|' .. rev + 1 .. '|' .. MOMENT .. '|' .. due .. '|' .. sch .. '|' .. MOMENT .. '|' .. fin ..
-    '|' .. exp .. '|' .. int(ends) .. '|' .. num .. '|' .. edges .. '|' .. ats .. '|' .. held .. '|' .. stalls ..
+  local packed = 'RUNNING|' .. int(rev + 1) .. '|' .. MOMENT .. '|' .. due .. '|' .. sch .. '|' .. MOMENT .. '|' .. fin ..
+    '|' .. exp .. '|' .. int(over) .. '|' .. num .. '|' .. edges .. '|' .. ats .. '|' .. held .. '|' .. stalls ..
     '||' .. made
   call('HSET', key, 'ats', ats, 'processedOn', MILLIS, 'pb', worker, 'hf:tok', token, 'hf:h' .. edges, json,
     'hf:now', packed)
   call('SET', key .. ':lock', token, 'PX', int(math.max(1, math.ceil(ttl / 1000))))
   tell(q, 'active', 'jobId', id, 'prev', 'waiting')
   place(q, 'active', id)
-  rank('moved', id, journal(id, type, q.name, json))
-  rank('s:SCHEDULED', id)
-  rank('over', id, math.min(ends, tonumber(exp)))
+  moves[n + 1], moves[n + 2] = journal(id, type, q.name, json), id
+  ends[n + 1], ends[n + 2] = math.min(over, tonumber(exp)), id
+  begun[#begun + 1] = id
   local kind = kind_of(q, type, level)
   local since = waits[kind]
   if not since then
@@ -87,12 +87,16 @@ local function take(q, id, key, v)
     waits[kind] = since
   end
   since[sch] = (since[sch] or 0) + 1
-  v[3], v[10], v[11], v[13] = tostring(ats), packed, token, worker
+  v[3], v[10], v[11], v[13] = ats, packed, token, worker
   taken[#taken + 1] = {id, q.name, v}
   room = room - 1
   return true
 end
-local function count_taken()
+local function write_taken()
+  flush_ranked() -- what was noticed before is older than what is written here
+  sliced('ZADD', shared .. 'moved', moves)
+  sliced('ZADD', shared .. 'over', ends)
+  sliced('ZREM', shared .. 's:SCHEDULED', begun)
   for kind, since in pairs(waits) do
     for sch, times in pairs(since) do
       measure(kind.where, kind.type, 'wait', now, now - tonumber(sch), times)
@@ -208,7 +212,7 @@ for _, name in ipairs(want[1]) do
     end
   end
 end
-count_taken()
+write_taken()
 settle()
 flush()
 if refused and not others then return redis.error_reply('ERR ' .. refused) end

@@ -1,7 +1,7 @@
 -- swap: write decided jobs whose stored revision, token and lease end are still as decided upon.
 -- edges: whatever the caller decided
--- ARGV[7] msgpack: a list of changes, see change and completion in calls.py
--- returns: per change {1, ripe} when written, else {0, image or false}
+-- ARGV[7] msgpack: a list of changes and of groups of completions, see changes in alike.py
+-- returns: per change 1 when simply written, {1, ripe} when written, else {0, image or false}
 -- needs: base queue job links forget flow sync
 local PREVIOUS = {
   RUNNING = 'active', DELAYED = 'delayed', RETRYING = 'delayed', PENDING = 'waiting-children',
@@ -101,58 +101,29 @@ end
 -- The common case, a job of ours that simply completed, goes without a table for the job.
 local DONE = {'hf:now', 'hf:tok', 'priority', 'ats', 'hf:ttl', 'hf:kids', 'parentKey', 'deid', 'hf:limit'}
 local RUNNING = '^RUNNING|(%d+)|' .. string.rep('[^|]*|', 7) .. '(%d+)|(%d+)|%d+|[^|]*|([^|]*)|[^|]*|(%d+)$'
-local ID, QUEUE, REVISION, TOKEN, NOW, EDGE, MADE, VALUE, ENDED, BEGAN, AT, LEVEL, TYPE, MORE =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14
-local runs = {}
-local function run_times(q, type, level, at)
-  local minute, kind = math.floor(at / 60000000), kind_of(q, type, level)
-  runs[minute] = runs[minute] or {}
-  runs[minute][kind] = runs[minute][kind] or {}
-  return runs[minute][kind]
-end
-local function quick(c)
-  local q, id = queue(c[QUEUE]), c[ID]
+local function quick(g, q, id, value)
   local key = q.base .. id
   local v = call('HMGET', key, unpack(DONE))
   local rev, num, told, stalls, made = string.match(v[1] or '', RUNNING)
-  if tonumber(rev) ~= c[REVISION] or v[2] ~= c[TOKEN] or not q.caught_up or not v[5] then return false end
-  if v[6] or v[7] or v[8] or v[9] or level_of(tonumber(v[3]) or 0) ~= c[LEVEL] then return false end
-  local edges, ended, value = told + 1, int(c[ENDED]), c[VALUE]
-  call('HSET', key, 'atm', c[MADE], 'finishedOn', ended, 'returnvalue', value, 'hf:h' .. edges, c[EDGE],
-    'hf:now', c[NOW] .. '|' .. num .. '|' .. edges .. '|' .. v[4] .. '||' .. stalls .. '||' .. made,
-    unpack(c[MORE]))
+  if tonumber(rev) ~= g.rev or v[2] ~= g.token or not q.caught_up or not v[5] then return nil end
+  if v[6] or v[7] or v[8] or v[9] or level_of(tonumber(v[3]) or 0) ~= g.level then return nil end
+  local edges = int(told + 1)
+  call('HSET', key, 'atm', g.atm, 'finishedOn', g.finished, 'returnvalue', value, 'hf:h' .. edges, g.edge,
+    'hf:now', g.now .. '|' .. num .. '|' .. edges .. '|' .. v[4] .. '||' .. stalls .. '||' .. made,
+    unpack(g.more))
   tell(q, 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
   leave(q, id, 'RUNNING')
-  place(q, 'completed', ended, id)
-  rank('moved', id, journal(id, c[TYPE], q.name, c[EDGE]))
-  rank('s:COMPLETED', id, num)
-  rank('over', id)
-  if limited or q.concurrency then q.rung = true end
-  local times, took = run_times(q, c[TYPE], c[LEVEL], c[AT]), c[AT] - c[BEGAN]
-  times[took] = (times[took] or 0) + 1
-  return true
+  return num
 end
-local function count_completed()
-  for minute, kinds in pairs(runs) do
-    for kind, times in pairs(kinds) do
-      for took, many in pairs(times) do
-        measure(kind.where, kind.type, 'run', minute * 60000000, took, many)
-        measure(kind.where, kind.type, 'completed', minute * 60000000, nil, many)
-        count(kind, 'RUNNING', -many)
-        count(kind, 'COMPLETED', many)
-      end
-    end
-  end
-end
-local function spelt_out(c)
+local function spelt_out(g, id, value)
   local now = {}
-  for value in string.gmatch(c[NOW] .. '|', '([^|]*)|') do now[#now + 1] = value end
-  local fields = {'atm', c[MADE]}
-  for _, each in ipairs(c[MORE]) do fields[#fields + 1] = each end
+  for each in string.gmatch(g.now .. '|', '([^|]*)|') do now[#now + 1] = each end
+  local fields = {'atm', g.atm}
+  for _, each in ipairs(g.more) do fields[#fields + 1] = each end
   return {
-    id = c[ID], queue = c[QUEUE], rev = c[REVISION], token = c[TOKEN], now = now, held = '',
-    state = 'COMPLETED', level = c[LEVEL], atm = c[MADE], fields = fields, finished = c[ENDED],
-    value = c[VALUE], edges = {{'complete', 'RUNNING', 'COMPLETED', c[AT], c[EDGE]}},
+    id = id, queue = g.queue, rev = g.rev, token = g.token, now = now, held = '', state = 'COMPLETED',
+    level = g.level, atm = g.atm, fields = fields, finished = g.finished, value = value,
+    edges = {{'complete', 'RUNNING', 'COMPLETED', g.at, g.edge}},
   }
 end
 
@@ -163,15 +134,41 @@ local function change(c)
   return {1, write(j, c) and 1 or 0}
 end
 
-local WRITTEN, answers = {1, 0}, {}
-for i, c in ipairs(cmsgpack.unpack(ARGV[7])) do
-  if c.id then
-    answers[i] = change(c)
-  else
-    answers[i] = quick(c) and WRITTEN or change(spelt_out(c))
+local answers = {}
+local function complete(g)
+  local q, size = queue(g.queue), 0
+  local ids, moves, numbers, ends = {}, {}, {}, {}
+  flush_ranked() -- what was noticed before is older than what is written here
+  for i, id in ipairs(g.ids) do
+    local num = quick(g, q, id, g.values[i])
+    if num then
+      local at = 2 * size
+      size = size + 1
+      ids[size] = id
+      moves[at + 1], moves[at + 2] = journal(id, g.type, q.name, g.edge), id
+      numbers[at + 1], numbers[at + 2] = num, id
+      ends[at + 1], ends[at + 2] = g.finished, id
+      answers[#answers + 1] = 1
+    else
+      answers[#answers + 1] = change(spelt_out(g, id, g.values[i]))
+    end
   end
+  if size == 0 then return end
+  if limited or q.concurrency then q.rung = true end
+  sliced('ZADD', shared .. 'moved', moves)
+  sliced('ZADD', shared .. 's:COMPLETED', numbers)
+  sliced('ZREM', shared .. 'over', ids)
+  place_all(q, 'completed', ends)
+  local kind = kind_of(q, g.type, g.level)
+  measure(kind.where, kind.type, 'run', g.at, g.at - g.began, size)
+  measure(kind.where, kind.type, 'completed', g.at, nil, size)
+  count(kind, 'RUNNING', -size)
+  count(kind, 'COMPLETED', size)
 end
-count_completed()
+
+for _, c in ipairs(cmsgpack.unpack(ARGV[7])) do
+  if c.ids then complete(c) else answers[#answers + 1] = change(c) end
+end
 for _, q in pairs(open_queues) do fill(q) end
 settle()
 flush()

@@ -1,0 +1,132 @@
+"""What jobs of one batch have in common is worked out, packed and read once.
+
+Jobs that were submitted, claimed or completed together mostly differ by their id and what they
+carry. Telling that is far cheaper than doing everything again for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.job import Job, State
+from holdfast.store._shapes import Change
+from holdfast.store.redis import calls, wire
+
+NULL = b"null"
+_kind = attrgetter(*(name for name in Job.__struct_fields__ if name not in ("id", "payload")))
+_end = attrgetter(
+    *("queue", "type", "priority", "attempt", "revision", "updated_at", "due_at", "scheduled_at"),
+    *("started_at", "finished_at", "expires_at", "lease", "trail"),
+)
+_NOW, _DATA = wire.NOW, wire.DATA
+_NUMBER = 9
+"""Where in ``hf:now`` a job's number is: the one part that is each job's own."""
+
+
+def new_jobs(jobs: Sequence[Job]) -> list[dict[str, object]]:
+    """Return new jobs as ``add.lua`` takes them: plain ones in a row that are alike together."""
+    found: list[dict[str, object]] = []
+    kind: tuple[object, ...] | None = None
+    ids: list[str] = []
+    payloads: list[msgspec.Raw] = []
+    for job in jobs:
+        last, kind = kind, _kind(job)
+        if kind != last:
+            if not _is_simply_ready(job):
+                kind = None
+                found.append(calls.new_job(job))
+                continue
+            ids, payloads = [], []
+            found.append({**calls.group(job), "ids": ids, "payloads": payloads})
+        ids.append(job.id)
+        payloads.append(wire.packed_data(job))
+    return found
+
+
+def _is_simply_ready(job: Job) -> bool:
+    """Whether a job is tied to no other, without a key, in no index of its own."""
+    return job.state is State.SCHEDULED and not (
+        job.depends_on
+        or job.dedupe is not None
+        or job.spawned_by
+        or job.tags
+        or job.correlation_id
+        or job.held
+    )
+
+
+def changes(wanted: Sequence[Change]) -> list[dict[str, object]]:
+    """Return changes as ``swap.lua`` takes them: plain completions that are alike together."""
+    found: list[dict[str, object]] = []
+    end: object = None
+    ids: list[str] = []
+    values: list[str] = []
+    for change in wanted:
+        before, after = change.before, change.after
+        if change.until is not None or not _just_completed(before, after):
+            end = None
+            found.append(calls.change(change))
+            continue
+        last, end = end, (_end(after), before.revision, after.result == NULL)
+        if end != last:
+            ids, values = [], []
+            found.append({**calls.completion(before, after), "ids": ids, "values": values})
+        ids.append(before.id)
+        values.append(wire.result_values(after.result)[0])
+    return found
+
+
+def _just_completed(before: Job, after: Job) -> bool:
+    """Whether a job went along one edge and got a result that is JSON, and nothing else changed."""
+    return (
+        after.state is State.COMPLETED
+        and before.state is State.RUNNING
+        and len(after.trail) == 1
+        and after.started_at is not None
+        and before.lease is not None
+        and after.lease is not None
+        and before.lease.token == after.lease.token
+        and before.priority == after.priority
+        and not after.held
+        and not wire.rest_changed(before, after)
+        and (after.result is None or wire.is_json(after.result))
+    )
+
+
+def read_jobs(images: Sequence[wire.Image], unknown_backoff: str) -> list[Job]:
+    """Read jobs from a script's answer; those that are like the one before by its example."""
+    found: list[Job] = []
+    example: Job | None = None
+    last: wire.Image | None = None
+    now: list[bytes] = []
+    for image in images:
+        values, before = image[2], now
+        now = (values[_NOW] or b"").split(b"|")
+        del now[_NUMBER : _NUMBER + 1]
+        if example is not None and last is not None and now == before and _is_like(image, last):
+            job = replace(
+                example,
+                id=image[0].decode(),
+                payload=wire.payload(values[_DATA] or b"", example.encoding),
+            )
+        else:
+            job = wire.read_job(image, unknown_backoff)
+            example = job if wire.is_ours(image) else None
+        last = image
+        found.append(job)
+    return found
+
+
+def _is_like(image: wire.Image, last: wire.Image) -> bool:
+    """Whether two jobs differ by id, payload and number at most."""
+    a, b = image[2], last[2]
+    return (
+        image[1] == last[1]
+        and a[:_NOW] == b[:_NOW]
+        and a[_NOW + 1 : _DATA] == b[_NOW + 1 : _DATA]
+        and a[_DATA + 1 :] == b[_DATA + 1 :]
+    )

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
 from psycopg.adapt import AdaptersMap, Buffer, Loader
 from psycopg.conninfo import make_conninfo
-from psycopg.pq import Format
+from psycopg.pq import Format, TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from holdfast.errors import StoreError, StoreUnavailableError
@@ -33,6 +33,11 @@ GUEST_IDLE = timedelta(minutes=5)
 
 TRIES = 6
 """How often a call is made that lost to another transaction (deadlock, serialization)."""
+
+WARM = 4
+"""Connections kept at hand: each knows its plans and has the tables' pages before it."""
+RETURN_EVERY = 1000
+"""Calls after which one goes back, so that the pool can replace it when it is old."""
 
 _SESSION = """
 SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -128,6 +133,10 @@ class Database:
         self._adapters = adapters()
         self._pool = self._own_pool()
         self._guests: AsyncConnectionPool[AsyncConnection[Row]] | None = None
+        self._warm: list[AsyncConnection[Row]] = []
+        """Connections of the pool that are kept at hand, the one used last at the end."""
+        self._waiting = 0
+        self._used = 0
 
     @property
     def limit(self) -> float:
@@ -140,6 +149,7 @@ class Database:
         return min(self.limit, self._settings.wait.total_seconds())
 
     async def open(self) -> None:
+        await self._cool()  # should this be a second start: the pool waits for what is in it
         earlier = _cancellations()
         try:
             with translated():
@@ -150,7 +160,12 @@ class Database:
             self._pool = self._own_pool()  # a pool opens only once
             raise
 
+    async def _cool(self) -> None:
+        while self._warm:
+            await self._pool.putconn(self._warm.pop())
+
     async def close(self) -> None:
+        await self._cool()
         await self._pool.close()
         if self._guests is not None:
             await self._guests.close()
@@ -201,12 +216,46 @@ class Database:
     @contextlib.asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
         loop = asyncio.get_running_loop()
-        async with self._pool.connection(timeout=self.wait) as connection:
-            alarm = loop.call_later(self.limit + 1, cut, connection)
+        connection = await self._borrow()
+        alarm = loop.call_later(self.limit + 1, cut, connection)
+        try:
+            yield self._wrap(connection)
+        finally:
+            alarm.cancel()
+            await self._give_back(connection)
+
+    async def _borrow(self) -> AsyncConnection[Row]:
+        """Take the connection used last, or one of the pool, which would hand them out in turn."""
+        while self._warm:
+            connection = self._warm.pop()
             try:
-                yield self._wrap(connection)
-            finally:
-                alarm.cancel()
+                await _check(connection)
+            except (psycopg.Error, OSError):
+                await self._pool.putconn(connection)  # where it is replaced
+            except BaseException:
+                await self._pool.putconn(connection)
+                raise
+            else:
+                return connection
+        self._waiting += 1
+        try:
+            return await self._pool.getconn(timeout=self.wait)
+        finally:
+            self._waiting -= 1
+
+    async def _give_back(self, connection: AsyncConnection[Row]) -> None:
+        """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
+        self._used += 1
+        if (
+            self._waiting
+            or self._pool.closed
+            or len(self._warm) >= WARM
+            or self._used % RETURN_EVERY == 0
+            or connection.pgconn.transaction_status != TransactionStatus.IDLE
+        ):
+            await self._pool.putconn(connection)
+        else:
+            self._warm.append(connection)
 
     def _wrap(self, connection: AsyncConnection[Row]) -> Session:
         return Session(connection, self._settings.schema, prepare=not self._settings.pgbouncer)

@@ -69,7 +69,15 @@ def main(mode: str, url: str = "") -> None:
         made = create_app(Holdfast(url))
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
-    config = uvicorn.Config(made, http="httptools", log_config=None, access_log=False)  # type: ignore[arg-type]
+    config = uvicorn.Config(  # as the service itself is run
+        made,  # type: ignore[arg-type]  # either of two applications
+        http="httptools",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -32,6 +32,10 @@ SELECT number, pg_current_xact_id(), now(),
 FROM made
 """
 CHUNK = 5_000
+PORTION = 100_000
+LONGEST = 360.0
+"""Seconds after which churning ends, however many jobs it has been."""
+TELL_EVERY = 45.0
 
 
 async def main(*, quick: bool, folder: str | None) -> None:
@@ -45,24 +49,40 @@ async def main(*, quick: bool, folder: str | None) -> None:
         async with PostgresStore(Settings(dsn=server.dsn, schema=SCHEMA)) as store:
             meter = Meter(server, store)
             await meter.work("empty")
+            begun = time.perf_counter()
             with psycopg.connect(server.dsn, autocommit=True) as connection:
-                for state, count in {"COMPLETED": finished, "DELAYED": delayed}.items():
-                    with psycopg.ClientCursor(connection) as cursor:
-                        cursor.execute(FILL, {"count": count, "state": state})
+                fill(connection, "COMPLETED", finished)
+                fill(connection, "DELAYED", delayed)
                 connection.execute("VACUUM ANALYZE")
+            print(f"(written in {time.perf_counter() - begun:.0f} s)", flush=True)
             await meter.work(f"{finished:,} finished, {delayed:,} delayed")
             with psycopg.connect(server.dsn) as old:
                 old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 old.execute(f"SELECT count(*) FROM {SCHEMA}.queue".encode())
                 await meter.work("the same, an old snapshot open")
-                begun = time.perf_counter()
-                for done in range(0, churn, BULK):
-                    await store_submits(store, jobs(BULK, store.now()))
-                    await store_works(store, BULK)
-                    if done % (churn // 4) == 0 and done:
-                        await meter.work(f"after {done:,} more under that snapshot")
-                await meter.work(f"after {churn:,} more under that snapshot")
-                print(f"({churn:,} jobs took {time.perf_counter() - begun:.0f} s)")
+                await churned(store, meter, churn)
+
+
+def fill(connection: psycopg.Connection[tuple[int]], state: str, count: int) -> None:
+    """Write jobs in a state, in portions."""
+    for _ in range(0, count, PORTION):
+        with psycopg.ClientCursor(connection) as cursor:
+            cursor.execute(FILL, {"count": min(count, PORTION), "state": state})
+
+
+async def churned(store: PostgresStore, meter: Meter, churn: int) -> None:
+    """Submit and work off many more, for as long as there is time, and measure on the way."""
+    begun = told = time.perf_counter()
+    done = 0
+    while done < churn and time.perf_counter() - begun < LONGEST:
+        await store_submits(store, jobs(BULK, store.now()))
+        await store_works(store, BULK)
+        done += BULK
+        if time.perf_counter() - told > TELL_EVERY:
+            await meter.work(f"after {done:,} more under that snapshot")
+            told = time.perf_counter()
+    await meter.work(f"after {done:,} more under that snapshot")
+    print(f"({done:,} of {churn:,} jobs took {time.perf_counter() - begun:.0f} s)")
 
 
 class Meter:
@@ -82,11 +102,15 @@ class Meter:
         seconds, spent = time.perf_counter() - begun, self._cpu() - cpu
         begun = time.perf_counter()
         await store.overdue(100)
+        leases = time.perf_counter() - begun
+        await store.overdue(100)
+        again = time.perf_counter() - begun - leases
         await store.promote(100)
-        upkeep = time.perf_counter() - begun
+        due = time.perf_counter() - begun - leases - again
         print(
             f"{title:44} {CHUNK / seconds:8,.0f} jobs/s  {spent / CHUNK * 1e6:5.0f} us of the"
-            f" server each  {upkeep * 1000:6.1f} ms to look after all",
+            f" server each  leases {leases * 1000:6.1f} ms, again {again * 1000:5.1f} ms,"
+            f" due jobs {due * 1000:6.1f} ms",
             flush=True,
         )
 

@@ -33,5 +33,6 @@ class Ticks:
 
 def read(paths: list[Path]) -> tuple[int, int]:
     """Return when the first job of all began (0: not yet), and how many have run."""
-    seen = [_RECORD.unpack(path.read_bytes()) for path in paths if path.exists()]
+    found = [path.read_bytes() for path in paths if path.exists()]
+    seen = [_RECORD.unpack(data) for data in found if data]  # empty while it is being made
     return min((first for first, _ in seen if first), default=0), sum(n for _, n in seen)

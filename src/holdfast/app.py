@@ -138,11 +138,23 @@ class Holdfast(Facade):
     @property
     def webhooks(self) -> Webhooks:
         """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
-        return Webhooks(self._open, Guard(self.webhook_settings.allow), self.chance)
+        return self.webhooks_over(self._open)
+
+    def webhooks_over(self, operations: Operations) -> Webhooks:
+        """Return the webhooks where these operations are done."""
+        if self._is_remote:
+            from holdfast.client import webhooks_over
+
+            return webhooks_over(operations)
+        return Webhooks(operations, Guard(self.webhook_settings.allow), self.chance)
+
+    @property
+    def _is_remote(self) -> bool:
+        return self._own_store is None and self.url.startswith(("http://", "https://"))
 
     async def open_operations(self) -> Operations:
         """Open the app's store, or its service, and return what can be done there."""
-        if self._own_store is None and self.url.startswith(("http://", "https://")):
+        if self._is_remote:
             from holdfast.client.operations import RemoteOperations
 
             return RemoteOperations(self.url, chance=self.chance, clock=self.clock)
@@ -150,7 +162,7 @@ class Holdfast(Facade):
 
     def over(self, store: Store, *, watcher: Watcher | None = None) -> Operations:
         """Return the operations of this app over a store that is already started."""
-        quota = Quota(store, self.limits, self.clock)
+        quota = Quota(store, self.limits, self.clock) if Quota.is_set(self.limits) else None
         submitter = Submitter(store, self.chance, self.limits, self._defaults, quota)
         return Operations(store, submitter, watcher=watcher)
 

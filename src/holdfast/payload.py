@@ -70,7 +70,7 @@ def encode_json(value: object) -> bytes:
     _check_depth(data)
     if b"null" in data and _has_non_finite(value):
         raise PayloadError("NOT_FINITE", "must not hold NaN or Infinity")
-    if b"\\u" in data:
+    if b"\\" in data and b"\\u" in data:  # one byte is found much faster than two
         check_json(data)
     return data
 
@@ -84,7 +84,7 @@ def check_json(data: bytes) -> None:
         raise PayloadError("INVALID_TEXT", "must be valid UTF-8") from None
     except json.JSONDecodeError as error:
         raise PayloadError("NOT_JSON", f"must be valid JSON: {error}") from None
-    if b"\\u" in data:
+    if b"\\" in data and b"\\u" in data:
         _check_text(value)
 
 

@@ -39,6 +39,11 @@ class Quota:
         self._allowance = float(self._rate or 0)
         self._filled_at = clock.monotonic()
 
+    @staticmethod
+    def is_set(limits: Limits) -> bool:
+        """Whether there is anything to refuse for."""
+        return limits.queue_depth is not None or limits.submission_rate is not None
+
     async def admit(self, jobs: Sequence[Job]) -> None:
         """Count jobs in, all or none."""
         if self._depth is not None:

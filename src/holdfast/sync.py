@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import os
 import threading
@@ -33,6 +34,7 @@ from holdfast.searching import FailureFilter, JobFilter
 from holdfast.statistics import QueueStats
 from holdfast.store import JobEvent, QueueInfo
 from holdfast.timing import Span
+from holdfast.webhooks import Delivery, DeliveryPage, Webhook, WebhookFilters, Webhooks
 from holdfast.workflow import Step
 
 T = TypeVar("T")
@@ -50,6 +52,10 @@ class Opener(Protocol):
 
     async def open_operations(self) -> Operations:
         """Open another connection to the same place."""
+        ...
+
+    def webhooks_over(self, operations: Operations) -> Webhooks:
+        """Return the webhooks there."""
         ...
 
 
@@ -207,6 +213,11 @@ class SyncOperations:
         """Say why a job is not running now."""
         return self._run(lambda does: does.explain(job_id))
 
+    @property
+    def webhooks(self) -> SyncWebhooks:
+        """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
+        return SyncWebhooks(self._run, self._app.webhooks_over)
+
     def close(self) -> None:
         """Let go of the store and the background thread; a later call opens them again."""
         with self._lock:
@@ -233,6 +244,57 @@ class SyncOperations:
                 self._operations = _call(loop, self._app.open_operations())
                 self._loop, self._pid = loop, os.getpid()
             return self._loop, self._operations
+
+
+class _Run(Protocol):
+    """Waits for what is to be done with the operations."""
+
+    def __call__(self, operate: Callable[[Operations], Coroutine[Any, Any, T]]) -> T: ...
+
+
+class SyncWebhooks:
+    """What ``Holdfast.webhooks`` offers, blocking."""
+
+    def __init__(self, run: _Run, over: Callable[[Operations], Webhooks]) -> None:
+        self._run = run
+        self._over = over
+
+    def _on(self, operate: Callable[[Webhooks], Coroutine[Any, Any, T]]) -> T:
+        return self._run(lambda does: operate(self._over(does)))
+
+    def add(self, url: str, **filters: Unpack[WebhookFilters]) -> Webhook:
+        """Tell an address of ends from now on; the answer holds the secret to verify them with."""
+        return self._on(lambda hooks: hooks.add(url, **filters))
+
+    def list(self) -> builtins.list[Webhook]:
+        """Return every webhook, oldest first."""
+        return self._on(lambda hooks: hooks.list())
+
+    def get(self, webhook_id: str) -> Webhook:
+        """Return a webhook."""
+        return self._on(lambda hooks: hooks.get(webhook_id))
+
+    def remove(self, webhook_id: str) -> None:
+        """Tell an address no more."""
+        self._on(lambda hooks: hooks.remove(webhook_id))
+
+    def rotate(self, webhook_id: str, *, keep: int = 1) -> Webhook:
+        """Sign with a new secret, too."""
+        return self._on(lambda hooks: hooks.rotate(webhook_id, keep=keep))
+
+    def callback_secrets(self, *, rotate: bool = False) -> tuple[str, ...]:
+        """Return the secrets that sign what jobs' own callback addresses are told."""
+        return self._on(lambda hooks: hooks.callback_secrets(rotate=rotate))
+
+    def deliveries(
+        self, webhook_id: str | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> DeliveryPage:
+        """Return deliveries, newest first."""
+        return self._on(lambda hooks: hooks.deliveries(webhook_id, limit=limit, cursor=cursor))
+
+    def resend(self, delivery_id: str) -> Delivery:
+        """Send a message again."""
+        return self._on(lambda hooks: hooks.resend(delivery_id))
 
 
 def _call(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -8,6 +8,7 @@ namespace without a name. A view with an owner sees only the jobs which that own
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ from typing import Self
 from msgspec import json
 from msgspec.structs import replace
 
+from holdfast.errors import Fault, ValidationError
 from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
 from holdfast.presence import PREFIX as PRESENCE
@@ -69,6 +71,9 @@ class TenantStore:
         self._store = store
         self.namespace = namespace
         self._prefix = f"{namespace}/" if namespace else ""
+        mark = hashlib.blake2b(namespace.encode(), digest_size=6).hexdigest()
+        self._mark = f"{mark}." if namespace else ""
+        """What cursors of this namespace begin with."""
         self._stamp = stamp
         self._only_own = only_own
 
@@ -98,10 +103,28 @@ class TenantStore:
         return queue.removeprefix(self._prefix)
 
     def _out(self, job: Job) -> Job:
-        return replace(job, queue=self.shown(job.queue)) if self._prefix else job
+        if not self._prefix:
+            return job
+        key = job.limit_key.removeprefix(self._prefix)
+        return replace(job, queue=self.shown(job.queue), limit_key=key)
 
     def _in(self, job: Job) -> Job:
-        return replace(job, queue=self._prefix + job.queue) if self._prefix else job
+        if not self._prefix:
+            return job
+        key = job.limit_key and self._prefix + job.limit_key
+        return replace(job, queue=self._prefix + job.queue, limit_key=key)
+
+    def _place(self, cursor: str | None) -> str | None:
+        """The stored cursor behind one of this namespace; one of another is refused."""
+        if cursor is None or not self._mark:
+            return cursor
+        if not cursor.startswith(self._mark):
+            told = "must come from a page of this namespace"
+            raise ValidationError([Fault("cursor", "INVALID", told)])
+        return cursor.removeprefix(self._mark)
+
+    def _cursor(self, place: str | None) -> str | None:
+        return place and self._mark + place
 
     def _new(self, job: Job) -> Job:
         job = self._in(job)
@@ -222,15 +245,19 @@ class TenantStore:
         if not queues:
             return Page((), None, 0)
         tags = {**search.tags, OWNER: self._stamp} if self._only_own else search.tags
-        page = await self._store.find(replace(search, queues=queues, tags=tags))
-        return replace(page, jobs=tuple(self._out(job) for job in page.jobs if self.sees(job)))
+        place = self._place(search.cursor)
+        page = await self._store.find(replace(search, queues=queues, tags=tags, cursor=place))
+        jobs = tuple(self._out(job) for job in page.jobs if self.sees(job))
+        return replace(page, jobs=jobs, next_cursor=self._cursor(page.next_cursor))
 
     async def failures(self, search: FailureSearch) -> FailurePage:
         queues = () if self._only_own else await self._queues(search.queues)
         if not queues:
             return FailurePage((), None, 0, {}, {}, {})
-        page = await self._store.failures(replace(search, queues=queues))
-        return replace(page, jobs=tuple(self._out(job) for job in page.jobs if self.sees(job)))
+        place = self._place(search.cursor)
+        page = await self._store.failures(replace(search, queues=queues, cursor=place))
+        jobs = tuple(self._out(job) for job in page.jobs if self.sees(job))
+        return replace(page, jobs=jobs, next_cursor=self._cursor(page.next_cursor))
 
     async def stats(self, window: timedelta) -> Stats:
         if self._only_own:

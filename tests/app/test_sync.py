@@ -53,7 +53,7 @@ def app(place: Place) -> Iterator[Holdfast]:
 def test_both_forms_offer_the_same_operations() -> None:
     offered = {name for name in vars(SyncOperations) if not name.startswith("_")}
 
-    assert {*OPERATIONS, "close"} == offered
+    assert {*OPERATIONS, "close", "webhooks"} == offered
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -203,6 +203,19 @@ async def test_payloads_arrive_as_they_would_at_a_store(
 
 
 @pytest.mark.req("A-2", "A-3", "M-2")
+async def test_jobs_of_a_batch_keep_the_keys_they_have(client: Client) -> None:
+    jobs: list[dict[str, object]] = [
+        {"type": "a", "payload": 1, "idempotency_key": "own"},
+        {"type": "a", "payload": 2, "idempotency_key": None},
+        {"type": "a", "payload": 3},
+    ]
+    first, again = await client.submit_batch(jobs), await client.submit_batch(jobs)
+
+    assert ["ACCEPTED"] * 3 == [r.status for r in first.results]
+    assert ["DUPLICATE", "ACCEPTED", "ACCEPTED"] == [r.status for r in again.results]
+    assert first.results[0].job_id == again.results[0].job_id
+
+
 async def test_errors_are_the_library_errors(served: Served, client: Client) -> None:
     with pytest.raises(ValidationError) as wrong:
         await client.submit("a b", float("nan"))

@@ -368,3 +368,18 @@ async def test_bytes_given_to_a_worker_are_base64(site: Site) -> None:
     (claimed,) = await site.claim()
 
     assert ("base64", "/w==") == (claimed["payload_encoding"], claimed["payload"])
+
+
+@pytest.mark.req("M-2", "A-3")
+async def test_key_of_a_batch_leaves_room_for_the_positions(site: Site) -> None:
+    body = {"jobs": [{"type": "a", "payload": 1}] * 2}
+    replies = [
+        await site.call(
+            "POST", f"{API}/jobs/batch", body, headers={"idempotency-key": "k" * length}
+        )
+        for length in (252, 252, 253)
+    ]
+
+    assert [200, 200, 400] == [reply.status for reply in replies]
+    assert ["DUPLICATE"] * 2 == [r["status"] for r in replies[1].json["results"]]
+    assert ["Idempotency-Key"] == list(replies[2].fields)

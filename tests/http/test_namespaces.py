@@ -11,6 +11,7 @@ import pytest
 from holdfast import Worker, config
 from holdfast.errors import ValidationError
 from holdfast.keys import Role
+from holdfast.store import LimitRule
 from tests.http.site import API
 from tests.http.test_events import heard
 
@@ -69,18 +70,58 @@ async def test_searches_cursors_and_filters_stay_inside(tenants: list[Tenant]) -
             await tenant.site.submit("a", n, tags={"t": "x"}, queue="q", key=tenant.admin)
 
     first = await acme.get("/jobs?limit=2")
-    crossed = await other.get(f"/jobs?limit=1000&cursor={first['next_cursor']}")
+    crossed = [
+        await t.get(f"/jobs?limit=1000&cursor={first['next_cursor']}") for t in (other, plain)
+    ]
     asked = [await other.get(f"/jobs?queues={name}") for name in ("acme/q", "acme2/q", "../acme/q")]
     by_tag = [(await t.get("/jobs?tags[t]=x"))["total_count"] for t in tenants]
     cancelled = await other.post("/jobs/cancel", {"filter": {"tags": {"t": "x"}}})
     wide = await plain.post("/jobs/cancel", {"filter": {"queues": ["acme/q"]}})
 
-    own = {job["job_id"] for job in (await other.get("/jobs"))["jobs"]}
-    assert {job["job_id"] for job in crossed["jobs"]} <= own
+    assert ["cursor", "cursor"] == [c["error"]["details"][0]["field"] for c in crossed]
     assert [0, 0, 0] == [page["total_count"] for page in asked]
     assert [5, 3, 2] == by_tag
     assert (3, 0) == (cancelled.json["cancelled"], wide.json["cancelled"])
     assert 5 == (await acme.get("/jobs?states=SCHEDULED"))["total_count"]
+
+
+@pytest.mark.req("A-20", "A-7")
+async def test_cursor_goes_on_where_it_came_from_and_nowhere_else(tenants: list[Tenant]) -> None:
+    for tenant in tenants:
+        for n in range(3):
+            await tenant.site.submit("a", n, max_attempts=1, key=tenant.admin)
+        for job in await tenant.site.claim(key=tenant.admin, limit=3):
+            token = {"lease_token": job["lease_token"], "message": "m"}
+            await tenant.post(f"/jobs/{job['job_id']}/fail", token)
+
+    for path, rows in (("/jobs?limit=1", "jobs"), ("/failures?limit=1", "failures")):
+        cursors = []
+        for tenant in tenants:
+            first = await tenant.get(path)
+            second = await tenant.get(f"{path}&cursor={first['next_cursor']}")
+            assert first[rows][0]["job_id"] != second[rows][0]["job_id"]
+            cursors.append(first["next_cursor"])
+        for tenant, foreign in zip(tenants, cursors[1:] + cursors[:1], strict=True):
+            refused = await tenant.get(f"{path}&cursor={foreign}")
+            assert "INVALID_REQUEST" == refused["error"]["code"]
+
+
+@pytest.mark.req("A-20")
+async def test_limit_keys_of_tenants_do_not_meet(tenants: list[Tenant]) -> None:
+    store = tenants[0].site.store
+    await store.limit("key:a", LimitRule(concurrency=1))
+    for tenant in tenants:
+        for _ in range(2):
+            await tenant.site.submit("a", 1, limit_key="customer", key=tenant.admin)
+
+    taken = [await t.site.claim(key=t.admin, limit=2) for t in tenants]
+
+    assert [1, 1, 1] == [len(jobs) for jobs in taken]
+    first = await tenants[0].get(f"/jobs/{taken[0][0]['job_id']}")
+    assert "acme" not in str(first)
+    token = {"lease_token": taken[0][0]["lease_token"]}
+    assert 200 == (await tenants[0].post(f"/jobs/{taken[0][0]['job_id']}/complete", token)).status
+    assert 1 == len(await tenants[0].site.claim(key=tenants[0].admin, limit=2))
 
 
 @pytest.mark.req("A-20", "A-8")

@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
+from holdfast import SyncClient
 from holdfast.cli import cli
+from holdfast.errors import ServiceError
 from tests.architecture import tree
+from tests.certificates import Authority
 from tests.cli.conftest import APP, environment
 from tests.http.site import API
 from tests.wire.peer import find_node
@@ -131,6 +134,35 @@ def test_acknowledged_jobs_survive_a_killed_service_and_a_stop_ends_streams(
     assert set(ids) == {job["job_id"] for job in found}
     assert "SCHEDULED" == waited[0]["state"]
     assert any("no API key exists: only this machine may call" in line for line in server.said)
+
+
+def test_service_speaks_tls_to_clients_that_trust_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    files = authority.certificate("127.0.0.1")
+    options = ("--certificate", str(files.chain), "--certificate-key", str(files.key))
+    with serving(tmp_path, *options) as server:
+        assert server.address.startswith("https://127.0.0.1:")
+        with (
+            SyncClient(server.address) as client,
+            pytest.raises(ServiceError, match="SSL_CERT_FILE"),
+        ):
+            client.submit("a", 1)
+
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        with SyncClient(server.address) as client:
+            job = client.submit("a", 1)
+            assert "a" == client.get(job.job_id).type
+        listed = subprocess.run(
+            [sys.executable, "-m", "holdfast", "jobs", "--url", server.address],
+            env={**server.environment, "SSL_CERT_FILE": str(authority.file)},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+        assert job.job_id in listed.stdout
 
 
 def test_service_makes_due_jobs_ready_without_any_other_worker(server: Server) -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner, Result
 from standardwebhooks import Webhook as Verifier
 
-from holdfast import Holdfast
+from holdfast import Client, Holdfast, NotFoundError, ValidationError
+from holdfast.cli import cli
+from holdfast.errors import StoreError
 from holdfast.webhooks import WebhookSettings
 from tests.http.site import API, running
+from tests.http.test_client import listening as service_on_a_socket
 from tests.webhooks.receiver import listening
 from tests.worker.rig import working
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ALLOW = WebhookSettings(allow=("http", "ports", "127.0.0.0/8"), timeout=timedelta(seconds=2))
 
@@ -90,6 +99,83 @@ async def test_secret_is_rotated_and_messages_are_resent() -> None:
     assert made.json["secrets"] == rotated.json["secrets"][1:]
     assert calls[0].body == calls[1].body
     assert "job.completed" == json.loads(calls[0].body)["type"]
+
+
+@pytest.mark.req("A-19")
+async def test_who_is_called_back_gets_the_secret_over_http() -> None:
+    app = Holdfast("memory://", webhooks=ALLOW)
+    app.task("t")(_done)
+    async with listening() as receiver, working(app), running(app) as site:
+        told = await site.call("POST", f"{API}/webhooks/callback/rotate", {})
+        job = {"type": "t", "payload": {}, "callback_url": receiver.url}
+        await site.call("POST", f"{API}/jobs", job)
+        (call,) = await receiver.heard()
+        again = await site.call("POST", f"{API}/webhooks/callback/rotate", {"keep": 0})
+
+    assert (
+        "ok" == Verifier(told.json["secrets"][0]).verify(call.body, call.headers)["data"]["result"]
+    )
+    assert 1 == len(again.json["secrets"])
+    assert told.json["secrets"] != again.json["secrets"]
+
+
+@pytest.mark.req("A-19")
+async def test_clients_and_commands_manage_webhooks_at_a_service() -> None:
+    app = Holdfast("memory://", webhooks=ALLOW)
+    app.task("t")(_done)
+    async with (
+        listening() as receiver,
+        working(app),
+        service_on_a_socket(app) as served,
+        Client(served.url) as client,
+    ):
+        made = await client.webhooks.add(receiver.url, states=["COMPLETED"], tags={"a": "b"})
+        await client.submit("t", {}, tags={"a": "b"})
+        (call,) = await receiver.heard()
+        listed = await client.webhooks.list()
+        page = await client.webhooks.deliveries(made.id)
+        await client.wait(page.deliveries[0].id, timeout=15)
+        await client.webhooks.resend(page.deliveries[0].id)
+        await receiver.heard(2)
+        rotated = await client.webhooks.rotate(made.id)
+        asked = (("--json",), ("deliveries",), ("remove", "x"))
+        shown, seen, unknown = [
+            await asyncio.to_thread(_command, "webhooks", *one, "--url", served.url)
+            for one in asked
+        ]
+        await client.webhooks.remove(made.id)
+        with pytest.raises(NotFoundError):
+            await client.webhooks.get(made.id)
+        with pytest.raises(ValidationError, match="url"):
+            await client.webhooks.add("https://10.0.0.1/")
+        with pytest.raises(StoreError, match="rotate, or give the store's URL"):
+            await client.webhooks.callback_secrets()
+
+    Verifier(made.secrets[0]).verify(call.body, call.headers)
+    assert [(made.id, made.url, made.states)] == [(w.id, w.url, w.states) for w in listed]
+    assert (2, made.secrets) == (len(rotated.secrets), rotated.secrets[1:])
+    assert [made.id] == [one["id"] for one in json.loads(shown.output)]
+    assert page.deliveries[0].id in seen.output
+    assert unknown.exit_code
+
+
+@pytest.mark.req("A-19")
+def test_blocking_code_manages_webhooks_of_its_store(tmp_path: Path) -> None:
+    app = Holdfast(f"sqlite:///{tmp_path}/jobs.db")
+    hooks = app.sync.webhooks
+    made = hooks.add("https://example.org/", types=["a"])
+
+    assert [made] == hooks.list() == [hooks.get(made.id)]
+    assert 2 == len(hooks.rotate(made.id).secrets)
+    assert () == hooks.deliveries().deliveries
+    assert 1 == len(hooks.callback_secrets())
+    hooks.remove(made.id)
+    assert [] == hooks.list()
+    app.sync.close()
+
+
+def _command(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments)
 
 
 async def _done() -> str:

@@ -81,8 +81,8 @@ MUTANTS = (
     ),
     _sql(
         "overdue",
-        "ELSE j.expires_at END) <= coalesce",
-        "ELSE j.expires_at END) < coalesce",
+        "least(j.lease_until, j.expires_at) <= (SELECT",
+        "least(j.lease_until, j.expires_at) < (SELECT",
         "a lease or lifetime lasts a moment too long",
         "overdue",
     ),

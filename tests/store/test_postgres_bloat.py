@@ -1,7 +1,9 @@
-"""Claiming while an open transaction elsewhere keeps every dead row from being removed."""
+"""Claims and leases while an open transaction elsewhere keeps dead rows from being removed."""
 
 from __future__ import annotations
 
+import contextlib
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -9,6 +11,8 @@ import pytest
 from psycopg import AsyncRawCursor
 
 from holdfast import lifecycle
+from holdfast.clock import ManualClock
+from holdfast.job import State
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.limiting import claim_params
@@ -17,7 +21,7 @@ from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Mapping
 
     from tests.servers import Postgres
 
@@ -38,10 +42,9 @@ async def _churn(store: PostgresStore, first: int) -> None:
     await store.swap([Change(job, lifecycle.completed(job, None, now=now)) for job in taken])
 
 
-async def _pages(store: PostgresStore, heads: Sequence[int] | None) -> int:
-    """How many pages a claim looks at; it is not carried out."""
-    sql = statement("claim", SCHEMA)
-    params = claim_params(WANT, None, heads=heads)
+async def _pages(store: PostgresStore, name: str, params: Mapping[str, object]) -> int:
+    """How many pages a statement looks at; it is not carried out."""
+    sql = statement(name, SCHEMA)
     async with (
         store._database._session() as session,
         session.connection.transaction(force_rollback=True),
@@ -56,24 +59,84 @@ async def _pages(store: PostgresStore, heads: Sequence[int] | None) -> int:
     return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
 
 
-async def test_claim_looks_at_few_pages_whatever_lies_dead_before_them(
-    postgres_server: Postgres,
-) -> None:
-    empty_schema(postgres_server.dsn, SCHEMA)
+@contextlib.asynccontextmanager
+async def _churned(server: Postgres) -> AsyncIterator[PostgresStore]:
+    """A store whose finished jobs' dead rows and entries are all still there."""
+    empty_schema(server.dsn, SCHEMA)
     async with (
-        PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store,
-        await psycopg.AsyncConnection.connect(postgres_server.dsn) as old,
+        PostgresStore(Settings(dsn=server.dsn, schema=SCHEMA)) as store,
+        await psycopg.AsyncConnection.connect(server.dsn) as old,
     ):
         await old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         await old.execute(f"SELECT count(*) FROM {SCHEMA}.job")
         for first in range(0, CHURN, BATCH):
             await _churn(store, first)
+        yield store
+
+
+async def test_claim_looks_at_few_pages_whatever_lies_dead_before_them(
+    postgres_server: Postgres,
+) -> None:
+    async with _churned(postgres_server) as store:
         store._heads.looked(WANT.queues, WANT.types, store._ticks(), 10.0)
         heads = store._heads.start(WANT.queues, WANT.types, store._ticks())
         await store.add([make(f"last{n}", now=store.now()) for n in range(10)])
 
-        from_the_front = await _pages(store, None)
-        from_the_head = await _pages(store, heads)
+        from_the_front = await _pages(store, "claim", claim_params(WANT, None))
+        from_the_head = await _pages(store, "claim", claim_params(WANT, None, heads=heads))
 
     assert from_the_front > CHURN / 50  # a page for every fifty of the dead
     assert from_the_head < from_the_front / 3
+
+
+async def test_leases_that_were_answered_long_ago_are_not_looked_at_again(
+    postgres_server: Postgres,
+) -> None:
+    async with _churned(postgres_server) as store:
+        later = store.now() + timedelta(hours=1)  # when every lease would have ended
+        store._leases.looked(None, later)
+        store._leases.looked_at_all(store._ticks(), 10.0)
+        since = store._leases.start(store._ticks())
+
+        ends = {"most": 100, "now": later}
+        all_of_them = await _pages(store, "overdue", {**ends, "leased": None})
+        the_newest = await _pages(store, "overdue", {**ends, "leased": since})
+
+    assert all_of_them > CHURN / 50
+    assert the_newest < all_of_them / 10
+
+
+async def test_lease_that_ended_unanswered_stays_in_sight(postgres_server: Postgres) -> None:
+    clock = ManualClock()
+    empty_schema(postgres_server.dsn, SCHEMA)
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    async with PostgresStore(settings, clock=clock) as store:
+        await store.add([make("lost", now=store.now())])
+        (job,) = await store.claim(WANT)
+        clock.advance(timedelta(hours=1))
+
+        assert [late.id for late in await store.overdue(10)] == [job.id]
+        store._leases.looked_at_all(store._ticks(), 10.0)
+
+        assert job.lease is not None
+        assert store._leases.start(store._ticks()) == job.lease.until
+        assert [late.id for late in await store.overdue(10)] == [job.id]
+
+
+async def test_lease_that_found_no_room_in_the_answer_stays_in_sight(
+    postgres_server: Postgres,
+) -> None:
+    clock = ManualClock()
+    empty_schema(postgres_server.dsn, SCHEMA)
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    async with PostgresStore(settings, clock=clock) as store:
+        await store.add([make("lost", now=store.now())])
+        (job,) = await store.claim(WANT)
+        await store.add([make("expired", now=store.now(), lifetime=1)])
+        clock.advance(timedelta(hours=1))
+
+        (first,) = await store.overdue(1)
+        store._leases.looked_at_all(store._ticks(), 10.0)
+
+        assert first.state is State.SCHEDULED
+        assert job.id in [late.id for late in await store.overdue(10)]

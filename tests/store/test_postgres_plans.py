@@ -146,19 +146,59 @@ async def test_statement_about_given_jobs_reads_no_table_from_end_to_end(
 async def test_search_reads_no_table_from_end_to_end(
     store: PostgresStore, order: str, search: Search
 ) -> None:
-    sql = statement(f"find_{order}", SCHEMA)
-    params = {**_filters(search), "most": 101, "place": None, "xid": None, "seq": None}
+    params = {**_filters(search), "place": None, "xid": None, "seq": None}
 
+    plan = await _search_plan(store, order, params, "FORMAT JSON")
+
+    assert [] == [why for why in _objections(plan) if why.startswith("reads")]
+
+
+@pytest.mark.parametrize("order", ["created_asc", "created_desc", "updated_desc"])
+async def test_page_far_into_a_search_costs_no_more_than_the_first(
+    store: PostgresStore, order: str
+) -> None:
+    async with store._database._session() as session:
+        cursor = await session.connection.execute(
+            f"SELECT min(job), max(job), min(seq), max(seq), max(xid::text) FROM {SCHEMA}.journal"
+        )
+        ((first, last, oldest, newest, xid),) = await cursor.fetchall()
+    upwards = order == "created_asc"
+    far = first + (last - first) * (9 if upwards else 1) // 10
+    seq = oldest + (newest - oldest) // 10
+
+    async def pages_read(**place: object) -> int:
+        params = {**_filters(Search()), "place": None, "xid": None, "seq": None, **place}
+        plan = await _search_plan(store, order, params, "ANALYZE, BUFFERS, FORMAT JSON")
+        return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+
+    near = await pages_read()
+    assert await pages_read(place=far, xid=xid, seq=seq) <= 2 * near
+
+
+@pytest.mark.parametrize("name", ["browse", "browse_back"])
+async def test_page_of_records_begins_where_the_last_one_ended(
+    store: PostgresStore, name: str
+) -> None:
+    plan = await _generic_plan(store, name)
+
+    (way,) = [node["Index Cond"] for node in _nodes(plan) if "Index Cond" in node]
+    assert f"key {'<' if 'back' in name else '>'} $" in way.replace("(", "")
+
+
+async def _search_plan(
+    store: PostgresStore, order: str, params: dict[str, object], options: str
+) -> dict:
+    sql = statement(f"find_{order}", SCHEMA)
+    values = {**params, "most": 101}
     async with store._database._session() as session, session.connection.transaction():
         await session.connection.execute(f"ANALYZE {SCHEMA}.job, {SCHEMA}.body, {SCHEMA}.journal")
         await session.connection.execute(_FOR_SEARCHES)
         cursor = AsyncRawCursor(session.connection)
         await cursor.execute(
-            f"EXPLAIN (FORMAT JSON) {sql.text}", [params[name] for name in sql.names]
+            f"EXPLAIN ({options}) {sql.text}", [values[name] for name in sql.names]
         )
         ((found,),) = await cursor.fetchall()
-
-    assert [] == [why for why in _objections(found[0]["Plan"]) if why.startswith("reads")]
+        return found[0]["Plan"]
 
 
 async def test_claim_finds_its_jobs_by_the_index_of_ready_ones(store: PostgresStore) -> None:
@@ -192,3 +232,18 @@ async def test_statement_about_given_jobs_goes_to_each_by_its_number(
     assert {"job_pkey"} == ways - {"job_ready"}
     hashed = [node for node in found if "Hash Join" == node["Node Type"]]
     assert not BIG & {below.get("Relation Name") for node in hashed for below in _nodes(node)}
+
+
+async def test_kinds_are_listed_without_reading_all_records(store: PostgresStore) -> None:
+    async with store._database._session() as session:
+        await session.connection.execute(
+            f"INSERT INTO {SCHEMA}.record (kind, key, data, version)"
+            f" SELECT kind, n::text, '', 1 FROM generate_series(1, {MANY}) AS n,"
+            " (VALUES ('audit'), ('other')) AS kinds (kind)"
+        )
+        sql = statement("kinds", SCHEMA).text
+        cursor = await session.connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}")
+        ((found,),) = await cursor.fetchall()
+    assert ["audit", "other"] == await store.kinds()
+    read = [n["Actual Rows"] * n["Actual Loops"] for n in _nodes(found[0]["Plan"]) if "Alias" in n]
+    assert max(read) < 10

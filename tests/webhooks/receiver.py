@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -48,17 +49,19 @@ class Receiver:
 
 
 @contextlib.asynccontextmanager
-async def listening(receiver: Receiver | None = None) -> AsyncIterator[Receiver]:
+async def listening(
+    receiver: Receiver | None = None, *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Receiver]:
     """Run a receiver on a free port of this machine."""
     receiver = receiver or Receiver()
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", receiver._hear)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     _, port = runner.addresses[0][:2]
-    receiver.url = f"http://127.0.0.1:{port}/hook"
+    receiver.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}/hook"
     try:
         yield receiver
     finally:

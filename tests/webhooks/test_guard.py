@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import ssl
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,10 +14,12 @@ import pytest
 from holdfast.errors import ValidationError
 from holdfast.webhooks import Guard, RefusedAddressError
 from holdfast.webhooks.sending import UnreachableError, post
+from tests.certificates import Authority
 from tests.webhooks.receiver import listening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 INSIDE = [
     "127.0.0.1",
@@ -102,6 +106,34 @@ async def test_last_look_is_at_the_socket_itself(monkeypatch: pytest.MonkeyPatch
             await post(url, b"", {}, guard=guard, timeout=timedelta(seconds=1))
 
     assert [] == receiver.calls
+
+
+@pytest.mark.req("A-19")
+@pytest.mark.parametrize(
+    ("certified", "trusted", "heard"),
+    [
+        ("hooks.example", True, True),
+        ("other.example", True, False),
+        ("127.0.0.1", True, False),
+        ("hooks.example", False, False),
+    ],
+)
+async def test_certificate_must_be_trusted_and_name_the_host_not_the_address_that_is_called(
+    certified: str, *, trusted: bool, heard: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.create_default_context(cafile=authority.file if trusted else None)
+    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", context)
+    _resolving(monkeypatch, [["127.0.0.1"]])
+    guard, patience = Guard(["ports", "127.0.0.0/8"]), timedelta(seconds=5)
+
+    async with listening(tls=authority.certificate(certified).context()) as receiver:
+        url = receiver.url.replace("127.0.0.1", "hooks.example")
+        refused = pytest.raises(UnreachableError, match="certificate verify failed")
+        with contextlib.nullcontext() if heard else refused:
+            await post(url, b"{}", {}, guard=guard, timeout=patience)
+
+    assert heard is bool(receiver.calls)
 
 
 @pytest.mark.parametrize(

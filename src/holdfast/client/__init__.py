@@ -10,11 +10,19 @@ from typing import Self
 
 from holdfast.chance import Chance
 from holdfast.client.operations import RemoteOperations
+from holdfast.client.webhooks import RemoteWebhooks
 from holdfast.clock import SystemClock
 from holdfast.errors import StoreError
 from holdfast.facade import Facade
 from holdfast.operations import Operations
 from holdfast.sync import Home, SyncOperations
+from holdfast.webhooks import Webhooks
+
+
+def webhooks_over(operations: Operations) -> Webhooks:
+    """Return the webhooks of a service."""
+    assert isinstance(operations, RemoteOperations)
+    return RemoteWebhooks(operations)
 
 
 class Client(Facade):
@@ -53,6 +61,15 @@ class Client(Facade):
     def home(self) -> Home | None:
         """Blocking callers have connections of their own."""
         return None
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
+        return self.webhooks_over(self._open)
+
+    def webhooks_over(self, operations: Operations) -> Webhooks:
+        """Return the webhooks where these operations are done."""
+        return webhooks_over(operations)
 
     async def open_operations(self) -> Operations:
         """Return what can be done at the service."""

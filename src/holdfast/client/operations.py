@@ -276,6 +276,13 @@ class RemoteOperations(Operations):
     async def _get(self, path: str, kind: type[T], job_id: str = "") -> T:
         return _read(await self._call("GET", path), kind, job_id=job_id)
 
+    async def ask(
+        self, method: str, path: str, kind: type[T], body: bytes = b"", *, named: str = ""
+    ) -> T:
+        """Call the service; what is only asked is asked again while it is away."""
+        response = await self._call(method, path, body, repeat=method in ("GET", "DELETE"))
+        return _read(response, kind, job_id=named)
+
     async def _call(
         self,
         method: str,

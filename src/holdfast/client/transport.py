@@ -163,6 +163,12 @@ class Transport:
                 reader, writer = await asyncio.open_connection(
                     self._host, self._port, ssl=self._tls, limit=LINE
                 )
+        except ssl.SSLCertVerificationError as error:  # and nothing changes by trying again
+            told = (
+                f"the certificate of {self._host}:{self._port} is refused: {error.verify_message}"
+            )
+            hint = "; SSL_CERT_FILE names a file with the authorities to trust"
+            raise ServiceError(told + hint) from error
         except (OSError, TimeoutError) as error:
             told = f"{self._host}:{self._port} cannot be reached: {error!r:.200}"
             raise ConnectionLost(told, sent=False) from error

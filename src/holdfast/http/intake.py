@@ -100,12 +100,15 @@ def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission]
 
 
 _BATCH = ("jobs", "atomic")
+_NULL = msgspec.Raw(b"null")
 _jobs = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def _member(job: msgspec.Raw, key: str | None) -> Submission:
     try:
-        return submission_of(raw_fields(bytes(job)), key=key)
+        given = raw_fields(bytes(job))
+        own = given.get("idempotency_key", _NULL) != _NULL
+        return submission_of(given, key=None if own else key)
     except ValidationError as error:
         return Submission(type="", faults=error.faults)
 
@@ -164,7 +167,7 @@ def _payload_faults(fields: dict[str, object]) -> list[Fault]:
 
 
 def _key_faults(fields: Mapping[str, object], key: str) -> list[Fault]:
-    if fields.get("idempotency_key", key) == key:
+    if fields.get("idempotency_key") in (None, key):
         return []
     told = "must not differ from the Idempotency-Key header"
     return [Fault("idempotency_key", "CONFLICT", told)]

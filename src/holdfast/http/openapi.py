@@ -11,6 +11,7 @@ from holdfast import __version__
 from holdfast.http.endpoint import Endpoint
 from holdfast.http.reading import Field, Schema
 from holdfast.http.schemas import BACKOFF, BATCH, DURATION_SCHEMA, SUBMISSION
+from holdfast.intake import QUEUE_RULE
 from holdfast.job import State
 from holdfast.shapes.jobs import JobHappening
 from holdfast.shapes.problems import MEANING, STATUS_OF, ErrorResponse
@@ -106,6 +107,9 @@ def _tag(endpoint: Endpoint) -> str:
     return endpoint.handler.__module__.rpartition(".")[2]
 
 
+_PATH_SCHEMA = {"queue": {"type": "string", "pattern": f"^{QUEUE_RULE.pattern}$"}}
+
+
 def _parameters(endpoint: Endpoint) -> list[Document]:
     path = [
         {
@@ -113,7 +117,7 @@ def _parameters(endpoint: Endpoint) -> list[Document]:
             "in": "path",
             "required": True,
             "description": _PATH_HELP.get(name, ""),
-            "schema": {"type": "string", "minLength": 1},
+            "schema": _PATH_SCHEMA.get(name, {"type": "string", "minLength": 1}),
         }
         for name in _PARAMETER.findall(endpoint.path)
     ]

@@ -143,6 +143,7 @@ def _not_json(code: str, message: str) -> ValidationError:
 DURATION: Schema = {"$ref": "#/components/schemas/Duration"}
 TIMESTAMP: Schema = {"type": "string", "format": "date-time"}
 NO_CONTROLS = r"^[^\u0000]*$"
+BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 
 def text(
@@ -258,5 +259,5 @@ def blob(name: str, *, required: bool = False, help: str = "") -> Field:  # noqa
         except (binascii.Error, TypeError, ValueError):
             raise ValueError(f"must be base64, got {shown(value)}") from None
 
-    schema = {"type": "string", "contentEncoding": "base64"}
+    schema = {"type": "string", "contentEncoding": "base64", "pattern": BASE64}
     return Field(name=name, schema=schema, read=read, required=required, help=help)

@@ -12,6 +12,9 @@ _BODY = re.compile(r"([A-Z_]+)((?:\.-?\d{1,19})+)", re.ASCII)
 _LARGEST = 2**63 - 1
 """No engine numbers its places beyond this, and some cannot even be asked about such a one."""
 
+BEYOND = "\U0010ffff"
+"""Behind every key of a record: Unicode has no character after this one, and never will."""
+
 
 def write_cursor(order: str, *place: int) -> str:
     """Return a cursor for a place in an order."""

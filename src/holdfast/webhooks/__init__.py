@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from holdfast.webhooks.guard import Guard, RefusedAddressError
 from holdfast.webhooks.registry import Webhooks
-from holdfast.webhooks.shapes import Delivery, DeliveryPage, Webhook, WebhookSettings
+from holdfast.webhooks.shapes import (
+    Delivery,
+    DeliveryPage,
+    Webhook,
+    WebhookFilters,
+    WebhookSettings,
+)
 
 __all__ = [
     "Delivery",
@@ -12,6 +18,7 @@ __all__ = [
     "Guard",
     "RefusedAddressError",
     "Webhook",
+    "WebhookFilters",
     "WebhookSettings",
     "Webhooks",
 ]

@@ -104,7 +104,12 @@ class Webhooks:
     async def rotate(
         self, webhook_id: str, *, secret: str | None = None, keep: int = SECRETS_KEPT - 1
     ) -> Webhook:
-        """Sign with a new secret, too; ``keep`` of the older ones stay good until the next time."""
+        """Sign with a new secret, too; ``keep`` of the older ones stay good until the next time.
+
+        ``callback`` is the secret that signs what jobs' own addresses are told.
+        """
+        if webhook_id == CALLBACK and secret is None:
+            return await callback_hook(self._store, rotate=True, keep=keep)
         before = await self.get(webhook_id)
         new = checked_secret(secret) if secret else new_secret()
         after = replace(before, secrets=(new, *before.secrets[: max(0, keep)]))
@@ -219,13 +224,15 @@ def read(data: bytes) -> Webhook:
     return msgspec.json.decode(data, type=Webhook)
 
 
-async def callback_hook(store: Store, *, rotate: bool = False) -> Webhook:
+async def callback_hook(
+    store: Store, *, rotate: bool = False, keep: int = SECRETS_KEPT - 1
+) -> Webhook:
     """Return what signs messages to jobs' own callback addresses, made when first needed."""
     while True:
         (record,) = await store.records(KIND, [CALLBACK])
         if record is not None and not rotate:
             return read(record.data)
-        older = read(record.data).secrets[: SECRETS_KEPT - 1] if record else ()
+        older = read(record.data).secrets[: max(0, keep)] if record else ()
         made = Webhook(id=CALLBACK, url="", created_at=store.now(), secrets=(new_secret(), *older))
         draft = Draft(
             kind=KIND,

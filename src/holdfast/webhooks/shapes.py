@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Self
+from typing import Self, TypedDict
 
 import msgspec
 
@@ -78,6 +78,18 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
             and (not self.queues or job.queue in self.queues)
             and all(job.tags.get(name) == value for name, value in self.tags.items())
         )
+
+
+class WebhookFilters(TypedDict, total=False):
+    """What a new webhook may say of itself."""
+
+    states: Sequence[State | str]
+    types: Sequence[str]
+    queues: Sequence[str]
+    tags: Mapping[str, str] | None
+    include_result: bool
+    description: str
+    secret: str | None
 
 
 class End(msgspec.Struct, frozen=True):

@@ -203,10 +203,10 @@ class Worker:
             run.answered = True
             runs.remove(run)
             self._settler.settle(run, Interrupted(Interruption.CROWDED))
-        loop = asyncio.get_running_loop()
+        loop, interrupted = asyncio.get_running_loop(), self._interrupted
         for run in runs:
             run.renewed = sent
-            run.interrupted = self._interrupted
+            run.interrupted = interrupted
             self._hands.take(run)
             if self._is_heard:
                 self._observer.tell("job.started", **_names(run))

@@ -9,7 +9,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.explain import Explanation
 from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
-from holdfast.http.reading import TIMESTAMP, Field, decoded, duration, flag
+from holdfast.http.reading import TIMESTAMP, Field, decoded, duration, flag, whole
 from holdfast.http.schemas import PRIORITIES, SEARCH
 from holdfast.job import State
 from holdfast.searching import JobFilter
@@ -98,6 +98,8 @@ async def search(call: Call) -> Answer:
     wanted = decoded(call.body) if call.body.strip() else {}
     if not isinstance(wanted, dict):
         raise ValidationError([Fault("body", "INVALID", "must be a JSON object")])
+    if "limit" in wanted:
+        wanted["limit"] = whole(wanted["limit"])
     return await _page(call, wanted)
 
 

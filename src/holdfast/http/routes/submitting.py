@@ -6,7 +6,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.intake import read_batch, read_submission
-from holdfast.http.reading import text
+from holdfast.http.reading import Field, text
 from holdfast.intake import MAX_KEY
 from holdfast.results import SubmissionStatus
 from holdfast.shapes.submitted import BatchResult, SubmissionResult
@@ -19,11 +19,17 @@ KEY_HEADER = text(
     help="The idempotency key, if the body has none. A request that is repeated with the same"
     " key and body creates nothing new.",
 )
+BATCH_KEY_HEADER = text(
+    "Idempotency-Key",
+    least=1,
+    most=MAX_KEY - len(":999"),
+    help="Each job without an idempotency key of its own gets KEY:POSITION.",
+)
 
 
 async def submit(call: Call) -> Answer:
     """Submit one job; answered once it is durable."""
-    submission = read_submission(call.body, key=_key(call))
+    submission = read_submission(call.body, key=_key(call, KEY_HEADER))
     await call.service.key_limits.admit_jobs(call.caller, 1)
     result = await call.operations.submit(submission)
     new = result.status is SubmissionStatus.ACCEPTED
@@ -33,17 +39,17 @@ async def submit(call: Call) -> Answer:
 
 async def submit_batch(call: Call) -> Answer:
     """Submit many jobs; answered once they are durable."""
-    submissions, atomic = read_batch(call.body, key=_key(call))
+    submissions, atomic = read_batch(call.body, key=_key(call, BATCH_KEY_HEADER))
     await call.service.key_limits.admit_jobs(call.caller, len(submissions))
     return Answer(BatchResult.of(await call.operations.submit_batch(submissions, atomic=atomic)))
 
 
-def _key(call: Call) -> str | None:
+def _key(call: Call, header: Field) -> str | None:
     given = call.headers.get(KEY)
     if given is None:
         return None
     try:
-        return str(KEY_HEADER.read(given.decode("utf-8")))
+        return str(header.read(given.decode("utf-8")))
     except ValueError as error:
         raise ValidationError([Fault("Idempotency-Key", "INVALID", str(error))]) from None
 
@@ -84,7 +90,7 @@ ENDPOINTS = (
         handler=submit_batch,
         permission=Permission.SUBMIT,
         body={"$ref": "#/components/schemas/BatchSubmission"},
-        header=(KEY_HEADER,),
+        header=(BATCH_KEY_HEADER,),
         example={
             "atomic": True,
             "jobs": [

@@ -173,6 +173,8 @@ ENDPOINTS = (
         path=f"{_PATH}/{{webhook_id}}/rotate",
         name="rotateWebhookSecret",
         summary="Sign with a new secret beside the old one",
+        help="callback as the id: the secret that signs what the addresses are told which jobs"
+        " name themselves, as callback_url. It is made at the first call.",
         handler=rotate_secret,
         permission=Permission.ADMINISTER,
         form=(integer("keep", 0, 1, default=1, help="Older secrets that stay good."),),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -10,7 +11,7 @@ from holdfast.job import Job
 from holdfast.store._base import EVENTS_KEPT
 from holdfast.store.postgres.clock import ServerClock
 from holdfast.store.postgres.database import Database, Params, Session
-from holdfast.store.postgres.heads import Heads
+from holdfast.store.postgres.heads import Heads, Leases
 from holdfast.store.postgres.rows import Row, job_of
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.wake import Wake
@@ -34,11 +35,17 @@ class Base:
         direct = settings.listen_url or (None if settings.pgbouncer else settings.dsn)
         self._wake = Wake(self._database, settings.schema, direct)
         self._heads = Heads()
+        self._leases = Leases()
+        self._numbers: dict[str, int] = {}
+        """The numbers of jobs that were claimed here, until they end."""
         self._rules: set[str] = set()
         """The limits last seen: claims that one applies to go the long way."""
 
     def now(self) -> datetime:
         return self._clock.now()
+
+    def _ticks(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def _run(self, name: str, params: Params) -> list[Row]:
         if self._clock.is_stale:
@@ -56,7 +63,9 @@ class Base:
 
     def _jobs(self, rows: Sequence[Row]) -> list[Job]:
         """Read jobs; what is decided on them next must not be older than they are."""
-        jobs = [job_of(row) for row in rows]
+        return self._seen([job_of(row) for row in rows])
+
+    def _seen(self, jobs: list[Job]) -> list[Job]:
         if jobs:
             self._clock.saw(max(job.updated_at for job in jobs))
         return jobs

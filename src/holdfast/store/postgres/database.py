@@ -115,7 +115,9 @@ class Session:
                 prepare=None if prepare and self._prepare else False,
                 binary=True,
             )
-            return await cursor.fetchall() if cursor.description else []
+            # Not cursor.description, which makes an object of every column.
+            answer = cursor.pgresult
+            return await cursor.fetchall() if answer is not None and answer.nfields else []
 
 
 class Database:

@@ -2,12 +2,13 @@
 
 While any transaction is open, anywhere on the server, the index entries of claimed jobs cannot
 be cleaned up, and every claim from the front would pass over all of them: after a million jobs,
-a second each time. So a claim starts where the jobs stood a moment ago.
+a second each time. So a claim starts where the jobs stood a moment ago. The same goes for leases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +20,8 @@ FULL_EVERY = 1.0
 """Seconds between claims from the very front, for those that had not."""
 FULL_SHARE = 20
 """And at least this many times as long as the last one took."""
+LEASES_SETTLED = timedelta(seconds=1)
+"""How long after its end a lease is looked for, unless the look is from the very front."""
 
 Types = tuple[str, ...] | None
 
@@ -75,3 +78,24 @@ class Heads:
         if head is None:
             return 0
         return head.newest if ticks - head.since >= SETTLED_AFTER else head.settled
+
+
+class Leases:
+    """Where the leases begin that may have ended without an answer."""
+
+    def __init__(self) -> None:
+        self._first: datetime | None = None
+        self._full_at = 0.0
+
+    def start(self, ticks: float) -> datetime | None:
+        """The earliest end to look for; None when a full look is due, which is usual."""
+        return None if ticks >= self._full_at else self._first
+
+    def looked(self, first: datetime | None, now: datetime) -> None:
+        """Take note of a look at an instant: the first end it left to be seen again, if any."""
+        settled = now - LEASES_SETTLED
+        self._first = settled if first is None else min(first, settled)
+
+    def looked_at_all(self, ticks: float, took: float) -> None:
+        """Take note of a full look; only when it took long will the next ones be shorter."""
+        self._full_at = ticks + FULL_SHARE * took

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.store._cursor import BEYOND
 from holdfast.store._shapes import Draft, Record
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.base import Base
@@ -30,7 +31,8 @@ class Records(Base):
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:
-        params = {"kind": kind, "prefix": prefix, "after": after, "most": limit}
+        begin = after or (BEYOND if last else "")
+        params = {"kind": kind, "prefix": prefix, "after": begin, "most": limit}
         rows = await self._run("browse_back" if last else "browse", params)
         return [Record(*row) for row in rows]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -11,7 +10,7 @@ from typing import Self
 from psycopg import AsyncConnection
 
 from holdfast.clock import Clock
-from holdfast.errors import StaleLeaseError, UnsafeStoreError
+from holdfast.errors import StaleLeaseError
 from holdfast.job import Job, State
 from holdfast.policy import Retention
 from holdfast.store._base import MAX_LOG_LINES
@@ -35,11 +34,22 @@ from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
 from holdfast.store.postgres.database import Session, translated
 from holdfast.store.postgres.enlist import enlist
+from holdfast.store.postgres.examining import refuse_unsafe
+from holdfast.store.postgres.heads import FULL_SHARE
 from holdfast.store.postgres.keeping import Records
 from holdfast.store.postgres.limiting import applies, claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
-from holdfast.store.postgres.rows import QUEUE, WIDTH, Row, cancel_of, document, seconds
+from holdfast.store.postgres.rows import (
+    ID,
+    QUEUE,
+    WIDTH,
+    Row,
+    alike_of,
+    cancel_of,
+    document,
+    seconds,
+)
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.swapping import swap_all, swap_run
 from holdfast.store.postgres.wake import EVERY_QUEUE
@@ -48,13 +58,14 @@ MEASURES_KEPT = timedelta(days=7)
 AGED_AT_ONCE = 10_000
 SWEPT_AT_ONCE = 1_000
 FOLD_EVERY = 1.0
+NUMBERS_KEPT = 20_000
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 
 
 class PostgresStore(Reads, Records):
     """Jobs in a schema of a PostgreSQL database; see ``Store`` for what each verb promises."""
 
-    _folded = 0.0
+    _fold_at = 0.0
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
@@ -150,7 +161,7 @@ class PostgresStore(Reads, Records):
             raise StaleLeaseError(fence.job_id)
         (before,) = self._jobs(held)
         change = Change(before, decide(before))
-        written = await swap_run(session, [(0, change)])
+        written = await swap_run(session, [(0, change)], self._numbers)
         if not written:
             raise StaleLeaseError(fence.job_id)
         return change, written
@@ -170,9 +181,15 @@ class PostgresStore(Reads, Records):
             rows, self._rules = await self._database.atomically(
                 lambda session: claim_limited(session, want, judged)
             )
+        self._remember(rows)
         turns = {queue: turn for turn, queue in enumerate(want.queues)}
         rows.sort(key=lambda row: (turns[row[QUEUE]], *row[-2:]))
-        return self._jobs(rows)
+        return self._seen(alike_of(rows))
+
+    def _remember(self, claimed: Sequence[Row]) -> None:
+        if len(self._numbers) > NUMBERS_KEPT:  # jobs that others ended
+            self._numbers.clear()
+        self._numbers.update((row[ID], row[-3]) for row in claimed)
 
     def _is_limited(self, want: Claim) -> bool:
         return any(applies(scope, want) for scope in self._rules)
@@ -192,11 +209,10 @@ class PostgresStore(Reads, Records):
             self._heads.saw(queue, level, want.types, place, begun)
         return rows
 
-    def _ticks(self) -> float:
-        return asyncio.get_running_loop().time()
-
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-        written = await swap_all(self._database, changes)
+        written = await swap_all(self._database, changes, self._numbers)
+        for change in changes:
+            self._numbers.pop(change.before.id, None)
         self._ring(self._woken(changes, written))
         stale = [c.before.id for n, c in enumerate(changes) if n not in written]
         stored = dict(zip(stale, await self.get(stale), strict=True)) if stale else {}
@@ -265,8 +281,19 @@ class PostgresStore(Reads, Records):
         return Promoted(len(rows), later[0][0] if later else None)
 
     async def overdue(self, limit: int) -> list[Job]:
-        rows = await self._run("overdue", {"most": limit, "now": self._clock.judged})
-        return self._jobs(rows)
+        begun, now = self._ticks(), self.now()
+        since = self._leases.start(begun)
+        params = {"most": limit, "leased": since, "now": self._clock.judged}
+        rows = sorted(await self._run("overdue", params), key=lambda row: row[-2:])
+        jobs = self._jobs(rows)
+        ends = [row[-2] for job, row in zip(jobs, rows, strict=True) if job.state is State.RUNNING]
+        if len(rows) >= limit > 0:
+            ends.append(rows[-1][-2])  # what comes after it was not looked at
+        self._leases.looked(min(ends, default=None), now)
+        if since is None:
+            ended = self._ticks()
+            self._leases.looked_at_all(ended, ended - begun)
+        return jobs
 
     async def dependents(self, limit: int) -> list[Dependent]:
         await self._run("sweep_waiting", {"most": SWEPT_AT_ONCE})
@@ -317,10 +344,12 @@ class PostgresStore(Reads, Records):
         return {id_ for (id_,) in rows}
 
     async def _fold(self, *, at_once: bool = False) -> None:
-        ticks = self._ticks()
-        if at_once or ticks - self._folded > FOLD_EVERY:
-            self._folded = ticks
+        begun = self._ticks()
+        if at_once or begun >= self._fold_at:
+            self._fold_at = begun + FOLD_EVERY
             await self._run("fold", {})
+            ended = self._ticks()
+            self._fold_at = ended + max(FOLD_EVERY, FULL_SHARE * (ended - begun))
 
     async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         params = {
@@ -366,16 +395,3 @@ class PostgresStore(Reads, Records):
 
 def _queues(jobs: Sequence[Job]) -> set[str]:
     return {job.queue for job in jobs if job.state in _WAKING}
-
-
-async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:
-    """Refuse a server that could lose what it has acknowledged."""
-    cursor = await connection.execute(
-        b"SELECT name FROM pg_settings"
-        b" WHERE name IN ('fsync', 'synchronous_commit') AND setting = 'off' ORDER BY name"
-    )
-    if found := [name for (name,) in await cursor.fetchall()]:
-        raise UnsafeStoreError(
-            f"{' and '.join(found)} is off: a crash of the server could lose accepted jobs."
-            " Turn it on, or accept that with ?durability=server"
-        )

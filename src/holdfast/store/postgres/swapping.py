@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 from holdfast.job import TERMINAL, State
 from holdfast.store._shapes import Change
@@ -13,8 +13,13 @@ from holdfast.store.postgres.writing import complete_params, is_completion, swap
 Numbered = Sequence[tuple[int, Change]]
 """Changes with their places in the call."""
 
+Numbers = MutableMapping[str, int]
+"""The numbers of jobs that were claimed here, until they end."""
 
-async def swap_all(database: Database, changes: Sequence[Change]) -> dict[int, bool]:
+
+async def swap_all(
+    database: Database, changes: Sequence[Change], numbers: Numbers
+) -> dict[int, bool]:
     """Write what still fits; return the place of each change that was, and whether it is ripe.
 
     The short way is one statement. When a job ends that others wait for, nothing is written
@@ -23,9 +28,9 @@ async def swap_all(database: Database, changes: Sequence[Change]) -> dict[int, b
     runs = _runs(changes)
     plain = [(n, change) for n, change in runs[0] if is_completion(change)]
     if len(runs) > 1 or 0 < len(plain) < len(changes):
-        return await database.atomically(lambda session: _swap_in_turn(session, runs))
+        return await database.atomically(lambda session: _swap_in_turn(session, runs, numbers))
     if plain:
-        written = await _complete(database, plain, alone=True)
+        written = await _complete(database, plain, numbers, alone=True)
     else:
         written = await swap(database, runs[0], parents=False) if changes else {}
     left = [(n, change) for n, change in runs[0] if n not in written]
@@ -47,25 +52,29 @@ def _runs(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
     return runs
 
 
-async def _swap_in_turn(session: Session, runs: Sequence[Numbered]) -> dict[int, bool]:
+async def _swap_in_turn(
+    session: Session, runs: Sequence[Numbered], numbers: Numbers
+) -> dict[int, bool]:
     written: dict[int, bool] = {}
     for changes in runs:
-        written |= await swap_run(session, changes)
+        written |= await swap_run(session, changes, numbers)
     return written
 
 
-async def swap_run(session: Session, changes: Numbered) -> dict[int, bool]:
+async def swap_run(session: Session, changes: Numbered, numbers: Numbers) -> dict[int, bool]:
     """Write changes of different jobs inside a transaction: the plain completions first."""
     written: dict[int, bool] = {}
     if plain := [(n, change) for n, change in changes if is_completion(change)]:
-        written |= await _complete(session, plain, alone=False)
+        written |= await _complete(session, plain, numbers, alone=False)
     if left := [(n, change) for n, change in changes if n not in written]:
         written |= await swap(session, left, parents=True)
     return written
 
 
-async def _complete(session: Statements, changes: Numbered, *, alone: bool) -> dict[int, bool]:
-    params = {**complete_params([change for _, change in changes]), "alone": alone}
+async def _complete(
+    session: Statements, changes: Numbered, numbers: Numbers, *, alone: bool
+) -> dict[int, bool]:
+    params = {**complete_params([change for _, change in changes], numbers), "alone": alone}
     rows = await session.run("complete", params)
     return {changes[position - 1][0]: False for (position,) in rows}
 

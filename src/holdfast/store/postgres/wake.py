@@ -1,7 +1,8 @@
 """Waking whoever waits for work: a bell in this process, NOTIFY between processes.
 
 Both are hints. Notices are sent after the commit and outside it, at most one per queue and
-moment: inside, every commit in the database would queue for NOTIFY's global lock.
+moment: inside, every commit in the database would queue for NOTIFY's global lock. The first goes
+out at once; whoever submits one job after the other would else pay for a notice with each.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ PROBE_EVERY = 5.0
 PROBE_WITHIN = 5.0
 RECONNECT_AFTER = 0.5
 CANCEL_EVERY = 0.1
+APART = 0.005
+"""Seconds between two notices."""
 
 
 class Bell:
@@ -98,7 +101,7 @@ class Wake:
             self._wanted.set()
 
     def notice(self, queues: Collection[str], sender: str = EVERY_QUEUE) -> dict[str, object]:
-        """What ``notify.sql`` is given: who sends, who may then ignore it, and the queues."""
+        """What a notice is made of: who sends, who may then ignore it, and the queues."""
         payloads = [f"{sender} {queue}" for queue in sorted(queues)]
         return {"channel": self.channel, "queues": Texts(payloads)}
 
@@ -107,12 +110,14 @@ class Wake:
             await self._wanted.wait()
             with contextlib.suppress(HoldfastError):
                 await self._send()
+            if not self._stopping:
+                await asyncio.sleep(APART)
 
     async def _send(self) -> None:
         self._wanted.clear()
         queues, self._pending = self._pending, set()
         if queues:
-            await self._database.run("notify", self.notice(queues, self._sender))
+            await self._database.run("ring", self.notice(queues, self._sender))
 
     async def _listen_loop(self, dsn: str) -> None:
         while not self._stopping:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.job import DependencyKind, Event, Job, State, Transition
 from holdfast.store._shapes import Change
@@ -12,6 +12,7 @@ from holdfast.store.postgres.arrays import (
     Flags,
     Floats,
     Ints,
+    Longs,
     Moments,
     Texts,
     text,
@@ -98,9 +99,10 @@ def swap_params(changes: Sequence[Change], *, measured: bool = True) -> Columns:
     }
 
 
-def complete_params(changes: Sequence[Change]) -> Columns:
-    """The columns of ``complete.sql``."""
+def complete_params(changes: Sequence[Change], numbers: Mapping[str, int]) -> Columns:
+    """The columns of ``complete.sql``; by number, where it is known, a job is found at once."""
     return {
+        "number": Longs([numbers.get(c.before.id) for c in changes]),
         "id": Texts([c.before.id for c in changes]),
         "was": Ints([c.before.revision for c in changes]),
         "token": Texts([_token(c) for c in changes]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from holdfast.store._cursor import BEYOND
 from holdfast.store._shapes import Draft, Record
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.writer import Transaction
@@ -36,7 +37,7 @@ def records(connection: sqlite3.Connection, kind: str, keys: Sequence[str]) -> l
 
 def kinds(connection: sqlite3.Connection) -> list[str]:
     """Return the kinds there are; see ``PortableStore.kinds``."""
-    return [kind for (kind,) in connection.execute(statement("kinds"))]
+    return sorted(kind for (kind,) in connection.execute(statement("kinds")))
 
 
 def browse(
@@ -44,5 +45,6 @@ def browse(
 ) -> list[Record]:
     """List records; see ``Store.browse``."""
     name = "browse_records_back" if last else "browse_records"
-    rows = connection.execute(statement(name), (kind, prefix, after, limit))
+    begin = after or BEYOND if last else max(prefix, after)  # SQLite seeks by one bound only
+    rows = connection.execute(statement(name), (kind, prefix, begin, after, limit))
     return [Record(*row) for row in rows]

@@ -86,12 +86,14 @@ COMMENT ON COLUMN {schema}.job.level IS 'priority after ageing; the order of ser
 COMMENT ON COLUMN {schema}.job.xid IS 'the transaction of the newest transition';
 CREATE INDEX job_ready ON {schema}.job (queue, level, place) WHERE state = 'SCHEDULED';
 CREATE INDEX job_due ON {schema}.job (due_at, number) WHERE state IN ('DELAYED', 'RETRYING');
--- For searches. Nearly every job is ready once and completed for long; both have other indexes.
+-- For searches. Nearly every job is ready once, runs for a moment and is completed for long; all
+-- three have other indexes.
 CREATE INDEX job_state ON {schema}.job (state, number)
-    WHERE state NOT IN ('SCHEDULED', 'COMPLETED');
-CREATE INDEX job_overdue ON {schema}.job (
-    (CASE WHEN state = 'RUNNING' THEN least(lease_until, expires_at) ELSE expires_at END), number
-) WHERE state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING');
+    WHERE state NOT IN ('SCHEDULED', 'RUNNING', 'COMPLETED');
+CREATE INDEX job_leased ON {schema}.job (least(lease_until, expires_at), number)
+    WHERE state = 'RUNNING';
+CREATE INDEX job_expires ON {schema}.job (expires_at, number)
+    WHERE state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RETRYING');
 CREATE INDEX job_finished ON {schema}.job (state, finished_at, number)
     WHERE finished_at IS NOT NULL;
 CREATE INDEX job_failed ON {schema}.job (failed_at, number)

@@ -9,9 +9,10 @@
 -- One statement, no transaction around it: a client that freezes holds no row.
 -- The state is a literal, or a generic plan would pass over the partial index. Jobs are found
 -- queue by queue, level by level, in index order, and gathered in an array: a planner that takes
--- a limit it does not know for a tenth of the table would join the whole table to them. A row
--- that changed under our eyes may carry a younger transaction than ours: it is left for the next
--- claim, so that the journal's order by transaction is the order of events.
+-- a limit it does not know for a tenth of the table would join the whole table to them. They are
+-- locked, so each is still where it was found. A row that changed under our eyes may carry a
+-- younger transaction than ours: it is left for the next claim, so that the journal's order by
+-- transaction is the order of events.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ), turn AS MATERIALIZED (
@@ -30,10 +31,10 @@ WITH clock AS MATERIALIZED (
         lease_version = j.lease_version + 1, lease_token = %(token)s, lease_worker = %(worker)s,
         lease_until = clock.now + b.lease_ttl, started_at = greatest(clock.now, j.updated_at),
         updated_at = greatest(clock.now, j.updated_at), xid = pg_current_xact_id()
-    FROM clock, unnest(coalesce(%(chosen)s::bigint[], ARRAY(
-        SELECT ready.number
+    FROM clock, unnest(CASE WHEN %(chosen)s::bigint[] IS NULL THEN ARRAY(
+        SELECT ready.ctid
         FROM turn CROSS JOIN LATERAL (
-            SELECT r.number
+            SELECT r.ctid
             FROM {schema}.job r
             WHERE r.state = 'SCHEDULED' AND r.queue = turn.queue AND r.level = turn.level
               AND r.place >= turn.head
@@ -44,9 +45,10 @@ WITH clock AS MATERIALIZED (
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS ready
         LIMIT %(most)s::integer
-    ))) AS served (number)
-    JOIN {schema}.body b ON b.number = served.number
-    WHERE j.number = served.number
+    ) ELSE ARRAY(
+        SELECT c.ctid FROM {schema}.job c WHERE c.number = ANY (%(chosen)s::bigint[])
+    ) END) AS served (ctid), {schema}.body b
+    WHERE j.ctid = served.ctid AND b.number = j.number
     RETURNING {columns}, j.number, j.level, j.place
 ), told AS (
     INSERT INTO {schema}.journal

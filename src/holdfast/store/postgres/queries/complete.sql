@@ -1,19 +1,21 @@
 -- complete: RUNNING -> COMPLETED, which is how nearly every job goes
--- id text[]  was integer[]  token text[]  at timestamptz[]  result bytea[]
+-- number bigint[], null where it is not known  id text[]  was integer[]  token text[]
+-- at timestamptz[]  result bytea[]
 -- alone boolean: the whole call is this statement
 -- returns the position of each job that was written
 --
 -- What swap would do, for answers that change nothing else. Written only while revision and
 -- token are as expected, so the job runs. That is not asked for: the planner would take the few
--- running jobs it knows of as its way in, and compare each with every answer. A job that others wait for is left to swap, which tells them; alone,
--- nothing is written when there is one (and the rest, should a job become so just now).
+-- running jobs it knows of as its way in, and compare each with every answer. A job that others
+-- wait for is left to swap, which tells them; alone, nothing is written when there is one (and
+-- the rest, should a job become so just now).
 WITH answer AS MATERIALIZED (
-    SELECT b.number, c.*
+    SELECT coalesce(c.number, (SELECT b.number FROM {schema}.body b WHERE b.id = c.id)) AS number,
+        c.was, c.token, c.at, c.result, c.position
     FROM unnest(
-        %(id)s::text[], %(was)s::integer[], %(token)s::text[], %(at)s::timestamptz[],
-        %(result)s::bytea[]
-    ) WITH ORDINALITY AS c (id, was, token, at, result, position)
-    JOIN {schema}.body b ON b.id = c.id
+        %(number)s::bigint[], %(id)s::text[], %(was)s::integer[], %(token)s::text[],
+        %(at)s::timestamptz[], %(result)s::bytea[]
+    ) WITH ORDINALITY AS c (number, id, was, token, at, result, position)
 ), blocked AS MATERIALIZED (
     SELECT CASE WHEN NOT %(alone)s OR NOT EXISTS (SELECT FROM {schema}.waiting) THEN false
         ELSE EXISTS (

@@ -3,6 +3,8 @@
 SELECT {columns}, j.number
 FROM {schema}.job j JOIN {schema}.body b USING (number)
 WHERE {matching}
-  AND (%(place)s::bigint IS NULL OR j.number > %(place)s::bigint)
+  -- Of both, or a merge join reads one of them from its end.
+  AND (%(place)s::bigint IS NULL
+      OR (j.number > %(place)s::bigint AND b.number > %(place)s::bigint))
 ORDER BY j.number
 LIMIT %(most)s::integer

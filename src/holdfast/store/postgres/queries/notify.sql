@@ -1,3 +1,3 @@
--- notify: wake whoever listens for these queues
+-- notify: wake whoever listens for these queues, once this transaction commits
 -- channel text  queues text[]
 SELECT pg_notify(%(channel)s, queue) FROM unnest(%(queues)s::text[]) AS q (queue)

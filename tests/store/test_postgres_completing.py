@@ -1,0 +1,103 @@
+"""How answers reach PostgreSQL: the common one by the short way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import lifecycle
+from holdfast.job import Failure, FailureCategory
+from holdfast.store import Change, Claim
+from holdfast.store.postgres import PostgresStore, Settings
+from tests.conformance.hand import make
+from tests.conformance.stores import empty_schema
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from holdfast.job import Job
+    from tests.servers import Postgres
+
+pytestmark = pytest.mark.postgres
+SCHEMA = "completing"
+
+
+@pytest.fixture
+async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+        yield store
+
+
+async def _claimed(store: PostgresStore, count: int, token: str = "t") -> list[Job]:
+    await store.add([make(str(n), now=store.now()) for n in range(count)])
+    return await store.claim(Claim(queues=("default",), limit=count, worker="w", token=token))
+
+
+def _heard(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the statements that a call runs from now on."""
+    heard: list[str] = []
+    run = store._database.run
+
+    async def listening(name: str, params: dict[str, object]) -> list[tuple]:
+        heard.append(name)
+        return await run(name, params)
+
+    monkeypatch.setattr(store._database, "run", listening)
+    return heard
+
+
+async def test_jobs_whose_handlers_returned_are_written_by_the_short_statement(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = await _claimed(store, 3)
+    heard = _heard(store, monkeypatch)
+
+    now = store.now()
+    answers = await store.swap([Change(j, lifecycle.completed(j, b"1", now=now)) for j in jobs])
+
+    assert heard == ["complete"]
+    assert all(answer.written for answer in answers)
+    (history,) = await store.history([jobs[0].id])
+    assert history[-1].reason == "handler returned"
+
+
+async def test_any_other_answer_goes_the_long_way(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (job,) = await _claimed(store, 1)
+    heard = _heard(store, monkeypatch)
+
+    failure = Failure(category=FailureCategory.PERMANENT, message="no", code="NO")
+    failed = lifecycle.after_failure(job, failure, now=store.now())
+    await store.swap([Change(job, failed)])
+
+    assert heard == ["swap"]
+
+
+async def test_job_that_another_store_claimed_is_found_by_its_id(
+    store: PostgresStore, postgres_server: Postgres
+) -> None:
+    (job,) = await _claimed(store, 1)
+
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as other:
+        done = lifecycle.completed(job, b"1", now=other.now())
+        (answer,) = await other.swap([Change(job, done)])
+
+    assert answer.written
+
+
+async def test_number_of_a_job_that_was_deleted_since_leads_nowhere(store: PostgresStore) -> None:
+    (old,) = await _claimed(store, 1)
+    number = store._numbers[old.id]
+    await store.swap([Change(old, lifecycle.completed(old, b"1", now=store.now()))])
+    assert await store.delete([old.id]) == [True]
+    await _claimed(store, 1, "later")
+    store._numbers[old.id] = number
+
+    (answer,) = await store.swap([Change(old, lifecycle.completed(old, b"2", now=store.now()))])
+
+    assert not answer.written
+    assert answer.job is not None
+    assert answer.job.result is None

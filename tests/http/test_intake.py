@@ -43,6 +43,19 @@ _BODIES = st.fixed_dictionaries(
         "faults": _LOOSE,
     },
 )
+_RIGHT = st.fixed_dictionaries(
+    {"type": st.just("a"), "payload": st.just({"n": [1]})},
+    optional={
+        **dict.fromkeys(
+            ("queue", "correlation_id", "limit_key", "ref"), st.sampled_from(["x", "y"])
+        ),
+        "idempotency_key": st.just("k"),
+        "priority": st.sampled_from(["HIGH", 3]),
+        "max_attempts": st.integers(1, 9),
+        "tags": st.just({"t": "v"}),
+        "depends_on": st.just(["p"]),
+    },
+)
 
 
 def _outcome(submission: Submission) -> Job | list[tuple[str, str, str]]:
@@ -53,7 +66,7 @@ def _outcome(submission: Submission) -> Job | list[tuple[str, str, str]]:
 
 
 @pytest.mark.req("A-3", "M-12")
-@given(_BODIES)
+@given(_RIGHT | _BODIES)
 def test_both_ways_to_read_a_body_give_the_same_job_or_the_same_faults(
     fields: dict[str, object],
 ) -> None:

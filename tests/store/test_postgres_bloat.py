@@ -12,6 +12,7 @@ from psycopg import AsyncRawCursor
 
 from holdfast import lifecycle
 from holdfast.clock import ManualClock
+from holdfast.job import State
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.limiting import claim_params
@@ -120,3 +121,22 @@ async def test_lease_that_ended_unanswered_stays_in_sight(postgres_server: Postg
         assert job.lease is not None
         assert store._leases.start(store._ticks()) == job.lease.until
         assert [late.id for late in await store.overdue(10)] == [job.id]
+
+
+async def test_lease_that_found_no_room_in_the_answer_stays_in_sight(
+    postgres_server: Postgres,
+) -> None:
+    clock = ManualClock()
+    empty_schema(postgres_server.dsn, SCHEMA)
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    async with PostgresStore(settings, clock=clock) as store:
+        await store.add([make("lost", now=store.now())])
+        (job,) = await store.claim(WANT)
+        await store.add([make("expired", now=store.now(), lifetime=1)])
+        clock.advance(timedelta(hours=1))
+
+        (first,) = await store.overdue(1)
+        store._leases.looked_at_all(store._ticks(), 10.0)
+
+        assert first.state is State.SCHEDULED
+        assert job.id in [late.id for late in await store.overdue(10)]

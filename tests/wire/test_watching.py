@@ -104,14 +104,17 @@ async def test_board_lists_a_mixed_queue(side: Side, peer6: Peer) -> None:
 
 
 @pytest.mark.req("B-5")
-async def test_get_workers_lists_ours_while_it_waits(side: Side, peer: Peer) -> None:
-    assert [] == await side.claim()
-    waiting = asyncio.create_task(side.store.arrivals(["q"], 0, timedelta(seconds=3)))
-    for _ in range(50):
-        if found := await peer.ask("call", queue="q", method="getWorkers"):
-            break
-        await asyncio.sleep(0.05)  # a connection that gets its name tells nobody
+async def test_get_workers_lists_ours_for_each_queue_while_it_waits(side: Side, peer: Peer) -> None:
+    queues = ["other", "q"]
+    for queue in queues:
+        assert [] == await side.claim(queue=queue)
+    waiting = asyncio.create_task(side.store.arrivals(queues, 0, timedelta(seconds=30)))
+    for queue in queues:
+        for _ in range(50):
+            if found := await peer.ask("call", queue=queue, method="getWorkers"):
+                break
+            await asyncio.sleep(0.05)  # a connection that gets its name tells nobody
+        assert 1 == len(found)
 
-    assert 1 == len(found)
     await side.add("wake", {})
     assert 0 != await waiting

@@ -63,7 +63,9 @@ class Base:
 
     def _jobs(self, rows: Sequence[Row]) -> list[Job]:
         """Read jobs; what is decided on them next must not be older than they are."""
-        jobs = [job_of(row) for row in rows]
+        return self._seen([job_of(row) for row in rows])
+
+    def _seen(self, jobs: list[Job]) -> list[Job]:
         if jobs:
             self._clock.saw(max(job.updated_at for job in jobs))
         return jobs

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from psycopg import AsyncConnection
+
+from holdfast.errors import UnsafeStoreError
 from holdfast.store._findings import Finding, Level, clock_finding
 from holdfast.store.postgres.migrating import known
 from holdfast.store.postgres.rows import Row
+
+
+async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:
+    """Refuse a server that could lose what it has acknowledged."""
+    cursor = await connection.execute(
+        b"SELECT name FROM pg_settings"
+        b" WHERE name IN ('fsync', 'synchronous_commit') AND setting = 'off' ORDER BY name"
+    )
+    if found := [name for (name,) in await cursor.fetchall()]:
+        raise UnsafeStoreError(
+            f"{' and '.join(found)} is off: a crash of the server could lose accepted jobs."
+            " Turn it on, or accept that with ?durability=server"
+        )
 
 
 def findings(row: Row, here: datetime, *, listens: bool) -> list[Finding]:

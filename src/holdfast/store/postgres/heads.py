@@ -92,7 +92,7 @@ class Leases:
         return None if ticks >= self._full_at else self._first
 
     def looked(self, first: datetime | None, now: datetime) -> None:
-        """Take note of a look at an instant: the first lease it found ended, if any."""
+        """Take note of a look at an instant: the first end it left to be seen again, if any."""
         settled = now - LEASES_SETTLED
         self._first = settled if first is None else min(first, settled)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 from psycopg.rows import TupleRow
 
 from holdfast.job import (
@@ -31,8 +33,11 @@ Row = TupleRow
 WIDTH: Final = 37
 """How many columns ``columns.sql`` lists."""
 
-QUEUE: Final = 2
-"""Which of them is the queue."""
+ID, QUEUE, PAYLOAD, CREATED_AT, DEPENDS_ON, SCHEDULED_AT, EXPIRES_AT = 0, 2, 3, 5, 11, 24, 27
+"""Where some of them stand."""
+
+_OWN = (ID, PAYLOAD, CREATED_AT, SCHEDULED_AT, EXPIRES_AT)
+_shared = itemgetter(*(n for n in range(WIDTH) if n not in _OWN))
 
 _encode = msgspec.json.Encoder().encode
 _dedupe_of = msgspec.json.Decoder(DedupeKey).decode
@@ -150,6 +155,28 @@ def job_of(row: Row) -> Job:
         progress=_progress_of(progress) if progress is not None else None,
         checkpoint=checkpoint,
     )
+
+
+def alike_of(rows: Iterable[Row]) -> list[Job]:
+    """Read jobs of one claim, which mostly differ in ids, payloads and times only."""
+    jobs = []
+    alike: dict[object, Job] = {}
+    for row in rows:
+        kind = _shared(row) if row[DEPENDS_ON] is None else row[ID]  # a list has no hash
+        job = alike.get(kind)
+        if job is None:
+            job = alike[kind] = job_of(row)
+        else:
+            job = replace(
+                job,
+                id=row[ID],
+                payload=row[PAYLOAD],
+                created_at=row[CREATED_AT],
+                scheduled_at=row[SCHEDULED_AT],
+                expires_at=row[EXPIRES_AT],
+            )
+        jobs.append(job)
+    return jobs
 
 
 def transition_of(row: Row) -> Transition:

@@ -10,7 +10,7 @@ from typing import Self
 from psycopg import AsyncConnection
 
 from holdfast.clock import Clock
-from holdfast.errors import StaleLeaseError, UnsafeStoreError
+from holdfast.errors import StaleLeaseError
 from holdfast.job import Job, State
 from holdfast.policy import Retention
 from holdfast.store._base import MAX_LOG_LINES
@@ -34,12 +34,22 @@ from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
 from holdfast.store.postgres.database import Session, translated
 from holdfast.store.postgres.enlist import enlist
+from holdfast.store.postgres.examining import refuse_unsafe
 from holdfast.store.postgres.heads import FULL_SHARE
 from holdfast.store.postgres.keeping import Records
 from holdfast.store.postgres.limiting import applies, claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
-from holdfast.store.postgres.rows import QUEUE, WIDTH, Row, cancel_of, document, seconds
+from holdfast.store.postgres.rows import (
+    ID,
+    QUEUE,
+    WIDTH,
+    Row,
+    alike_of,
+    cancel_of,
+    document,
+    seconds,
+)
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.swapping import swap_all, swap_run
 from holdfast.store.postgres.wake import EVERY_QUEUE
@@ -174,12 +184,12 @@ class PostgresStore(Reads, Records):
         self._remember(rows)
         turns = {queue: turn for turn, queue in enumerate(want.queues)}
         rows.sort(key=lambda row: (turns[row[QUEUE]], *row[-2:]))
-        return self._jobs(rows)
+        return self._seen(alike_of(rows))
 
     def _remember(self, claimed: Sequence[Row]) -> None:
         if len(self._numbers) > NUMBERS_KEPT:  # jobs that others ended
             self._numbers.clear()
-        self._numbers.update((row[0], row[-3]) for row in claimed)
+        self._numbers.update((row[ID], row[-3]) for row in claimed)
 
     def _is_limited(self, want: Claim) -> bool:
         return any(applies(scope, want) for scope in self._rules)
@@ -276,8 +286,10 @@ class PostgresStore(Reads, Records):
         params = {"most": limit, "leased": since, "now": self._clock.judged}
         rows = sorted(await self._run("overdue", params), key=lambda row: row[-2:])
         jobs = self._jobs(rows)
-        ends = (row[-2] for job, row in zip(jobs, rows, strict=True) if job.state is State.RUNNING)
-        self._leases.looked(next(ends, None), now)
+        ends = [row[-2] for job, row in zip(jobs, rows, strict=True) if job.state is State.RUNNING]
+        if len(rows) >= limit > 0:
+            ends.append(rows[-1][-2])  # what comes after it was not looked at
+        self._leases.looked(min(ends, default=None), now)
         if since is None:
             ended = self._ticks()
             self._leases.looked_at_all(ended, ended - begun)
@@ -383,16 +395,3 @@ class PostgresStore(Reads, Records):
 
 def _queues(jobs: Sequence[Job]) -> set[str]:
     return {job.queue for job in jobs if job.state in _WAKING}
-
-
-async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:
-    """Refuse a server that could lose what it has acknowledged."""
-    cursor = await connection.execute(
-        b"SELECT name FROM pg_settings"
-        b" WHERE name IN ('fsync', 'synchronous_commit') AND setting = 'off' ORDER BY name"
-    )
-    if found := [name for (name,) in await cursor.fetchall()]:
-        raise UnsafeStoreError(
-            f"{' and '.join(found)} is off: a crash of the server could lose accepted jobs."
-            " Turn it on, or accept that with ?durability=server"
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from holdfast.clock import ManualClock
 from holdfast.job import State
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres.heads import SETTLED_AFTER
 from holdfast.store.postgres.limiting import claim_params
 from holdfast.store.postgres.sql import statement
 from tests.conformance.hand import make
@@ -78,6 +80,9 @@ async def test_claim_looks_at_few_pages_whatever_lies_dead_before_them(
     postgres_server: Postgres,
 ) -> None:
     async with _churned(postgres_server) as store:
+        await asyncio.sleep(SETTLED_AFTER)  # twice: the head follows a moment behind
+        await _churn(store, CHURN)
+        await asyncio.sleep(SETTLED_AFTER)
         store._heads.looked(WANT.queues, WANT.types, store._ticks(), 10.0)
         heads = store._heads.start(WANT.queues, WANT.types, store._ticks())
         await store.add([make(f"last{n}", now=store.now()) for n in range(10)])
@@ -140,3 +145,20 @@ async def test_lease_that_found_no_room_in_the_answer_stays_in_sight(
 
         assert first.state is State.SCHEDULED
         assert job.id in [late.id for late in await store.overdue(10)]
+
+
+async def test_look_that_has_no_room_teaches_nothing_about_leases(
+    postgres_server: Postgres,
+) -> None:
+    clock = ManualClock()
+    empty_schema(postgres_server.dsn, SCHEMA)
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    async with PostgresStore(settings, clock=clock) as store:
+        await store.add([make("lost", now=store.now())])
+        (job,) = await store.claim(WANT)
+        clock.advance(timedelta(hours=1))
+
+        assert [] == await store.overdue(0)
+        store._leases.looked_at_all(store._ticks(), 10.0)
+
+        assert [job.id] == [late.id for late in await store.overdue(10)]

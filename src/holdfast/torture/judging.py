@@ -20,7 +20,8 @@ from holdfast.verify import CLOCK_SLACK, Witness, verify
 LOOKING = timedelta(seconds=2)
 """How old the last look may be at which every job had ended: the schedule goes on meanwhile."""
 
-FEW_JOBS = 5000
+FEW_JOBS = 10_000
+MANY_JOBS = 50_000
 FEW_FAULTS = 10
 FEW_PAUSES = 20
 
@@ -158,6 +159,7 @@ class Judge:
             "late answers": plan.pauses >= FEW_PAUSES,
             "leases lapsed": plan.kills >= FEW_FAULTS,
             "recoveries measured": plan.kills >= FEW_FAULTS,
+            "cancelled while running": plan.jobs >= MANY_JOBS,  # a matter of milliseconds
         }
         return [name for name in happened if planned.get(name, plan.jobs >= FEW_JOBS)]
 

@@ -86,9 +86,11 @@ async def test_queue_taken_over_by_an_old_bullmq_is_refused_from_then_on(
         with pytest.raises(StoreError, match="accept=unknown-version"):
             await side.claim()
         assert 0 == (await store.promote(10)).count
-        for _ in range(5):
+        for _ in range(1000):  # a stretch of the server's keys each time, whoever's they are
             await store.promote(10)
-        assert any("'q' was last used" in warning for warning in store.health.warnings)
+            if told := [text for text in store.health.warnings if "'q' was last used" in text]:
+                break
+        assert told
         assert kept == 1 == await raw.zcard(f"{store.settings.prefix}:q:delayed")
 
         want = Claim(queues=("q", "fine"), limit=1, worker="w", token="t")

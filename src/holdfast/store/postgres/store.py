@@ -281,13 +281,15 @@ class PostgresStore(Reads, Records):
         return Promoted(len(rows), later[0][0] if later else None)
 
     async def overdue(self, limit: int) -> list[Job]:
+        if not limit:
+            return []  # and nothing is learned of leases
         begun, now = self._ticks(), self.now()
         since = self._leases.start(begun)
         params = {"most": limit, "leased": since, "now": self._clock.judged}
         rows = sorted(await self._run("overdue", params), key=lambda row: row[-2:])
         jobs = self._jobs(rows)
         ends = [row[-2] for job, row in zip(jobs, rows, strict=True) if job.state is State.RUNNING]
-        if len(rows) >= limit > 0:
+        if len(rows) >= limit:
             ends.append(rows[-1][-2])  # what comes after it was not looked at
         self._leases.looked(min(ends, default=None), now)
         if since is None:

@@ -14,6 +14,7 @@ from holdfast.deadlines import Deadlines
 from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, ValidationError
 from holdfast.form import Defaults, Parent, Spawner, Submission
 from holdfast.job import Job
+from holdfast.pauses import Pauses
 from holdfast.policy import Limits
 from holdfast.quota import Quota
 from holdfast.releasing import release_dependents
@@ -24,9 +25,6 @@ from holdfast.webhooks.shapes import CALLBACKS
 
 T = TypeVar("T")
 Rejected = ValidationError | DuplicateError
-
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 2.0
 
 
 class Submitter:
@@ -250,16 +248,15 @@ async def patiently(call: Callable[[], Awaitable[T]], chance: Chance, patience: 
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience.total_seconds()
-    pause = FIRST_PAUSE
+    pauses = Pauses(chance)
     while True:
         try:
             return await in_time(call(), timedelta(seconds=deadline - loop.time()))
         except StoreUnavailableError:
-            wait = pause * (0.5 + chance.fraction())
+            wait = pauses.next()
             if loop.time() + wait > deadline:
                 raise
             await asyncio.sleep(wait)
-            pause = min(2 * pause, LONGEST_PAUSE)
 
 
 __all__ = ["Submitter", "patiently"]

@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     _in(
         "worker/worker.py",
-        "                pause = min(2 * pause, LONGEST_PAUSE)\n",
+        "                await pause_unless(self._stopping, pauses.next())\n",
         "                return\n",
         "a worker stops when the store is away",
     ),

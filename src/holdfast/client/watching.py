@@ -7,34 +7,33 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from holdfast.chance import Chance
 from holdfast.client.problems import error_of
 from holdfast.client.transport import ConnectionLost, Response, Transport
 from holdfast.client.writing import query
 from holdfast.errors import StoreUnavailableError
+from holdfast.pauses import Pauses
 from holdfast.shapes.jobs import JobHappening
 from holdfast.store import JobEvent
-
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 5.0
 
 
 async def events_of(
     transport: Transport, *, after: str | None, follow: bool
 ) -> AsyncIterator[JobEvent]:
     """Yield events; a stream that breaks off is taken up again behind the last one."""
-    pause = FIRST_PAUSE
+    pauses = Pauses(Chance(), longest=5.0)
     while True:
         try:
             async for event in _stream(transport, after, follow=follow):
-                after, pause = event.cursor, FIRST_PAUSE
+                after = event.cursor
+                pauses.over()
                 yield event
         except StoreUnavailableError:
             if not follow:
                 raise
         if not follow:
             return
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+        await asyncio.sleep(pauses.next())
 
 
 async def _stream(

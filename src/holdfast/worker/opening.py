@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator
 from holdfast.app import Holdfast
 from holdfast.errors import StoreUnavailableError
 from holdfast.observe import Observer
+from holdfast.pauses import Pauses
 from holdfast.store import Store
-from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
 
 
 @contextlib.asynccontextmanager
@@ -26,7 +26,7 @@ async def opened(
 
 
 async def _start(app: Holdfast, stopping: asyncio.Event, observer: Observer) -> None:
-    pause = FIRST_PAUSE
+    pauses = Pauses(app.chance)
     while True:
         try:
             await app.start()
@@ -34,8 +34,7 @@ async def _start(app: Holdfast, stopping: asyncio.Event, observer: Observer) -> 
             observer.tell("store.unavailable", error=str(error))
             if stopping.is_set():
                 raise
-            await pause_unless(stopping, pause * (0.5 + app.chance.fraction()))
-            pause = min(2 * pause, LONGEST_PAUSE)
+            await pause_unless(stopping, pauses.next())
         else:
             return
 

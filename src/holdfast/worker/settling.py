@@ -11,9 +11,9 @@ from holdfast.chance import Chance
 from holdfast.errors import StoreUnavailableError
 from holdfast.job import Failure, Job, State
 from holdfast.observe import Observer, Silent
+from holdfast.pauses import Pauses
 from holdfast.releasing import release_dependents
 from holdfast.store import Change, Store
-from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
 from holdfast.worker.channel import Notes
 from holdfast.worker.custody import Custody, Nobody
 from holdfast.worker.execution import (
@@ -92,14 +92,13 @@ class Settler:
 
     async def write(self, answers: Sequence[Answer]) -> None:
         """Write a group; a store that is away is tried again until it is back."""
-        pause = FIRST_PAUSE
+        pauses = Pauses(self._chance)
         while True:
             try:
                 await self._write_now(answers)
             except StoreUnavailableError as error:
                 self._observer.tell("store.unavailable", error=str(error), kept=len(answers))
-                await asyncio.sleep(pause * (0.5 + self._chance.fraction()))
-                pause = min(2 * pause, LONGEST_PAUSE)
+                await asyncio.sleep(pauses.next())
             else:
                 return
 

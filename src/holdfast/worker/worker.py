@@ -14,9 +14,9 @@ from holdfast.handlers import RunnerKind
 from holdfast.job import Job
 from holdfast.maintenance import Maintenance
 from holdfast.observe import Observer, Silent
+from holdfast.pauses import Pauses
 from holdfast.presence import PRESENCE, WorkerInfo, announce
 from holdfast.store import Claim, GroupCommitStore, Store
-from holdfast.submitting import FIRST_PAUSE, LONGEST_PAUSE
 from holdfast.worker.alarm import Alarm
 from holdfast.worker.burst import more_within
 from holdfast.worker.channel import Notes, WorkerChannel
@@ -150,7 +150,7 @@ class Worker:
         self.drain()
 
     async def _claim_loop(self, store: Store, *, burst: bool) -> None:
-        seen, pause, declared = 0, FIRST_PAUSE, False
+        seen, declared, pauses = 0, False, Pauses(self._app.chance)
         while not self._stopping.is_set():
             try:
                 declared = declared or await self._declare_limits(store)
@@ -167,11 +167,10 @@ class Worker:
                     await self._hands.changed()
                 elif taken < wanted:
                     seen = await self._idle(store, seen, burst=burst)
-                pause = FIRST_PAUSE
+                pauses.over()
             except StoreUnavailableError as error:
                 self._observer.tell("store.unavailable", error=str(error))
-                await pause_unless(self._stopping, pause * (0.5 + self._app.chance.fraction()))
-                pause = min(2 * pause, LONGEST_PAUSE)
+                await pause_unless(self._stopping, pauses.next())
 
     async def _claim(self, store: Store) -> int:
         """Claim for every group of types that has room; return how many jobs came."""

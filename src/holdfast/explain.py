@@ -61,7 +61,7 @@ async def _reason(store: Store, job: Job) -> Reason:
         case State.DELAYED:
             return _later(Cause.DELAYED, job, "it is delayed until")
         case State.RETRYING:
-            why = job.failure.message if job.failure else "a failure"
+            why = str(job.failure or "a failure")
             return _later(Cause.BACKING_OFF, job, f"it backs off after {why!r} until")
         case _:
             return await _ready(store, job)
@@ -69,7 +69,7 @@ async def _reason(store: Store, job: Job) -> Reason:
 
 def _ended(job: Job) -> Reason:
     when = format_timestamp(job.finished_at) if job.finished_at else "an unknown time"
-    why = f": {job.failure.message}" if job.failure else ""
+    why = f": {job.failure}" if job.failure else ""
     return Cause.ENDED, f"it ended {job.state} at {when}{why}", {"finished_at": when}
 
 

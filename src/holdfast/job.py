@@ -90,6 +90,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     worker: str = ""
     host: str = ""
 
+    def __str__(self) -> str:
+        """What kind of failure it was and what it said: the text of a KeyError is but a key."""
+        if self.code in ("", self.message, self.category):
+            return self.message
+        return f"{self.code}: {self.message}"
+
 
 class Lease(msgspec.Struct, frozen=True):
     """The newest claim on a job.

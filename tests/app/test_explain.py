@@ -95,7 +95,7 @@ async def test_backing_off(app: Holdfast, drain: Drain) -> None:
     told = await app.explain(job_id)
 
     assert Cause.BACKING_OFF is told.cause
-    assert "'the bank is closed' until 2026-01-01T00:01:00Z" in told.message
+    assert "'TemporaryError: the bank is closed' until 2026-01-01T00:01:00Z" in told.message
 
 
 async def test_paused_queue(app: Holdfast) -> None:

@@ -167,7 +167,7 @@ class Settler:
             seconds=(after.updated_at - run.job.started_at).total_seconds()
             if run.job.started_at
             else None,
-            error=_error(after.failure) if after.failure else None,
+            error=str(after.failure) if after.failure else None,
             due_at=after.due_at if after.state is State.RETRYING else None,
         )
 
@@ -177,13 +177,6 @@ class Settler:
             self._observer.tell(
                 "job.stale", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt
             )
-
-
-def _error(failure: Failure) -> str:
-    """What kind of failure it was and what it said: the text of a KeyError is but a key."""
-    if failure.code in ("", failure.message):
-        return failure.message
-    return f"{failure.code}: {failure.message}"
 
 
 _GIVEN_BACK = {

@@ -12,6 +12,8 @@ from holdfast import lifecycle
 from holdfast.job import (
     DedupeKey,
     Event,
+    Failure,
+    FailureCategory,
     Job,
     Priority,
     State,
@@ -150,3 +152,18 @@ def test_a_history_that_begins_in_the_middle_tells_what_it_can() -> None:
 
     assert [] == attempts(done.id, [done.trail[-1]])
     assert [] == attempts(done.id, [])
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("KeyError", "KeyError: 'x'"),
+        ("", "'x'"),
+        ("'x'", "'x'"),
+        ("TEMPORARY", "'x'"),
+    ],
+)
+def test_failure_is_told_with_its_kind_unless_that_says_nothing(code: str, told: str) -> None:
+    failure = Failure(category=FailureCategory.TEMPORARY, message="'x'", code=code)
+
+    assert told == str(failure)

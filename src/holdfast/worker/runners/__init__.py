@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 from holdfast.worker.execution import Outcome
@@ -11,12 +12,12 @@ from holdfast.worker.run import Run
 class Runner(Protocol):
     """Runs the handler of one job.
 
-    Cancelling the coroutine stops the code as far as the kind of runner can: a coroutine is
+    Cancelling whoever awaits it stops the code as far as the kind of runner can: a coroutine is
     cancelled, a process is killed, a thread is fenced off and left behind. Either way the
     call returns promptly.
     """
 
-    async def run(self, run: Run) -> Outcome:
+    def run(self, run: Run) -> Awaitable[Outcome]:
         """Call the handler and say how it went."""
         ...
 

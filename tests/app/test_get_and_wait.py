@@ -103,9 +103,10 @@ async def test_many_waiters_share_one_reader_of_events(store: Store, clock: Manu
         jobs = await asyncio.gather(*waiters)
 
     assert {State.CANCELLED} == {job.state for job in jobs}
-    # One look when the wait begins, one by cancel, one when the end was announced.
-    assert calls["get"] <= 3 * len(waiters) + 10
-    assert calls["events"] <= len(waiters) + 20
+    # One look when the wait begins, one by cancel, one when the end was announced, and some room
+    # for a slow machine: each for itself would need one for every event.
+    assert calls["get"] <= 4 * len(waiters)
+    assert calls["events"] <= 2 * len(waiters)
 
 
 def _counted(

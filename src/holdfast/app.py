@@ -162,7 +162,7 @@ class Holdfast(Facade):
 
     def over(self, store: Store, *, watcher: Watcher | None = None) -> Operations:
         """Return the operations of this app over a store that is already started."""
-        quota = Quota(store, self.limits, self.clock) if Quota.is_set(self.limits) else None
+        quota = Quota(store, self.limits, self.clock)
         submitter = Submitter(store, self.chance, self.limits, self._defaults, quota)
         return Operations(store, submitter, watcher=watcher)
 

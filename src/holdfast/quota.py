@@ -33,16 +33,12 @@ class Quota:
         self._rate = limits.submission_rate
         self._clock = clock
         self.is_limited = self._depth is not None or self._rate is not None
+        """Whether there is anything to refuse for."""
         self._waiting: Counter[str] = Counter()
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
         self._allowance = float(self._rate or 0)
         self._filled_at = clock.monotonic()
-
-    @staticmethod
-    def is_set(limits: Limits) -> bool:
-        """Whether there is anything to refuse for."""
-        return limits.queue_depth is not None or limits.submission_rate is not None
 
     async def admit(self, jobs: Sequence[Job]) -> None:
         """Count jobs in, all or none."""

@@ -25,6 +25,7 @@ from tests.conformance.stores import empty_schema
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from holdfast.job import Job
     from tests.servers import Postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -111,13 +112,19 @@ async def test_leases_that_were_answered_long_ago_are_not_looked_at_again(
     assert the_newest < all_of_them / 10
 
 
-async def test_lease_that_ended_unanswered_stays_in_sight(postgres_server: Postgres) -> None:
+@contextlib.asynccontextmanager
+async def _one_claimed(server: Postgres) -> AsyncIterator[tuple[PostgresStore, Job, ManualClock]]:
+    """A store by a clock of its own, with one job that somebody holds."""
     clock = ManualClock()
-    empty_schema(postgres_server.dsn, SCHEMA)
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
-    async with PostgresStore(settings, clock=clock) as store:
+    empty_schema(server.dsn, SCHEMA)
+    async with PostgresStore(Settings(dsn=server.dsn, schema=SCHEMA), clock=clock) as store:
         await store.add([make("lost", now=store.now())])
         (job,) = await store.claim(WANT)
+        yield store, job, clock
+
+
+async def test_lease_that_ended_unanswered_stays_in_sight(postgres_server: Postgres) -> None:
+    async with _one_claimed(postgres_server) as (store, job, clock):
         clock.advance(timedelta(hours=1))
 
         assert [late.id for late in await store.overdue(10)] == [job.id]
@@ -131,12 +138,7 @@ async def test_lease_that_ended_unanswered_stays_in_sight(postgres_server: Postg
 async def test_lease_that_found_no_room_in_the_answer_stays_in_sight(
     postgres_server: Postgres,
 ) -> None:
-    clock = ManualClock()
-    empty_schema(postgres_server.dsn, SCHEMA)
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
-    async with PostgresStore(settings, clock=clock) as store:
-        await store.add([make("lost", now=store.now())])
-        (job,) = await store.claim(WANT)
+    async with _one_claimed(postgres_server) as (store, job, clock):
         await store.add([make("expired", now=store.now(), lifetime=1)])
         clock.advance(timedelta(hours=1))
 
@@ -150,12 +152,7 @@ async def test_lease_that_found_no_room_in_the_answer_stays_in_sight(
 async def test_look_that_has_no_room_teaches_nothing_about_leases(
     postgres_server: Postgres,
 ) -> None:
-    clock = ManualClock()
-    empty_schema(postgres_server.dsn, SCHEMA)
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
-    async with PostgresStore(settings, clock=clock) as store:
-        await store.add([make("lost", now=store.now())])
-        (job,) = await store.claim(WANT)
+    async with _one_claimed(postgres_server) as (store, job, clock):
         clock.advance(timedelta(hours=1))
 
         assert [] == await store.overdue(0)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import PermanentError, ValidationError
-from holdfast.sealing import KeyRing
+from holdfast.sealing import KeyRing, sealed
 from holdfast.sealing.envelope import must_be_open, unwrap
+from holdfast.store import GroupCommitStore, MemoryStore, open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,3 +119,12 @@ def test_environment_names_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("HOLDFAST_ENCRYPTION_KEYS", KeyRing.generate("direct"))
 
     assert ("direct",) == KeyRing.from_environment().ids
+
+
+def test_sealed_store_groups_commits_where_the_store_behind_it_does(
+    ring: KeyRing, tmp_path: Path
+) -> None:
+    behind = open_store(f"sqlite:///{tmp_path}/jobs.db")
+
+    assert isinstance(sealed(behind, ring), GroupCommitStore)
+    assert not isinstance(sealed(MemoryStore(), ring), GroupCommitStore)

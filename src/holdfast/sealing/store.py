@@ -29,6 +29,7 @@ from holdfast.store import (
     FailureSearch,
     Fence,
     Finding,
+    GroupCommitStore,
     Hold,
     LimitRule,
     LimitState,
@@ -58,9 +59,13 @@ def sealed(store: Store, keys: KeyRing | None) -> Store:
 class SealedStore:
     """Passes every verb on, with jobs sealed on their way in and opened on their way out."""
 
+    GROUPS_COMMITS: bool
+
     def __init__(self, inner: Store, keys: KeyRing) -> None:
         self.inner = inner
         self._contents = Contents(keys)
+        if isinstance(inner, GroupCommitStore):
+            self.GROUPS_COMMITS = inner.GROUPS_COMMITS
 
     def now(self) -> datetime:
         return self.inner.now()

@@ -49,6 +49,9 @@ Fields = list[str | int | msgspec.Raw]
 Image = tuple[bytes, bytes, list[bytes | None]]
 """A script's answer for a job: id, queue, the fields of its hash."""
 
+Like = tuple[bytes, bytes | None]
+"""A script's answer for a job that differs from the one before by this: id and data."""
+
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What BullMQ has no place for and nothing changes after submission."""
@@ -83,9 +86,7 @@ class Edge(msgspec.Struct, frozen=True, array_like=True):
     failure: Failure | None
 
 
-SCHEDULER, NOW, DATA, FIXED = map(
-    Row.__struct_fields__.index, ("scheduler", "now", "data", "fixed")
-)
+SCHEDULER = Row.__struct_fields__.index("scheduler")
 
 _encode = msgspec.json.Encoder().encode
 _fixed = msgspec.json.Decoder(Fixed)
@@ -200,6 +201,11 @@ def edge_text(edge: Transition, moment: int) -> str:
     return _text(kept)
 
 
+def read_story(data: bytes) -> list[Transition]:
+    """Read the transitions of one call back: a line for each."""
+    return [read_edge(line) for line in data.split(b"\n")]
+
+
 def read_edge(data: bytes) -> Transition:
     """Read a transition back; what a BullMQ client said in it may be no text."""
     try:
@@ -262,11 +268,6 @@ def read_job(image: Image, unknown_backoff: str) -> Job:
     if row.fixed is None:
         return foreign.read_job(job_id, queue, row, unknown_backoff)
     return _own_job(job_id, queue, row)
-
-
-def is_ours(image: Image) -> bool:
-    """Whether holdfast made the job."""
-    return image[2][FIXED] is not None
 
 
 def _parts(image: Image) -> tuple[str, str, Row]:

@@ -1,7 +1,7 @@
 """Jobs as BullMQ hashes: what goes where, and how it is read back.
 
-BullMQ's own fields hold what BullMQ knows; ``hf:job`` the rest that is fixed at submission,
-``hf:rest`` what changes rarely, and a few short fields what scripts must read and write.
+BullMQ's own fields hold what BullMQ knows; ``hf:job`` the rest as it was submitted,
+``hf:rest`` what changes rarely, once it did, and a few short fields what scripts must know.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ Like = tuple[bytes, bytes | None]
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What BullMQ has no place for and nothing changes after submission."""
+    """What BullMQ has no place for, as it was submitted; ``hf:rest`` tells what changed since."""
 
     profile: str
+    max_attempts: int
     timeout: timedelta
     lease_ttl: timedelta
     lifetime: timedelta
@@ -130,8 +131,9 @@ def shared_fields(job: Job) -> Fields:
         *("name", job.type),
         *("timestamp", created // 1000, "delay", max(0, wait), "priority", job.priority),
         *("hf:job", _text(fixed), "hf:ttl", job.lease_ttl // MICROSECOND),
-        *("hf:rest", _text(_rest_of(job))),
     ]
+    if (rest := _rest_of(job)) != Rest(max_attempts=job.max_attempts):
+        fields += ["hf:rest", _text(rest)]
     if job.limit_key:
         fields += ["hf:limit", job.limit_key]
     return fields
@@ -285,7 +287,8 @@ def _like(
     depends_on: bytes | None,
 ) -> Job:
     """Return a job with everything that jobs of one kind have in common."""
-    fixed, rest = _fixed.decode(fixed_data), read_rest(rest_data)
+    fixed = _fixed.decode(fixed_data)
+    rest = read_rest(rest_data) if rest_data else Rest(max_attempts=fixed.max_attempts)
     return Job(
         id="",
         type=text(name),

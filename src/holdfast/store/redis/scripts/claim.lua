@@ -66,7 +66,7 @@ local BRIEF = {
 local PLAIN = '^(SCHEDULED|' .. string.rep('[^|]*|', 8) .. ')(%d+)(|%d+|%d+|[^|]*|[^|]*||%d+)$'
 local BEFORE = '^SCHEDULED|(%d+)|(%d+)|([^|]*)|(%d+)|[^|]*|([^|]*)|(%d+)|'
 local MOMENT, MILLIS, WHO = int(now), int(now_ms), cjson.encode(worker)
-local moves, ends, begun = {}, {}, {}
+local moves, ends, begun, spans = {}, {}, {}, {}
 local group
 
 local function is_like(v, other)
@@ -101,7 +101,7 @@ local function close()
     ends[#ends + 1] = g.over
     ends[#ends + 1] = id
   end
-  append(begun, g.ids)
+  if g.in_turn then spans[#spans + 1] = {int(g.first), int(g.last), g.ids} else append(begun, g.ids) end
   local kind = kind_of(q, type, level_of(tonumber(g.v[4]) or 0))
   measure(kind.where, kind.type, 'wait', now, now - g.sch, size)
   count(kind, 'SCHEDULED', -size)
@@ -126,15 +126,27 @@ local function take(q, id, key, v)
     'hf:now', g.now .. num .. g.rest)
   call('SET', key .. ':lock', token, 'PX', g.lock)
   q.last = call('XADD', q.stream, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+  local n = tonumber(num)
+  g.in_turn = #g.ids == 0 or g.in_turn and n == g.last + 1
+  g.first, g.last = g.first or n, n
   g.ids[#g.ids + 1] = id
   room = room - 1
   return true
+end
+-- Jobs that were submitted together have numbers in turn: one range is theirs alone.
+local function unlist(key, span)
+  if call('ZCOUNT', key, span[1], span[2]) == #span[3] then
+    call('ZREMRANGEBYSCORE', key, span[1], span[2])
+  else
+    append(begun, span[3])
+  end
 end
 local function write_taken()
   close()
   flush_ranked() -- what was noticed before is older than what is written here
   sliced('ZADD', shared .. 'moved', moves)
   sliced('ZADD', shared .. 'over', ends)
+  for _, span in ipairs(spans) do unlist(shared .. 's:SCHEDULED', span) end
   sliced('ZREM', shared .. 's:SCHEDULED', begun)
 end
 

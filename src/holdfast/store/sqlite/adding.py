@@ -11,7 +11,7 @@ from holdfast.errors import StaleLeaseError
 from holdfast.job import DependencyKind, Job, State
 from holdfast.store._ledger import Ledger
 from holdfast.store._shapes import Added, AddStatus, Fence
-from holdfast.store.sqlite.encoding import body_row, job_row, journal_row
+from holdfast.store.sqlite.encoding import body_row, job_row, journal_row, past_row
 from holdfast.store.sqlite.moving import WAKING, lift_at
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.values import NEVER, Row, id_of, key_of, micros
@@ -123,8 +123,14 @@ def _aborted(answer: Added) -> Added:
     return answer
 
 
-def insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list[int]:
-    """Write jobs with what their trails say and the dependencies they name; not the edges."""
+def insert(
+    tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]], *, past: bool = False
+) -> list[int]:
+    """Write jobs with what their trails say and the dependencies they name; not the edges.
+
+    With ``past`` they may have been through anything; else they were accepted just now.
+    """
+    row = past_row if past else job_row
     seqs: list[int] = []
     jobs: list[Row] = []
     bodies: list[Row] = []
@@ -143,7 +149,7 @@ def insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list[
             moved = number
         number = max(number, seq)
         ripe = job.state is State.PENDING and not depends_on
-        jobs.append(job_row(job, seq, number, ripe=ripe, lift_at=lift_at(tx, job)))
+        jobs.append(row(job, seq, number, ripe=ripe, lift_at=lift_at(tx, job)))
         bodies.append(body_row(job, seq, depends_on))
         tags.extend((name, value, seq) for name, value in job.tags.items())
         if job.dedupe is not None:
@@ -157,9 +163,9 @@ def insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list[
         tx.ledger.moved(None, job)
         if job.state in WAKING:
             tx.woken.add(job.queue)
-    tx.many("add_job", jobs)
-    tx.many("add_body", bodies)
-    tx.many("add_tag", tags)
+    tx.insert("adopt_job" if past else "add_job", jobs)
+    tx.insert("add_body", bodies)
+    tx.insert("add_tag", tags)
     tx.many("add_key", keys)
     tx.many("checkpoint", checkpoints)
     tx.journal(journal)

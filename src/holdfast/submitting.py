@@ -134,7 +134,7 @@ class Submitter:
             job_id=self._chance.uuid(),
             now=self._store.now(),
             defaults=self._defaults_for(submission.type, submission.queue),
-            parents=await self._parents([submission]),
+            parents=await self._parents([submission]) if submission.depends_on else None,
             spawner=spawner,
         )
 

@@ -143,7 +143,7 @@ class Submitter:
     ) -> list[Job | ValidationError]:
         return accept_batch(
             submissions,
-            job_ids=[self._chance.uuid() for _ in submissions],
+            job_ids=self._chance.uuids(len(submissions)),
             now=self._store.now(),
             defaults_for=lambda s: self._defaults_for(s.type, s.queue),
             parents=await self._parents(submissions),

@@ -34,6 +34,7 @@ _Span = tuple[Measure, datetime, datetime]
 _Move = tuple[_Kind, State | None, State, int, _Span | None]
 """What moved, from, to, in which minute, and what is measured of it."""
 
+_KIND = attrgetter("queue", "type", "priority")
 _WAITED = attrgetter("queue", "type", "priority", "scheduled_at")
 _RAN = attrgetter("queue", "type", "priority", "state", "updated_at", "started_at")
 
@@ -49,8 +50,6 @@ class Ledger:
         self._moves: defaultdict[_Move, int] = defaultdict(int)
         self._tallies: defaultdict[TallyKey, int] = defaultdict(int)
         self._readings: dict[ReadingKey, tuple[int, float]] = {}
-        self._at: datetime | None = None
-        self._minute = 0
 
     @property
     def tallies(self) -> defaultdict[TallyKey, int]:
@@ -74,6 +73,13 @@ class Ledger:
             self.count(before, after, edge, priority)
             priority = after.priority
 
+    def added(self, jobs: Iterable[Job]) -> None:
+        """Count new jobs, which went from nowhere to where they are now in one instant."""
+        born = Counter((_KIND(job), job.state, minute_of(job.created_at)) for job in jobs)
+        for (kind, state, minute), count in born.items():
+            self._tallies[*kind, state] += count
+            self._read((minute, *kind, Measure.SUBMITTED, 0), count)
+
     def count(self, before: Job | None, after: Job, edge: Transition, priority: int) -> None:
         """Count one transition; ``priority`` is the one the job left its old state with."""
         span = None
@@ -84,12 +90,7 @@ class Ledger:
         elif edge.from_state is State.RUNNING:
             span = _span(Measure.RUN, after.started_at, edge.at)
         kind = (after.queue, after.type, priority, after.priority)
-        self._moves[kind, edge.from_state, edge.to_state, self._minute_of(edge.at), span] += 1
-
-    def _minute_of(self, at: datetime) -> int:
-        if at is not self._at:  # one instant mostly has several edges
-            self._at, self._minute = at, minute_of(at)
-        return self._minute
+        self._moves[kind, edge.from_state, edge.to_state, minute_of(edge.at), span] += 1
 
     def claimed(self, jobs: Iterable[Job], at: datetime) -> None:
         """Count jobs that a store itself moved from SCHEDULED to RUNNING."""

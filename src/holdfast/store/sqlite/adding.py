@@ -40,6 +40,7 @@ def _add_plain(tx: Transaction, jobs: Sequence[Job]) -> list[Added] | None:
     tx.execute("SAVEPOINT plain")
     try:
         insert(tx, [(job, job.depends_on) for job in jobs])
+        tx.ledger.added(jobs)
     except sqlite3.IntegrityError:
         tx.execute("ROLLBACK TO plain")
         tx.number, tx.ledger = number, Ledger()
@@ -58,6 +59,7 @@ def _add_judged(tx: Transaction, jobs: Sequence[Job], *, atomic: bool) -> list[A
     places = [place for place, job in enumerate(jobs) if plan.is_new(job)]
     new = [(jobs[place], plan.alias(jobs[place])) for place in places]
     seqs = insert(tx, new)
+    tx.ledger.added(job for job, _ in new)
     for place, (job, depends_on), seq in zip(places, new, seqs, strict=True):
         if link(tx, job, depends_on, seq):
             answers[place] = replace(answers[place], ripe=True)
@@ -151,7 +153,8 @@ def insert(
         ripe = job.state is State.PENDING and not depends_on
         jobs.append(row(job, seq, number, ripe=ripe, lift_at=lift_at(tx, job)))
         bodies.append(body_row(job, seq, depends_on))
-        tags.extend((name, value, seq) for name, value in job.tags.items())
+        if job.tags:
+            tags.extend((name, value, seq) for name, value in job.tags.items())
         if job.dedupe is not None:
             expires = job.dedupe.expires_at
             until = None if expires is None else micros(expires)
@@ -160,7 +163,6 @@ def insert(
             checkpoints.append((seq, job.checkpoint))
         if not job.trail or job.trail[0].at is not job.created_at:
             tx.mark(micros(job.created_at), seq)
-        tx.ledger.moved(None, job)
         if job.state in WAKING:
             tx.woken.add(job.queue)
     tx.insert("adopt_job" if past else "add_job", jobs)

@@ -89,7 +89,7 @@ class Transaction:
         self.insert("journal", rows)
         before = rows[0]
         for row in rows:
-            if row[_AT] is not before[_AT]:
+            if row[_AT] // _MINUTE != before[_AT] // _MINUTE:
                 self.mark(before[_AT], before[0])
                 self.mark(row[_AT], row[0])
             before = row

@@ -78,9 +78,10 @@ def serve(  # noqa: PLR0913  # one per option
             )
 
     try:
-        asyncio.run(
-            server.serve(found, place, observer=logging.LogObserver(found.redaction), told=told)
-        )
+        with asyncio.Runner(loop_factory=server.new_loop) as runner:
+            runner.run(
+                server.serve(found, place, observer=logging.LogObserver(found.redaction), told=told)
+            )
     except server.UnsafeAddressError as error:
         raise Problem(str(error), USAGE) from None
     except OSError as error:

@@ -80,6 +80,20 @@ MUTANTS = (
         "maintenance ends when the store is away",
     ),
     _in(
+        "maintenance/contact.py",
+        "            self._since = now\n",
+        "            self._since = self._heard\n",
+        "the reaper is first at a store that was away",
+        ("maintenance",),
+    ),
+    _in(
+        "maintenance/contact.py",
+        "<= now <= self._heard + SILENCE",
+        "<= now",
+        "the reaper takes back what nobody can renew",
+        ("maintenance",),
+    ),
+    _in(
         "maintenance/releaser.py",
         "        await release_dependents(self._store)\n",
         "",

@@ -12,6 +12,7 @@ from holdfast.chance import Chance
 from holdfast.clock import ManualClock
 from holdfast.cron import MissedRuns, cron_entry, due_instants, instants
 from holdfast.job import Event
+from holdfast.maintenance.contact import MOMENT, SILENCE, Contact
 from holdfast.maintenance.cron import CronService
 from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
@@ -76,6 +77,56 @@ async def test_the_reaper_takes_jobs_of_silent_workers_back_and_says_so(yard: Ya
     assert status.history is not None
     last = status.history[-1]
     assert (Event.LAPSE, "lease expired", "w") == (last.event, last.reason, last.worker)
+
+
+@pytest.mark.req("S-6", "S-10")
+async def test_after_an_outage_heartbeats_and_answers_go_before_the_reaper(yard: Yard) -> None:
+    contact = Contact(yard.clock)
+    reaper = Reaper(yard.store, Chance(1), Silent(), lambda: contact.is_steady)
+    job = await yard.app.submit("x")
+    fence = await yard.claim()
+
+    yard.clock.advance(30)  # nobody reaches the store, so nobody could renew
+    await reaper.once()
+    assert State.RUNNING is await yard.state(job.job_id)
+
+    contact.heard()
+    await reaper.once()
+    assert State.RUNNING is await yard.state(job.job_id)
+
+    (beat,) = await yard.store.extend([fence])
+    yard.clock.advance(MOMENT)
+    await reaper.once()
+    assert beat.held
+    assert State.RUNNING is await yard.state(job.job_id)
+
+
+@pytest.mark.req("S-6", "S-10")
+async def test_after_an_outage_the_jobs_of_the_dead_are_taken_back_a_moment_later(
+    yard: Yard,
+) -> None:
+    contact = Contact(yard.clock)
+    reaper = Reaper(yard.store, Chance(1), Silent(), lambda: contact.is_steady)
+    job = await yard.app.submit("x")
+    await yard.claim()
+    yard.clock.advance(30)
+    contact.heard()
+
+    yard.clock.advance(MOMENT)
+    await reaper.once()
+
+    assert State.RETRYING is await yard.state(job.job_id)
+
+
+def test_a_store_that_always_answers_late_is_steady_between_its_answers() -> None:
+    clock = ManualClock()
+    contact = Contact(clock)
+    for _ in range(3):
+        clock.advance(SILENCE + 1)
+        assert not contact.is_steady
+        contact.heard()
+        clock.advance(MOMENT)
+        assert contact.is_steady
 
 
 @pytest.mark.req("S-10", "M-11", "L-6")

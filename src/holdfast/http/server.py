@@ -67,15 +67,6 @@ async def check(app: Holdfast, place: Place) -> int:
     return len(keys)
 
 
-def new_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop of uvloop where that is installed, the extra ``speed``."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
 async def serve(
     app: Holdfast,
     place: Place,

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from holdfast.app import Holdfast
 from holdfast.errors import HoldfastError, StoreError
+from holdfast.maintenance.contact import Contact
 from holdfast.maintenance.cron import CronService
 from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
@@ -18,10 +19,10 @@ from holdfast.maintenance.webhooks import Courier, WebhookService
 from holdfast.observe import Observer
 
 LEADERSHIP = "maintenance"
-TERM = timedelta(seconds=2)
-"""How long a leader that fell silent still leads."""
+TERM = timedelta(seconds=1.25)
+"""How long a leader that fell silent still leads: meanwhile nobody takes jobs back."""
 
-CANVASS = 1.0
+CANVASS = 0.5
 """How often leadership is renewed or sought, in seconds."""
 
 BREATH = 0.02
@@ -40,9 +41,10 @@ class Maintenance:
         self._queues = tuple(queues)
         self._observer = observer
         self._leading = asyncio.Event()
+        self._contact = Contact(app.clock)
         self._services: list[Service] = [
             Promoter(store),
-            Reaper(store, app.chance, observer),
+            Reaper(store, app.chance, observer, lambda: self._contact.is_steady),
             Releaser(store),
             Pruner(store, app.retention),
             CronService(app, store),
@@ -68,6 +70,8 @@ class Maintenance:
                 won = await self._store.hold(LEADERSHIP, self._worker, TERM)
             except StoreError:
                 won = False
+            else:
+                self._contact.heard()
             if won and not self._leading.is_set():
                 self._observer.tell("maintenance.leading", worker=self._worker)
             self._leading.set() if won else self._leading.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast import lifecycle
 from holdfast.chance import Chance
@@ -17,16 +17,28 @@ EVERY = 0.25
 
 
 class Reaper:
-    """Reads what is overdue, decides with the lifecycle, swaps under the fence."""
+    """Reads what is overdue, decides with the lifecycle, swaps under the fence.
+
+    While the store is not ``steady`` it takes nothing back.
+    """
 
     name = "reaper"
 
-    def __init__(self, store: Store, chance: Chance, observer: Observer) -> None:
+    def __init__(
+        self,
+        store: Store,
+        chance: Chance,
+        observer: Observer,
+        steady: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._store = store
         self._chance = chance
         self._observer = observer
+        self._steady = steady
 
     async def once(self) -> float:
+        if not self._steady():
+            return EVERY
         jobs = await self._store.overdue(PAGE)
         await self._write([self._decided(job) for job in jobs])
         return 0.0 if len(jobs) == PAGE else EVERY

@@ -34,7 +34,7 @@ from holdfast.store.redis import RedisStore
 from tests.servers import Valkey
 from tests.wire.peer import NodeMissing
 
-SLOTS = (100, 200)
+SLOTS = (100, 200, 500)
 CONCURRENCIES = (10, 50, 100, 200)
 RATE = 20
 

@@ -63,8 +63,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/claim.lua",
-        "  if q.free and v[8]",
-        "  if v[8]",
+        "  if q.free and take(",
+        "  if take(",
         "the short way knows no limits",
     ),
     _in(
@@ -159,6 +159,20 @@ MUTANTS = (
         "  place_all(q, 'completed', ends)\n",
         "",
         "Node does not find what was completed together",
+        ("redis batches",),
+    ),
+    _in(
+        "scripts/claim.lua",
+        "    if v[i] ~= other[i] then return false end\n",
+        "",
+        "a job is taken for the one before it",
+        ("redis batches",),
+    ),
+    _in(
+        "scripts/lib/queue.lua",
+        "in_order = in_order and last[size + 1 - i] == ids[i]",
+        "in_order = in_order",
+        "jobs that run leave the list with one that ended",
         ("redis batches",),
     ),
     _in(

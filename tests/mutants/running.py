@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     _in(
         "maintenance/crew.py",
-        "                delay = CANVASS\n",
+        "                await asyncio.sleep(pauses.next())\n                continue\n",
         "                return\n",
         "maintenance ends when the store is away",
     ),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import pytest
 
@@ -12,6 +15,7 @@ from holdfast.chance import Chance
 from holdfast.clock import ManualClock
 from holdfast.cron import MissedRuns, cron_entry, due_instants, instants
 from holdfast.job import Event
+from holdfast.maintenance import Maintenance
 from holdfast.maintenance.contact import MOMENT, SILENCE, Contact
 from holdfast.maintenance.cron import CronService
 from holdfast.maintenance.promoter import Promoter
@@ -20,7 +24,10 @@ from holdfast.maintenance.reaper import Reaper
 from holdfast.maintenance.releaser import Releaser
 from holdfast.observe import Silent
 from holdfast.policy import Retention
-from holdfast.store import Change, Claim, Fence, MemoryStore
+from holdfast.store import Change, Claim, Fence, MemoryStore, Store
+from tests.simulation.loop import SimLoop
+from tests.simulation.world import TrueClock
+from tests.worker.faulty import FaultyStore
 from tests.worker.rig import ended, working
 
 
@@ -204,6 +211,58 @@ async def test_the_releaser_finds_what_a_crash_left_undecided(yard: Yard) -> Non
 
     assert State.CANCELLED is await yard.state(second.job_id)
     assert State.CANCELLED is await yard.state(third.job_id)
+
+
+# --- outages -----------------------------------------------------------------------------------
+
+
+class Wired(FaultyStore):
+    """A store whose outages break the calls that wait, as those of a server do."""
+
+    async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
+        ask = cast("Callable[..., Awaitable[int]]", self.__getattr__("arrivals"))
+        look, number = timedelta(milliseconds=10), seen
+        for _ in range(wait // look + 1):
+            number = await ask(queues, seen, look)
+            if number != seen:
+                break
+        return number
+
+
+def lateness(begin: float, length: float) -> float:
+    """Return how long after an outage a job became ready that was due within it, in seconds."""
+    loop = SimLoop(random.Random(1))
+    clock = TrueClock(loop)
+    store = Wired(MemoryStore(clock))
+    app = Holdfast(store=cast("Store", store), clock=clock, chance=Chance(1))
+
+    async def story() -> float:
+        await app.start()
+        crew = asyncio.ensure_future(Maintenance(app, "w", ("default",), Silent()).run())
+        job = await app.submit("x", delay=begin + length / 2)
+        await asyncio.sleep(begin)
+        store.away = {"*"}
+        await asyncio.sleep(length)
+        store.away = set()
+        back = clock.monotonic()
+        async with asyncio.timeout(10):
+            while State.SCHEDULED is not (await app.get(job.job_id)).state:  # noqa: ASYNC110  # in virtual time
+                await asyncio.sleep(0.01)
+        assert not crew.done()
+        return clock.monotonic() - back
+
+    try:
+        return loop.run_until_complete(story())
+    finally:
+        loop.bury()
+
+
+@pytest.mark.req("S-9")
+@pytest.mark.parametrize("length", [0.3, 2.0, 9.0])
+def test_what_was_due_in_an_outage_becomes_ready_as_soon_as_it_is_over(length: float) -> None:
+    late = [lateness(1 + n / 10, length) for n in range(15)]
+
+    assert max(late) < 0.35
 
 
 # --- schedules -------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from holdfast.maintenance.releaser import Releaser
 from holdfast.maintenance.service import Service
 from holdfast.maintenance.webhooks import Courier, WebhookService
 from holdfast.observe import Observer
+from holdfast.pauses import Pauses
 
 LEADERSHIP = "maintenance"
 TERM = timedelta(seconds=1.25)
@@ -24,6 +25,9 @@ TERM = timedelta(seconds=1.25)
 
 CANVASS = 0.5
 """How often leadership is renewed or sought, in seconds."""
+
+LONGEST_PAUSE = 0.2
+"""How long after a failure the next try comes at most, in seconds: jobs wait for it."""
 
 BREATH = 0.02
 """A busy queue rings all the time; due jobs are looked for no more often than this."""
@@ -40,6 +44,7 @@ class Maintenance:
         self._worker = worker
         self._queues = tuple(queues)
         self._observer = observer
+        self._chance = app.chance
         self._leading = asyncio.Event()
         self._contact = Contact(app.clock)
         self._services: list[Service] = [
@@ -65,31 +70,38 @@ class Maintenance:
             await self._resign()
 
     async def _campaign(self) -> None:
+        pauses = self._pauses()
         while True:
             try:
-                won = await self._store.hold(LEADERSHIP, self._worker, TERM)
+                won, delay = await self._store.hold(LEADERSHIP, self._worker, TERM), CANVASS
             except StoreError:
-                won = False
+                won, delay = False, pauses.next()
             else:
+                pauses.over()
                 self._contact.heard()
             if won and not self._leading.is_set():
                 self._observer.tell("maintenance.leading", worker=self._worker)
             self._leading.set() if won else self._leading.clear()
-            await asyncio.sleep(CANVASS)
+            await asyncio.sleep(delay)
 
     async def _serve(self, service: Service) -> None:
-        seen = 0
+        seen, pauses = 0, self._pauses()
         while True:
             await self._leading.wait()
             try:
                 delay = await service.once()
+                pauses.over()
             except HoldfastError as error:
                 self._observer.tell("maintenance.failed", service=service.name, error=str(error))
-                delay = CANVASS
+                await asyncio.sleep(pauses.next())
+                continue
             if isinstance(service, Promoter) and delay > 0:
                 seen = await self._until_due(seen, delay)
             else:
                 await asyncio.sleep(delay)
+
+    def _pauses(self) -> Pauses:
+        return Pauses(self._chance, longest=LONGEST_PAUSE)
 
     async def _deliver(self) -> None:
         while True:
@@ -108,7 +120,7 @@ class Maintenance:
         try:
             news = await self._store.arrivals(self._queues, seen, timedelta(seconds=delay))
         except StoreError:
-            await asyncio.sleep(delay)
+            await asyncio.sleep(BREATH)
             return seen
         if news != seen:
             await asyncio.sleep(BREATH)

@@ -195,3 +195,57 @@ async def test_jobs_claimed_together_are_read_as_each_alone(valkey_server: Valke
 
         assert taken == [(await store.get([job.id]))[0] for job in jobs]
         assert [job.payload for job in jobs] == [job.payload for job in taken]
+
+
+async def claimed(server: Valkey, jobs: Sequence[Job], limit: int) -> tuple[Dump, list[object]]:
+    """Claim jobs, so many by a call, and return what is kept and what was told then."""
+    prefix = f"b{uuid.uuid4().hex[:10]}"
+    async with (
+        RedisStore.from_url(f"{server.url}?prefix={prefix}", clock=CLOCK) as store,
+        Redis(port=server.port) as raw,
+    ):
+        await store.add(jobs)
+        for _ in range(0, len(jobs), limit):
+            await store.claim(Claim(queues=("q", "p"), limit=limit, worker="w", token="t"))
+        page = await store.events(None, 10_000, timedelta(0))
+        return await dump(raw, prefix), list(page.events)
+
+
+@pytest.mark.parametrize("priority", ["CRITICAL", "NORMAL"])
+async def test_jobs_claimed_together_are_kept_like_jobs_claimed_one_by_one(
+    valkey_server: Valkey, priority: str
+) -> None:
+    jobs = [
+        *(made(n, priority=priority) for n in range(200)),
+        made(200, priority=priority, limit_key="k"),
+        made(201, priority=priority),
+        *(made(n, priority=priority, queue="p") for n in range(202, 210)),
+        made(210, priority=priority, type="other"),
+    ]
+
+    together = await claimed(valkey_server, jobs, len(jobs))
+    one_by_one = await claimed(valkey_server, jobs, 1)
+
+    assert one_by_one == together
+
+
+async def test_jobs_that_end_in_another_order_than_they_began_leave_the_others_running(
+    valkey_server: Valkey,
+) -> None:
+    prefix = f"b{uuid.uuid4().hex[:10]}"
+    async with (
+        RedisStore.from_url(f"{valkey_server.url}?prefix={prefix}", clock=CLOCK) as store,
+        Redis(port=valkey_server.port) as raw,
+    ):
+        await store.add([made(n) for n in range(8)])
+        jobs = await store.claim(Claim(queues=("q",), limit=8, worker="w", token="t"))
+        left = [job.id.encode() for job in jobs]
+        for ended in ([0, 1], [2, 4], [7, 3], [5], [6]):
+            done = [
+                Change(jobs[n], lifecycle.completed(jobs[n], b"1", now=store.now())) for n in ended
+            ]
+
+            await store.swap(done)
+
+            left = [each for each in left if each not in {jobs[n].id.encode() for n in ended}]
+            assert left == (await raw.lrange(f"{prefix}:q:active", 0, -1))[::-1]

@@ -22,9 +22,6 @@ _end = attrgetter(
     *("queue", "type", "priority", "attempt", "revision", "updated_at", "due_at", "scheduled_at"),
     *("started_at", "finished_at", "expires_at", "lease", "trail"),
 )
-_NOW, _DATA = wire.NOW, wire.DATA
-_NUMBER = 9
-"""Where in ``hf:now`` a job's number is: the one part that is each job's own."""
 
 
 def new_jobs(jobs: Sequence[Job]) -> list[dict[str, object]]:
@@ -97,36 +94,17 @@ def _just_completed(before: Job, after: Job) -> bool:
     )
 
 
-def read_jobs(images: Sequence[wire.Image], unknown_backoff: str) -> list[Job]:
-    """Read jobs from a script's answer; those that are like the one before by its example."""
+def read_jobs(answers: Sequence[wire.Image | wire.Like], unknown_backoff: str) -> list[Job]:
+    """Read jobs from a claim's answer; one that tells no more is like the one before."""
     found: list[Job] = []
     example: Job | None = None
-    last: wire.Image | None = None
-    now: list[bytes] = []
-    for image in images:
-        values, before = image[2], now
-        now = (values[_NOW] or b"").split(b"|")
-        del now[_NUMBER : _NUMBER + 1]
-        if example is not None and last is not None and now == before and _is_like(image, last):
-            job = replace(
-                example,
-                id=image[0].decode(),
-                payload=wire.payload(values[_DATA] or b"", example.encoding),
-            )
+    for answer in answers:
+        if len(answer) == 2:
+            assert example is not None
+            job_id, data = answer
+            payload = wire.payload(data or b"", example.encoding)
+            found.append(replace(example, id=job_id.decode(), payload=payload))
         else:
-            job = wire.read_job(image, unknown_backoff)
-            example = job if wire.is_ours(image) else None
-        last = image
-        found.append(job)
+            example = wire.read_job(answer, unknown_backoff)
+            found.append(example)
     return found
-
-
-def _is_like(image: wire.Image, last: wire.Image) -> bool:
-    """Whether two jobs differ by id, payload and number at most."""
-    a, b = image[2], last[2]
-    return (
-        image[1] == last[1]
-        and a[:_NOW] == b[:_NOW]
-        and a[_NOW + 1 : _DATA] == b[_NOW + 1 : _DATA]
-        and a[_DATA + 1 :] == b[_DATA + 1 :]
-    )

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 LOOK = 1000
 """Index entries one script call looks at."""
 FAILURE_ORDER = "FAILURE"
-_stories = msgspec.msgpack.Decoder(list[str])
+_stories = msgspec.msgpack.Decoder(list[tuple[str, str, list[str], list[str]]])
+"""What jobs went through alike: their type, their queue, the edges of each, who they are."""
 POLL = timedelta(seconds=1)
 """How soon changes made by BullMQ clients become events while somebody waits for events."""
 
@@ -293,25 +294,30 @@ async def _event_page(store: RedisStore, after: str | None, limit: int) -> Event
 
 
 def _told(row_id: bytes, values: list[bytes]) -> Iterator[JobEvent]:
-    """Read the events of one entry: job, type, queue and what happened, of each in turn."""
-    last, count, told = int(row_id.split(b"-")[0]), int(values[1]), _stories.decode(values[3])
-    for n in range(count):
-        job_id, type_, queue, text = told[n * 4 : n * 4 + 4]
-        body = text.encode()
-        moved = body.startswith(b"[")
-        transition = wire.read_edge(body) if moved else None
-        progress = None if moved else fields.read_progress(body)
-        at: datetime = transition.at if transition else progress.at if progress else fields.EPOCH
-        yield JobEvent(
-            cursor=str(last - count + 1 + n),
-            job_id=job_id,
-            type=type_,
-            queue=queue,
-            kind=EventKind.TRANSITION if moved else EventKind.PROGRESS,
-            at=at,
-            transition=transition,
-            progress=progress,
-        )
+    """Read the events of one entry; its id is the number of the last."""
+    number = int(row_id.split(b"-")[0]) - int(values[1])
+    for type_, queue, edges, ids in _stories.decode(values[3]):
+        for job_id in ids:
+            for edge in edges:
+                number += 1
+                yield _event(str(number), job_id, type_, queue, edge.encode())
+
+
+def _event(cursor: str, job_id: str, type_: str, queue: str, body: bytes) -> JobEvent:
+    moved = body.startswith(b"[")
+    transition = wire.read_edge(body) if moved else None
+    progress = None if moved else fields.read_progress(body)
+    at: datetime = transition.at if transition else progress.at if progress else fields.EPOCH
+    return JobEvent(
+        cursor=cursor,
+        job_id=job_id,
+        type=type_,
+        queue=queue,
+        kind=EventKind.TRANSITION if moved else EventKind.PROGRESS,
+        at=at,
+        transition=transition,
+        progress=progress,
+    )
 
 
 def _event_number(cursor: str) -> int:

@@ -165,8 +165,9 @@ class RedisStore:
     async def claim(self, want: Claim) -> list[Job]:
         what = pack([want.queues, want.types if want.types is not None else False])
         taken = await self.call("claim", want.limit, want.worker, want.token, what)
-        self._arrivals.claimed(want.queues, {image[1].decode() for image in taken})
-        for image in taken:
+        images = [answer for answer in taken if len(answer) == 3]
+        self._arrivals.claimed(want.queues, {queue.decode() for _, queue, _ in images})
+        for image in images:
             if tick := wire.scheduled(image):
                 await schedule.advance(self, *tick)
         return alike.read_jobs(taken, self.settings.unknown_backoff)
@@ -242,7 +243,7 @@ class RedisStore:
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         found = await self.call("peek", "history", pack(list(map(clean, ids))))
-        return [[wire.read_edge(edge) for edge in edges] for edges in found]
+        return [[edge for story in stories for edge in wire.read_story(story)] for stories in found]
 
     async def logs(self, job_id: str) -> list[LogLine]:
         (rows,) = await self.call("peek", "logs", pack([job_id]))

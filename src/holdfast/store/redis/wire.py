@@ -1,7 +1,7 @@
 """Jobs as BullMQ hashes: what goes where, and how it is read back.
 
-BullMQ's own fields hold what BullMQ knows; ``hf:job`` the rest that is fixed at submission,
-``hf:rest`` what changes rarely, and a few short fields what scripts must read and write.
+BullMQ's own fields hold what BullMQ knows; ``hf:job`` the rest as it was submitted,
+``hf:rest`` what changes rarely, once it did, and a few short fields what scripts must know.
 """
 
 from __future__ import annotations
@@ -49,11 +49,15 @@ Fields = list[str | int | msgspec.Raw]
 Image = tuple[bytes, bytes, list[bytes | None]]
 """A script's answer for a job: id, queue, the fields of its hash."""
 
+Like = tuple[bytes, bytes | None]
+"""A script's answer for a job that differs from the one before by this: id and data."""
+
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What BullMQ has no place for and nothing changes after submission."""
+    """What BullMQ has no place for, as it was submitted; ``hf:rest`` tells what changed since."""
 
     profile: str
+    max_attempts: int
     timeout: timedelta
     lease_ttl: timedelta
     lifetime: timedelta
@@ -83,9 +87,7 @@ class Edge(msgspec.Struct, frozen=True, array_like=True):
     failure: Failure | None
 
 
-SCHEDULER, NOW, DATA, FIXED = map(
-    Row.__struct_fields__.index, ("scheduler", "now", "data", "fixed")
-)
+SCHEDULER = Row.__struct_fields__.index("scheduler")
 
 _encode = msgspec.json.Encoder().encode
 _fixed = msgspec.json.Decoder(Fixed)
@@ -129,8 +131,9 @@ def shared_fields(job: Job) -> Fields:
         *("name", job.type),
         *("timestamp", created // 1000, "delay", max(0, wait), "priority", job.priority),
         *("hf:job", _text(fixed), "hf:ttl", job.lease_ttl // MICROSECOND),
-        *("hf:rest", _text(_rest_of(job))),
     ]
+    if (rest := _rest_of(job)) != Rest(max_attempts=job.max_attempts):
+        fields += ["hf:rest", _text(rest)]
     if job.limit_key:
         fields += ["hf:limit", job.limit_key]
     return fields
@@ -200,6 +203,11 @@ def edge_text(edge: Transition, moment: int) -> str:
     return _text(kept)
 
 
+def read_story(data: bytes) -> list[Transition]:
+    """Read the transitions of one call back: a line for each."""
+    return [read_edge(line) for line in data.split(b"\n")]
+
+
 def read_edge(data: bytes) -> Transition:
     """Read a transition back; what a BullMQ client said in it may be no text."""
     try:
@@ -264,11 +272,6 @@ def read_job(image: Image, unknown_backoff: str) -> Job:
     return _own_job(job_id, queue, row)
 
 
-def is_ours(image: Image) -> bool:
-    """Whether holdfast made the job."""
-    return image[2][FIXED] is not None
-
-
 def _parts(image: Image) -> tuple[str, str, Row]:
     job_id, queue, values = image
     return job_id.decode(), queue.decode(), Row(*values)  # type: ignore[arg-type]  # by position
@@ -284,7 +287,8 @@ def _like(
     depends_on: bytes | None,
 ) -> Job:
     """Return a job with everything that jobs of one kind have in common."""
-    fixed, rest = _fixed.decode(fixed_data), read_rest(rest_data)
+    fixed = _fixed.decode(fixed_data)
+    rest = read_rest(rest_data) if rest_data else Rest(max_attempts=fixed.max_attempts)
     return Job(
         id="",
         type=text(name),

@@ -180,45 +180,44 @@ local function write_group(g)
   if size == 0 then return end
   touch(q)
   q.numbered = (q.numbered or 0) + size
-  local base, payloads, type, level, edges = q.base, g.payloads, g.type, g.level, g.edges
-  local fields, stream, last = g.fields, q.stream, nil
-  for i, edge in ipairs(edges) do
-    fields[#fields + 1], fields[#fields + 2] = 'hf:h' .. i, edge[5]
-  end
-  local start, rest = g.now .. '|', '|' .. #edges .. '|0||0||' .. g.created
+  local base, payloads, type, level = q.base, g.payloads, g.type, g.level
+  local fields, stream, edges, last = g.fields, q.stream, {}, nil
+  for i, edge in ipairs(g.edges) do edges[i] = edge[5] end
+  fields[#fields + 1], fields[#fields + 2] = 'hf:h1', table.concat(edges, '\n')
+  local start, rest = g.now .. '|', '|1|0||0||' .. g.created
   local expires = string.match(g.now, '^' .. string.rep('[^|]*|', 7) .. '([^|]*)')
   local before, behind, record = g.options[1], g.options[2], level .. ':' .. g.queue .. ':' .. type
-  local numbers, moves, ends, known, ready = {}, {}, {}, {}, {}
+  local numbers, ends, known, ready = {}, {}, {}, {}
   local pc = level > 0 and call('INCRBY', base .. 'pc', size) - size
+  local number = reached('number')
   for i = 1, size do
-    local id, n, told, at = ids[i], next_of('number'), nil, 2 * i
+    local id, n, at = ids[i], string.format('%.0f', number + i), 2 * i
     call('HSET', base .. id, 'data', payloads[i], 'opts', before .. id .. behind,
-      'hf:now', start .. string.format('%.0f', n) .. rest, unpack(fields))
+      'hf:now', start .. n .. rest, unpack(fields))
     call('XADD', stream, '*', 'event', 'added', 'jobId', id, 'name', type)
     last = call('XADD', stream, '*', 'event', 'waiting', 'jobId', id)
-    for e = 1, #edges do told = journal(id, type, g.queue, edges[e][5]) end
     numbers[at - 1], numbers[at] = n, id
-    moves[at - 1], moves[at] = told, id
     ends[at - 1], ends[at] = expires, id
     known[at - 1], known[at] = id, record
     if pc then
-      ready[at - 1], ready[at] = level * 4294967296 + (pc + i) % 4294967296, id
+      ready[at - 1], ready[at] = int(level * 4294967296 + (pc + i) % 4294967296), id
     else
       ready[i] = id
     end
     fresh[id], looked_up[id] = nil, record
   end
+  counters.number = number + size
   q.last, q.rung = last, true
   sliced('ZADD', shared .. 'created', numbers)
   sliced('ZADD', shared .. 't:' .. type, numbers)
   sliced('ZADD', shared .. 's:SCHEDULED', numbers)
-  sliced('ZADD', shared .. 'moved', moves)
+  sliced('ZADD', shared .. 'moved', journal_all(ids, type, g.queue, edges))
   sliced('ZADD', shared .. 'over', ends)
   sliced('HSET', shared .. 'jobs', known)
   place_all(q, pc and 'prioritized' or 'line', ready)
   local kind = kind_of(q, type, level)
   count(kind, 'SCHEDULED', size)
-  measure(kind.where, type, 'submitted', edges[1][4], nil, size)
+  measure(kind.where, type, 'submitted', g.edges[1][4], nil, size)
 end
 
 for _, job in ipairs(jobs) do

@@ -1,7 +1,8 @@
 -- claim: take ready jobs under a new lease.
 -- edges: SCHEDULED -> RUNNING; a job that BullMQ has doomed goes on to FAILED or DEAD_LETTER
 -- ARGV[7] how many; ARGV[8] worker; ARGV[9] token; ARGV[10] msgpack {queues, types or false}
--- returns: images of the jobs taken; an error when no queue wanted can be shared
+-- returns: images of the jobs taken, or {id, data} of one that is like the one before but for that;
+-- an error when no queue wanted can be shared
 -- needs: base queue job links forget flow sync gate
 local room, worker, token = tonumber(ARGV[7]), ARGV[8], ARGV[9]
 local want = cmsgpack.unpack(ARGV[10])
@@ -10,9 +11,6 @@ if want[2] then
   types = {}
   for _, type in ipairs(want[2]) do types[type] = true end
 end
-local WIDE = {}
-for i, name in ipairs(CORE) do WIDE[i] = name end
-for i, name in ipairs(OWN) do WIDE[#CORE + i] = name end
 local SCAN = 1000 -- ready jobs looked at in one queue before the call gives up on finding a fit
 local taken, strangers = {}, 0
 
@@ -58,65 +56,112 @@ local function fail_doomed(q, j)
   if deduplication_of(j) then free_key(j) end
 end
 
--- The common case, a ready job of ours with nothing in its way, goes without a table for the job.
-local READY = '^SCHEDULED|(%d+)|(%d+)|([^|]*)|(%d+)|[^|]*|([^|]*)|(%d+)|[^|]*|(%d+)|(%d+)|%d+|([^|]*)|([^|]*)||(%d+)$'
+-- The common case, a ready job of ours that was never started and has nothing in its way, goes
+-- without a table for the job. Those in a row mostly differ by id, payload and number only: what
+-- becomes of them is worked out once.
+local BRIEF = {
+  'name', 'hf:now', 'data', 'priority', 'ats', 'defa', 'hf:ttl', 'hf:limit', 'hf:job', 'hf:rest',
+  'hf:deps',
+}
+local PLAIN = '^(SCHEDULED|' .. string.rep('[^|]*|', 8) .. ')(%d+)(|%d+|%d+|[^|]*|[^|]*||%d+)$'
+local BEFORE = '^SCHEDULED|(%d+)|(%d+)|([^|]*)|(%d+)|[^|]*|([^|]*)|(%d+)|'
 local MOMENT, MILLIS, WHO = int(now), int(now_ms), cjson.encode(worker)
-local waits, moves, begun, ends = {}, {}, {}, {}
-local function take(q, id, key, v)
-  local rev, upd, due, sch, fin, exp, num, told, held, stalls, made = string.match(v[10] or '', READY)
-  if not rev or tonumber(upd) > now then return false end
-  local ttl, ats, level, type = tonumber(v[8]), int((tonumber(v[3]) or 0) + 1), level_of(tonumber(v[2]) or 0), v[1]
-  local edges, over, n = int(told + 1), now + ttl, 2 * #begun
-  local json = '["claim","SCHEDULED","RUNNING",' .. MOMENT .. ',"claimed",' .. int((tonumber(v[4]) or 0) + 1) ..
-    ',' .. ats .. ',' .. WHO .. ',null]'
-  local packed = 'RUNNING|' .. int(rev + 1) .. '|' .. MOMENT .. '|' .. due .. '|' .. sch .. '|' .. MOMENT .. '|' .. fin ..
-    '|' .. exp .. '|' .. int(over) .. '|' .. num .. '|' .. edges .. '|' .. ats .. '|' .. held .. '|' .. stalls ..
-    '||' .. made
-  call('HSET', key, 'ats', ats, 'processedOn', MILLIS, 'pb', worker, 'hf:tok', token, 'hf:h' .. edges, json,
-    'hf:now', packed)
-  call('SET', key .. ':lock', token, 'PX', int(math.max(1, math.ceil(ttl / 1000))))
-  tell(q, 'active', 'jobId', id, 'prev', 'waiting')
-  place(q, 'active', id)
-  moves[n + 1], moves[n + 2] = journal(id, type, q.name, json), id
-  ends[n + 1], ends[n + 2] = math.min(over, tonumber(exp)), id
-  begun[#begun + 1] = id
-  local kind = kind_of(q, type, level)
-  local since = waits[kind]
-  if not since then
-    since = {}
-    waits[kind] = since
+local moves, ends, begun, spans = {}, {}, {}, {}
+local group
+
+local function is_like(v, other)
+  for i = 4, #BRIEF do
+    if v[i] ~= other[i] then return false end
   end
-  since[sch] = (since[sch] or 0) + 1
-  v[3], v[10], v[11], v[13] = ats, packed, token, worker
-  taken[#taken + 1] = {id, q.name, v}
+  return v[1] == other[1]
+end
+local function opened(q, v, before, behind)
+  local rev, upd, due, sch, fin, exp = string.match(before or '', BEFORE)
+  if not rev or not v[7] or v[5] or v[6] or v[8] or tonumber(upd) > now then return nil end
+  local ttl, told, held, stalls, made = tonumber(v[7]), string.match(behind, '^|(%d+)|%d+|([^|]*)|([^|]*)||(%d+)$')
+  local stories, over = int(told + 1), now + ttl
+  return {
+    q = q, v = v, before = before, behind = behind, ids = {}, story = 'hf:h' .. stories,
+    over = math.min(over, tonumber(exp)), lock = int(math.max(1, math.ceil(ttl / 1000))), sch = tonumber(sch),
+    edge = '["claim","SCHEDULED","RUNNING",' .. MOMENT .. ',"claimed",1,1,' .. WHO .. ',null]',
+    now = 'RUNNING|' .. int(rev + 1) .. '|' .. MOMENT .. '|' .. due .. '|' .. sch .. '|' .. MOMENT .. '|' .. fin ..
+      '|' .. exp .. '|' .. int(over) .. '|',
+    rest = '|' .. stories .. '|1|' .. held .. '|' .. stalls .. '||' .. made,
+  }
+end
+-- Note what was taken together before anything else is told.
+local function close()
+  local g = group
+  if not g then return end
+  group = nil
+  local q, size, type = g.q, #g.ids, g.v[1]
+  place_all(q, 'active', g.ids)
+  append(moves, journal_all(g.ids, type, q.name, {g.edge}))
+  for _, id in ipairs(g.ids) do
+    ends[#ends + 1] = g.over
+    ends[#ends + 1] = id
+  end
+  if g.in_turn then spans[#spans + 1] = {int(g.first), int(g.last), g.ids} else append(begun, g.ids) end
+  local kind = kind_of(q, type, level_of(tonumber(g.v[4]) or 0))
+  measure(kind.where, kind.type, 'wait', now, now - g.sch, size)
+  count(kind, 'SCHEDULED', -size)
+  count(kind, 'RUNNING', size)
+end
+local function take(q, id, key, v)
+  local before, num, behind = string.match(v[2] or '', PLAIN)
+  local g = group
+  if g and g.q == q and g.before == before and g.behind == behind and is_like(v, g.v) then
+    taken[#taken + 1] = {id, v[3]}
+  else
+    g = opened(q, v, before, behind)
+    if not g then return false end
+    close()
+    group = g
+    taken[#taken + 1] = {id, q.name, {
+      v[1], v[4], '1', false, false, false, false, v[7], false, g.now .. num .. g.rest, token, false, worker,
+      v[3], false, v[9], v[10], v[11], false, false,
+    }}
+  end
+  call('HSET', key, 'ats', 1, 'processedOn', MILLIS, 'pb', worker, 'hf:tok', token, g.story, g.edge,
+    'hf:now', g.now .. num .. g.rest)
+  call('SET', key .. ':lock', token, 'PX', g.lock)
+  q.last = call('XADD', q.stream, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+  local n = tonumber(num)
+  g.in_turn = #g.ids == 0 or g.in_turn and n == g.last + 1
+  g.first, g.last = g.first or n, n
+  g.ids[#g.ids + 1] = id
   room = room - 1
   return true
 end
+-- Jobs that were submitted together have numbers in turn: one range is theirs alone.
+local function unlist(key, span)
+  if call('ZCOUNT', key, span[1], span[2]) == #span[3] then
+    call('ZREMRANGEBYSCORE', key, span[1], span[2])
+  else
+    append(begun, span[3])
+  end
+end
 local function write_taken()
+  close()
   flush_ranked() -- what was noticed before is older than what is written here
   sliced('ZADD', shared .. 'moved', moves)
   sliced('ZADD', shared .. 'over', ends)
+  for _, span in ipairs(spans) do unlist(shared .. 's:SCHEDULED', span) end
   sliced('ZREM', shared .. 's:SCHEDULED', begun)
-  for kind, since in pairs(waits) do
-    for sch, times in pairs(since) do
-      measure(kind.where, kind.type, 'wait', now, now - tonumber(sch), times)
-      count(kind, 'SCHEDULED', -times)
-      count(kind, 'RUNNING', times)
-    end
-  end
 end
 
 -- Whether the job at hand was taken (true), is to be passed over (false) or does not exist (nil).
 local function try(q, id)
   local key = q.base .. id
-  local v = call('HMGET', key, unpack(WIDE))
+  local v = call('HMGET', key, unpack(BRIEF))
   if not v[1] then return nil end
   if types and not types[v[1]] then
     strangers = strangers + 1
     return false
   end
-  if q.free and v[8] and not v[5] and not v[9] and take(q, id, key, v) then return true end
-  local j = loaded(q, id, key, v)
+  if q.free and take(q, id, key, v) then return true end
+  close()
+  local j = load(q, id)
   if not j.n or j.state ~= 'SCHEDULED' then
     reconcile(q, id)
     j = load(q, id)
@@ -189,7 +234,11 @@ local function from_levels(q)
       if room == 0 then break end
       if try(q, id) == false then kept = kept + 1 else gone[#gone + 1] = id end
     end
-    sliced('ZREM', key, gone)
+    if passed + kept == 0 then
+      call('ZREMRANGEBYRANK', key, 0, #gone - 1)
+    else
+      sliced('ZREM', key, gone)
+    end
     passed = passed + kept
   end
   return looked >= SCAN

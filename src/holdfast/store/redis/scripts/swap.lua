@@ -100,19 +100,28 @@ end
 
 -- The common case, a job of ours that simply completed, goes without a table for the job.
 local DONE = {'hf:now', 'hf:tok', 'priority', 'ats', 'hf:ttl', 'hf:kids', 'parentKey', 'deid', 'hf:limit'}
-local RUNNING = '^RUNNING|(%d+)|' .. string.rep('[^|]*|', 7) .. '(%d+)|(%d+)|%d+|[^|]*|([^|]*)|[^|]*|(%d+)$'
+local RUNNING = '^RUNNING|(%d+)|' .. string.rep('[^|]*|', 7) .. '(%d+)(|%d+|%d+|[^|]*|[^|]*|[^|]*|%d+)$'
+-- What stands behind the number: worked out once for all that stand there with the same.
+local function told_after(g, behind, starts)
+  if g.behind ~= behind or g.starts ~= starts then
+    local told, stalls, made = string.match(behind, '^|(%d+)|%d+|[^|]*|([^|]*)|[^|]*|(%d+)$')
+    local stories = int(told + 1)
+    g.behind, g.starts, g.story = behind, starts, 'hf:h' .. stories
+    g.after = '|' .. stories .. '|' .. starts .. '||' .. stalls .. '||' .. made
+  end
+  return g.after
+end
 local function quick(g, q, id, value)
   local key = q.base .. id
   local v = call('HMGET', key, unpack(DONE))
-  local rev, num, told, stalls, made = string.match(v[1] or '', RUNNING)
+  local rev, num, behind = string.match(v[1] or '', RUNNING)
   if tonumber(rev) ~= g.rev or v[2] ~= g.token or not q.caught_up or not v[5] then return nil end
   if v[6] or v[7] or v[8] or v[9] or level_of(tonumber(v[3]) or 0) ~= g.level then return nil end
-  local edges = int(told + 1)
-  call('HSET', key, 'atm', g.atm, 'finishedOn', g.finished, 'returnvalue', value, 'hf:h' .. edges, g.edge,
-    'hf:now', g.now .. '|' .. num .. '|' .. edges .. '|' .. v[4] .. '||' .. stalls .. '||' .. made,
-    unpack(g.more))
-  tell(q, 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
-  leave(q, id, 'RUNNING')
+  local packed = g.now .. '|' .. num .. told_after(g, behind, v[4])
+  call('HSET', key, 'atm', g.atm, 'finishedOn', g.finished, 'returnvalue', value, g.story, g.edge,
+    'hf:now', packed, unpack(g.more))
+  q.last = call('XADD', q.stream, '*', 'event', 'completed', 'jobId', id, 'returnvalue', value,
+    'prev', 'active')
   return num
 end
 local function spelt_out(g, id, value)
@@ -134,28 +143,12 @@ local function change(c)
   return {1, write(j, c) and 1 or 0}
 end
 
-local answers = {}
-local function complete(g)
-  local q, size = queue(g.queue), 0
-  local ids, moves, numbers, ends = {}, {}, {}, {}
-  flush_ranked() -- what was noticed before is older than what is written here
-  for i, id in ipairs(g.ids) do
-    local num = quick(g, q, id, g.values[i])
-    if num then
-      local at = 2 * size
-      size = size + 1
-      ids[size] = id
-      moves[at + 1], moves[at + 2] = journal(id, g.type, q.name, g.edge), id
-      numbers[at + 1], numbers[at + 2] = num, id
-      ends[at + 1], ends[at + 2] = g.finished, id
-      answers[#answers + 1] = 1
-    else
-      answers[#answers + 1] = change(spelt_out(g, id, g.values[i]))
-    end
-  end
+local function note_done(g, q, ids, numbers)
+  local size, ends = #ids, {}
   if size == 0 then return end
-  if limited or q.concurrency then q.rung = true end
-  sliced('ZADD', shared .. 'moved', moves)
+  for i, id in ipairs(ids) do ends[2 * i - 1], ends[2 * i] = g.finished, id end
+  leave_active(q, ids)
+  sliced('ZADD', shared .. 'moved', journal_all(ids, g.type, q.name, {g.edge}))
   sliced('ZADD', shared .. 's:COMPLETED', numbers)
   sliced('ZREM', shared .. 'over', ids)
   place_all(q, 'completed', ends)
@@ -164,6 +157,27 @@ local function complete(g)
   measure(kind.where, kind.type, 'completed', g.at, nil, size)
   count(kind, 'RUNNING', -size)
   count(kind, 'COMPLETED', size)
+end
+
+local answers = {}
+local function complete(g)
+  local q, ids, numbers = queue(g.queue), {}, {}
+  flush_ranked() -- what was noticed before is older than what is written here
+  for i, id in ipairs(g.ids) do
+    local num = quick(g, q, id, g.values[i])
+    if num then
+      local size = #ids
+      ids[size + 1] = id
+      numbers[2 * size + 1], numbers[2 * size + 2] = num, id
+      answers[#answers + 1] = 1
+    else
+      note_done(g, q, ids, numbers)
+      ids, numbers = {}, {}
+      answers[#answers + 1] = change(spelt_out(g, id, g.values[i]))
+    end
+  end
+  note_done(g, q, ids, numbers)
+  if limited or q.concurrency then q.rung = true end
 end
 
 for _, c in ipairs(cmsgpack.unpack(ARGV[7])) do

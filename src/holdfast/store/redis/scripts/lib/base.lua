@@ -68,10 +68,11 @@ end
 
 -- counters of the whole store: fetched when first needed, written back once
 local counters = {}
+local function reached(name) return counters[name] or tonumber(call('GET', shared .. name) or 0) end
 local function next_of(name)
-  local n = counters[name] or tonumber(call('GET', shared .. name) or 0)
-  counters[name] = n + 1
-  return n + 1
+  local n = reached(name) + 1
+  counters[name] = n
+  return n
 end
 
 -- hash -> field -> change

@@ -1,7 +1,8 @@
 -- job: reading a job's hash, going along edges, writing it back with its index entries.
 -- What scripts must know of a job is packed into one field, hf:now, because every field costs:
--- STATE|revision|updated|due|scheduled|started|finished|expires|lease end|number|edges told|
+-- STATE|revision|updated|due|scheduled|started|finished|expires|lease end|number|stories|
 -- starts seen|held|stalls seen|failed by BullMQ|created; times in microseconds, '' for none.
+-- The stories are hf:h1, hf:h2, ...: the edges it went along in one call, a line for each.
 local CORE = {
   'name', 'priority', 'ats', 'atm', 'defa', 'deid', 'parentKey', 'hf:ttl', 'hf:limit', 'hf:now',
   'hf:tok', 'hf:kids', 'pb',
@@ -99,7 +100,8 @@ local function count(kind, state, change)
 end
 
 -- Events that one call tells lie packed in one entry of the stream, whose id is the last one's
--- number: a field for each would cost more than the event.
+-- number. What jobs in a row went through alike is written once: {type, queue, edges, ids} stands
+-- for all edges of the first job, then all of the second, and so on.
 local TOLD_TOGETHER = 64
 local stories, story_count = {}, 0
 local function write_stories()
@@ -115,17 +117,32 @@ local function write_stories()
   stories, story_count = {}, 0
 end
 local function journal(hid, type, queue_name, json)
-  if story_count == TOLD_TOGETHER then write_stories() end
-  local told, n = next_of('told'), story_count * 4
-  stories[n + 1], stories[n + 2], stories[n + 3], stories[n + 4] = hid, type, queue_name, json
+  if story_count >= TOLD_TOGETHER then write_stories() end
+  stories[#stories + 1] = {type, queue_name, {json}, {hid}}
   story_count = story_count + 1
-  return told
+  return next_of('told')
+end
+-- The same for jobs that went through the same; returns pairs of last number and id.
+local function journal_all(hids, type, queue_name, edges)
+  local size, width, numbers = #hids, #edges, {}
+  local room = math.max(1, math.floor(TOLD_TOGETHER / width))
+  for first = 1, size, room do
+    write_stories()
+    local told = reached('told')
+    local ids = {unpack(hids, first, math.min(first + room - 1, size))}
+    stories[1], story_count = {type, queue_name, edges, ids}, #ids * width
+    counters.told = told + story_count
+    for i, hid in ipairs(ids) do
+      local n = #numbers
+      numbers[n + 1], numbers[n + 2] = told + i * width, hid
+    end
+  end
+  return numbers
 end
 
 -- Go along one edge: history, event stream, counters and measures.
 local function go(j, event, from, to, at, json)
-  j.hn = j.hn + 1
-  put(j, 'hf:h' .. j.hn, json)
+  j.story = j.story and j.story .. '\n' .. json or json
   rank('moved', j.hid, journal(j.hid, j.type, j.q.name, json))
   local kind = kind_of(j.q, j.type, j.level)
   if from then
@@ -166,6 +183,11 @@ end
 
 -- Write a job back, and its places in the indexes.
 local function save(j)
+  if j.story then
+    j.hn = j.hn + 1
+    put(j, 'hf:h' .. j.hn, j.story)
+    j.story = nil
+  end
   j.p[TOLD], j.p[SEEN] = j.hn, j.ats
   put(j, 'hf:now', pack(j))
   call('HSET', j.key, unpack(j.out))

@@ -110,10 +110,11 @@ local function place(q, set, ...)
   local list = places_of(q, set)
   for i = 1, select('#', ...) do list[#list + 1] = select(i, ...) end
 end
-local function place_all(q, set, members)
-  local list = places_of(q, set)
-  for _, each in ipairs(members) do list[#list + 1] = each end
+local function append(list, more)
+  local size = #list
+  for i = 1, #more do list[size + i] = more[i] end
 end
+local function place_all(q, set, members) append(places_of(q, set), members) end
 local function fill(q)
   for set, list in pairs(q.places or {}) do
     if set == 'line' then
@@ -136,12 +137,32 @@ local function free_locks(q)
   end
 end
 
+local function unlock(q, id)
+  q.unlocked, q.freed = q.unlocked or {}, q.freed or {}
+  q.unlocked[#q.unlocked + 1] = q.base .. id .. ':lock'
+  q.freed[#q.freed + 1] = id
+end
+
+-- Jobs mostly end in the order in which they began: then they are the last of the list.
+local function leave_active(q, ids)
+  local key, size = q.base .. 'active', #ids
+  for _, id in ipairs(ids) do unlock(q, id) end
+  local in_order = size > 1 and call('LINDEX', key, -1) == ids[1]
+  if in_order then
+    local last = call('LRANGE', key, -size, -1)
+    for i = 1, size do in_order = in_order and last[size + 1 - i] == ids[i] end
+  end
+  if in_order then
+    call('LTRIM', key, 0, -(size + 1))
+  else
+    for _, id in ipairs(ids) do call('LREM', key, -1, id) end
+  end
+end
+
 -- Take a job out of the place that its state means; whether it was there.
 local function leave(q, id, state, priority)
   if state == 'RUNNING' then
-    q.unlocked, q.freed = q.unlocked or {}, q.freed or {}
-    q.unlocked[#q.unlocked + 1] = q.base .. id .. ':lock'
-    q.freed[#q.freed + 1] = id
+    unlock(q, id)
     return call('LREM', q.base .. 'active', -1, id) == 1
   elseif state == 'SCHEDULED' then
     return unqueue(q, id, priority)

@@ -164,8 +164,8 @@ async def main(*, quick: bool, folder: str | None) -> None:
         for place in places.values():
             await load(*place, ONE, CROWDS[-1], seconds / 2)
         for _ in range(rounds):
-            for name, place in places.items():
-                for what, body, callers in LOADS:
+            for what, body, callers in LOADS:
+                for name, place in places.items():
                     if callers > 1 or name in urls:
                         found[name, what].append(await load(*place, body, callers, seconds))
         _show({key: _middle(rows) for key, rows in found.items()}, list(urls))

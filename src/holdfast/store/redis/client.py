@@ -20,6 +20,7 @@ from holdfast.errors import (
     StoreUnavailableError,
     UnconfirmedError,
 )
+from holdfast.store.redis.lines import Lines
 from holdfast.store.redis.scripts import script
 from holdfast.store.redis.settings import Settings
 
@@ -63,6 +64,7 @@ class Client:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._redis: Redis | RedisCluster | None = None
+        self._lines: Lines | None = None
         self._waiting: dict[str, Redis] = {}
         self._place: dict[str, Any] = {}
         self._sentinel: Sentinel | None = None
@@ -82,6 +84,7 @@ class Client:
                 self._open_sentinel()
             else:
                 self._redis = self._connected()
+                self._lines = Lines(self._redis.connection_pool, CONNECTIONS)
             await self.command("PING")
 
     async def close(self) -> None:
@@ -89,7 +92,11 @@ class Client:
         held = [*self._waiting.values(), *([self._redis] if self._redis else [])]
         if self._sentinel is not None:
             held += self._sentinel.sentinels
+        lines, self._lines = self._lines, None
         self._redis, self._waiting, self._sentinel = None, {}, None
+        if lines is not None:
+            with contextlib.suppress(exceptions.RedisError, OSError):
+                await lines.close()
         for each in held:
             with contextlib.suppress(exceptions.RedisError, OSError):
                 await each.aclose()
@@ -108,9 +115,17 @@ class Client:
         """Run the script of a verb; a server that does not know it yet is taught."""
         program = script(name)
         try:
-            return await self.command("EVALSHA", program.sha, 1, key, *args)
+            return await self._ask("EVALSHA", program.sha, 1, key, *args)
         except UnknownScript:
             return await self.command("EVAL", program.text, 1, key, *args)
+
+    async def _ask(self, *words: Value) -> Any:
+        """Send a command whose answer needs no reading, the short way if there is one."""
+        if self._lines is None:
+            return await self.command(*words)
+        with translated():
+            async with asyncio.timeout(self._settings.timeout.total_seconds()):
+                return await self._lines.ask(words)
 
     async def run_confirmed(self, name: str, key: str, args: Sequence[Value]) -> Any:
         """Run a script, then wait until its effects are as safe as the settings ask.

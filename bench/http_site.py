@@ -1,6 +1,8 @@
 """The server process that ``bench.http`` measures: ``python -m bench.http_site MODE [URL]``.
 
-``bare`` is the same framework that reads the same body and answers without storing anything.
+``bare`` is the same framework that reads the same body and answers without storing anything, with
+as little as that takes; ``usual`` does the same as its documentation shows it. ``checks`` is the
+service itself over a store that keeps nothing, and ``serve`` the service.
 """
 
 from __future__ import annotations
@@ -14,14 +16,22 @@ from typing import TYPE_CHECKING
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from holdfast import Holdfast
 from holdfast.http.application import create_app
+from holdfast.loop import run
+from holdfast.store import Added, AddStatus
+from holdfast.store.memory import MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.requests import Request
+
+    from holdfast.job import Job as StoredJob
+    from holdfast.store import Fence
 
 
 class Job(msgspec.Struct):
@@ -50,27 +60,46 @@ async def many(request: Request) -> Response:
     return Response(body, media_type="application/json")
 
 
+async def usual(request: Request) -> Response:
+    """Read a job and say that it was taken, as one would first write it."""
+    job = await request.json()
+    return JSONResponse(_taken(Job(job["type"], job["payload"])), 201)
+
+
 def _taken(job: Job) -> dict[str, str]:
     return {"job_id": "0" * 36, "status": "ACCEPTED", "type": job.type}
+
+
+class Forgetful(MemoryStore):
+    """A store that takes every job and keeps none."""
+
+    async def add(
+        self, jobs: Sequence[StoredJob], *, atomic: bool = True, fence: Fence | None = None
+    ) -> list[Added]:
+        return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
+
+
+def application(mode: str, url: str) -> object:
+    """Return what is to be measured."""
+    if mode == "serve":
+        return create_app(Holdfast(url))
+    if mode == "checks":
+        return create_app(Holdfast(store=Forgetful()))
+    routes = [
+        Route("/api/v1/jobs", one if mode == "bare" else usual, methods=["POST"]),
+        Route("/api/v1/jobs/batch", many, methods=["POST"]),
+    ]
+    return Starlette(routes=routes)
 
 
 def main(mode: str, url: str = "") -> None:
     """Serve on one core until killed; the first line says the port."""
     with contextlib.suppress(OSError, AttributeError):
         os.sched_setaffinity(0, {0})
-    made: object
-    if mode == "bare":
-        routes = [
-            Route("/api/v1/jobs", one, methods=["POST"]),
-            Route("/api/v1/jobs/batch", many, methods=["POST"]),
-        ]
-        made = Starlette(routes=routes)
-    else:
-        made = create_app(Holdfast(url))
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
     config = uvicorn.Config(  # as the service itself is run
-        made,  # type: ignore[arg-type]  # either of two applications
+        application(mode, url),  # type: ignore[arg-type]  # one of several applications
         http="httptools",
         ws="none",
         log_config=None,
@@ -78,7 +107,7 @@ def main(mode: str, url: str = "") -> None:
         server_header=False,
         proxy_headers=False,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    run(uvicorn.Server(config).serve(sockets=[listener]))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,8 @@ import time
 
 from bench.pg.ticks import Ticks
 from holdfast import Holdfast
+from holdfast.loop import run
 from holdfast.worker import Worker
-
-try:
-    from uvloop import run
-except ModuleNotFoundError:
-    from asyncio import run
 
 BULK = 1000
 SLOTS = 500

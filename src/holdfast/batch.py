@@ -113,7 +113,7 @@ class _Graph:
     def resolved(self, i: int) -> Submission:
         """Return a submission with local names replaced by ids."""
         asked = self._submissions[i]
-        if not named_jobs(asked.depends_on):
+        if not asked.depends_on or not named_jobs(asked.depends_on):
             return asked
         ids = tuple(self._id_of(name) for name in asked.depends_on)
         return replace(asked, depends_on=ids)

@@ -9,12 +9,18 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
+TURNS = 16
+"""Turns of the loop for which a group gathers at most."""
+QUIET = 3
+"""Turns without anyone new that end it: answers go out, what comes next is read, and asked for."""
+
 
 class Batcher(Generic[T, R]):
     """Collects items and hands them over in groups, one group at a time.
 
-    While a group is being written the next one gathers, so groups grow with the load and a
-    lone caller never waits for company. A group that fails, fails for each of its callers.
+    While a group is being written the next one gathers, and those who were answered together get
+    a moment to ask again together. So groups grow with the load, and a lone caller never waits
+    for company. A group that fails, fails for each of its callers.
     """
 
     def __init__(
@@ -23,6 +29,7 @@ class Batcher(Generic[T, R]):
         self._write = write
         self._most = most
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+        self._usual = 1
         self._task: asyncio.Task[None] | None = None
 
     def put(self, item: T) -> asyncio.Future[R]:
@@ -40,14 +47,29 @@ class Batcher(Generic[T, R]):
 
     async def _drain(self) -> None:
         while self._waiting:
+            await self._gather()
             group, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-            try:
-                answers = await self._write([item for item, _ in group])
-            except Exception as error:  # noqa: BLE001  # it belongs to the callers
-                for _, future in group:
-                    if not future.done():
-                        future.set_exception(error)
-            else:
-                for (_, future), answer in zip(group, answers, strict=True):
-                    if not future.done():
-                        future.set_result(answer)
+            self._usual = len(group)
+            await self._answer(group)
+
+    async def _gather(self) -> None:
+        """Wait until there are as many as last time, or until nobody comes."""
+        quiet = 0
+        for _ in range(TURNS):
+            before = len(self._waiting)
+            if before >= self._usual or quiet == QUIET:
+                return
+            await asyncio.sleep(0)
+            quiet = 0 if len(self._waiting) > before else quiet + 1
+
+    async def _answer(self, group: Sequence[tuple[T, asyncio.Future[R]]]) -> None:
+        try:
+            answers = await self._write([item for item, _ in group])
+        except Exception as error:  # noqa: BLE001  # it belongs to the callers
+            for _, future in group:
+                if not future.done():
+                    future.set_exception(error)
+        else:
+            for (_, future), answer in zip(group, answers, strict=True):
+                if not future.done():
+                    future.set_result(answer)

@@ -94,7 +94,7 @@ class Intake:
             self._answers[field] = self._payload
 
     def type(self, field: str, value: object) -> None:
-        if not any(fault.field == field for fault in self._faults):
+        if not self._faults or all(fault.field != field for fault in self._faults):
             self._name(field, value, TYPE_RULE)
 
     def queue(self, field: str, value: object) -> None:

@@ -30,6 +30,8 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 class Role(StrEnum):
     """What a key is for; see ``http.access`` for what each may do."""
 
+    __hash__ = str.__hash__  # the one of enums is written in Python
+
     SUBMITTER = "submitter"
     WORKER = "worker"
     OBSERVER = "observer"
@@ -138,11 +140,16 @@ class ApiKeys:
 
     async def refresh(self) -> None:
         """Read the keys unless that was done just now."""
-        if self._clock.monotonic() - self._read_at < FRESH:
+        if self.are_fresh:
             return
         async with self._reading:
-            if self._clock.monotonic() - self._read_at >= FRESH:
+            if not self.are_fresh:
                 self._hold(await list_keys(self._store))
+
+    @property
+    def are_fresh(self) -> bool:
+        """Whether the keys were read just now."""
+        return self._clock.monotonic() - self._read_at < FRESH
 
     def _hold(self, keys: Sequence[ApiKey]) -> None:
         self._keys = {key.id: key for key in keys}

@@ -57,6 +57,8 @@ class Operations(Changes):
     ) -> SubmissionResult:
         """Submit one job."""
         result = await self._submitter.submit(submission, connection=connection)
+        if result.status is not SubmissionStatus.DUPLICATE:
+            return result
         return (await self._described([result]))[0]
 
     async def submit_batch(

@@ -134,7 +134,7 @@ class Submitter:
             job_id=self._chance.uuid(),
             now=self._store.now(),
             defaults=self._defaults_for(submission.type, submission.queue),
-            parents=await self._parents([submission]),
+            parents=await self._parents([submission]) if submission.depends_on else None,
             spawner=spawner,
         )
 
@@ -143,7 +143,7 @@ class Submitter:
     ) -> list[Job | ValidationError]:
         return accept_batch(
             submissions,
-            job_ids=[self._chance.uuid() for _ in submissions],
+            job_ids=self._chance.uuids(len(submissions)),
             now=self._store.now(),
             defaults_for=lambda s: self._defaults_for(s.type, s.queue),
             parents=await self._parents(submissions),

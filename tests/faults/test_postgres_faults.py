@@ -109,6 +109,8 @@ async def test_producer_hears_in_time_that_the_server_is_down(own_server: Postgr
     async with PostgresStore(settings) as store:
         job = _job(store, "a")
         own_server.kill()
+        with pytest.raises(StoreUnavailableError):
+            await _asked_on_and_on(store, job.id)
         begun = time.monotonic()
 
         with pytest.raises(StoreUnavailableError, match="the server is down"):

@@ -108,9 +108,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.req("S-1", "S-2")
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_acknowledged_jobs_survive_a_killed_service_and_a_stop_ends_streams(
-    tmp_path: Path,
+    tmp_path: Path, loop: str
 ) -> None:
+    if loop == "asyncio":
+        (tmp_path / "uvloop.py").write_text("raise ImportError('not installed')")
     with serving(tmp_path) as server:
         jobs = {"jobs": [{"type": "a", "payload": n} for n in range(50)]}
         ids = [r["job_id"] for r in server.call("POST", "/jobs/batch", jobs)["results"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
+from uuid import RFC_4122, UUID
 
 import pytest
 
@@ -117,10 +117,11 @@ def test_a_caller_cannot_choose_the_id(name: str) -> None:
 
 @pytest.mark.req("M-1")
 def test_ids_are_random_uuids_of_version_4() -> None:
-    ids = {Chance().uuid() for _ in range(100)}
+    ids = {Chance().uuid() for _ in range(100)} | set(Chance().uuids(100))
 
-    assert 100 == len(ids)
-    assert {4} == {UUID(one).version for one in ids}
+    assert 200 == len(ids)
+    assert {(4, RFC_4122)} == {(UUID(one).version, UUID(one).variant) for one in ids}
+    assert ids == {str(UUID(one)) for one in ids}
 
 
 @pytest.mark.req("A-3")

@@ -57,6 +57,23 @@ async def test_callers_who_wait_together_share_one_commit(tmp_path: Path) -> Non
         assert 50 == (await store.find(Search())).total
 
 
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 64, 73, 137])
+async def test_jobs_come_back_as_they_were_however_many_are_added_at_once(
+    tmp_path: Path, count: int
+) -> None:
+    async with opened(tmp_path) as (store, hand):
+        jobs = [
+            replace(hand.job(f"n{n}"), payload=b"%d" % n, tags={"n": str(n)}) for n in range(count)
+        ]
+
+        await store.add(jobs)
+
+        found = await store.get([job.id for job in jobs])
+        assert [replace(job, trail=()) for job in jobs] == found
+        histories = await store.history([job.id for job in jobs])
+        assert [list(job.trail) for job in jobs] == histories
+
+
 async def test_failing_operation_harms_no_other_in_its_transaction(tmp_path: Path) -> None:
     async with opened(tmp_path, inline=True) as (store, hand):
         stale = Fence(job_id("nobody"), "token")

@@ -20,6 +20,7 @@ from holdfast.cli.finding import find_app
 from holdfast.cli.reloading import LOOK_EVERY, is_reloaded, orphaned, run_reloading
 from holdfast.config import Settings
 from holdfast.job import DEFAULT_QUEUE
+from holdfast.loop import run
 from holdfast.observe import logging
 from holdfast.redaction import redacted
 from holdfast.worker import Worker
@@ -134,7 +135,7 @@ def _run(
         async with _served(app, settings) if serving else contextlib.nullcontext():
             await hand.run(burst=burst)
 
-    asyncio.run(work())
+    run(work())
 
 
 @contextlib.asynccontextmanager

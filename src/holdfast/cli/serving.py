@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from holdfast import config
@@ -12,6 +10,7 @@ from holdfast.cli.exits import FAILED, USAGE, Problem
 from holdfast.cli.finding import find_app
 from holdfast.cli.running import log_format_option, log_level_option
 from holdfast.errors import MissingExtraError
+from holdfast.loop import run
 from holdfast.observe import logging
 from holdfast.redaction import redacted
 
@@ -78,9 +77,7 @@ def serve(  # noqa: PLR0913  # one per option
             )
 
     try:
-        asyncio.run(
-            server.serve(found, place, observer=logging.LogObserver(found.redaction), told=told)
-        )
+        run(server.serve(found, place, observer=logging.LogObserver(found.redaction), told=told))
     except server.UnsafeAddressError as error:
         raise Problem(str(error), USAGE) from None
     except OSError as error:

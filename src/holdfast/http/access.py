@@ -12,6 +12,8 @@ from holdfast.keys import Role
 class Permission(StrEnum):
     """What a route asks of its caller."""
 
+    __hash__ = str.__hash__  # the one of enums is written in Python
+
     SUBMIT = "submit"
     """Put jobs in."""
     READ = "read"

@@ -44,12 +44,13 @@ async def caller_of(service: Service, endpoint: Endpoint, headers: Mapping[bytes
     """Find out who calls, and whether it may."""
     if endpoint.permission is None:
         return ANYONE
-    await service.keys.refresh()
-    secret = _secret(headers)
+    if not service.keys.are_fresh:
+        await service.keys.refresh()
     if service.keys.is_empty:
         _check_host(service, headers)
         caller = ANYONE
     else:
+        secret = _secret(headers)
         key = service.keys.find(secret) if secret else None
         if key is None:
             raise UnauthorizedError(
@@ -80,10 +81,15 @@ def _secret(headers: Mapping[bytes, bytes]) -> str:
 
 def _check_host(service: Service, headers: Mapping[bytes, bytes]) -> None:
     """Without keys a web page in a browser here must not reach us under a name of its own."""
-    host = headers.get(b"host", b"").decode("latin-1").rpartition("]")
-    name = (host[0] + host[1]).strip("[]") if host[1] else host[2].partition(":")[0]
-    if not is_loopback(name) and name.lower() not in service.hosts:
+    name = _host_name(headers.get(b"host", b""))
+    if not is_loopback(name) and name not in service.hosts:
         raise Refusal("MISDIRECTED")
+
+
+@lru_cache(maxsize=64)
+def _host_name(header: bytes) -> str:
+    host = header.decode("latin-1").lower().rpartition("]")
+    return (host[0] + host[1]).strip("[]") if host[1] else host[2].partition(":")[0]
 
 
 @lru_cache(maxsize=1024)
@@ -111,24 +117,29 @@ async def body_of(
         raise Refusal("UNSUPPORTED_MEDIA_TYPE")
     try:
         with deadlines.within(limits.arrival):
-            body = await _gathered(receive, limits.body)
+            message = await receive()
+            body: bytes = message.get("body", b"")
+            if message.get("more_body"):
+                body = await _gathered(body, receive, limits.body)
     except TimeoutError:
         raise Refusal("REQUEST_TIMEOUT") from None
-    if body and not _JSON.fullmatch(headers.get(b"content-type", b"")):
+    if len(body) > limits.body:
+        raise Refusal("TOO_LARGE")
+    if body and not _is_json(headers.get(b"content-type", b"")):
         raise Refusal("UNSUPPORTED_MEDIA_TYPE")
     return body
 
 
-async def _gathered(receive: Callable[[], Awaitable[MutableMapping[str, Any]]], most: int) -> bytes:
-    message = await receive()
-    if not message.get("more_body"):
-        body: bytes = message.get("body", b"")
-        if len(body) > most:
-            raise Refusal("TOO_LARGE")
-        return body
-    parts = [message.get("body", b"")]
-    size = len(parts[0])
-    while message.get("more_body"):
+@lru_cache(maxsize=64)
+def _is_json(media_type: bytes) -> bool:
+    return _JSON.fullmatch(media_type) is not None
+
+
+async def _gathered(
+    first: bytes, receive: Callable[[], Awaitable[MutableMapping[str, Any]]], most: int
+) -> bytes:
+    parts, size, more = [first], len(first), True
+    while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Refusal("REQUEST_TIMEOUT", "the client left before its request was complete")
@@ -136,4 +147,5 @@ async def _gathered(receive: Callable[[], Awaitable[MutableMapping[str, Any]]], 
         size += len(parts[-1])
         if size > most:
             raise Refusal("TOO_LARGE", f"a body may have {most} bytes")
+        more = message.get("more_body", False)
     return b"".join(parts)

@@ -41,6 +41,7 @@ WORTH_ZIPPING = 1400
 
 _encoder = msgspec.json.Encoder()
 _SAME_FOR_ALL = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_JSON = (b"content-type", b"application/json")
 
 
 class Service:
@@ -203,11 +204,11 @@ def _named(error: APIError, request_id: str) -> APIError:
 async def respond(send: Send, answer: Answer | Text, request_id: str, accepts: bytes) -> None:
     """Send a whole answer, zipped where that helps and is wanted."""
     if isinstance(answer, Text):
-        body, media_type = answer.body, answer.media_type
+        body, media_type = answer.body, (b"content-type", answer.media_type.encode())
     else:
-        body, media_type = _encoder.encode(answer.body), "application/json"
+        body, media_type = _encoder.encode(answer.body), _JSON
     headers = [
-        (b"content-type", media_type.encode()),
+        media_type,
         (b"x-request-id", request_id.encode()),
         *_SAME_FOR_ALL,
         *[(name.encode(), value.encode()) for name, value in answer.headers.items()],
@@ -221,6 +222,6 @@ async def respond(send: Send, answer: Answer | Text, request_id: str, accepts: b
                 else (gzip.compress(body, 5))
             )
             headers.append((b"content-encoding", b"gzip"))
-    headers.append((b"content-length", str(len(body)).encode()))
+    headers.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -29,9 +29,12 @@ TallyKey = tuple[str, str, int, State]
 ReadingKey = tuple[int, str, str, int, Measure, int]
 _Kind = tuple[str, str, int, int]
 """Queue, type, priority before and after."""
-_Move = tuple[_Kind, State | None, State, datetime, Measure | None, datetime | None]
-"""What moved, from, to, when, and what it was doing since when."""
+_Span = tuple[Measure, datetime, datetime]
+"""What it was doing, since when, and until when."""
+_Move = tuple[_Kind, State | None, State, int, _Span | None]
+"""What moved, from, to, in which minute, and what is measured of it."""
 
+_KIND = attrgetter("queue", "type", "priority")
 _WAITED = attrgetter("queue", "type", "priority", "scheduled_at")
 _RAN = attrgetter("queue", "type", "priority", "state", "updated_at", "started_at")
 
@@ -39,7 +42,7 @@ _RAN = attrgetter("queue", "type", "priority", "state", "updated_at", "started_a
 class Ledger:
     """What one batch of moves adds to the counters.
 
-    Jobs of a batch mostly make the same move at the same instant: equal moves are only counted
+    Jobs of a batch mostly make the same move in the same minute: equal moves are only counted
     as they come, and worked out when someone asks.
     """
 
@@ -70,30 +73,37 @@ class Ledger:
             self.count(before, after, edge, priority)
             priority = after.priority
 
+    def added(self, jobs: Iterable[Job]) -> None:
+        """Count new jobs, which went from nowhere to where they are now in one instant."""
+        born = Counter((_KIND(job), job.state, minute_of(job.created_at)) for job in jobs)
+        for (kind, state, minute), count in born.items():
+            self._tallies[*kind, state] += count
+            self._read((minute, *kind, Measure.SUBMITTED, 0), count)
+
     def count(self, before: Job | None, after: Job, edge: Transition, priority: int) -> None:
         """Count one transition; ``priority`` is the one the job left its old state with."""
-        measure, since = None, None
+        span = None
         if before is None:
             pass
         elif edge.event is Event.CLAIM:
-            measure, since = Measure.WAIT, before.scheduled_at
+            span = _span(Measure.WAIT, before.scheduled_at, edge.at)
         elif edge.from_state is State.RUNNING:
-            measure, since = Measure.RUN, after.started_at
+            span = _span(Measure.RUN, after.started_at, edge.at)
         kind = (after.queue, after.type, priority, after.priority)
-        self._moves[kind, edge.from_state, edge.to_state, edge.at, measure, since] += 1
+        self._moves[kind, edge.from_state, edge.to_state, minute_of(edge.at), span] += 1
 
     def claimed(self, jobs: Iterable[Job], at: datetime) -> None:
         """Count jobs that a store itself moved from SCHEDULED to RUNNING."""
+        minute = minute_of(at)
         for (queue, type_, priority, since), count in Counter(map(_WAITED, jobs)).items():
-            kind = (queue, type_, priority, priority)
-            move = (kind, State.SCHEDULED, State.RUNNING, at, Measure.WAIT, since)
-            self._moves[move] += count
+            kind, span = (queue, type_, priority, priority), _span(Measure.WAIT, since, at)
+            self._moves[kind, State.SCHEDULED, State.RUNNING, minute, span] += count
 
     def ended(self, jobs: Iterable[Job]) -> None:
         """Count jobs that went from RUNNING to where they are now, and changed nothing else."""
         for (queue, type_, priority, state, at, since), count in Counter(map(_RAN, jobs)).items():
-            kind = (queue, type_, priority, priority)
-            self._moves[kind, State.RUNNING, state, at, Measure.RUN, since] += count
+            kind, span = (queue, type_, priority, priority), _span(Measure.RUN, since, at)
+            self._moves[kind, State.RUNNING, state, minute_of(at), span] += count
 
     def removed(self, job: Job) -> None:
         """Count a job that was deleted."""
@@ -110,16 +120,16 @@ class Ledger:
 
     def _work_out(self) -> None:
         for move, count in self._moves.items():
-            (queue, type_, left, priority), before, after, at, measure, since = move
+            (queue, type_, left, priority), before, after, minute, span = move
             kind = (queue, type_, priority)
-            minute = minute_of(at)
             if before is not None:
                 self._tallies[queue, type_, left, before] -= count
             else:
                 self._read((minute, *kind, Measure.SUBMITTED, 0), count)
             self._tallies[*kind, after] += count
-            if measure is not None and since is not None:
-                seconds = (at - since).total_seconds()
+            if span is not None:
+                measure, since, until = span
+                seconds = (until - since).total_seconds()
                 self._read((minute, *kind, measure, bucket_of(seconds)), count, seconds)
             if after in _COUNTED:
                 self._read((minute, *kind, _COUNTED[after], 0), count)
@@ -128,6 +138,10 @@ class Ledger:
     def _read(self, key: ReadingKey, count: int, seconds: float = 0.0) -> None:
         had, top = self._readings.get(key, (0, 0.0))
         self._readings[key] = (had + count, max(top, seconds))
+
+
+def _span(measure: Measure, since: datetime | None, until: datetime) -> _Span | None:
+    return None if since is None else (measure, since, until)
 
 
 def bucket_of(seconds: float) -> int:

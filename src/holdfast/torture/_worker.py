@@ -7,6 +7,7 @@ import signal
 import sys
 from datetime import timedelta
 
+from holdfast.loop import run
 from holdfast.torture._site import app, post
 from holdfast.torture.ledger import Ledger
 from holdfast.torture.parting import die_with_parent
@@ -58,7 +59,7 @@ def main() -> int:
             grace=GRACE,
             observer="holdfast.torture._worker:Listener",
         )
-    asyncio.run(alone())
+    run(alone())
     return 0
 
 

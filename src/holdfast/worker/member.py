@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.loading import load_app, load_object
+from holdfast.loop import run
 from holdfast.observe import Observer
 from holdfast.worker.tether import DRAIN, HALT, LARGEST, Plan, Tether
 from holdfast.worker.worker import Worker
@@ -41,7 +42,7 @@ def main() -> None:
         print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201  # nobody else can say it
         sys.exit(CANNOT_START)
     tether.ready()
-    asyncio.run(_work(worker, line, burst=plan.burst))
+    run(_work(worker, line, burst=plan.burst))
 
 
 def _prepared(plan: Plan, line: socket.socket) -> tuple[Worker, Tether]:

@@ -38,10 +38,17 @@ class Column(ABC, Generic[T]):
     def __init__(self, values: Sequence[T | None]) -> None:
         self.values = values
 
-    def pack(self) -> bytes:
-        """Return the array in PostgreSQL's binary form."""
-        head = _HEAD.pack(1, 1, self.element, len(self.values), 1)
-        return head + self._elements() if self.values else _HEAD.pack(0, 0, self.element, 0, 0)[:12]
+    def pack(self) -> bytes | None:
+        """Return the array in PostgreSQL's binary form.
+
+        None if it holds nothing but nulls: beside a longer column, unnest fills it up with them.
+        """
+        size = len(self.values)
+        if not size:
+            return _HEAD.pack(0, 0, self.element, 0, 0)[:12]
+        if self.values[0] is None and self.values.count(None) == size:
+            return None
+        return _HEAD.pack(1, 1, self.element, size, 1) + self._elements()
 
     @abstractmethod
     def _elements(self) -> bytes: ...
@@ -146,7 +153,7 @@ def _packed(values: Sequence[bytes | None]) -> bytes:
 class _ColumnDumper(Dumper):
     format = Format.BINARY
 
-    def dump(self, obj: Column[object]) -> bytes:
+    def dump(self, obj: Column[object]) -> bytes | None:
         return obj.pack()
 
 

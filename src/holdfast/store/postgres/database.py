@@ -115,7 +115,7 @@ class Session:
         sql = statement(name, self._schema)
         async with AsyncRawCursor(self.connection) as cursor:
             await cursor.execute(
-                sql.text.encode(),
+                sql.sent,
                 [params[name] for name in sql.names],
                 prepare=None if prepare and self._prepare else False,
                 binary=True,

@@ -61,7 +61,7 @@ class _Psycopg:
     def _execute(self, sql: Statement, params: Params) -> list[Row]:
         with psycopg.RawCursor(self._connection, row_factory=tuple_row) as cursor:
             arrays.register(cursor.adapters)
-            cursor.execute(sql.text.encode(), [params[name] for name in sql.names])
+            cursor.execute(sql.sent, [params[name] for name in sql.names])
             return cursor.fetchall() if cursor.description else []
 
 
@@ -74,7 +74,7 @@ class _AsyncPsycopg:
         sql = statement(name, self._schema)
         async with psycopg.AsyncRawCursor(self._connection, row_factory=tuple_row) as cursor:
             arrays.register(cursor.adapters)
-            await cursor.execute(sql.text.encode(), [params[name] for name in sql.names])
+            await cursor.execute(sql.sent, [params[name] for name in sql.names])
             return await cursor.fetchall() if cursor.description else []
 
 

@@ -18,6 +18,8 @@ class Statement(msgspec.Struct, frozen=True):
 
     text: str
     names: tuple[str, ...]
+    sent: bytes
+    """The text once more: psycopg knows a statement it sent before by this very object."""
 
 
 @cache
@@ -33,7 +35,7 @@ def statement(name: str, schema: str) -> Statement:
     numbered = _PARAMETER.sub(
         lambda found: f"${places.setdefault(found[1], len(places) + 1)}", text
     )
-    return Statement(numbered, tuple(places))
+    return Statement(numbered, tuple(places), numbered.encode())
 
 
 def checked_schema(name: str) -> str:

@@ -11,7 +11,7 @@ from holdfast.errors import StaleLeaseError
 from holdfast.job import DependencyKind, Job, State
 from holdfast.store._ledger import Ledger
 from holdfast.store._shapes import Added, AddStatus, Fence
-from holdfast.store.sqlite.encoding import body_row, job_row, journal_row
+from holdfast.store.sqlite.encoding import body_row, job_row, journal_row, past_row
 from holdfast.store.sqlite.moving import WAKING, lift_at
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.values import NEVER, Row, id_of, key_of, micros
@@ -40,6 +40,7 @@ def _add_plain(tx: Transaction, jobs: Sequence[Job]) -> list[Added] | None:
     tx.execute("SAVEPOINT plain")
     try:
         insert(tx, [(job, job.depends_on) for job in jobs])
+        tx.ledger.added(jobs)
     except sqlite3.IntegrityError:
         tx.execute("ROLLBACK TO plain")
         tx.number, tx.ledger = number, Ledger()
@@ -58,6 +59,7 @@ def _add_judged(tx: Transaction, jobs: Sequence[Job], *, atomic: bool) -> list[A
     places = [place for place, job in enumerate(jobs) if plan.is_new(job)]
     new = [(jobs[place], plan.alias(jobs[place])) for place in places]
     seqs = insert(tx, new)
+    tx.ledger.added(job for job, _ in new)
     for place, (job, depends_on), seq in zip(places, new, seqs, strict=True):
         if link(tx, job, depends_on, seq):
             answers[place] = replace(answers[place], ripe=True)
@@ -123,8 +125,14 @@ def _aborted(answer: Added) -> Added:
     return answer
 
 
-def insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list[int]:
-    """Write jobs with what their trails say and the dependencies they name; not the edges."""
+def insert(
+    tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]], *, past: bool = False
+) -> list[int]:
+    """Write jobs with what their trails say and the dependencies they name; not the edges.
+
+    With ``past`` they may have been through anything; else they were accepted just now.
+    """
+    row = past_row if past else job_row
     seqs: list[int] = []
     jobs: list[Row] = []
     bodies: list[Row] = []
@@ -143,9 +151,10 @@ def insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list[
             moved = number
         number = max(number, seq)
         ripe = job.state is State.PENDING and not depends_on
-        jobs.append(job_row(job, seq, number, ripe=ripe, lift_at=lift_at(tx, job)))
+        jobs.append(row(job, seq, number, ripe=ripe, lift_at=lift_at(tx, job)))
         bodies.append(body_row(job, seq, depends_on))
-        tags.extend((name, value, seq) for name, value in job.tags.items())
+        if job.tags:
+            tags.extend((name, value, seq) for name, value in job.tags.items())
         if job.dedupe is not None:
             expires = job.dedupe.expires_at
             until = None if expires is None else micros(expires)
@@ -154,12 +163,11 @@ def insert(tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]]) -> list[
             checkpoints.append((seq, job.checkpoint))
         if not job.trail or job.trail[0].at is not job.created_at:
             tx.mark(micros(job.created_at), seq)
-        tx.ledger.moved(None, job)
         if job.state in WAKING:
             tx.woken.add(job.queue)
-    tx.many("add_job", jobs)
-    tx.many("add_body", bodies)
-    tx.many("add_tag", tags)
+    tx.insert("adopt_job" if past else "add_job", jobs)
+    tx.insert("add_body", bodies)
+    tx.insert("add_tag", tags)
     tx.many("add_key", keys)
     tx.many("checkpoint", checkpoints)
     tx.journal(journal)

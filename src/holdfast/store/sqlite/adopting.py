@@ -22,7 +22,9 @@ def _adopt(tx: Transaction, dossier: Dossier) -> bool:
     job = dossier.job
     if seq_of(tx, job.id) is not None:
         return False
-    (seq,) = insert(tx, [(replace(job, trail=dossier.history), job.depends_on)])
+    lived = replace(job, trail=dossier.history)
+    (seq,) = insert(tx, [(lived, job.depends_on)], past=True)
+    tx.ledger.moved(None, lived)
     there = tuple(parent for parent in job.depends_on if seq_of(tx, parent) is not None)
     link(tx, job, there, seq)
     tx.many("add_log", [log_row(seq, line) for line in dossier.logs[-MAX_LOG_LINES:]])

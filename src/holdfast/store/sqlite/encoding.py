@@ -52,11 +52,40 @@ def _blob(value: bytes | None) -> bytearray | str:
 
 
 def job_row(job: Job, seq: int, moved: int, *, ripe: bool, lift_at: int | None) -> Row:
-    """Return the parameters of add_job.sql."""
-    key = key_of(job.id)
+    """Return the parameters of add_job.sql: what a job can have that was accepted just now."""
+    created, scheduled = micros(job.created_at), job.scheduled_at
     return (
         seq,
-        key if isinstance(key, str) else bytearray(key),
+        _key(job.id),
+        job.queue,
+        job.type,
+        created,
+        micros_of_span(job.lease_ttl),
+        job.limit_key,
+        ripe,
+        job.state._value_,
+        int(job.priority),
+        moved,
+        NEVER if lift_at is None else lift_at,
+        job.revision,
+        job.max_attempts,
+        job.held,
+        micros(job.expires_at),
+        _micros_or_never(job.due_at),
+        created if scheduled is job.created_at else _micros_or_never(scheduled),
+    )
+
+
+def _key(job_id: str) -> bytearray | str:
+    key = key_of(job_id)
+    return key if isinstance(key, str) else bytearray(key)
+
+
+def past_row(job: Job, seq: int, moved: int, *, ripe: bool, lift_at: int | None) -> Row:
+    """Return the parameters of adopt_job.sql: all that a job can have."""
+    return (
+        seq,
+        _key(job.id),
         job.queue,
         job.type,
         micros(job.created_at),
@@ -69,7 +98,7 @@ def job_row(job: Job, seq: int, moved: int, *, ripe: bool, lift_at: int | None) 
 
 
 def moving_part(job: Job, moved: int, lift_at: int | None) -> Row:
-    """Return what a swap may change, in the order of add_job.sql and swap.sql."""
+    """Return what a swap may change, in the order of adopt_job.sql and swap.sql."""
     lease, failure, cancel = job.lease, job.failure, job.cancel
     return (
         job.state._value_,

@@ -40,16 +40,14 @@ def key_of(job_id: str) -> Key:
 
     Text that no file can hold becomes text that no job has.
     """
-    if len(job_id) != 36 or job_id[8::5][:4] != "----" or job_id.lower() != job_id:
-        return clean(job_id)
     digits = job_id.replace("-", "")
-    if len(digits) != 32:
+    if len(digits) != 32 or len(job_id) != 36 or job_id[8::5][:4] != "----":
         return clean(job_id)
     try:
         key = bytes.fromhex(digits)
     except ValueError:
         return clean(job_id)
-    return key if len(key) == 16 else clean(job_id)  # fromhex skips blanks
+    return key if key.hex() == digits else clean(job_id)  # fromhex takes capitals and blanks
 
 
 def id_of(key: Key) -> str:

@@ -1,0 +1,126 @@
+"""Items that wait together are written together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.batcher import QUIET, Batcher
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Paper:
+    """Notes which groups were written."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+
+    async def write(self, items: Sequence[int]) -> Sequence[int]:
+        self.groups.append(list(items))
+        await asyncio.sleep(0)
+        return [-item for item in items]
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_items_of_one_turn_are_written_together_and_each_gets_its_own_answer() -> None:
+    paper = Paper()
+    batcher = Batcher(paper.write)
+
+    answers = await asyncio.gather(*(batcher.put(n) for n in range(5)))
+
+    assert [0, -1, -2, -3, -4] == answers
+    assert [[0, 1, 2, 3, 4]] == paper.groups
+
+
+async def test_callers_who_were_answered_together_are_written_together_again() -> None:
+    paper = Paper()
+    batcher = Batcher(paper.write)
+
+    async def caller(number: int) -> None:
+        for _ in range(10):
+            await batcher.put(number)
+            await turns(number % QUIET)  # some come back later than others
+
+    await asyncio.gather(*(caller(number) for number in range(12)))
+
+    assert [12] * 10 == [len(group) for group in paper.groups]
+
+
+async def test_lone_caller_does_not_wait_for_company() -> None:
+    paper = Paper()
+    batcher = Batcher(paper.write)
+    await batcher.put(1)
+
+    answer = batcher.put(2)
+    await asyncio.sleep(0)
+
+    assert [[1], [2]] == paper.groups
+    assert -2 == await answer
+
+
+async def test_group_waits_only_a_few_turns_for_those_who_do_not_come_back() -> None:
+    paper = Paper()
+    batcher = Batcher(paper.write)
+    await asyncio.gather(*(batcher.put(n) for n in range(50)))
+
+    answer = batcher.put(50)
+    await turns(QUIET + 1)
+
+    assert [50] == paper.groups[-1]
+    assert -50 == await answer
+
+
+async def test_no_group_is_larger_than_allowed() -> None:
+    paper = Paper()
+    batcher = Batcher(paper.write, most=4)
+
+    await asyncio.gather(*(batcher.put(n) for n in range(10)))
+
+    assert [4, 4, 2] == [len(group) for group in paper.groups]
+
+
+async def test_group_that_fails_fails_for_each_and_the_next_one_is_written() -> None:
+    paper = Paper()
+
+    async def write(items: Sequence[int]) -> Sequence[int]:
+        if 13 in items:
+            raise OSError("unlucky")
+        return await paper.write(items)
+
+    batcher = Batcher(write)
+
+    failed = await asyncio.gather(batcher.put(12), batcher.put(13), return_exceptions=True)
+
+    assert ["unlucky", "unlucky"] == [str(error) for error in failed]
+    assert -14 == await batcher.put(14)
+
+
+async def test_closing_waits_until_everything_is_written() -> None:
+    paper = Paper()
+    batcher = Batcher(paper.write)
+    answer = batcher.put(1)
+
+    await batcher.close()
+
+    assert [[1]] == paper.groups
+    assert answer.done()
+
+
+async def test_answer_nobody_waits_for_any_more_harms_no_other() -> None:
+    paper = Paper()
+    batcher = Batcher(paper.write)
+    left, stayed = batcher.put(1), batcher.put(2)
+
+    left.cancel()
+
+    assert -2 == await stayed
+    with pytest.raises(asyncio.CancelledError):
+        await left

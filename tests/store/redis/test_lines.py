@@ -1,4 +1,4 @@
-"""Connections for short calls: kept while they are good, and never used after something odd."""
+"""Connections for frequent calls: kept while they are good, and never used after something odd."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Client:
         self._settings = settings
         self._redis: Redis | RedisCluster | None = None
         self._lines: Lines | None = None
-        self._waiting: dict[str, Redis] = {}
+        self._waiting: dict[str, Lines] = {}
         self._place: dict[str, Any] = {}
         self._sentinel: Sentinel | None = None
         self._route = ""
@@ -89,17 +89,14 @@ class Client:
 
     async def close(self) -> None:
         """Let go of every connection."""
-        held = [*self._waiting.values(), *([self._redis] if self._redis else [])]
+        lines = [*self._waiting.values(), *([self._lines] if self._lines else [])]
+        held = [*([self._redis] if self._redis else [])]
         if self._sentinel is not None:
             held += self._sentinel.sentinels
-        lines, self._lines = self._lines, None
-        self._redis, self._waiting, self._sentinel = None, {}, None
-        if lines is not None:
+        self._redis, self._lines, self._waiting, self._sentinel = None, None, {}, None
+        for close in [*(each.close for each in lines), *(each.aclose for each in held)]:
             with contextlib.suppress(exceptions.RedisError, OSError):
-                await lines.close()
-        for each in held:
-            with contextlib.suppress(exceptions.RedisError, OSError):
-                await each.aclose()
+                await close()
 
     async def command(self, *words: Value) -> Any:
         """Send one command."""
@@ -177,7 +174,7 @@ class Client:
         if self._redis is None:
             raise StoreUnavailableError("the store is not started")
         if name not in self._waiting:
-            self._waiting[name] = self._patient(name)
+            self._waiting[name] = Lines(self._patient(name).connection_pool, CONNECTIONS)
         grace = wait + min(self._settings.timeout, GRACE)
         try:
             return await self._wait(grace, self._waiting[name], words)
@@ -190,15 +187,15 @@ class Client:
         broken = self._waiting.pop(name, None)
         if broken is not None:
             with contextlib.suppress(exceptions.RedisError, OSError):
-                await broken.aclose()
+                await broken.close()
         if isinstance(self._redis, RedisCluster):
             node = self._home(self._redis)
             self._place = {"host": node.host, "port": node.port}
 
-    async def _wait(self, grace: timedelta, client: Redis, words: Sequence[Value]) -> Any:
+    async def _wait(self, grace: timedelta, lines: Lines, words: Sequence[Value]) -> Any:
         with translated():
             async with asyncio.timeout(grace.total_seconds()):
-                return await client.execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py is half typed
+                return await lines.ask(words)
 
     def _connected(self, **more: Any) -> Redis:
         options = {**self._options(), **more}

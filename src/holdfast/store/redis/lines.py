@@ -1,4 +1,4 @@
-"""Connections to one server for short calls.
+"""Connections to one server for calls that are made often.
 
 The client library's pool, retries and measuring around each command take several times as long
 as the command; here a call takes the connection used last, sends, and reads.

@@ -65,6 +65,7 @@ MUTANTS = (
         "return Change(job, lost, until)",
         "return Change(job, lost)",
         "a lease that was renewed meanwhile is taken back",
+        ("maintenance",),
     ),
     _in(
         "maintenance/reaper.py",
@@ -78,6 +79,7 @@ MUTANTS = (
         "                await asyncio.sleep(pauses.next())\n                continue\n",
         "                return\n",
         "maintenance ends when the store is away",
+        ("maintenance",),
     ),
     _in(
         "maintenance/contact.py",

@@ -14,7 +14,7 @@ from holdfast import FailureCategory, Holdfast, State, lifecycle
 from holdfast.chance import Chance
 from holdfast.clock import ManualClock
 from holdfast.cron import MissedRuns, cron_entry, due_instants, instants
-from holdfast.job import Event
+from holdfast.job import Event, Job
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.contact import MOMENT, SILENCE, Contact
 from holdfast.maintenance.cron import CronService
@@ -134,6 +134,26 @@ def test_a_store_that_always_answers_late_is_steady_between_its_answers() -> Non
         contact.heard()
         clock.advance(MOMENT)
         assert contact.is_steady
+
+
+@pytest.mark.req("S-6", "S-10")
+async def test_a_lease_renewed_while_the_reaper_decides_is_not_taken_back(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await yard.app.submit("x")
+    fence = await yard.claim()
+    yard.clock.advance(30)
+    overdue = yard.store.overdue
+
+    async def renewed_meanwhile(limit: int) -> list[Job]:
+        found = await overdue(limit)
+        await yard.store.extend([fence])
+        return found
+
+    monkeypatch.setattr(yard.store, "overdue", renewed_meanwhile)
+    await yard.reaper.once()
+
+    assert State.RUNNING is await yard.state(job.job_id)
 
 
 @pytest.mark.req("S-10", "M-11", "L-6")

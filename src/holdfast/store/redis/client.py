@@ -20,6 +20,7 @@ from holdfast.errors import (
     StoreUnavailableError,
     UnconfirmedError,
 )
+from holdfast.store.redis.lines import Lines
 from holdfast.store.redis.scripts import script
 from holdfast.store.redis.settings import Settings
 
@@ -63,7 +64,8 @@ class Client:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._redis: Redis | RedisCluster | None = None
-        self._waiting: dict[str, Redis] = {}
+        self._lines: Lines | None = None
+        self._waiting: dict[str, Lines] = {}
         self._place: dict[str, Any] = {}
         self._sentinel: Sentinel | None = None
         self._route = ""
@@ -82,17 +84,19 @@ class Client:
                 self._open_sentinel()
             else:
                 self._redis = self._connected()
+                self._lines = Lines(self._redis.connection_pool, CONNECTIONS)
             await self.command("PING")
 
     async def close(self) -> None:
         """Let go of every connection."""
-        held = [*self._waiting.values(), *([self._redis] if self._redis else [])]
+        lines = [*self._waiting.values(), *([self._lines] if self._lines else [])]
+        held = [*([self._redis] if self._redis else [])]
         if self._sentinel is not None:
             held += self._sentinel.sentinels
-        self._redis, self._waiting, self._sentinel = None, {}, None
-        for each in held:
+        self._redis, self._lines, self._waiting, self._sentinel = None, None, {}, None
+        for close in [*(each.close for each in lines), *(each.aclose for each in held)]:
             with contextlib.suppress(exceptions.RedisError, OSError):
-                await each.aclose()
+                await close()
 
     async def command(self, *words: Value) -> Any:
         """Send one command."""
@@ -108,9 +112,17 @@ class Client:
         """Run the script of a verb; a server that does not know it yet is taught."""
         program = script(name)
         try:
-            return await self.command("EVALSHA", program.sha, 1, key, *args)
+            return await self._ask("EVALSHA", program.sha, 1, key, *args)
         except UnknownScript:
             return await self.command("EVAL", program.text, 1, key, *args)
+
+    async def _ask(self, *words: Value) -> Any:
+        """Send a command whose answer needs no reading, the short way if there is one."""
+        if self._lines is None:
+            return await self.command(*words)
+        with translated():
+            async with asyncio.timeout(self._settings.timeout.total_seconds()):
+                return await self._lines.ask(words)
 
     async def run_confirmed(self, name: str, key: str, args: Sequence[Value]) -> Any:
         """Run a script, then wait until its effects are as safe as the settings ask.
@@ -162,7 +174,7 @@ class Client:
         if self._redis is None:
             raise StoreUnavailableError("the store is not started")
         if name not in self._waiting:
-            self._waiting[name] = self._patient(name)
+            self._waiting[name] = Lines(self._patient(name).connection_pool, CONNECTIONS)
         grace = wait + min(self._settings.timeout, GRACE)
         try:
             return await self._wait(grace, self._waiting[name], words)
@@ -175,15 +187,15 @@ class Client:
         broken = self._waiting.pop(name, None)
         if broken is not None:
             with contextlib.suppress(exceptions.RedisError, OSError):
-                await broken.aclose()
+                await broken.close()
         if isinstance(self._redis, RedisCluster):
             node = self._home(self._redis)
             self._place = {"host": node.host, "port": node.port}
 
-    async def _wait(self, grace: timedelta, client: Redis, words: Sequence[Value]) -> Any:
+    async def _wait(self, grace: timedelta, lines: Lines, words: Sequence[Value]) -> Any:
         with translated():
             async with asyncio.timeout(grace.total_seconds()):
-                return await client.execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py is half typed
+                return await lines.ask(words)
 
     def _connected(self, **more: Any) -> Redis:
         options = {**self._options(), **more}

@@ -9,6 +9,9 @@ from importlib import resources
 
 # Answers must get through to a full server: only new work needs room.
 _FREEING = "#!lua flags=allow-oom"
+# Making a function costs a search for each variable it shares with its surroundings, among all
+# those that are shared there; but none for what the surroundings share already.
+_INSIDE, _OUTSIDE = "return (function()", "end)()\n"
 _NEEDS = re.compile(r"^-- needs: (.*)$", re.MULTILINE)
 
 
@@ -34,4 +37,7 @@ def _assembled(name: str) -> str:
     parts = needs[1].split() if needs else []
     library = [(folder / "lib" / f"{part}.lua").read_text("utf-8") for part in parts]
     first = [] if name == "add" else [_FREEING]
+    if library:
+        library[0] += _INSIDE
+        body += _OUTSIDE
     return "\n".join([*first, *library, body])

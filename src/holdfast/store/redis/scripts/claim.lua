@@ -67,6 +67,7 @@ local PLAIN = '^(SCHEDULED|' .. string.rep('[^|]*|', 8) .. ')(%d+)(|%d+|%d+|[^|]
 local BEFORE = '^SCHEDULED|(%d+)|(%d+)|([^|]*)|(%d+)|[^|]*|([^|]*)|(%d+)|'
 local MOMENT, MILLIS, WHO = int(now), int(now_ms), cjson.encode(worker)
 local moves, ends, begun, spans = {}, {}, {}, {}
+local FEW = 4 -- so many are as easily taken out of an index one by one
 local group
 
 local function is_like(v, other)
@@ -101,7 +102,7 @@ local function close()
     ends[#ends + 1] = g.over
     ends[#ends + 1] = id
   end
-  if g.in_turn then spans[#spans + 1] = {int(g.first), int(g.last), g.ids} else append(begun, g.ids) end
+  if g.in_turn and size > FEW then spans[#spans + 1] = {int(g.first), int(g.last), g.ids} else append(begun, g.ids) end
   local kind = kind_of(q, type, level_of(tonumber(g.v[4]) or 0))
   measure(kind.where, kind.type, 'wait', now, now - g.sch, size)
   count(kind, 'SCHEDULED', -size)

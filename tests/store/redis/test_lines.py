@@ -1,0 +1,74 @@
+"""Connections for frequent calls: kept while they are good, and never used after something odd."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+from redis.asyncio import Redis
+
+from holdfast.errors import StoreError
+from holdfast.store.redis import RedisStore
+
+if TYPE_CHECKING:
+    from tests.servers import Valkey
+
+pytestmark = pytest.mark.redis
+
+
+def opened(server: Valkey) -> RedisStore:
+    return RedisStore.from_url(f"{server.url}?prefix=l{uuid.uuid4().hex[:10]}&timeout=5")
+
+
+async def others(raw: Redis) -> set[str]:
+    """Return who else is connected."""
+    own = await raw.client_id()
+    return {each["id"] for each in await raw.client_list()} - {str(own)}
+
+
+async def test_call_after_the_server_hung_up_goes_down_a_new_line(valkey_server: Valkey) -> None:
+    async with opened(valkey_server) as store, Redis(port=valkey_server.port) as raw:
+        await store.get(["nobody"])
+        before = await others(raw)
+        for each in before:
+            await raw.client_kill_filter(_id=each)
+
+        assert [None] == await store.get(["nobody"])
+
+        assert not before & await others(raw)
+
+
+async def test_calls_one_after_the_other_share_a_line(valkey_server: Valkey) -> None:
+    async with opened(valkey_server) as store, Redis(port=valkey_server.port) as raw:
+        await store.get(["nobody"])
+        before = await others(raw)
+
+        for _ in range(5):
+            await store.get(["nobody"])
+
+        assert before == await others(raw)
+
+
+@pytest.mark.req("S-9")
+async def test_answer_to_a_call_that_was_given_up_reaches_nobody_else(
+    valkey_server: Valkey,
+) -> None:
+    async with opened(valkey_server) as store:
+        await store.hold("mine", "me", store.settings.timeout, b"data")
+        for _ in range(20):
+            call = asyncio.ensure_future(store.hold("mine", "other", store.settings.timeout))
+            await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+
+            assert [None] == await store.get(["nobody"])
+
+
+async def test_line_on_which_a_script_failed_is_still_good(valkey_server: Valkey) -> None:
+    async with opened(valkey_server) as store:
+        with pytest.raises(StoreError, match="Bad data"):
+            await store.call("get", b"\xc1")
+
+        assert [None] == await store.get(["nobody"])

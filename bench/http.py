@@ -1,9 +1,11 @@
-"""POST /jobs against the same framework answering without storing, and batches of 1000.
+"""POST /jobs against the same framework answering without storing, batches, and idle subscribers.
 
 One server process on one core, the clients on another. ``python -m bench http [--quick]``.
 
 Two figures stand beside each other: the rate, which suffers from whatever else the machine does,
-and the processor time that the server's process spent on each request, which hardly does.
+and the processor time that the server's process spent on each request, which suffers less. All
+servers run at the same time and are called in turns, so that what the machine does in one moment
+concerns them all.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,8 +27,11 @@ from tests import servers
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-MANY = 32
+CROWDS = (32, 128)
+"""How many callers there are at once."""
 BATCH = 1000
+IDLE = 2000
+"""Subscribers that wait for events."""
 ROUNDS = 3
 JOB = {"type": "bench", "payload": {"text": "x" * 1000}}
 
@@ -147,48 +153,78 @@ async def main(*, quick: bool, folder: str | None) -> None:
     """Measure everything in turns and print medians and ratios."""
     with contextlib.suppress(OSError, AttributeError):
         os.sched_setaffinity(0, {os.cpu_count() - 1} if os.cpu_count() else {0})  # type: ignore[operator]
-    seconds, rounds = (1.0, 1) if quick else (4.0, ROUNDS)
+    seconds, rounds = (0.5, 2) if quick else (1.0, ROUNDS)
     print(f"load {os.getloadavg()[0]:.1f}, payload 1 KB, {rounds} rounds of {seconds:g} s")
-    found: dict[str, list[Figures]] = {}
-    with stores(folder) as places:
+    found: defaultdict[tuple[str, str], list[Figures]] = defaultdict(list)
+    async with contextlib.AsyncExitStack() as stack:
+        urls = stack.enter_context(stores(folder))
+        places = {name: await stack.enter_async_context(served(name)) for name in REFERENCES}
+        for name, url in urls.items():
+            places[name] = await stack.enter_async_context(served("serve", url))
+        for place in places.values():
+            await load(*place, ONE, CROWDS[-1], seconds / 2)
         for _ in range(rounds):
-            await _measure(found, "bare", "bare", "", seconds)
-            for name, url in places.items():
-                await _measure(found, name, "serve", url, seconds)
-    _show({name: _middle(rows) for name, rows in found.items()})
+            for what, body, callers in LOADS:
+                for name, place in places.items():
+                    if callers > 1 or name in urls:
+                        found[name, what].append(await load(*place, body, callers, seconds))
+        _show({key: _middle(rows) for key, rows in found.items()}, list(urls))
+        place = await stack.enter_async_context(served("serve", urls["sqlite"]))
+        await _show_idle(*place)
+
+
+REFERENCES = ("bare", "usual", "checks")
+ONE = request("/api/v1/jobs", JOB)
+LOADS = [
+    *[(f"{callers} callers", ONE, callers) for callers in CROWDS],
+    ("one caller", ONE, 1),
+    ("batches", request("/api/v1/jobs/batch", {"jobs": [JOB] * BATCH}), 1),
+]
 
 
 def _middle(rows: list[Figures]) -> Figures:
     return Figures(*(statistics.median(column) for column in zip(*rows, strict=True)))
 
 
-async def _measure(
-    found: dict[str, list[Figures]], name: str, mode: str, url: str, seconds: float
-) -> None:
-    """Start a server, warm it up, measure it with many callers, with one, and with batches."""
-    one = request("/api/v1/jobs", JOB)
-    many = request("/api/v1/jobs/batch", {"jobs": [JOB] * BATCH})
-    async with served(mode, url) as place:
-        await asyncio.sleep(1.0)
-        await load(*place, one, MANY, seconds / 4)
-        found.setdefault(name, []).append(await load(*place, one, MANY, seconds))
-        found.setdefault(f"{name}, alone", []).append(await load(*place, one, 1, seconds))
-        found.setdefault(f"{name}, batches", []).append(await load(*place, many, 1, seconds))
-
-
-def _show(found: dict[str, Figures]) -> None:
-    print(f"{'':18} {'jobs/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'us/job':>8}")
-    for name, (rate, half, most, cost) in found.items():
-        base, _, kind = name.partition(", ")
-        jobs = BATCH if kind == "batches" else 1
-        line = f"{name:18} {rate * jobs:8.0f} {half:8.1f} {most:8.1f} {cost / jobs:8.1f}"
-        if jobs > 1:
-            many, alone = found[base], found[f"{base}, alone"]
-            line += (
-                f"  {rate * jobs / alone.rate:.1f} x one caller ({alone.cost * jobs / cost:.1f} x"
+def _show(found: dict[tuple[str, str], Figures], stored: list[str]) -> None:
+    print(f"{'':24} {'jobs/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'us/job':>8}")
+    for (name, what), (rate, half, most, cost) in found.items():
+        jobs = BATCH if what == "batches" else 1
+        line = f"{name:9} {what:14} {rate * jobs:8.0f} {half:8.1f} {most:8.1f} {cost / jobs:8.1f}"
+        if what == "batches":
+            alone = found[name, "one caller"]
+            line += f"  {rate * jobs / alone.rate:.1f} x one caller"
+            line += f", by processor {alone.cost * jobs / cost:.1f} x"
+        elif what != "one caller" and name != "bare":
+            others = REFERENCES[:2] if name in stored else REFERENCES[:1]
+            line += "  " + "; ".join(
+                f"{rate / other.rate:.2f} of {base}, by processor {other.cost / cost:.2f}"
+                for base in others
+                if (other := found[base, what])
             )
-            line += f" by processor), {rate * jobs / many.rate:.1f} x {MANY} callers"
-        elif base != "bare":
-            bare = found[name.replace(base, "bare")]
-            line += f"  {rate / bare.rate:.2f} of bare, by processor {bare.cost / cost:.2f}"
         print(line)
+
+
+async def _show_idle(port: int, pid: int) -> None:
+    """Open many streams of events and see what they cost while nothing happens."""
+    before = resident(pid)
+    streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(IDLE)]
+    for _, writer in streams:
+        writer.write(b"GET /api/v1/events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+    for reader, _ in streams:
+        await reader.readuntil(b": connected")
+    grown, used = resident(pid) - before, spent(pid)
+    await asyncio.sleep(IDLE_SECONDS)
+    share = (spent(pid) - used) / IDLE_SECONDS
+    print(f"{IDLE} idle subscribers: {grown / IDLE:.1f} KB each, {share:.1%} of a core")
+    for _, writer in streams:
+        writer.close()
+
+
+IDLE_SECONDS = 5.0
+
+
+def resident(pid: int) -> float:
+    """Return the memory of a process, in KB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return float(status.split("VmRSS:")[1].split()[0])

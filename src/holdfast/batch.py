@@ -58,7 +58,8 @@ def accept_batch(
             known[job_ids[i]] = _REFUSED
         else:
             answers[i] = job
-            known[job_ids[i]] = Parent(job.priority, job.depth)
+            if graph.is_linked:
+                known[job_ids[i]] = Parent(job.priority, job.depth)
     return [answers[i] for i in range(len(submissions))]
 
 
@@ -79,6 +80,11 @@ class _Graph:
             self._place(i, submission.ref)
         self.order = self._ordered()
         """Positions, dependencies first."""
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether any job has a name by which others may depend on it."""
+        return bool(self._positions)
 
     def _place(self, i: int, ref: object) -> None:
         if not isinstance(ref, str) or not ref:

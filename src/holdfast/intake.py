@@ -6,6 +6,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from itertools import compress
+from operator import is_not
 from urllib.parse import urlsplit
 
 import msgspec
@@ -57,9 +59,10 @@ class Intake:
 
     def job(self, job_id: str, spawner: Spawner | None) -> Job:
         """Return the new job, or raise everything that was found."""
-        for field, value, silence in zip(_FIELDS, astuple(self._asked), _SILENCE, strict=False):
-            if value is not silence:
-                _READERS[field](self, field, value)
+        values = astuple(self._asked)
+        said = map(is_not, values, _SILENCE)
+        for field, value in compress(zip(_FIELDS, values, strict=False), said):
+            _READERS[field](self, field, value)
         if self._due_at is not None:
             self._check_due(self._due_at)
         if spawner is not None:

@@ -58,6 +58,12 @@ async def test_strange_request_id_is_replaced(site: Site, given: str) -> None:
     assert 32 == len(reply.headers["x-request-id"])
 
 
+async def test_every_request_without_an_id_gets_one_of_its_own(site: Site) -> None:
+    replies = [await site.get(JOBS) for _ in range(5)]
+
+    assert 5 == len({reply.headers["x-request-id"] for reply in replies})
+
+
 @pytest.mark.req("A-10")
 async def test_unknown_paths_and_methods_have_the_same_shape(site: Site) -> None:
     nowhere = await site.get("/api/v1/nothing")

@@ -75,8 +75,7 @@ class _Straight:
 
 
 async def _refuse(service: Service, refusal: Refusal, scope: Scope, send: Send) -> None:
-    headers = dict(scope["headers"])
-    request_id = gate.request_id(headers, service.app.chance)
+    request_id = service.request_ids.of(dict(scope["headers"]))
     await respond(send, service.refused(refusal, request_id), request_id, b"")
 
 

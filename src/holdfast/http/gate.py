@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,10 +35,19 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds until the whole body must have arrived."""
 
 
-def request_id(headers: Mapping[bytes, bytes], chance: Chance) -> str:
-    """Return the client's own request id if it is a plain one, else a new one."""
-    given = headers.get(b"x-request-id", b"")
-    return given.decode() if _REQUEST_ID.fullmatch(given) else chance.token()
+class RequestIds:
+    """Names requests: a word that no other process comes up with, and a number."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._word = chance.token()[:20]
+        self._numbers = count(1)
+
+    def of(self, headers: Mapping[bytes, bytes]) -> str:
+        """Return the client's own request id if it is a plain one, else a new one."""
+        given = headers.get(b"x-request-id")
+        if given is not None and _REQUEST_ID.fullmatch(given):
+            return given.decode()
+        return f"{self._word}{next(self._numbers):012x}"
 
 
 async def caller_of(service: Service, endpoint: Endpoint, headers: Mapping[bytes, bytes]) -> Caller:

@@ -64,6 +64,7 @@ class Service:
         self.stopping = asyncio.Event()
         self.counting = Counting(app.clock)
         self.endpoints = tuple(endpoints)
+        self.request_ids = gate.RequestIds(app.chance)
         self._deadlines = Deadlines()
         self._views: OrderedDict[tuple[str, str], Operations] = OrderedDict()
 
@@ -115,7 +116,7 @@ class Service:
     async def serve(self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         headers = dict(scope["headers"])
-        request_id = gate.request_id(headers, self.app.chance)
+        request_id = self.request_ids.of(headers)
         begun = self.app.clock.monotonic()
         answer: Answer | Text | Stream
         try:

@@ -34,7 +34,7 @@ _TRY_MILLISECONDS = 500
 FROZEN_AFTER = 10
 """Waits of half a second without anybody's commit before the lock counts as stuck."""
 
-TOGETHER = (64, 8, 1)
+TOGETHER = (64, 32, 16, 8, 4, 2, 1)
 """How many rows one statement inserts, as long as there are as many."""
 
 PLACES_KEPT = 10_000

@@ -67,7 +67,7 @@ EDGES = frozenset((before, after) for before, _, after in TABLE)
 MAX_REASON = 1000
 """Characters of a failure's message that the history repeats as the reason."""
 
-LAPSE_SPREAD = SECOND / 2
+LAPSE_SPREAD = SECOND / 4
 """Jobs of a dead worker come back spread over this time, not all in one instant."""
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from holdfast import lifecycle
 from holdfast.dependencies import verdict
 from holdfast.job import TERMINAL, Job, State
-from holdfast.policy import Retention
+from holdfast.policy import SECOND, Retention
 from holdfast.store import Change, Claim, open_store
 from tests.conformance.hand import MANY, failure, fence, job_id, make
 
@@ -83,7 +83,7 @@ async def promote_all(store: Store, seat: int, count: int) -> Report:
 async def hold_names(store: Store, seat: int, count: int) -> Report:
     """Try to hold every name; those that were got."""
     names = [f"name {n}" for n in range(count)]
-    return [[n] for n in names if await store.hold(n, f"seat {seat}", 60 * lifecycle.LAPSE_SPREAD)]
+    return [[n] for n in names if await store.hold(n, f"seat {seat}", 60 * SECOND)]
 
 
 async def end_or_depend(store: Store, seat: int, count: int) -> Report:
@@ -112,7 +112,7 @@ async def prune_or_depend(store: Store, seat: int, count: int) -> Report:
             (answer,) = await store.add([replace(made, depends_on=(parent,))])
             found.append([answer.status, str(n)])
         elif seat % 4:
-            await store.prune(Retention(cancelled=lifecycle.LAPSE_SPREAD * 0), 1)
+            await store.prune(Retention(cancelled=SECOND * 0), 1)
         else:
             await store.delete([parent])
     return found
@@ -181,7 +181,7 @@ class Storm:
         return self.report
 
     async def _is_over(self) -> bool:
-        tallies = (await self.store.stats(lifecycle.LAPSE_SPREAD)).tallies
+        tallies = (await self.store.stats(SECOND)).tallies
         return all(tally.state in TERMINAL for tally in tallies)
 
     async def _work(self) -> None:

@@ -20,10 +20,10 @@ from holdfast.observe import Observer
 from holdfast.pauses import Pauses
 
 LEADERSHIP = "maintenance"
-TERM = timedelta(seconds=1.25)
+TERM = timedelta(seconds=1)
 """How long a leader that fell silent still leads: meanwhile nobody takes jobs back."""
 
-CANVASS = 0.5
+CANVASS = 0.4
 """How often leadership is renewed or sought, in seconds."""
 
 LONGEST_PAUSE = 0.2

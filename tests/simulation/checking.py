@@ -198,7 +198,8 @@ def _given_up(evidence: Evidence) -> Iterator[str]:
         token = written.change.before.lease.token
         place = (written.change.before.id, token)
         heard = place in newest and newest[place].answer.written
-        if owners.get(token) == written.sender and not heard:
+        reaped = written.change.until is not None  # by the owner itself, who never had the job
+        if owners.get(token) == written.sender and not heard and not reaped:
             newest[place] = written
     for (job_id, token), last in newest.items():
         job = last.answer.job

@@ -160,6 +160,18 @@ def test_a_welcome_answer_given_up_is_named(story: Story) -> None:
     assert ["a: w gave up an answer that was still welcome"] == story.wrong()
 
 
+def test_a_reaper_may_leave_a_job_whose_claim_its_own_process_never_heard_of(story: Story) -> None:
+    story.record.executions.clear()
+    story.record.swaps.clear()
+    after = lifecycle.cancelled(story.running, now=_at(3))
+    change = Change(story.running, replace(after, trail=after.trail[-1:]), _at(11))
+    refused = Swapped(written=False, job=story.running)
+    story.record.swaps.append(Written("w", 3.0, change, refused))
+    story.jobs = [lifecycle.cancelled(story.running, now=_at(4))]
+
+    assert [] == story.wrong()
+
+
 def test_a_dependent_that_starts_early_is_named(story: Story) -> None:
     child = _job("b", depends_on=["a"])
     ready = lifecycle.enqueued(child, now=_at(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from holdfast.store.redis import RedisStore, alike, calls
 from holdfast.submission import accept, read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from holdfast.job import Job
     from tests.servers import Valkey
@@ -31,6 +32,17 @@ CLOCK = ManualClock()
 def made(n: int, **asked: object) -> Job:
     given = {"type": "alike", "payload": {"n": n}, "queue": "q", **asked}
     return accept(read(given), job_id=f"job-{n}", now=CLOCK.now())
+
+
+@contextlib.asynccontextmanager
+async def opened(server: Valkey) -> AsyncIterator[tuple[RedisStore, Redis, str]]:
+    """Open a store in a place of its own, and a plain client beside it; with its prefix."""
+    prefix = f"b{uuid.uuid4().hex[:10]}"
+    async with (
+        RedisStore.from_url(f"{server.url}?prefix={prefix}", clock=CLOCK) as store,
+        Redis(port=server.port) as raw,
+    ):
+        yield store, raw, prefix
 
 
 async def dump(raw: Redis, prefix: str) -> Dump:
@@ -53,11 +65,7 @@ async def dump(raw: Redis, prefix: str) -> Dump:
 
 
 async def written(server: Valkey, calls: Sequence[Sequence[Job]]) -> Dump:
-    prefix = f"b{uuid.uuid4().hex[:10]}"
-    async with (
-        RedisStore.from_url(f"{server.url}?prefix={prefix}", clock=CLOCK) as store,
-        Redis(port=server.port) as raw,
-    ):
+    async with opened(server) as (store, raw, prefix):
         for jobs in calls:
             await store.add(jobs)
         return await dump(raw, prefix)
@@ -106,11 +114,7 @@ async def test_job_of_a_batch_that_is_there_already_is_left_alone(valkey_server:
 async def test_plain_jobs_of_a_batch_that_is_refused_are_not_written(
     valkey_server: Valkey,
 ) -> None:
-    prefix = f"b{uuid.uuid4().hex[:10]}"
-    async with (
-        RedisStore.from_url(f"{valkey_server.url}?prefix={prefix}", clock=CLOCK) as store,
-        Redis(port=valkey_server.port) as raw,
-    ):
+    async with opened(valkey_server) as (store, raw, prefix):
         await store.add([made(1, idempotency_key="taken")])
         before = await dump(raw, prefix)
         jobs = [made(2), made(3), made(4, payload={"other": 1}, idempotency_key="taken")]
@@ -126,11 +130,7 @@ async def test_plain_jobs_of_a_batch_that_is_refused_are_not_written(
 
 async def worked(server: Valkey, results: Sequence[bytes | None]) -> Dump:
     """Claim and complete jobs, with other results each, and return what is kept then."""
-    prefix = f"b{uuid.uuid4().hex[:10]}"
-    async with (
-        RedisStore.from_url(f"{server.url}?prefix={prefix}", clock=CLOCK) as store,
-        Redis(port=server.port) as raw,
-    ):
+    async with opened(server) as (store, raw, prefix):
         await store.add([made(n) for n in range(len(results))])
         want = Claim(queues=("q",), limit=len(results), worker="w", token="t")
         jobs = await store.claim(want)
@@ -163,8 +163,7 @@ async def test_alike_completions_are_kept_like_any_change(
 async def test_completion_of_a_job_that_moved_on_is_refused_among_its_like(
     valkey_server: Valkey,
 ) -> None:
-    prefix = f"b{uuid.uuid4().hex[:10]}"
-    async with RedisStore.from_url(f"{valkey_server.url}?prefix={prefix}", clock=CLOCK) as store:
+    async with opened(valkey_server) as (store, _, _):
         await store.add([made(n) for n in range(4)])
         jobs = await store.claim(Claim(queues=("q",), limit=4, worker="w", token="t"))
         now = store.now()
@@ -180,8 +179,7 @@ async def test_completion_of_a_job_that_moved_on_is_refused_among_its_like(
 
 
 async def test_jobs_claimed_together_are_read_as_each_alone(valkey_server: Valkey) -> None:
-    prefix = f"b{uuid.uuid4().hex[:10]}"
-    async with RedisStore.from_url(f"{valkey_server.url}?prefix={prefix}", clock=CLOCK) as store:
+    async with opened(valkey_server) as (store, _, _):
         jobs = [
             *(made(n) for n in range(3)),
             made(3, payload=b"\xff", timeout="PT5S"),
@@ -199,11 +197,7 @@ async def test_jobs_claimed_together_are_read_as_each_alone(valkey_server: Valke
 
 async def claimed(server: Valkey, jobs: Sequence[Job], limit: int) -> tuple[Dump, list[object]]:
     """Claim jobs, so many by a call, and return what is kept and what was told then."""
-    prefix = f"b{uuid.uuid4().hex[:10]}"
-    async with (
-        RedisStore.from_url(f"{server.url}?prefix={prefix}", clock=CLOCK) as store,
-        Redis(port=server.port) as raw,
-    ):
+    async with opened(server) as (store, raw, prefix):
         await store.add(jobs)
         for _ in range(0, len(jobs), limit):
             await store.claim(Claim(queues=("q", "p"), limit=limit, worker="w", token="t"))
@@ -232,11 +226,7 @@ async def test_jobs_claimed_together_are_kept_like_jobs_claimed_one_by_one(
 async def test_jobs_that_end_in_another_order_than_they_began_leave_the_others_running(
     valkey_server: Valkey,
 ) -> None:
-    prefix = f"b{uuid.uuid4().hex[:10]}"
-    async with (
-        RedisStore.from_url(f"{valkey_server.url}?prefix={prefix}", clock=CLOCK) as store,
-        Redis(port=valkey_server.port) as raw,
-    ):
+    async with opened(valkey_server) as (store, raw, prefix):
         await store.add([made(n) for n in range(8)])
         jobs = await store.claim(Claim(queues=("q",), limit=8, worker="w", token="t"))
         left = [job.id.encode() for job in jobs]

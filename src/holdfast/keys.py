@@ -140,8 +140,6 @@ class ApiKeys:
 
     async def refresh(self) -> None:
         """Read the keys unless that was done just now."""
-        if self.are_fresh:
-            return
         async with self._reading:
             if not self.are_fresh:
                 self._hold(await list_keys(self._store))

@@ -17,6 +17,7 @@ from holdfast.observe import Silent
 from holdfast.presence import workers
 from holdfast.store import Change, Claim, Fence, MemoryStore, Swapped
 from holdfast.worker import Worker, quarantine
+from holdfast.worker.guard import orphans
 from tests.worker.rig import Ear, ended, until, until_running, working
 
 
@@ -362,6 +363,32 @@ async def test_jobs_whose_worker_died_start_one_at_a_time(
 
     assert 1 == suspects.most
     assert 2 == fresh.most
+
+
+@pytest.mark.req("S-10")
+async def test_a_suspect_starts_when_the_others_are_given_back() -> None:
+    class Slow(MemoryStore):
+        async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
+            await asyncio.sleep(0.01)
+            return await super().swap(changes)
+
+    app = Holdfast(store=Slow())
+    running: list[int] = []
+
+    @app.task("suspect")
+    async def suspect() -> None:
+        running.append(len(await orphans(app.store, "alive")))
+
+    async with app:
+        for _ in range(3):
+            await app.submit("suspect")
+        want = Claim(queues=("default",), limit=3, worker="dead", token="t")
+        taken = await app.store.claim(want)
+        reaper = Reaper(app.store, app.chance, Silent())
+        await reaper.bury([Fence(job.id, "t") for job in taken], "it was killed")
+        await Worker(app, name="alive").run(burst=True)
+
+    assert [1, 1, 1] == running
 
 
 async def test_a_suspect_that_lives_on_does_not_hold_the_others_up(

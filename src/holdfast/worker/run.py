@@ -23,6 +23,8 @@ class Run:
     """Hears that the signals changed."""
     written: Callable[[], None] | None = None
     """Hears that the outcome was written or dropped."""
+    is_crowded = False
+    """Whether jobs that came with it must be given back before it starts."""
     interruption: Interruption | None = None
     answered = False
     """Whether its outcome was handed over; what comes later is dropped."""

@@ -216,6 +216,8 @@ class Worker:
     async def _work(self, run: Run) -> None:
         """Run one job from its claim to its answer."""
         try:
+            if run.is_crowded:  # were it to kill us now, they would die with it
+                await self._settler.close()
             outcome = await self._runners[run.handler.runner].run(run)
         except asyncio.CancelledError:
             outcome = system_failure("the handler cancelled itself", "CANCELLED_ITSELF")

@@ -145,7 +145,7 @@ local function write(job)
   local j = {
     q = q, id = job.id, hid = job.id, key = q.base .. job.id, ttl = true, out = job.fields,
     type = job.type, level = job.level, from_level = job.level, priority = job.level, hn = 0,
-    ats = 0, limit = job.limit, n = next_of('number'), p = blank(),
+    ats = 0, limit = job.limit, n = draw('number', 1), p = blank(),
   }
   for i, value in ipairs(job.now) do j.p[i] = value end
   j.exp = tonumber(j.p[EXP])
@@ -181,7 +181,7 @@ local function write_group(g)
   touch(q)
   q.numbered = (q.numbered or 0) + size
   local base, payloads, type, level = q.base, g.payloads, g.type, g.level
-  local fields, stream, edges, last = g.fields, q.stream, {}, nil
+  local fields, edges = g.fields, {}
   for i, edge in ipairs(g.edges) do edges[i] = edge[5] end
   fields[#fields + 1], fields[#fields + 2] = 'hf:h1', table.concat(edges, '\n')
   local start, rest = g.now .. '|', '|1|0||0||' .. g.created
@@ -189,13 +189,13 @@ local function write_group(g)
   local before, behind, record = g.options[1], g.options[2], level .. ':' .. g.queue .. ':' .. type
   local numbers, ends, known, ready = {}, {}, {}, {}
   local pc = level > 0 and call('INCRBY', base .. 'pc', size) - size
-  local number = reached('number')
+  local number = draw('number', size) - size
   for i = 1, size do
     local id, n, at = ids[i], string.format('%.0f', number + i), 2 * i
     call('HSET', base .. id, 'data', payloads[i], 'opts', before .. id .. behind,
       'hf:now', start .. n .. rest, unpack(fields))
-    call('XADD', stream, '*', 'event', 'added', 'jobId', id, 'name', type)
-    last = call('XADD', stream, '*', 'event', 'waiting', 'jobId', id)
+    tell(q, 'added', 'jobId', id, 'name', type)
+    tell(q, 'waiting', 'jobId', id)
     numbers[at - 1], numbers[at] = n, id
     ends[at - 1], ends[at] = expires, id
     known[at - 1], known[at] = id, record
@@ -206,8 +206,7 @@ local function write_group(g)
     end
     fresh[id], looked_up[id] = nil, record
   end
-  counters.number = number + size
-  q.last, q.rung = last, true
+  q.rung = true
   sliced('ZADD', shared .. 'created', numbers)
   sliced('ZADD', shared .. 't:' .. type, numbers)
   sliced('ZADD', shared .. 's:SCHEDULED', numbers)

@@ -126,7 +126,7 @@ local function take(q, id, key, v)
   call('HSET', key, 'ats', 1, 'processedOn', MILLIS, 'pb', worker, 'hf:tok', token, g.story, g.edge,
     'hf:now', g.now .. num .. g.rest)
   call('SET', key .. ':lock', token, 'PX', g.lock)
-  q.last = call('XADD', q.stream, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+  tell(q, 'active', 'jobId', id, 'prev', 'waiting')
   local n = tonumber(num)
   g.in_turn = #g.ids == 0 or g.in_turn and n == g.last + 1
   g.first, g.last = g.first or n, n
@@ -179,13 +179,14 @@ local function try(q, id)
   return true
 end
 
--- Node takes from the tail of the list; what is passed over keeps its place there.
+-- Node takes from the tail of the list; what is passed over keeps its place there. Returns whether
+-- jobs are left, and whether the call gave up on looking at more of them.
 local function from_list(q)
   local key, passed, looked = q.base .. 'wait', 0, 0
   while room > 0 and looked < SCAN do
     local size = math.min(math.max(room, 16), 256)
     local ids = call('LRANGE', key, -(passed + size), -(passed + 1))
-    if #ids == 0 then return end
+    if #ids == 0 then return passed > 0, false end
     looked = looked + #ids
     local cut, scattered, kept = 0, {}, 0
     for i = #ids, 1, -1 do
@@ -201,8 +202,9 @@ local function from_list(q)
     if cut > 0 then call('LTRIM', key, 0, -(cut + 1)) end
     for _, id in ipairs(scattered) do call('LREM', key, -1, id) end
     passed = passed + kept
+    if #ids < size and room > 0 then return passed > 0, false end
   end
-  return looked >= SCAN
+  return call('LLEN', key) > 0, looked >= SCAN
 end
 
 -- More jobs of other types than a call looks at must not hide what lies behind them: they go to
@@ -224,10 +226,11 @@ end
 local function from_levels(q)
   local key, passed, looked = q.base .. 'prioritized', 0, 0
   while room > 0 and looked < SCAN do
-    local ids = call('ZRANGE', key, passed, passed + math.min(math.max(room, 16), 256) - 1)
+    local size = math.min(math.max(room, 16), 256)
+    local ids = call('ZRANGE', key, passed, passed + size - 1)
     if #ids == 0 then
       if passed == 0 then call('DEL', q.base .. 'pc') end
-      return
+      return passed > 0, false
     end
     looked = looked + #ids
     local gone, kept = {}, 0
@@ -241,8 +244,9 @@ local function from_levels(q)
       sliced('ZREM', key, gone)
     end
     passed = passed + kept
+    if #ids < size and room > 0 then return passed > 0, false end
   end
-  return looked >= SCAN
+  return call('ZCARD', key) > 0, looked >= SCAN
 end
 
 local refused, others = nil, false
@@ -254,11 +258,12 @@ for _, name in ipairs(want[1]) do
       q.free = not limits(q)
       local before = #taken
       strangers = 0
-      if from_list(q) and strangers >= SCAN then rotate_list(q) end
+      local left, gave_up = from_list(q)
+      if gave_up and strangers >= SCAN then rotate_list(q) end
       strangers = 0
-      if from_levels(q) and strangers >= SCAN then rotate_levels(q) end
-      if #taken > before and (call('LLEN', q.base .. 'wait') > 0 or
-        call('ZCARD', q.base .. 'prioritized') > 0) then q.rung = true end
+      local more, gave_up_too = from_levels(q)
+      if gave_up_too and strangers >= SCAN then rotate_levels(q) end
+      if #taken > before and (left or more) then q.rung = true end
     end
   end
 end

@@ -120,8 +120,7 @@ local function quick(g, q, id, value)
   local packed = g.now .. '|' .. num .. told_after(g, behind, v[4])
   call('HSET', key, 'atm', g.atm, 'finishedOn', g.finished, 'returnvalue', value, g.story, g.edge,
     'hf:now', packed, unpack(g.more))
-  q.last = call('XADD', q.stream, '*', 'event', 'completed', 'jobId', id, 'returnvalue', value,
-    'prev', 'active')
+  tell(q, 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
   return num
 end
 local function spelt_out(g, id, value)

@@ -66,16 +66,27 @@ local function read_record(value)
   return string.match(value, '^([^:]*):([^:]*):(.*)$')
 end
 
--- counters of the whole store: fetched when first needed, written back once
-local counters = {}
-local function reached(name) return counters[name] or tonumber(call('GET', shared .. name) or 0) end
-local function next_of(name)
-  local n = reached(name) + 1
+-- counters of the whole store: the first numbers of a call are drawn there, what comes on top is
+-- written back once
+local counters, drawn = {}, {}
+local function draw(name, size)
+  local n = counters[name]
+  if n then
+    n = n + size
+  else
+    n = call('INCRBY', shared .. name, size)
+    drawn[name] = n
+  end
   counters[name] = n
   return n
 end
+local function flush_counters()
+  for name, n in pairs(counters) do
+    if drawn[name] ~= n then call('SET', shared .. name, int(n)) end
+  end
+end
 
--- hash -> field -> change
+-- hash -> field -> change; a sum that comes to nothing goes, but for the tallies: there are few
 local sums = {}
 local function add_to(hash, field, change)
   local fields = sums[hash]
@@ -151,9 +162,8 @@ end
 local function flush_sums()
   for hash, fields in pairs(sums) do
     for field, change in pairs(fields) do
-      if change ~= 0 and call('HINCRBY', shared .. hash, field, change) == 0 then
-        call('HDEL', shared .. hash, field)
-      end
+      local sum = change ~= 0 and call('HINCRBY', shared .. hash, field, change)
+      if sum == 0 and hash ~= 'tally' then call('HDEL', shared .. hash, field) end
     end
   end
   sums = {}
@@ -162,13 +172,14 @@ end
 local function flush_readings()
   for minute, fields in pairs(readings) do
     local key = shared .. 'minute:' .. int(minute)
-    call('ZADD', shared .. 'minutes', minute, int(minute))
+    local is_new = false
     for field, held in pairs(fields) do
-      call('HINCRBY', key, 'n:' .. field, held[1])
-      if held[2] > tonumber(call('HGET', key, 't:' .. field) or 0) then
+      is_new = call('HINCRBY', key, 'n:' .. field, held[1]) == held[1] or is_new
+      if held[2] > 0 and held[2] > tonumber(call('HGET', key, 't:' .. field) or 0) then
         call('HSET', key, 't:' .. field, int(held[2]))
       end
     end
+    if is_new then call('ZADD', shared .. 'minutes', minute, int(minute)) end
   end
   readings = {}
 end

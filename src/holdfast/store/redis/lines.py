@@ -53,7 +53,7 @@ class Lines:
 
 
 def _packed(words: Sequence[str | bytes | int | float]) -> bytes:
-    return pack_command(tuple(words))  # type: ignore[arg-type]  # typed as if for one word
+    return pack_command(tuple(words))  # type: ignore[arg-type, no-any-return]  # typed as if for one word
 
 
 async def _ready(line: AbstractConnection) -> None:

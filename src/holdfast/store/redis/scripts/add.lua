@@ -4,24 +4,7 @@
 -- ARGV[10] msgpack: a list of jobs and of groups of jobs, see new_jobs in calls.py
 -- returns: 'STALE', or per job 1 when simply accepted, else {status, id, missing, ripe}
 -- needs: base queue job links forget flow sync
-local atomic = ARGV[7] == '1'
-if ARGV[8] ~= '' then
-  local by = find(ARGV[8])
-  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[9] then
-    flush()
-    return 'STALE'
-  end
-end
-
-local jobs = cmsgpack.unpack(ARGV[10])
-for _, job in ipairs(jobs) do
-  local q = queue(job.queue)
-  if q.strange then
-    flush()
-    return redis.error_reply('ERR ' .. q.strange)
-  end
-end
-local aliases, keys, fresh, answers, refused = {}, {}, {}, {}, false
+local aliases, keys, fresh
 
 local function exists(hid)
   if fresh[hid] then return true end
@@ -68,41 +51,6 @@ local function judge(job)
   fresh[job.id] = true
   if job.key then keys[job.key] = job.digest .. '|' .. job.expires .. '|' .. job.id end
   return {'ACCEPTED', job.id}
-end
-
-local ids = {}
-for _, job in ipairs(jobs) do
-  for _, id in ipairs(job.ids or {job.id}) do ids[#ids + 1] = id end
-end
-look_up(ids)
-for _, job in ipairs(jobs) do
-  if job.ids then
-    -- Nothing but an id that is there already can be said against a plain job.
-    local new, payloads = {}, {}
-    for n, id in ipairs(job.ids) do
-      if not exists(id) then
-        fresh[id] = true
-        new[#new + 1], payloads[#new + 1] = id, job.payloads[n]
-      end
-      answers[#answers + 1] = 1
-    end
-    job.ids, job.payloads = new, payloads
-  else
-    local answer = judge(job)
-    answers[#answers + 1], job.answer = answer, answer
-    if answer[1] == 'CONFLICT' or answer[1] == 'MISSING' then refused = true end
-  end
-end
-if atomic and refused then
-  for i, answer in ipairs(answers) do
-    if answer == 1 then
-      answers[i] = {'ABORTED', ids[i]}
-    elseif answer[1] == 'ACCEPTED' then
-      answer[1] = 'ABORTED'
-    end
-  end
-  flush()
-  return answers
 end
 
 local function enter(j, job)
@@ -185,7 +133,7 @@ local function write_group(g)
   for i, edge in ipairs(g.edges) do edges[i] = edge[5] end
   fields[#fields + 1], fields[#fields + 2] = 'hf:h1', table.concat(edges, '\n')
   local start, rest = g.now .. '|', '|1|0||0||' .. g.created
-  local expires = string.match(g.now, '^' .. string.rep('[^|]*|', 7) .. '([^|]*)')
+  local expires = string.match(g.now, '^' .. ANY5 .. ANY .. ANY .. '([^|]*)')
   local before, behind, record = g.options[1], g.options[2], level .. ':' .. g.queue .. ':' .. type
   local numbers, ends, known, ready = {}, {}, {}, {}
   local pc = level > 0 and call('INCRBY', base .. 'pc', size) - size
@@ -219,20 +167,75 @@ local function write_group(g)
   measure(kind.where, type, 'submitted', g.edges[1][4], nil, size)
 end
 
-for _, job in ipairs(jobs) do
-  local answer = job.answer
-  if job.ids then
-    write_group(job)
-  else
-    if fresh[job.id] then
-      fresh[job.id] = nil
-      if write(job) then answer[4] = 1 end
+local function main()
+  local atomic = ARGV[7] == '1'
+  if ARGV[8] ~= '' then
+    local by = find(ARGV[8])
+    if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[9] then
+      flush()
+      return 'STALE'
     end
-    answer[3], answer[4] = answer[3] or {}, answer[4] or 0
   end
+
+  local jobs = cmsgpack.unpack(ARGV[10])
+  for _, job in ipairs(jobs) do
+    local q = queue(job.queue)
+    if q.strange then
+      flush()
+      return redis.error_reply('ERR ' .. q.strange)
+    end
+  end
+  aliases, keys, fresh = {}, {}, {}
+  local answers, refused = {}, false
+  local ids = {}
+  for _, job in ipairs(jobs) do
+    for _, id in ipairs(job.ids or {job.id}) do ids[#ids + 1] = id end
+  end
+  look_up(ids)
+  for _, job in ipairs(jobs) do
+    if job.ids then
+      -- Nothing but an id that is there already can be said against a plain job.
+      local new, payloads = {}, {}
+      for n, id in ipairs(job.ids) do
+        if not exists(id) then
+          fresh[id] = true
+          new[#new + 1], payloads[#new + 1] = id, job.payloads[n]
+        end
+        answers[#answers + 1] = 1
+      end
+      job.ids, job.payloads = new, payloads
+    else
+      local answer = judge(job)
+      answers[#answers + 1], job.answer = answer, answer
+      if answer[1] == 'CONFLICT' or answer[1] == 'MISSING' then refused = true end
+    end
+  end
+  if atomic and refused then
+    for i, answer in ipairs(answers) do
+      if answer == 1 then
+        answers[i] = {'ABORTED', ids[i]}
+      elseif answer[1] == 'ACCEPTED' then
+        answer[1] = 'ABORTED'
+      end
+    end
+    flush()
+    return answers
+  end
+  for _, job in ipairs(jobs) do
+    local answer = job.answer
+    if job.ids then
+      write_group(job)
+    else
+      if fresh[job.id] then
+        fresh[job.id] = nil
+        if write(job) then answer[4] = 1 end
+      end
+      answer[3], answer[4] = answer[3] or {}, answer[4] or 0
+    end
+  end
+  for _, q in pairs(open_queues) do
+    if q.numbered then call('INCRBY', q.base .. 'id', q.numbered) end
+  end
+  flush()
+  return answers
 end
-for _, q in pairs(open_queues) do
-  if q.numbered then call('INCRBY', q.base .. 'id', q.numbered) end
-end
-flush()
-return answers

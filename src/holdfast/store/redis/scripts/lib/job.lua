@@ -11,10 +11,12 @@ local OWN = {'data', 'progress', 'hf:job', 'hf:rest', 'hf:deps', 'hf:pg', 'hf:cp
 -- What a reader of our own job does without until it has ended.
 local NODE = {'opts', 'returnvalue', 'failedReason', 'stacktrace', 'rjk', 'hf:res'}
 local INDEX = {}
-for i, name in ipairs(CORE) do INDEX[name] = i end
+for i = 1, #CORE do INDEX[CORE[i]] = i end -- a library that is being loaded can do no more
 local STATE, REV, UPD, DUE, SCH, RUN, FIN, EXP, UNT, NUM, TOLD, SEEN, HELD, STC, FF, CRT =
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
-local PACKED = '^' .. string.rep('([^|]*)|', 15) .. '([^|]*)$'
+local ANY, EACH = '[^|]*|', '([^|]*)|'
+local ANY5, EACH5 = ANY .. ANY .. ANY .. ANY .. ANY, EACH .. EACH .. EACH .. EACH .. EACH
+local PACKED = '^' .. EACH5 .. EACH5 .. EACH5 .. '([^|]*)$'
 local function unpacked(now_field) return {string.match(now_field, PACKED)} end
 local function blank()
   return {'', '0', '0', '', '', '', '', '', '', '', '0', '0', '', '0', '', '0'}
@@ -104,7 +106,8 @@ end
 -- for all edges of the first job, then all of the second, and so on.
 local TOLD_TOGETHER = 64
 local TRIM_EVERY = 64
-local stories, story_count, told_here = {}, 0, 0
+local stories, story_count, told_here
+beginnings[#beginnings + 1] = function() stories, story_count, told_here = {}, 0, 0 end
 local function write_stories()
   if story_count == 0 then return end
   local stream, entry = shared .. 'events', cmsgpack.pack(stories)

@@ -1,6 +1,7 @@
 -- queue: one queue as this call finds it; its lists, markers and event stream.
 local catch_up
-local open_queues = {}
+local open_queues
+beginnings[#beginnings + 1] = function() open_queues = {} end
 
 -- Clients of other versions keep their jobs differently: what we wrote they would lose, or we theirs.
 local function strange(name, version)

@@ -1,8 +1,10 @@
-"""Jobs whose worker died under them start one at a time, so that a deadly one dies alone.
+"""Jobs whose workers died under them start one at a time, so that a deadly one dies alone.
 
 When a process dies nobody knows which of its jobs killed it, and each has used up an attempt.
-Run together again they would all end with the guilty one; one after the other only that one
-goes on failing. A suspect that has lived for a while does not hold the next one up any longer.
+Most die of something else, so once is forgiven: what a killed process held goes on at once,
+unless it has only one attempt left. After that, run together they would all end with the guilty
+one; one after the other only that one goes on failing. A suspect that has lived for a while does
+not hold the next one up any longer.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from holdfast.job import Job
 from holdfast.worker.run import Run
 
 SYMPTOM = "LEASE_EXPIRED"
+FORGIVEN = 1
+"""Attempts that may end with their worker before a job is suspected."""
+
 INCUBATION = 1.0
 """How long the first suspect has the others wait, in seconds; each that survives halves it."""
 
@@ -21,8 +26,9 @@ SHORTEST = 0.05
 
 
 def is_suspect(job: Job) -> bool:
-    """Whether the job's last attempt ended together with its worker."""
-    return job.failure is not None and job.failure.code == SYMPTOM
+    """Whether the job's last attempt ended together with its worker, and was not the first."""
+    died = job.failure is not None and job.failure.code == SYMPTOM
+    return died and (job.attempt > FORGIVEN + 1 or job.attempt >= job.max_attempts)
 
 
 class Quarantine:

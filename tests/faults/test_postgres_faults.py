@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from holdfast.job import Job
-    from holdfast.store.postgres.database import Session
+    from holdfast.store.postgres.session import Session
 
 pytestmark = pytest.mark.postgres
 SCHEMA = "faults"

@@ -35,7 +35,6 @@ from holdfast.store._shapes import (
 )
 from holdfast.store.postgres.arrays import Ints, Texts
 from holdfast.store.postgres.base import Base
-from holdfast.store.postgres.database import Session
 from holdfast.store.postgres.examining import findings
 from holdfast.store.postgres.limiting import read_gate, read_rules
 from holdfast.store.postgres.rows import (
@@ -45,6 +44,7 @@ from holdfast.store.postgres.rows import (
     progress_of,
     transition_of,
 )
+from holdfast.store.postgres.session import Session
 
 FAILURE_ORDER = "FAILURE"
 LOOK_FOR_EVENTS = 0.1

@@ -32,7 +32,7 @@ from holdfast.store._shapes import (
 from holdfast.store.postgres.adding import add, add_plain, is_plain
 from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
-from holdfast.store.postgres.database import Session, translated
+from holdfast.store.postgres.database import translated
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.examining import refuse_unsafe
 from holdfast.store.postgres.heads import FULL_SHARE
@@ -50,6 +50,7 @@ from holdfast.store.postgres.rows import (
     document,
     seconds,
 )
+from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.swapping import swap_all, swap_run
 from holdfast.store.postgres.wake import EVERY_QUEUE

@@ -7,7 +7,8 @@ from collections.abc import MutableMapping, Sequence
 from holdfast.job import TERMINAL, State
 from holdfast.store._shapes import Change
 from holdfast.store.postgres.arrays import Longs, Texts
-from holdfast.store.postgres.database import Database, Session, Statements
+from holdfast.store.postgres.database import Database
+from holdfast.store.postgres.session import Session, Statements
 from holdfast.store.postgres.writing import complete_params, is_completion, swap_params
 
 Numbered = Sequence[tuple[int, Change]]

@@ -56,6 +56,37 @@ def add_params(jobs: Sequence[Job]) -> Columns:
     }
 
 
+def add_one_params(job: Job) -> Columns:
+    """The values of ``add_one.sql``."""
+    onward = _onward(job)
+    return {
+        "id": job.id,
+        "type": job.type,
+        "queue": job.queue,
+        "payload": job.payload,
+        "policy": policy_json(job).decode(),
+        "lease_ttl": job.lease_ttl.total_seconds(),
+        "created_at": job.created_at,
+        "tags": tags.decode() if (tags := document(job.tags or None)) else None,
+        "correlation_id": job.correlation_id or None,
+        "callback_url": job.callback_url or None,
+        "limit_key": job.limit_key or None,
+        "dependency_kind": _kind(job),
+        "depth": job.depth,
+        "state": job.state.value,
+        "revision": job.revision,
+        "priority": int(job.priority),
+        "max_attempts": job.max_attempts,
+        "held": job.held,
+        "due_at": job.due_at,
+        "scheduled_at": job.scheduled_at,
+        "expires_at": job.expires_at,
+        "event": onward.event.value if onward else None,
+        "moved_at": onward.at if onward else None,
+        "reason": onward.reason if onward else None,
+    }
+
+
 def swap_params(changes: Sequence[Change], *, measured: bool = True) -> Columns:
     """The columns of ``swap.sql``; how long attempts took counts only when ``measured``."""
     after = [change.after for change in changes]
@@ -166,7 +197,8 @@ def _enters(change: Change) -> bool:
 
 
 def _kind(job: Job) -> str | None:
-    return None if job.dependency_kind is DependencyKind.AFTER else job.dependency_kind
+    kind = job.dependency_kind
+    return None if kind is DependencyKind.AFTER else kind.value
 
 
 def literal(values: Sequence[str]) -> str | None:

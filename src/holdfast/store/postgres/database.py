@@ -19,8 +19,9 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from holdfast.errors import StoreError, StoreUnavailableError
+from holdfast.store.postgres.line import Line
 from holdfast.store.postgres.rows import Row
-from holdfast.store.postgres.session import Line, Params, Session, adapters
+from holdfast.store.postgres.session import Params, Session, adapters
 from holdfast.store.postgres.settings import Settings
 
 T = TypeVar("T")
@@ -109,11 +110,11 @@ class Database:
     async def run(self, name: str, params: Params) -> list[Row]:
         """Run one statement, committed when it returns."""
 
-        async def once() -> list[Row]:
-            async with self._session() as session:
-                return await session.run(name, params)
+        return await _insisting(partial(self._once, name, params))
 
-        return await _insisting(once)
+    async def _once(self, name: str, params: Params) -> list[Row]:
+        async with self._session() as session:
+            return await session.run(name, params)
 
     async def atomically(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run some statements as one transaction; again from the start if it lost to another."""
@@ -135,32 +136,24 @@ class Database:
             connection = await self._guests.getconn()
         try:
             _heed(earlier)
-            yield self._wrap(connection)
+            yield self.wrap(connection)
         finally:
             await self._guests.putconn(connection)
 
-    async def connect(self, dsn: str) -> Line:
+    async def connect(self, dsn: str) -> AsyncConnection[Row]:
         """Open a connection outside the pool."""
         with translated():
-            return await Line.connect(
+            return await AsyncConnection.connect(
                 make_conninfo(dsn, **_CONNECTION),
                 autocommit=True,
                 prepare_threshold=None,
                 context=self._adapters,
             )
 
-    @contextlib.asynccontextmanager
-    async def _session(self) -> AsyncIterator[Session]:
-        loop = asyncio.get_running_loop()
-        connection = await self._borrow()
-        alarm = loop.call_later(self.limit + 1, cut, connection)
-        try:
-            yield self._wrap(connection)
-        finally:
-            alarm.cancel()
-            await self._give_back(connection)
+    def _session(self) -> _Lent:
+        return _Lent(self)
 
-    async def _borrow(self) -> Line:
+    async def borrow(self) -> Line:
         """Take the connection used last, or one of the pool, which would hand them out in turn."""
         while self._warm:
             connection = self._warm.pop()
@@ -179,7 +172,7 @@ class Database:
         finally:
             self._waiting -= 1
 
-    async def _give_back(self, connection: Line) -> None:
+    async def give_back(self, connection: Line) -> None:
         """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
         self._used += 1
         if (
@@ -193,7 +186,8 @@ class Database:
         else:
             self._warm.append(connection)
 
-    def _wrap(self, connection: Line) -> Session:
+    def wrap(self, connection: Line) -> Session:
+        """Return what runs our statements on a connection."""
         return Session(connection, self._settings.schema, prepare=not self._settings.pgbouncer)
 
     def _own_pool(self) -> AsyncConnectionPool[Line]:
@@ -227,6 +221,26 @@ class Database:
             limit = int(self.limit * 1000)
             text = _SESSION.format(limit=limit, idle=int(idle.total_seconds() * 1000))
         await connection.execute(text.encode())
+
+
+class _Lent:
+    """A connection for the length of one call; by hand, because every call begins here."""
+
+    __slots__ = ("_alarm", "_connection", "_database")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def __aenter__(self) -> Session:
+        database = self._database
+        self._connection = connection = await database.borrow()
+        loop = asyncio.get_running_loop()
+        self._alarm = loop.call_later(database.limit + 1, cut, connection)
+        return database.wrap(connection)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._alarm.cancel()
+        await self._database.give_back(self._connection)
 
 
 async def _check(connection: Line) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Protocol
 
 import psycopg
-from psycopg import AsyncConnection, AsyncRawCursor, adapt
+from psycopg import AsyncRawCursor, adapt
 from psycopg.abc import Buffer, Transformer
 from psycopg.adapt import AdaptersMap, Loader, PyFormat
 from psycopg.errors import InvalidSqlStatementName, error_from_result
@@ -23,6 +23,7 @@ from psycopg.pq.abc import PGresult
 
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.arrays import Column
+from holdfast.store.postgres.line import Line
 from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.sql import Statement, statement
 
@@ -79,13 +80,6 @@ def adapters() -> AdaptersMap:
     made.register_loader("json", _BinaryJson)
     made.register_loader("jsonb", _BinaryJsonb)
     return made
-
-
-class Line(AsyncConnection[Row]):
-    """A connection of ours, and the statements that were prepared on it."""
-
-    transformer: Transformer | None = None
-    prepared: dict[tuple[str, tuple[int, ...]], bytes]
 
 
 class Session:
@@ -154,13 +148,13 @@ class Session:
 
 def _sent(value: object, transformer: Transformer) -> tuple[int, Buffer | None]:
     """A value's type, and the value in PostgreSQL's binary form."""
-    if isinstance(value, Column):
-        return value.array, value.pack()
-    if value is None:
-        return 0, None
     if known := _SCALARS.get(type(value)):
         oid, pack = known
         return oid, pack(value)
+    if value is None:
+        return 0, None
+    if isinstance(value, Column):
+        return value.array, value.pack()
     (data,) = transformer.dump_sequence([value], [PyFormat.BINARY])
     assert transformer.types is not None
     return transformer.types[0], data

@@ -135,6 +135,7 @@ async def test_close_ends_a_listener_that_is_being_notified(
             for _ in range(100):
                 other = wake.Wake(store._database, SCHEMA, postgres_server.dsn)
                 other.start()
+                other.listen()
                 await other.listening.wait()
                 await other.stop()
     finally:
@@ -221,6 +222,7 @@ async def test_silently_dead_listener_is_noticed_and_listens_again(
     monkeypatch.setattr(wake, "PROBE_WITHIN", 0.2)
     monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
     listening = behind._wake.listening
+    assert await behind._wake.hears()
     proxy.reset()
     await _until(lambda: not listening.is_set())
     await asyncio.wait_for(listening.wait(), 10)  # a new line, under the patched times

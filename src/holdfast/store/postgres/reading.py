@@ -155,7 +155,7 @@ class Reads(Base):
 
     async def findings(self) -> list[Finding]:
         (row,) = await self._run("examine", {})
-        return findings(row, SystemClock().now(), listens=self._wake.listening.is_set())
+        return findings(row, SystemClock().now(), listens=await self._wake.hears())
 
     async def limits(self) -> list[LimitState]:
         return await self._database.atomically(self._limits)
@@ -203,6 +203,7 @@ class Reads(Base):
 
     async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
         deadline = asyncio.get_running_loop().time() + wait.total_seconds()
+        self._wake.listen()
         bell = self._wake.bell
         while bell.count(queues) == seen and await bell.wait(deadline):
             pass

@@ -11,6 +11,8 @@ R = TypeVar("R")
 
 TURNS = 16
 """Turns of the loop for which a group gathers at most."""
+BREATH = 16
+"""Writes of lone callers after which others get their turn: not every store waits for anything."""
 QUIET = 3
 """Turns without anyone new that end it: answers go out, what comes next is read, and asked for."""
 
@@ -33,6 +35,7 @@ class Batcher(Generic[T, R]):
         self._task: asyncio.Task[None] | None = None
         self._lone: asyncio.Future[None] | None = None
         """Ends when a caller who is alone has written."""
+        self._alone = 0
 
     def put(self, item: T) -> asyncio.Future[R]:
         """Queue an item; the future holds its answer."""
@@ -51,7 +54,10 @@ class Batcher(Generic[T, R]):
         if self._is_writing or self._usual > 1:
             return await self.put(item)
         self._lone = asyncio.get_running_loop().create_future()
+        self._alone += 1
         try:
+            if self._alone % BREATH == 0:
+                await asyncio.sleep(0)
             (answer,) = await self._write([item])
         finally:
             self._lone.set_result(None)

@@ -149,6 +149,19 @@ async def test_callers_who_write_together_go_on_together() -> None:
     assert [1, *[12] * 9, 11] == [len(group) for group in paper.groups]
 
 
+async def test_lone_caller_who_goes_on_and_on_lets_others_have_their_turn() -> None:
+    async def write(items: Sequence[int]) -> Sequence[int]:
+        return items
+
+    batcher, stopped = Batcher(write), asyncio.Event()
+    asyncio.get_running_loop().call_soon(stopped.set)
+
+    for _ in range(100):
+        await batcher.write(1)
+
+    assert stopped.is_set()
+
+
 async def test_lone_caller_who_fails_or_leaves_keeps_nobody_from_writing() -> None:
     gate = asyncio.Event()
     groups = []

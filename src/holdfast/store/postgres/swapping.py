@@ -76,8 +76,9 @@ async def _complete(
     session: Statements, changes: Numbered, numbers: Numbers, *, alone: bool
 ) -> dict[int, bool]:
     params = {**complete_params([change for _, change in changes], numbers), "alone": alone}
-    rows = await session.run("complete", params)
-    return {changes[position - 1][0]: False for (position,) in rows}
+    ((positions,),) = await session.run("complete", params)
+    written = changes if positions is None else [changes[place - 1] for place in positions]
+    return {n: False for n, _ in written}
 
 
 async def swap(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from holdfast.job import DependencyKind, Event, Job, State, Transition
 from holdfast.store._shapes import Change
@@ -20,6 +21,7 @@ from holdfast.store.postgres.arrays import (
 from holdfast.store.postgres.rows import document, policy_json
 
 Columns = dict[str, object]
+T = TypeVar("T")
 
 
 def add_params(jobs: Sequence[Job]) -> Columns:
@@ -132,14 +134,28 @@ def swap_params(changes: Sequence[Change], *, measured: bool = True) -> Columns:
 
 def complete_params(changes: Sequence[Change], numbers: Mapping[str, int]) -> Columns:
     """The columns of ``complete.sql``; by number, where it is known, a job is found at once."""
+    ids = [c.before.id for c in changes]
+    known = [numbers.get(id_) for id_ in ids]
+    was, revisions = _unusual([c.before.revision for c in changes])
+    token, tokens = _unusual([_token(c) for c in changes])
+    at, times = _unusual([c.after.updated_at for c in changes])
     return {
-        "number": Longs([numbers.get(c.before.id) for c in changes]),
-        "id": Texts([c.before.id for c in changes]),
-        "was": Ints([c.before.revision for c in changes]),
-        "token": Texts([_token(c) for c in changes]),
-        "at": Moments([c.after.updated_at for c in changes]),
+        "number": Longs(known),
+        "id": Texts([id_ if n is None else None for id_, n in zip(ids, known, strict=True)]),
+        "was": Ints(revisions),
+        "usual_was": was,
+        "token": Texts(tokens),
+        "usual_token": token,
+        "at": Moments(times),
+        "usual_at": at,
         "result": Blobs([c.after.result for c in changes]),
     }
+
+
+def _unusual(values: Sequence[T | None]) -> tuple[T | None, list[T | None]]:
+    """The first value, and those that are not like it: jobs that end together are mostly alike."""
+    usual = values[0]
+    return usual, [None if value == usual else value for value in values]
 
 
 def is_completion(change: Change) -> bool:

@@ -7,11 +7,11 @@ no longer. That is a third of what a short call costs its client.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 from typing import TypeVar
 
+import psycopg
 from psycopg import AsyncConnection
 from psycopg.abc import PQGen, Transformer
 from psycopg.errors import QueryCanceled
@@ -22,7 +22,8 @@ from holdfast.store.postgres.rows import Row
 
 T = TypeVar("T")
 
-CANCEL_WITHIN = 5.0
+CANCEL_WITHIN = 1.0
+"""Seconds that whoever was cancelled waits at most for the server to hear of it."""
 
 
 class Line(AsyncConnection[Row]):
@@ -39,24 +40,37 @@ class Line(AsyncConnection[Row]):
         if timeout is not None:
             return await super().wait(gen, interval, timeout)
         try:
-            wanted = next(gen)
-            while True:
-                wanted = gen.send(await self._until(wanted))
-        except StopIteration as end:
-            done: T = end.value
-            return done
+            return await self._drive(gen)
         except asyncio.CancelledError:
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                with contextlib.suppress(Exception):  # then the query ends by itself
-                    await self.cancel_safe(timeout=CANCEL_WITHIN)
-                with contextlib.suppress(QueryCanceled):
-                    await super().wait(gen)
+                await self._call_off(gen)
             raise
 
     async def close(self) -> None:
         """Close the connection."""
         self._turn_away()
         await super().close()
+
+    async def _drive(self, gen: PQGen[T]) -> T:
+        try:
+            wanted = next(gen)
+            while True:
+                wanted = gen.send(await self._until(wanted))
+        except StopIteration as end:
+            done: T = end.value
+            return done
+
+    async def _call_off(self, gen: PQGen[T]) -> None:
+        """Stop what the server does for us; one that does not hear it loses the connection."""
+        try:
+            async with asyncio.timeout(CANCEL_WITHIN):
+                await self.cancel_safe(timeout=CANCEL_WITHIN)
+                await self._drive(gen)
+        except QueryCanceled:
+            pass
+        except (psycopg.Error, OSError):  # TimeoutError is one
+            self._turn_away()
+            self.pgconn.finish()
 
     async def _until(self, wanted: int) -> int:
         """Wait until there is something to read, or room to write."""

@@ -17,7 +17,7 @@ from holdfast.loop import run
 from holdfast.worker import Worker
 
 BULK = 1000
-SLOTS = 500
+SLOTS = 2000
 
 
 async def setup(app: Holdfast) -> None:

@@ -11,6 +11,8 @@ R = TypeVar("R")
 
 TURNS = 16
 """Turns of the loop for which a group gathers at most."""
+BREATH = 16
+"""Writes of lone callers after which others get their turn: not every store waits for anything."""
 QUIET = 3
 """Turns without anyone new that end it: answers go out, what comes next is read, and asked for."""
 
@@ -31,19 +33,48 @@ class Batcher(Generic[T, R]):
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._usual = 1
         self._task: asyncio.Task[None] | None = None
+        self._lone: asyncio.Future[None] | None = None
+        """Ends when a caller who is alone has written."""
+        self._alone = 0
 
     def put(self, item: T) -> asyncio.Future[R]:
         """Queue an item; the future holds its answer."""
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, answer))
-        if self._task is None or self._task.done():
+        if not self._is_writing:
             self._task = asyncio.get_running_loop().create_task(self._drain())
+        return answer
+
+    async def write(self, item: T) -> R:
+        """Write an item with those that wait; alone, when there were none the last time either.
+
+        Whoever is alone writes for himself: handing over and being answered would take two turns
+        of the loop.
+        """
+        if self._is_writing or self._usual > 1:
+            return await self.put(item)
+        self._lone = asyncio.get_running_loop().create_future()
+        self._alone += 1
+        try:
+            if self._alone % BREATH == 0:
+                await asyncio.sleep(0)
+            (answer,) = await self._write([item])
+        finally:
+            self._lone.set_result(None)
+            if self._waiting:
+                self._task = asyncio.get_running_loop().create_task(self._drain())
         return answer
 
     async def close(self) -> None:
         """Wait until everything is written."""
-        while self._task is not None and not self._task.done():
-            await asyncio.wait([self._task])
+        while self._is_writing:
+            await asyncio.wait([f for f in (self._lone, self._task) if f is not None])
+
+    @property
+    def _is_writing(self) -> bool:
+        return (self._task is not None and not self._task.done()) or (
+            self._lone is not None and not self._lone.done()
+        )
 
     async def _drain(self) -> None:
         while self._waiting:

@@ -97,7 +97,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.code}: {self.message}"
 
 
-class Lease(msgspec.Struct, frozen=True):
+# gc=False: nothing in these values can ever point back at them, and a worker makes several for
+# every job. The garbage collector need not look at them.
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """The newest claim on a job.
 
     ``until`` is when it runs out, or None once the holder has answered. While it stands, the
@@ -171,7 +173,7 @@ class Event(StrEnum):
     REOPEN = "reopen"
 
 
-class Transition(msgspec.Struct, frozen=True, kw_only=True):
+class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One edge a job went along: the audit record of a state change."""
 
     event: Event
@@ -185,7 +187,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One submission of a task. The first block never changes after submission."""
 
     id: str

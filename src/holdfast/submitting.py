@@ -70,7 +70,7 @@ class Submitter:
         patience = self._limits.submission_timeout.total_seconds()
         try:
             with self._deadlines.within(patience):
-                return await self._batcher.put(job)
+                return await self._batcher.write(job)
         except TimeoutError:
             raise _silent(patience) from None
 

@@ -124,3 +124,78 @@ async def test_answer_nobody_waits_for_any_more_harms_no_other() -> None:
     assert -2 == await stayed
     with pytest.raises(asyncio.CancelledError):
         await left
+
+
+async def test_lone_caller_writes_at_once_and_those_who_come_meanwhile_together_after_him() -> None:
+    paper = Paper()
+    batcher = Batcher(paper.write)
+
+    answers = await asyncio.gather(*(batcher.write(n) for n in range(5)))
+
+    assert [0, -1, -2, -3, -4] == answers
+    assert [[0], [1, 2, 3, 4]] == paper.groups
+
+
+async def test_callers_who_write_together_go_on_together() -> None:
+    paper = Paper()
+    batcher = Batcher(paper.write)
+
+    async def caller(number: int) -> None:
+        for _ in range(10):
+            await batcher.write(number)
+
+    await asyncio.gather(*(caller(number) for number in range(12)))
+
+    assert [1, *[12] * 9, 11] == [len(group) for group in paper.groups]
+
+
+async def test_lone_caller_who_goes_on_and_on_lets_others_have_their_turn() -> None:
+    async def write(items: Sequence[int]) -> Sequence[int]:
+        return items
+
+    batcher, stopped = Batcher(write), asyncio.Event()
+    asyncio.get_running_loop().call_soon(stopped.set)
+
+    for _ in range(100):
+        await batcher.write(1)
+
+    assert stopped.is_set()
+
+
+async def test_lone_caller_who_fails_or_leaves_keeps_nobody_from_writing() -> None:
+    gate = asyncio.Event()
+    groups = []
+
+    async def write(items: Sequence[int]) -> Sequence[int]:
+        groups.append(list(items))
+        if items == [1]:
+            raise OSError("unlucky")
+        if items == [2]:
+            await gate.wait()
+        return items
+
+    batcher = Batcher(write)
+
+    with pytest.raises(OSError, match="unlucky"):
+        await batcher.write(1)
+    leaving = asyncio.ensure_future(batcher.write(2))
+    await asyncio.sleep(0)
+    after = asyncio.ensure_future(batcher.write(3))
+    await asyncio.sleep(0)
+    leaving.cancel()
+
+    assert 3 == await after
+    assert leaving.cancelled()
+    assert [[1], [2], [3]] == groups
+
+
+async def test_closing_waits_for_a_lone_caller_and_those_behind_him() -> None:
+    paper = Paper()
+    batcher = Batcher(paper.write)
+    callers = [asyncio.ensure_future(batcher.write(n)) for n in range(3)]
+    await asyncio.sleep(0)
+
+    await batcher.close()
+
+    assert [[0], [1, 2]] == paper.groups
+    assert [0, -1, -2] == await asyncio.gather(*callers)

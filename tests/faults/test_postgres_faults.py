@@ -18,7 +18,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import StoreUnavailableError
 from holdfast.job import Event, State
 from holdfast.store import AddStatus, Change, Claim
-from holdfast.store.postgres import PostgresStore, Settings, wake
+from holdfast.store.postgres import PostgresStore, Settings, line, wake
 from holdfast.submitting import patiently
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from holdfast.job import Job
-    from holdfast.store.postgres.database import Session
+    from holdfast.store.postgres.session import Session
 
 pytestmark = pytest.mark.postgres
 SCHEMA = "faults"
@@ -135,6 +135,7 @@ async def test_close_ends_a_listener_that_is_being_notified(
             for _ in range(100):
                 other = wake.Wake(store._database, SCHEMA, postgres_server.dsn)
                 other.start()
+                other.listen()
                 await other.listening.wait()
                 await other.stop()
     finally:
@@ -202,6 +203,53 @@ async def test_silent_server_is_given_up_in_time_and_used_again_when_it_answers(
     assert [None] == await behind.get(["x"])
 
 
+async def _slow(store: PostgresStore) -> None:
+    async with store._database._session() as session:
+        await session.connection.execute(b"SELECT pg_sleep(60)")
+
+
+async def _backend(store: PostgresStore) -> int:
+    async with store._database._session() as session:
+        return session.connection.info.backend_pid
+
+
+async def test_statement_of_a_cancelled_call_is_stopped_and_its_connection_used_again(
+    store: PostgresStore,
+) -> None:
+    await store.get(["x"])
+    backend = await _backend(store)
+    call = asyncio.create_task(_slow(store))
+    await asyncio.sleep(0.1)  # it is on its way to the server
+
+    call.cancel()
+    begun = time.monotonic()
+    await asyncio.wait([call])
+
+    assert call.cancelled()
+    assert time.monotonic() - begun < line.CANCEL_WITHIN
+    assert backend == await _backend(store)
+    assert [None] == await store.get(["x"])
+
+
+async def test_cancelled_call_does_not_wait_for_a_silent_server(
+    behind: PostgresStore, proxy: Proxy
+) -> None:
+    await behind.get(["x"])
+    call = asyncio.create_task(_slow(behind))
+    await asyncio.sleep(0.1)  # it is on its way to the server
+    proxy.silence()
+
+    call.cancel()
+    begun = time.monotonic()
+    await asyncio.wait([call])
+
+    assert call.cancelled()
+    assert time.monotonic() - begun < 2 * line.CANCEL_WITHIN
+    proxy.heal()
+    proxy.reset()
+    assert [None] == await behind.get(["x"])
+
+
 async def test_cut_lines_are_replaced_without_an_error_when_they_were_idle(
     behind: PostgresStore, proxy: Proxy
 ) -> None:
@@ -221,6 +269,7 @@ async def test_silently_dead_listener_is_noticed_and_listens_again(
     monkeypatch.setattr(wake, "PROBE_WITHIN", 0.2)
     monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
     listening = behind._wake.listening
+    assert await behind._wake.hears()
     proxy.reset()
     await _until(lambda: not listening.is_set())
     await asyncio.wait_for(listening.wait(), 10)  # a new line, under the patched times

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast import lifecycle
 from holdfast.job import Failure, FailureCategory
@@ -61,6 +63,37 @@ async def test_jobs_whose_handlers_returned_are_written_by_the_short_statement(
     assert all(answer.written for answer in answers)
     (history,) = await store.history([jobs[0].id])
     assert history[-1].reason == "handler returned"
+
+
+async def test_answers_unlike_each_other_are_each_judged_and_written_as_they_are(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.add([make(str(n), now=store.now()) for n in range(4)])
+    first, stale, *others = [
+        job
+        for token in ("a", "b", "c", "d")
+        for job in await store.claim(Claim(queues=("default",), limit=1, worker="w", token=token))
+    ]
+    held = stale.lease
+    assert held is not None
+    stale = replace(stale, lease=replace(held, token="other"))
+    forgotten = others[1].id
+    del store._numbers[forgotten]
+    heard = _heard(store, monkeypatch)
+
+    changes = []
+    for n, job in enumerate((first, stale, *others)):
+        done = lifecycle.completed(job, b"%d" % n, now=store.now() + n * timedelta(seconds=1))
+        changes.append(Change(job, done))
+    answers = await store.swap(changes)
+
+    assert [True, False, True, True] == [answer.written for answer in answers]
+    assert heard[0] == "complete"
+    for change, found in zip(changes, await store.get([c.before.id for c in changes]), strict=True):
+        assert found is not None
+        if change.before is not stale:
+            after = change.after
+            assert (after.result, after.finished_at) == (found.result, found.finished_at)
 
 
 async def test_any_other_answer_goes_the_long_way(

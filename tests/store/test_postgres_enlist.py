@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from holdfast import lifecycle
 from holdfast.clock import SystemClock
-from holdfast.errors import StaleLeaseError, StoreError
+from holdfast.errors import StaleLeaseError, StoreError, StoreUnavailableError
 from holdfast.job import State
 from holdfast.store import AddStatus, Claim, Fence
 from holdfast.store.postgres import PostgresStore, Settings
@@ -181,7 +181,7 @@ caller = pytest.mark.parametrize("caller", CALLERS)
 async def test_job_appears_and_wakes_workers_when_the_transaction_commits(
     caller: str, store: PostgresStore, hand: Hand, postgres_server: Postgres
 ) -> None:
-    await asyncio.wait_for(store._wake.listening.wait(), 10)
+    assert await store._wake.hears()
     seen = await store.arrivals(["default"], -1, timedelta(0))
     plain, keyed = hand.job("plain", tags={"a": "b"}), hand.job("keyed", idempotency_key="k")
     child = hand.job("child", after=[keyed])
@@ -345,6 +345,31 @@ async def test_failed_handler_writes_nothing_and_keeps_its_lease(
 
     assert [True] == [beat.held for beat in await store.extend([fence])]
     assert 0 == await _counted(counter)
+
+
+async def test_handler_that_forgets_our_statements_disturbs_nobody_after_it(
+    postgres_server: Postgres, store: PostgresStore, hand: Hand
+) -> None:
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
+    async with PostgresStore(settings) as small:
+        fence = await _running(small, hand)
+
+        async def work(statement: str) -> None:
+            async with small.transaction(
+                fence, lambda job: lifecycle.completed(job, None, now=small.now())
+            ) as connection:
+                await connection.execute(statement.encode())
+
+        with pytest.raises(StaleLeaseError):  # which takes the statements to be known from here on
+            async with small.transaction(Fence(fence.job_id, "other"), lambda job: job):
+                pass
+        with pytest.raises(StoreUnavailableError):
+            await work("DEALLOCATE ALL")
+        await work("SELECT 1")
+
+    (job,) = await store.get([fence.job_id])
+    assert job is not None
+    assert State.COMPLETED is job.state
 
 
 async def test_handlers_transactions_leave_connections_for_heartbeats(

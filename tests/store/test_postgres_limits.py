@@ -16,7 +16,7 @@ from tests.conformance.stores import empty_schema
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from holdfast.store.postgres.database import Session
+    from holdfast.store.postgres.session import Session
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres

@@ -26,6 +26,7 @@ MANY = 100_000
 BIG = {"job", "body", "journal"}
 HOT = [
     "add",
+    "add_one",
     "cancels",
     "claim",
     "clock",

@@ -183,6 +183,8 @@ async def test_a_worker_full_of_unwritten_answers_goes_on_once_they_are_written(
     async def work() -> None: ...
 
     async with working(app, slots=1, maintenance=False) as worker:
+        job = await app.submit("work")
+        assert State.COMPLETED is await ended(app, job.job_id)
         store.away.add("swap")
         for _ in range(2):
             await app.submit("work")

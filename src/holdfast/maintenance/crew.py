@@ -51,11 +51,12 @@ class Maintenance:
             Promoter(store),
             Reaper(store, app.chance, observer, lambda: self._contact.is_steady),
             Releaser(store),
-            Pruner(store, app.retention),
             CronService(app, store),
         ]
         webhooks = WebhookService(app, store)
-        self._services.append(webhooks)
+        self._services += [webhooks, Pruner(store, app.retention)]
+        self._first = asyncio.Lock()
+        """Held by the service whose first time it is: together each would need a connection."""
         self._courier = Courier(app, webhooks, observer)
 
     async def run(self) -> None:
@@ -85,11 +86,12 @@ class Maintenance:
             await asyncio.sleep(delay)
 
     async def _serve(self, service: Service) -> None:
-        seen, pauses = 0, self._pauses()
+        seen, pauses, is_new = 0, self._pauses(), True
         while True:
             await self._leading.wait()
             try:
-                delay = await service.once()
+                delay = await (self._once_alone(service) if is_new else service.once())
+                is_new = False
                 pauses.over()
             except HoldfastError as error:
                 self._observer.tell("maintenance.failed", service=service.name, error=str(error))
@@ -99,6 +101,10 @@ class Maintenance:
                 seen = await self._until_due(seen, delay)
             else:
                 await asyncio.sleep(delay)
+
+    async def _once_alone(self, service: Service) -> float:
+        async with self._first:
+            return await service.once()
 
     def _pauses(self) -> Pauses:
         return Pauses(self._chance, longest=LONGEST_PAUSE)

@@ -32,7 +32,7 @@ class Added(msgspec.Struct, frozen=True):
     """A dependency had already ended when the job was written: look at ``dependents`` now."""
 
 
-class Fence(msgspec.Struct, frozen=True):
+class Fence(msgspec.Struct, frozen=True, gc=False):
     """Proof of holding a job: the newest lease token."""
 
     job_id: str
@@ -50,7 +50,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Only jobs of these types; None takes any."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """A decided change of one job: written if the stored job is still ``before``."""
 
     before: Job
@@ -59,7 +59,7 @@ class Change(msgspec.Struct, frozen=True):
     """When given, the stored lease must still end then: no heartbeat came in between."""
 
 
-class Swapped(msgspec.Struct, frozen=True):
+class Swapped(msgspec.Struct, frozen=True, gc=False):
     """The answer to one change: written, or the job as it is now (None: it is gone)."""
 
     written: bool

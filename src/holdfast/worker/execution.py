@@ -33,7 +33,7 @@ MAX_RESULT = 16 * 1024 * 1024
 HOST = socket.gethostname()
 
 
-class Succeeded(msgspec.Struct, frozen=True, tag=True):
+class Succeeded(msgspec.Struct, frozen=True, gc=False, tag=True):
     """The handler returned; ``result`` is JSON."""
 
     result: bytes | None

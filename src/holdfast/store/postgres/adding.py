@@ -17,8 +17,8 @@ from holdfast.errors import StaleLeaseError
 from holdfast.job import TERMINAL, DedupeKey, DependencyKind, Job, State
 from holdfast.store._shapes import Added, AddStatus, Fence
 from holdfast.store.postgres.arrays import Flags, Moments, Texts
-from holdfast.store.postgres.database import Statements
-from holdfast.store.postgres.writing import add_params
+from holdfast.store.postgres.session import Statements
+from holdfast.store.postgres.writing import add_one_params, add_params
 
 Key = tuple[str, str]
 
@@ -69,7 +69,9 @@ def is_plain(jobs: Iterable[Job]) -> bool:
 async def add_plain(session: Statements, jobs: Sequence[Job]) -> list[Added]:
     """Write plain jobs: a single statement."""
     unique = list({job.id: job for job in reversed(jobs)}.values())[::-1]
-    if unique:
+    if len(unique) == 1:
+        await session.run("add_one", add_one_params(unique[0]))
+    elif unique:
         await session.run("add", add_params(unique))
     return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
 

@@ -15,8 +15,8 @@ from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._shapes import AddStatus, Change, Dossier
 from holdfast.store.postgres.adding import add
 from holdfast.store.postgres.arrays import Blobs, Documents, Texts
-from holdfast.store.postgres.database import Statements
 from holdfast.store.postgres.rows import document
+from holdfast.store.postgres.session import Statements
 from holdfast.store.postgres.swapping import swap
 from holdfast.store.postgres.writing import literal
 

@@ -23,6 +23,7 @@ T = TypeVar("T")
 _HEAD = struct.Struct("!iiIii")
 _SIZE = struct.Struct("!i")
 _NULL = _SIZE.pack(-1)
+_MOMENT = struct.Struct("!q")
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -127,6 +128,11 @@ class Documents(Blobs):
     """text[] of JSON that is already encoded."""
 
     element, array = 25, 1009
+
+
+def moment(value: datetime) -> bytes:
+    """Encode an instant."""
+    return _MOMENT.pack((value - _EPOCH) // _MICROSECOND)
 
 
 def text(value: str) -> bytes:

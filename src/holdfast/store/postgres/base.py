@@ -10,9 +10,10 @@ from holdfast.clock import Clock
 from holdfast.job import Job
 from holdfast.store._base import EVENTS_KEPT
 from holdfast.store.postgres.clock import ServerClock
-from holdfast.store.postgres.database import Database, Params, Session
+from holdfast.store.postgres.database import Database
 from holdfast.store.postgres.heads import Heads, Leases
 from holdfast.store.postgres.rows import Row, job_of
+from holdfast.store.postgres.session import Params, Session
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.wake import Wake
 

@@ -7,25 +7,23 @@ import contextlib
 import os
 import select
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, AsyncRawCursor
-from psycopg.adapt import AdaptersMap, Buffer, Loader
+from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
-from psycopg.pq import Format, TransactionStatus
+from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from holdfast.errors import StoreError, StoreUnavailableError
-from holdfast.store.postgres import arrays
+from holdfast.store.postgres.line import Line
 from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.session import Params, Session, adapters
 from holdfast.store.postgres.settings import Settings
-from holdfast.store.postgres.sql import statement
 
-Params = Mapping[str, object]
 T = TypeVar("T")
 
 GUEST_IDLE = timedelta(minutes=5)
@@ -64,67 +62,6 @@ _CONNECTION: dict[str, str | int | None] = {
 }
 
 
-class Statements(Protocol):
-    """Something that runs our statements: a connection of ours, or one of the caller's."""
-
-    async def run(self, name: str, params: Params) -> list[Row]:
-        """Run the statement of ``queries/`` with this name."""
-        ...
-
-
-class _Bytes(Loader):
-    """JSON as it is; msgspec reads it."""
-
-    def load(self, data: Buffer) -> bytes:
-        return bytes(data)
-
-
-class _VersionedBytes(Loader):
-    """jsonb in binary form begins with its version."""
-
-    def load(self, data: Buffer) -> bytes:
-        return bytes(data)[1:]
-
-
-class _BinaryJson(_Bytes):
-    format = Format.BINARY
-
-
-class _BinaryJsonb(_VersionedBytes):
-    format = Format.BINARY
-
-
-def adapters() -> AdaptersMap:
-    """How values travel on our own connections."""
-    made = AdaptersMap(psycopg.adapters)
-    arrays.register(made)
-    made.register_loader("json", _BinaryJson)
-    made.register_loader("jsonb", _BinaryJsonb)
-    return made
-
-
-class Session:
-    """One of our connections, in the hands of one call."""
-
-    def __init__(self, connection: AsyncConnection[Row], schema: str, *, prepare: bool) -> None:
-        self.connection = connection
-        self._schema = schema
-        self._prepare = prepare
-
-    async def run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
-        sql = statement(name, self._schema)
-        async with AsyncRawCursor(self.connection) as cursor:
-            await cursor.execute(
-                sql.sent,
-                [params[name] for name in sql.names],
-                prepare=None if prepare and self._prepare else False,
-                binary=True,
-            )
-            # Not cursor.description, which makes an object of every column.
-            answer = cursor.pgresult
-            return await cursor.fetchall() if answer is not None and answer.nfields else []
-
-
 class Database:
     """The pool, and the rules for using it."""
 
@@ -132,8 +69,8 @@ class Database:
         self._settings = settings
         self._adapters = adapters()
         self._pool = self._own_pool()
-        self._guests: AsyncConnectionPool[AsyncConnection[Row]] | None = None
-        self._warm: list[AsyncConnection[Row]] = []
+        self._guests: AsyncConnectionPool[Line] | None = None
+        self._warm: list[Line] = []
         """Connections of the pool that are kept at hand, the one used last at the end."""
         self._waiting = 0
         self._used = 0
@@ -173,11 +110,11 @@ class Database:
     async def run(self, name: str, params: Params) -> list[Row]:
         """Run one statement, committed when it returns."""
 
-        async def once() -> list[Row]:
-            async with self._session() as session:
-                return await session.run(name, params)
+        return await _insisting(partial(self._once, name, params))
 
-        return await _insisting(once)
+    async def _once(self, name: str, params: Params) -> list[Row]:
+        async with self._session() as session:
+            return await session.run(name, params)
 
     async def atomically(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run some statements as one transaction; again from the start if it lost to another."""
@@ -199,7 +136,7 @@ class Database:
             connection = await self._guests.getconn()
         try:
             _heed(earlier)
-            yield self._wrap(connection)
+            yield self.wrap(connection)
         finally:
             await self._guests.putconn(connection)
 
@@ -213,18 +150,10 @@ class Database:
                 context=self._adapters,
             )
 
-    @contextlib.asynccontextmanager
-    async def _session(self) -> AsyncIterator[Session]:
-        loop = asyncio.get_running_loop()
-        connection = await self._borrow()
-        alarm = loop.call_later(self.limit + 1, cut, connection)
-        try:
-            yield self._wrap(connection)
-        finally:
-            alarm.cancel()
-            await self._give_back(connection)
+    def _session(self) -> _Lent:
+        return _Lent(self)
 
-    async def _borrow(self) -> AsyncConnection[Row]:
+    async def borrow(self) -> Line:
         """Take the connection used last, or one of the pool, which would hand them out in turn."""
         while self._warm:
             connection = self._warm.pop()
@@ -243,7 +172,7 @@ class Database:
         finally:
             self._waiting -= 1
 
-    async def _give_back(self, connection: AsyncConnection[Row]) -> None:
+    async def give_back(self, connection: Line) -> None:
         """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
         self._used += 1
         if (
@@ -257,15 +186,17 @@ class Database:
         else:
             self._warm.append(connection)
 
-    def _wrap(self, connection: AsyncConnection[Row]) -> Session:
+    def wrap(self, connection: Line) -> Session:
+        """Return what runs our statements on a connection."""
         return Session(connection, self._settings.schema, prepare=not self._settings.pgbouncer)
 
-    def _own_pool(self) -> AsyncConnectionPool[AsyncConnection[Row]]:
+    def _own_pool(self) -> AsyncConnectionPool[Line]:
         return self._new_pool(self._settings.pool, idle=self._settings.timeout)
 
-    def _new_pool(self, size: int, *, idle: timedelta) -> AsyncConnectionPool[AsyncConnection[Row]]:
+    def _new_pool(self, size: int, *, idle: timedelta) -> AsyncConnectionPool[Line]:
         return AsyncConnectionPool(
             self._settings.dsn,
+            connection_class=Line,
             min_size=1,
             max_size=size,
             open=False,
@@ -284,7 +215,7 @@ class Database:
             **_CONNECTION,
         }
 
-    async def _configure(self, connection: AsyncConnection[Row], idle: timedelta) -> None:
+    async def _configure(self, connection: Line, idle: timedelta) -> None:
         text = "SET timezone = 'UTC'"  # the one setting that PgBouncer carries along
         if not self._settings.pgbouncer:
             limit = int(self.limit * 1000)
@@ -292,7 +223,27 @@ class Database:
         await connection.execute(text.encode())
 
 
-async def _check(connection: AsyncConnection[Row]) -> None:
+class _Lent:
+    """A connection for the length of one call; by hand, because every call begins here."""
+
+    __slots__ = ("_alarm", "_connection", "_database")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def __aenter__(self) -> Session:
+        database = self._database
+        self._connection = connection = await database.borrow()
+        loop = asyncio.get_running_loop()
+        self._alarm = loop.call_later(database.limit + 1, cut, connection)
+        return database.wrap(connection)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._alarm.cancel()
+        await self._database.give_back(self._connection)
+
+
+async def _check(connection: Line) -> None:
     """Find out without a round trip whether an idle connection was closed by the server."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
@@ -372,6 +323,7 @@ def translated() -> Iterator[None]:
         psycopg.InterfaceError,
         psycopg.errors.ReadOnlySqlTransaction,
         psycopg.errors.IdleInTransactionSessionTimeout,
+        psycopg.errors.InvalidSqlStatementName,
         PoolClosed,
         OSError,
     ) as error:

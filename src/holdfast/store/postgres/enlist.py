@@ -17,8 +17,8 @@ from psycopg.rows import tuple_row
 from holdfast.errors import StoreError
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.arrays import Column, Documents
-from holdfast.store.postgres.database import Params, Statements
 from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.session import Params, Statements
 from holdfast.store.postgres.sql import Statement, statement
 
 if TYPE_CHECKING:
@@ -161,6 +161,8 @@ def plain(value: object) -> object:
         return [None if v is None else v.decode() for v in value.values]
     if isinstance(value, arrays.Texts):
         return [None if v is None else arrays.text(v).decode() for v in value.values]
+    if isinstance(value, str):
+        return arrays.text(value).decode()
     return list(value.values) if isinstance(value, Column) else value
 
 

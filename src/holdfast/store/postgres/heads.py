@@ -7,7 +7,7 @@ a second each time. So a claim starts where the jobs stood a moment ago. The sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -59,14 +59,16 @@ class Heads:
         """Take note of a claim from the very front."""
         self._full_at[tuple(queues), types] = ticks + max(FULL_EVERY, FULL_SHARE * took)
 
-    def saw(self, queue: str, level: int, types: Types, first: int, ticks: float) -> None:
-        """Take note of the first job a claim got."""
-        place = Place(queue, level, types)
-        head = self._heads.get(place)
-        if head is None:
-            self._heads[place] = Head(0, first, ticks)
-        elif ticks - head.since >= SETTLED_AFTER:
-            self._heads[place] = Head(head.newest, first, ticks)
+    def saw(self, taken: Iterable[tuple[str, int, int]], types: Types, ticks: float) -> None:
+        """Take note of the jobs a claim got: queue, level and place of each."""
+        last_first = sorted(taken, reverse=True)
+        for (queue, level), first in {each[:2]: each[2] for each in last_first}.items():
+            place = Place(queue, level, types)
+            head = self._heads.get(place)
+            if head is None:
+                self._heads[place] = Head(0, first, ticks)
+            elif ticks - head.since >= SETTLED_AFTER:
+                self._heads[place] = Head(head.newest, first, ticks)
 
     def forget(self) -> None:
         """Start from the front again: jobs may have moved there."""

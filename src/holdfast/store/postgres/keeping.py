@@ -8,7 +8,7 @@ from holdfast.store._cursor import BEYOND
 from holdfast.store._shapes import Draft, Record
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.base import Base
-from holdfast.store.postgres.database import Session
+from holdfast.store.postgres.session import Session
 
 
 class Records(Base):

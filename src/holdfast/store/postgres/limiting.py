@@ -13,9 +13,9 @@ import msgspec
 
 from holdfast.store._shapes import Claim, LimitRule, LimitState
 from holdfast.store.postgres.arrays import Ints, Longs, Moments, Texts
-from holdfast.store.postgres.database import Statements
 from holdfast.store.postgres.heads import LEVELS
 from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.session import Statements
 
 PAGE = 200
 """Ready jobs looked at in one go."""

@@ -35,7 +35,6 @@ from holdfast.store._shapes import (
 )
 from holdfast.store.postgres.arrays import Ints, Texts
 from holdfast.store.postgres.base import Base
-from holdfast.store.postgres.database import Session
 from holdfast.store.postgres.examining import findings
 from holdfast.store.postgres.limiting import read_gate, read_rules
 from holdfast.store.postgres.rows import (
@@ -45,6 +44,7 @@ from holdfast.store.postgres.rows import (
     progress_of,
     transition_of,
 )
+from holdfast.store.postgres.session import Session
 
 FAILURE_ORDER = "FAILURE"
 LOOK_FOR_EVENTS = 0.1
@@ -155,7 +155,7 @@ class Reads(Base):
 
     async def findings(self) -> list[Finding]:
         (row,) = await self._run("examine", {})
-        return findings(row, SystemClock().now(), listens=self._wake.listening.is_set())
+        return findings(row, SystemClock().now(), listens=await self._wake.hears())
 
     async def limits(self) -> list[LimitState]:
         return await self._database.atomically(self._limits)
@@ -203,6 +203,7 @@ class Reads(Base):
 
     async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
         deadline = asyncio.get_running_loop().time() + wait.total_seconds()
+        self._wake.listen()
         bell = self._wake.bell
         while bell.count(queues) == seen and await bell.wait(deadline):
             pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
-from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -26,6 +25,7 @@ from holdfast.job import (
     Transition,
 )
 from holdfast.policy import Backoff, BackoffKind
+from holdfast.store._shapes import Claim
 
 Row = TupleRow
 """What a column holds is known by the statement only."""
@@ -33,11 +33,12 @@ Row = TupleRow
 WIDTH: Final = 37
 """How many columns ``columns.sql`` lists."""
 
-ID, QUEUE, PAYLOAD, CREATED_AT, DEPENDS_ON, SCHEDULED_AT, EXPIRES_AT = 0, 2, 3, 5, 11, 24, 27
-"""Where some of them stand."""
-
-_OWN = (ID, PAYLOAD, CREATED_AT, SCHEDULED_AT, EXPIRES_AT)
-_shared = itemgetter(*(n for n in range(WIDTH) if n not in _OWN))
+TURN, NUMBER, LEVEL, PLACE = range(4)
+"""Where the columns of ``claim.sql`` stand that say how it went about its work."""
+ID, PAYLOAD, CREATED_AT, SCHEDULED_AT, EXPIRES_AT = range(4, 9)
+"""Where those stand in which jobs of one claim nearly always differ."""
+SHARED, QUEUE, DEPENDS_ON = 9, 9, 27
+"""Where those begin in which they are mostly alike, and two of them."""
 
 _encode = msgspec.json.Encoder().encode
 _dedupe_of = msgspec.json.Decoder(DedupeKey).decode
@@ -157,15 +158,15 @@ def job_of(row: Row) -> Job:
     )
 
 
-def alike_of(rows: Iterable[Row]) -> list[Job]:
-    """Read jobs of one claim, which mostly differ in ids, payloads and times only."""
+def claimed_of(rows: Iterable[Row], want: Claim) -> list[Job]:
+    """Read jobs from the columns of ``claim.sql``; most differ in ids, payloads and times only."""
     jobs = []
     alike: dict[object, Job] = {}
     for row in rows:
-        kind = _shared(row) if row[DEPENDS_ON] is None else row[ID]  # a list has no hash
+        kind = row[SHARED:] if row[DEPENDS_ON] is None else row[ID]  # a list has no hash
         job = alike.get(kind)
         if job is None:
-            job = alike[kind] = job_of(row)
+            job = alike[kind] = _claimed(row, want)
         else:
             job = replace(
                 job,
@@ -177,6 +178,25 @@ def alike_of(rows: Iterable[Row]) -> list[Job]:
             )
         jobs.append(job)
     return jobs
+
+
+def _claimed(row: Row, want: Claim) -> Job:
+    (
+        _, _, _, _, id_, payload, created_at, scheduled_at, expires_at,
+        queue, type_, priority, updated_at, attempt, version, until,
+        revision, max_attempts, generation, held, policy, depth, tags,
+        correlation_id, callback_url, limit_key, dedupe, depends_on, kind,
+        spawned_by, due_at, finished_at, cancel, failure, result, progress,
+        checkpoint,
+    ) = row  # fmt: skip
+    return job_of((
+        id_, type_, queue, payload, policy, created_at, tags, correlation_id,
+        callback_url, limit_key, dedupe, depends_on, kind, depth, spawned_by,
+        State.RUNNING.value, revision, priority, max_attempts, attempt, generation, held,
+        updated_at, due_at, scheduled_at, updated_at, finished_at, expires_at,
+        want.token, version, want.worker, until,
+        cancel, failure, result, progress, checkpoint,
+    ))  # fmt: skip
 
 
 def transition_of(row: Row) -> Transition:

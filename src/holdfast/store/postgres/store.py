@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Self
 
 from psycopg import AsyncConnection
@@ -32,7 +33,7 @@ from holdfast.store._shapes import (
 from holdfast.store.postgres.adding import add, add_plain, is_plain
 from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
-from holdfast.store.postgres.database import Session, translated
+from holdfast.store.postgres.database import translated
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.examining import refuse_unsafe
 from holdfast.store.postgres.heads import FULL_SHARE
@@ -42,14 +43,19 @@ from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
 from holdfast.store.postgres.rows import (
     ID,
+    LEVEL,
+    NUMBER,
+    PLACE,
     QUEUE,
+    TURN,
     WIDTH,
     Row,
-    alike_of,
     cancel_of,
+    claimed_of,
     document,
     seconds,
 )
+from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.swapping import swap_all, swap_run
 from holdfast.store.postgres.wake import EVERY_QUEUE
@@ -182,14 +188,13 @@ class PostgresStore(Reads, Records):
                 lambda session: claim_limited(session, want, judged)
             )
         self._remember(rows)
-        turns = {queue: turn for turn, queue in enumerate(want.queues)}
-        rows.sort(key=lambda row: (turns[row[QUEUE]], *row[-2:]))
-        return self._seen(alike_of(rows))
+        rows.sort(key=itemgetter(TURN))
+        return self._seen(claimed_of(rows, want))
 
     def _remember(self, claimed: Sequence[Row]) -> None:
         if len(self._numbers) > NUMBERS_KEPT:  # jobs that others ended
             self._numbers.clear()
-        self._numbers.update((row[ID], row[-3]) for row in claimed)
+        self._numbers.update(map(itemgetter(ID, NUMBER), claimed))
 
     def _is_limited(self, want: Claim) -> bool:
         return any(applies(scope, want) for scope in self._rules)
@@ -201,12 +206,7 @@ class PostgresStore(Reads, Records):
         if heads is None:
             ended = self._ticks()
             self._heads.looked(want.queues, want.types, ended, ended - begun)
-        first: dict[tuple[str, int], int] = {}
-        for row in rows:
-            stretch = row[QUEUE], row[-2]
-            first[stretch] = min(first.get(stretch, row[-1]), row[-1])
-        for (queue, level), place in first.items():
-            self._heads.saw(queue, level, want.types, place, begun)
+        self._heads.saw(map(itemgetter(QUEUE, LEVEL, PLACE), rows), want.types, begun)
         return rows
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:

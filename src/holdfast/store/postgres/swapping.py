@@ -7,7 +7,8 @@ from collections.abc import MutableMapping, Sequence
 from holdfast.job import TERMINAL, State
 from holdfast.store._shapes import Change
 from holdfast.store.postgres.arrays import Longs, Texts
-from holdfast.store.postgres.database import Database, Session, Statements
+from holdfast.store.postgres.database import Database
+from holdfast.store.postgres.session import Session, Statements
 from holdfast.store.postgres.writing import complete_params, is_completion, swap_params
 
 Numbered = Sequence[tuple[int, Change]]
@@ -75,8 +76,9 @@ async def _complete(
     session: Statements, changes: Numbered, numbers: Numbers, *, alone: bool
 ) -> dict[int, bool]:
     params = {**complete_params([change for _, change in changes], numbers), "alone": alone}
-    rows = await session.run("complete", params)
-    return {changes[position - 1][0]: False for (position,) in rows}
+    ((positions,),) = await session.run("complete", params)
+    written = changes if positions is None else [changes[place - 1] for place in positions]
+    return {n: False for n, _ in written}
 
 
 async def swap(

@@ -25,6 +25,8 @@ PROBE_EVERY = 5.0
 """Seconds of silence after which the listening connection is asked whether it lives."""
 PROBE_WITHIN = 5.0
 RECONNECT_AFTER = 0.5
+HEARS_WITHIN = 5.0
+"""Seconds in which a listening connection should have been opened."""
 CANCEL_EVERY = 0.1
 APART = 0.005
 """Seconds between two notices."""
@@ -76,8 +78,19 @@ class Wake:
     def start(self) -> None:
         self._stopping = False
         self._sender_task = asyncio.create_task(self._send_loop())
-        if self._listen_dsn is not None:
+
+    def listen(self) -> None:
+        """Hear what others ring from now on; who never waits for work needs no line for that."""
+        if self._listener_task is None and self._listen_dsn is not None and not self._stopping:
             self._listener_task = asyncio.create_task(self._listen_loop(self._listen_dsn))
+
+    async def hears(self) -> bool:
+        """Whether others are heard, given a moment."""
+        self.listen()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HEARS_WITHIN if self._listener_task else 0):
+                await self.listening.wait()
+        return self.listening.is_set()
 
     async def stop(self) -> None:
         """Send what is still to be sent, then stop."""

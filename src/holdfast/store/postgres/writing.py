@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from holdfast.job import DependencyKind, Event, Job, State, Transition
 from holdfast.store._shapes import Change
@@ -20,6 +21,7 @@ from holdfast.store.postgres.arrays import (
 from holdfast.store.postgres.rows import document, policy_json
 
 Columns = dict[str, object]
+T = TypeVar("T")
 
 
 def add_params(jobs: Sequence[Job]) -> Columns:
@@ -53,6 +55,37 @@ def add_params(jobs: Sequence[Job]) -> Columns:
         "event": Texts([e.event if e else None for e in onward]),
         "moved_at": Moments([e.at if e else None for e in onward]),
         "reason": Texts([e.reason if e else None for e in onward]),
+    }
+
+
+def add_one_params(job: Job) -> Columns:
+    """The values of ``add_one.sql``."""
+    onward = _onward(job)
+    return {
+        "id": job.id,
+        "type": job.type,
+        "queue": job.queue,
+        "payload": job.payload,
+        "policy": policy_json(job).decode(),
+        "lease_ttl": job.lease_ttl.total_seconds(),
+        "created_at": job.created_at,
+        "tags": tags.decode() if (tags := document(job.tags or None)) else None,
+        "correlation_id": job.correlation_id or None,
+        "callback_url": job.callback_url or None,
+        "limit_key": job.limit_key or None,
+        "dependency_kind": _kind(job),
+        "depth": job.depth,
+        "state": job.state.value,
+        "revision": job.revision,
+        "priority": int(job.priority),
+        "max_attempts": job.max_attempts,
+        "held": job.held,
+        "due_at": job.due_at,
+        "scheduled_at": job.scheduled_at,
+        "expires_at": job.expires_at,
+        "event": onward.event.value if onward else None,
+        "moved_at": onward.at if onward else None,
+        "reason": onward.reason if onward else None,
     }
 
 
@@ -101,14 +134,28 @@ def swap_params(changes: Sequence[Change], *, measured: bool = True) -> Columns:
 
 def complete_params(changes: Sequence[Change], numbers: Mapping[str, int]) -> Columns:
     """The columns of ``complete.sql``; by number, where it is known, a job is found at once."""
+    ids = [c.before.id for c in changes]
+    known = [numbers.get(id_) for id_ in ids]
+    was, revisions = _unusual([c.before.revision for c in changes])
+    token, tokens = _unusual([_token(c) for c in changes])
+    at, times = _unusual([c.after.updated_at for c in changes])
     return {
-        "number": Longs([numbers.get(c.before.id) for c in changes]),
-        "id": Texts([c.before.id for c in changes]),
-        "was": Ints([c.before.revision for c in changes]),
-        "token": Texts([_token(c) for c in changes]),
-        "at": Moments([c.after.updated_at for c in changes]),
+        "number": Longs(known),
+        "id": Texts([id_ if n is None else None for id_, n in zip(ids, known, strict=True)]),
+        "was": Ints(revisions),
+        "usual_was": was,
+        "token": Texts(tokens),
+        "usual_token": token,
+        "at": Moments(times),
+        "usual_at": at,
         "result": Blobs([c.after.result for c in changes]),
     }
+
+
+def _unusual(values: Sequence[T | None]) -> tuple[T | None, list[T | None]]:
+    """The first value, and those that are not like it: jobs that end together are mostly alike."""
+    usual = values[0]
+    return usual, [None if value == usual else value for value in values]
 
 
 def is_completion(change: Change) -> bool:
@@ -166,7 +213,8 @@ def _enters(change: Change) -> bool:
 
 
 def _kind(job: Job) -> str | None:
-    return None if job.dependency_kind is DependencyKind.AFTER else job.dependency_kind
+    kind = job.dependency_kind
+    return None if kind is DependencyKind.AFTER else kind.value
 
 
 def literal(values: Sequence[str]) -> str | None:

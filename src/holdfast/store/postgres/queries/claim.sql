@@ -4,7 +4,7 @@
 -- scopes text[]: limits under which the jobs could fall; if there is one, nothing is taken
 -- chosen bigint[]: take just these, because the limits leave room for them; or null
 -- now timestamptz, null for the server's own
--- returns each job, its level and its place
+-- returns what is new or may be unlike in each job: the rest the caller knows
 --
 -- One statement, no transaction around it: a client that freezes holds no row.
 -- The state is a literal, or a generic plan would pass over the partial index. Jobs are found
@@ -28,7 +28,8 @@ WITH clock AS MATERIALIZED (
 ), taken AS (
     UPDATE {schema}.job j
     SET state = 'RUNNING', revision = j.revision + 1, attempt = j.attempt + 1,
-        lease_version = j.lease_version + 1, lease_token = %(token)s, lease_worker = %(worker)s,
+        lease_version = j.lease_version + 1, lease_token = %(token)s::text,
+        lease_worker = %(worker)s::text,
         lease_until = clock.now + b.lease_ttl, started_at = greatest(clock.now, j.updated_at),
         updated_at = greatest(clock.now, j.updated_at), xid = pg_current_xact_id()
     FROM clock, unnest(CASE WHEN %(chosen)s::bigint[] IS NULL THEN ARRAY(
@@ -46,16 +47,23 @@ WITH clock AS MATERIALIZED (
         ) AS ready
         LIMIT %(most)s::integer
     ) ELSE ARRAY(
-        SELECT c.ctid FROM {schema}.job c WHERE c.number = ANY (%(chosen)s::bigint[])
-    ) END) AS served (ctid), {schema}.body b
+        SELECT (SELECT c.ctid FROM {schema}.job c WHERE c.number = one.number)
+        FROM unnest(%(chosen)s::bigint[]) AS one (number)
+    ) END) WITH ORDINALITY AS served (ctid, turn), {schema}.body b
     WHERE j.ctid = served.ctid AND b.number = j.number
-    RETURNING {columns}, j.number, j.level, j.place
+    RETURNING served.turn, j.number, j.level, j.place, b.id, b.payload, b.created_at,
+        j.scheduled_at, j.expires_at,
+        j.queue, j.type, j.priority, j.updated_at, j.attempt, j.lease_version, j.lease_until,
+        j.revision, j.max_attempts, j.generation, j.held, b.policy, b.depth, b.tags,
+        b.correlation_id, b.callback_url, b.limit_key, b.dedupe, b.depends_on, b.dependency_kind,
+        b.spawned_by, j.due_at, j.finished_at, j.cancel, j.failure, j.result, j.progress,
+        j.checkpoint
 ), told AS (
     INSERT INTO {schema}.journal
         (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
     SELECT number, updated_at, attempt, lease_version, 'SCHEDULED', 'RUNNING', 'claim', 'claimed',
-        lease_worker
-    FROM taken ORDER BY array_position(%(queues)s::text[], queue), level, place
+        %(worker)s::text
+    FROM taken ORDER BY turn
 ), waited AS MATERIALIZED (
     SELECT queue, type, priority, count(*) AS count, count(seconds) AS timed,
         max(seconds) AS top,

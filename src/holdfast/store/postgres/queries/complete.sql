@@ -1,8 +1,9 @@
 -- complete: RUNNING -> COMPLETED, which is how nearly every job goes
--- number bigint[], null where it is not known  id text[]  was integer[]  token text[]
--- at timestamptz[]  result bytea[]
+-- number bigint[], null where it is not known  id text[], null where that is  result bytea[]
+-- was integer[], token text[], at timestamptz[]: null where they are as for most, which
+-- usual_was integer, usual_token text, usual_at timestamptz say
 -- alone boolean: the whole call is this statement
--- returns the position of each job that was written
+-- returns the positions of the jobs that were written, null when that is all of them
 --
 -- What swap would do, for answers that change nothing else. Written only while revision and
 -- token are as expected, so the job runs. That is not asked for: the planner would take the few
@@ -11,7 +12,9 @@
 -- the rest, should a job become so just now).
 WITH answer AS MATERIALIZED (
     SELECT coalesce(c.number, (SELECT b.number FROM {schema}.body b WHERE b.id = c.id)) AS number,
-        c.was, c.token, c.at, c.result, c.position
+        coalesce(c.was, %(usual_was)s::integer) AS was,
+        coalesce(c.token, %(usual_token)s::text) AS token,
+        coalesce(c.at, %(usual_at)s::timestamptz) AS at, c.result, c.position
     FROM unnest(
         %(number)s::bigint[], %(id)s::text[], %(was)s::integer[], %(token)s::text[],
         %(at)s::timestamptz[], %(result)s::bytea[]
@@ -56,4 +59,6 @@ WITH answer AS MATERIALIZED (
     UNION ALL
     SELECT minute, queue, type, priority, 'run', bucket, count, top FROM ran
 )
-SELECT position FROM done
+SELECT CASE WHEN count(*) < (SELECT count(*) FROM answer)
+    THEN coalesce(array_agg(position), '{}') END
+FROM done

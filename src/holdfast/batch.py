@@ -12,7 +12,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.form import Defaults, Parent, Submission, named_jobs
 from holdfast.job import Job, Priority
 from holdfast.policy import Limits
-from holdfast.submission import NO_DEFAULTS, accept
+from holdfast.submission import NO_DEFAULTS, Births, accept
 
 MOST_JOBS = Limits().batch
 
@@ -41,7 +41,7 @@ def accept_batch(
     if not 1 <= len(submissions) <= most:
         told = f"must be a list of 1 to {most} jobs, got {len(submissions)}"
         raise ValidationError([Fault("jobs", "OUT_OF_RANGE", told)])
-    graph = _Graph(submissions, job_ids)
+    graph, births = _Graph(submissions, job_ids), Births(now)
     known = {**(parents or {}), **{job_ids[i]: _REFUSED for i in graph.faults}}
     answers: dict[int, Job | ValidationError] = {}
     for i in graph.order:
@@ -49,7 +49,12 @@ def accept_batch(
         asked = graph.resolved(i)
         try:
             job = accept(
-                asked, job_id=job_ids[i], now=now, defaults=defaults_for(asked), parents=known
+                asked,
+                job_id=job_ids[i],
+                now=now,
+                defaults=defaults_for(asked),
+                parents=known,
+                births=births,
             )
         except ValidationError as error:
             faults += error.faults

@@ -7,14 +7,18 @@ same job and a repeated write is harmless.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
+from operator import is_
+
+from msgspec.structs import astuple, replace
 
 from holdfast import lifecycle
 from holdfast.errors import Fault, ValidationError
 from holdfast.form import Defaults, Parent, Spawner, Submission
 from holdfast.intake import Intake
 from holdfast.job import Job
-from holdfast.payload import clean
+from holdfast.payload import PayloadError, clean, encode
 from holdfast.timing import shown
 
 NO_DEFAULTS = Defaults()
@@ -42,6 +46,49 @@ def read(fields: Mapping[str, object]) -> Submission:
     return Submission(**known, faults=tuple(faults))  # type: ignore[arg-type]  # accept() checks
 
 
+class Births:
+    """Lets plain jobs be born in one moment: those of a kind share all but id and payload."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self._born: dict[int, tuple[Job, Job]] = {}
+
+    def job(self, submission: Submission, job_id: str, defaults: Defaults) -> Job | None:
+        """Return the job of a submission that says no more than most; None: look closer."""
+        said = astuple(submission)
+        if not all(map(is_, said[len(_USUAL) :], _SILENCE)):
+            return None
+        try:
+            pattern = _pattern(submission.type, submission.queue, submission.priority, defaults)
+            payload, encoding = encode(submission.payload)
+        except (ValidationError, PayloadError, TypeError):
+            return None
+        if len(payload) > defaults.limits.payload_bytes:
+            return None
+        return replace(self._now(pattern), id=job_id, payload=payload, encoding=encoding)
+
+    def _now(self, pattern: Job) -> Job:
+        found = self._born.get(id(pattern))
+        if found is None:
+            found = pattern, lifecycle.enqueued_again(pattern, now=self.now)
+            self._born[id(pattern)] = found  # with the pattern, so that its id stays its own
+        return found[1]
+
+
+_USUAL = ("type", "payload", "queue", "priority")
+assert Submission.__struct_fields__[: len(_USUAL)] == _USUAL
+_SILENCE = Submission.__struct_defaults__[len(_USUAL) - 1 :]
+_LONG_AGO = datetime.fromtimestamp(0, UTC)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _pattern(type_: str, queue: str | None, priority: object, defaults: Defaults) -> Job:
+    """Return a job that waits for nothing, as it is born: all that its kind decides."""
+    asked = Submission(type=type_, queue=queue, priority=priority)  # type: ignore[arg-type]  # it checks
+    job = Intake(asked, defaults, _LONG_AGO, NO_PARENTS).job("", None)
+    return lifecycle.enqueued(lifecycle.submitted(job), now=_LONG_AGO)
+
+
 def accept(
     submission: Submission,
     *,
@@ -50,8 +97,16 @@ def accept(
     defaults: Defaults = NO_DEFAULTS,
     parents: Mapping[str, Parent] | None = None,
     spawner: Spawner | None = None,
+    births: Births | None = None,
 ) -> Job:
-    """Make a job of a submission, or raise ValidationError with everything that is wrong."""
+    """Make a job of a submission, or raise ValidationError with everything that is wrong.
+
+    Give ``births`` of that moment to make many.
+    """
+    if spawner is None:
+        job = (births or Births(now)).job(submission, job_id, defaults)
+        if job is not None:
+            return job
     intake = Intake(submission, defaults, now, parents or NO_PARENTS)
     job = lifecycle.submitted(intake.job(job_id, spawner))
     return job if job.held or job.depends_on else lifecycle.enqueued(job, now=now)

@@ -13,7 +13,7 @@ from holdfast.form import Defaults, Parent, Spawner, Submission, named_jobs
 from holdfast.job import DedupeKey, DependencyKind, Encoding, Event, Job, Priority, State
 from holdfast.policy import MEBIBYTE, Backoff, BackoffKind, Limits
 from holdfast.profiles import BULLMQ, LEASE
-from holdfast.submission import accept, read
+from holdfast.submission import Births, accept, read
 from tests.model.making import ID, LATER, NOW, faults, job, refusal
 
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -107,6 +107,42 @@ def test_everything_a_submission_says_is_in_the_job() -> None:
 @pytest.mark.req("S-12", "M-1")
 def test_accepting_again_with_the_same_id_and_time_gives_the_same_job() -> None:
     assert job(payload=[1], tags={"a": "b"}) == job(payload=[1], tags={"a": "b"})
+
+
+@pytest.mark.req("S-12", "M-13")
+@pytest.mark.parametrize("queue", [None, "mail", "", "lease"])
+@pytest.mark.parametrize("priority", [None, "HIGH", 1, True, Priority.LOW, 9, [1]])
+@pytest.mark.parametrize("payload", [None, {"a": 1}, b"raw", float("nan"), "x" * 30])
+def test_what_most_submissions_say_is_accepted_or_refused_the_short_way_like_the_long_one(
+    queue: str | None, priority: int, payload: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = Defaults(profile=LEASE, limits=Limits(payload_bytes=30), max_attempts=7)
+    asked = Submission(type="mail.send", queue=queue, priority=priority, payload=payload)
+
+    def outcome() -> Job | list[Fault]:
+        try:
+            return accept(asked, job_id=ID, now=LATER, defaults=defaults)
+        except ValidationError as error:
+            return list(error.faults)
+
+    short = outcome()
+    monkeypatch.setattr("holdfast.submission.Births.job", lambda *_: None)
+
+    assert outcome() == short
+
+
+def test_plain_jobs_of_one_moment_share_their_history() -> None:
+    births = Births(NOW)
+    asked = [Submission(type=type_, payload=n) for n, type_ in enumerate(["a", "b", "a"])]
+    first, other, third = (births.job(one, ID, Defaults()) for one in asked)
+
+    assert first is not None
+    assert third is not None
+    assert other is not None
+    assert first.trail is third.trail
+    assert [(b"0", "a"), (b"1", "b"), (b"2", "a")] == [
+        (job.payload, job.type) for job in (first, other, third)
+    ]
 
 
 @pytest.mark.req("M-1")

@@ -11,6 +11,7 @@ from holdfast.errors import StaleLeaseError
 from holdfast.job import DependencyKind, Job, State
 from holdfast.store._ledger import Ledger
 from holdfast.store._shapes import Added, AddStatus, Fence
+from holdfast.store.sqlite.bearing import bear
 from holdfast.store.sqlite.encoding import body_row, job_row, journal_row, past_row
 from holdfast.store.sqlite.moving import WAKING, lift_at
 from holdfast.store.sqlite.sql import statement
@@ -39,8 +40,9 @@ def _add_plain(tx: Transaction, jobs: Sequence[Job]) -> list[Added] | None:
     number = tx.number
     tx.execute("SAVEPOINT plain")
     try:
-        insert(tx, [(job, job.depends_on) for job in jobs])
-        tx.ledger.added(jobs)
+        if not bear(tx, jobs):
+            insert(tx, [(job, job.depends_on) for job in jobs])
+            tx.ledger.added(jobs)
     except sqlite3.IntegrityError:
         tx.execute("ROLLBACK TO plain")
         tx.number, tx.ledger = number, Ledger()

@@ -19,7 +19,7 @@ from holdfast.quota import Quota
 from holdfast.releasing import release_dependents
 from holdfast.results import BatchResult, SubmissionResult, SubmissionStatus, submission_result
 from holdfast.store import Added, AddStatus, Draft, Fence, Store, TransactionalStore
-from holdfast.submission import accept
+from holdfast.submission import Births, Plain, accept, plain
 from holdfast.webhooks.shapes import CALLBACKS
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Submitter:
         self._quota = quota
         self._is_limited = quota is not None and quota.is_limited
         self._patience = limits.submission_timeout.total_seconds()
-        self._batcher: Batcher[Job, Added] = Batcher(self._add_each, patience=self._patience)
+        self._batcher = Batcher(self._add_each, patience=self._patience)
         self._calls_back = False
         """Whether the store knows that jobs may want to be called back."""
 
@@ -56,21 +56,23 @@ class Submitter:
         self, submission: Submission, *, connection: object = None
     ) -> SubmissionResult:
         """Accept and store one job; submits that wait together are written together."""
+        asked = plain(submission, self._defaults_for(submission.type, submission.queue))
+        if asked is not None and connection is None and not self._is_limited:
+            return self._result(*await self._with_others(asked))
         parents = await self._parents([submission]) if submission.depends_on else None
         job = self._accepted(submission, parents)
-        if job.callback_url or self._is_limited:
-            await self._admit([job])
+        await self._admit([job])
         if connection is not None:
             added = (await self._enlist([job], connection, atomic=True))[0]
         elif job.depends_on:
             added = (await self._add_all([job], atomic=True))[0]
         else:
-            added = await self._added_with_others(job)
+            job, added = await self._with_others(job)
         return self._result(job, added)
 
-    async def _added_with_others(self, job: Job) -> Added:
+    async def _with_others(self, asked: Job | Plain) -> tuple[Job, Added]:
         try:
-            return await self._batcher.put(job)
+            return await self._batcher.put(asked)
         except TimeoutError:
             raise _silent(self._patience) from None
 
@@ -168,8 +170,13 @@ class Submitter:
             return await self._enlist(jobs, connection, atomic=atomic)
         return await self._add_all(jobs, atomic=atomic)
 
-    async def _add_each(self, jobs: Sequence[Job]) -> Sequence[Added]:
-        return await self._add_all(jobs, atomic=False)
+    async def _add_each(self, asked: Sequence[Job | Plain]) -> Sequence[tuple[Job, Added]]:
+        births, ids = Births(self._store.now()), self._chance.uuids(len(asked))
+        jobs = [
+            births.job(one, job_id) if isinstance(one, Plain) else one
+            for one, job_id in zip(asked, ids, strict=True)
+        ]
+        return list(zip(jobs, await self._add_all(jobs, atomic=False), strict=True))
 
     async def _add_all(self, jobs: Sequence[Job], *, atomic: bool) -> Sequence[Added]:
         added = await self.persist(lambda: self._store.add(jobs, atomic=atomic))

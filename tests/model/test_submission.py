@@ -126,23 +126,17 @@ def test_what_most_submissions_say_is_accepted_or_refused_the_short_way_like_the
             return list(error.faults)
 
     short = outcome()
-    monkeypatch.setattr("holdfast.submission.Births.job", lambda *_: None)
+    monkeypatch.setattr("holdfast.submission.plain", lambda *_: None)
 
     assert outcome() == short
 
 
 def test_plain_jobs_of_one_moment_share_their_history() -> None:
-    births = Births(NOW)
-    asked = [Submission(type=type_, payload=n) for n, type_ in enumerate(["a", "b", "a"])]
-    first, other, third = (births.job(one, ID, Defaults()) for one in asked)
+    births, asked = Births(NOW), [Submission(type=type_, payload=type_) for type_ in "aba"]
+    first, other, third = (accept(one, job_id=ID, now=NOW, births=births) for one in asked)
 
-    assert first is not None
-    assert third is not None
-    assert other is not None
     assert first.trail is third.trail
-    assert [(b"0", "a"), (b"1", "b"), (b"2", "a")] == [
-        (job.payload, job.type) for job in (first, other, third)
-    ]
+    assert [("a", b'"a"'), ("b", b'"b"')] == [(job.type, job.payload) for job in (first, other)]
 
 
 @pytest.mark.req("M-1")

@@ -23,6 +23,8 @@ def add(tx: Transaction, jobs: Sequence[Job], *, atomic: bool, fence: Fence | No
     """Write new jobs; see ``Store.add``."""
     if fence is not None and not _holds(tx, fence):
         raise StaleLeaseError(fence.job_id)
+    if bear(tx, jobs):
+        return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
     if not any(job.dedupe or job.depends_on or job.spawned_by for job in jobs):
         answers = _add_plain(tx, jobs)
         if answers is not None:
@@ -40,9 +42,8 @@ def _add_plain(tx: Transaction, jobs: Sequence[Job]) -> list[Added] | None:
     number = tx.number
     tx.execute("SAVEPOINT plain")
     try:
-        if not bear(tx, jobs):
-            insert(tx, [(job, job.depends_on) for job in jobs])
-            tx.ledger.added(jobs)
+        insert(tx, [(job, job.depends_on) for job in jobs])
+        tx.ledger.added(jobs)
     except sqlite3.IntegrityError:
         tx.execute("ROLLBACK TO plain")
         tx.number, tx.ledger = number, Ledger()

@@ -36,13 +36,20 @@ class _Kind:
 
 
 def bear(tx: Transaction, jobs: Sequence[Job]) -> bool:
-    """Write new jobs; False when there is more to one of them than to most: then none is."""
+    """Write new jobs; False when there is more to one of them than to most, or one is not new.
+
+    Then nothing is written. No savepoint is needed for that, which would copy every page that
+    is touched, nor one by SQLite itself, thanks to what the statements do on a conflict.
+    """
     if not jobs or not all(map(_is_plain, jobs)) or not _are_told_alike(jobs) or tx.ageing:
         return False
     first, number = tx.number + 1, tx.number + STEPS * len(jobs)
     instants = [micros(job.created_at) for job in jobs]
-    for kind in _kinds(jobs, first, instants):
-        tx.insert_alike("bear_job", kind.row, kind.jobs)
+    kinds = _kinds(jobs, first, instants)
+    if sum(tx.insert_alike("bear_job", kind.row, kind.jobs) for kind in kinds) < len(jobs):
+        tx.execute(statement("unbear"), (first, number))
+        return False
+    for kind in kinds:
         tx.insert_alike("bear_body", (kind.options,), kind.bodies)
         tx.ledger.born(kind.name, State.SCHEDULED, kind.minutes)
         tx.woken.add(kind.queue)

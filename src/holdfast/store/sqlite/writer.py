@@ -82,16 +82,20 @@ class Transaction:
                 self.execute(repeated(name, some), values)
                 first += some
 
-    def insert_alike(self, name: str, shared: Row, values: Sequence[object]) -> None:
-        """Insert rows that share the first parameters of a statement; the others follow in turn."""
+    def insert_alike(self, name: str, shared: Row, values: Sequence[object]) -> int:
+        """Insert rows that share the first parameters of a statement; return how many.
+
+        ``values`` are the other parameters, row after row.
+        """
         width = parameters(name) - len(shared)
-        first, rows = 0, len(values) // width
+        first, rows, written = 0, len(values) // width, 0
         for some in TOGETHER:
             while rows >= some:
                 last = first + some * width
-                some_rows = repeated(name, some, shared=len(shared))
-                self.execute(some_rows, (*shared, *values[first:last]))
+                text = repeated(name, some, shared=len(shared))
+                written += self.execute(text, (*shared, *values[first:last])).rowcount
                 first, rows = last, rows - some
+        return written
 
     def journal(self, rows: Sequence[Row]) -> None:
         """Append to the journal, and note where its minutes lie."""

@@ -14,7 +14,7 @@ from holdfast.job import Job
 from holdfast.worker.run import Run
 
 SYMPTOM = "LEASE_EXPIRED"
-INCUBATION = 2.0
+INCUBATION = 1.0
 """How long the first suspect has the others wait, in seconds; each that survives halves it."""
 
 SHORTEST = 0.05

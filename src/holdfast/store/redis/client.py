@@ -14,26 +14,18 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from holdfast.errors import (
-    MissingExtraError,
-    StoreError,
-    StoreUnavailableError,
-    UnconfirmedError,
-)
+from redis import exceptions
+from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+from holdfast.errors import StoreError, StoreUnavailableError, UnconfirmedError
 from holdfast.store.redis.lines import Lines
 from holdfast.store.redis.scripts import script
 from holdfast.store.redis.settings import Settings
-
-try:
-    from redis import exceptions
-    from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
-    from redis.asyncio.cluster import ClusterNode
-    from redis.asyncio.connection import parse_url
-    from redis.asyncio.retry import Retry
-    from redis.asyncio.sentinel import Sentinel
-    from redis.backoff import NoBackoff
-except ImportError:
-    raise MissingExtraError("redis", "redis") from None
 
 CONNECTIONS = 16
 SENTINEL_PORT = 26379

@@ -154,6 +154,17 @@ def test_ids_are_random_uuids_of_version_4() -> None:
     assert ids == {str(UUID(one)) for one in ids}
 
 
+@pytest.mark.req("M-1")
+def test_ids_drawn_together_lie_together_and_share_nothing_else() -> None:
+    together, others = Chance().uuids(1000), Chance().uuids(1000)
+
+    assert 2000 == len({*together, *others})
+    assert 2 == len({one[:8] for one in [*together, *others]})
+    rest = [UUID(one).int & ~UUID("ffffffff-0000-f000-c000-000000000000").int for one in together]
+    shared = [bit for bit in range(128) if 1 == len({number >> bit & 1 for number in rest})]
+    assert [62, 63, *range(76, 80), *range(96, 128)] == shared
+
+
 @pytest.mark.req("A-3")
 def test_every_fault_is_told_at_once_with_field_code_and_message() -> None:
     error = refusal(

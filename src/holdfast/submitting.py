@@ -213,6 +213,8 @@ class Submitter:
                 raise ValidationError([Fault("depends_on", "NOT_FOUND", told)])
 
     def _batch_result(self, job: Job, added: Added, i: int, *, atomic: bool) -> SubmissionResult:
+        if added.status is AddStatus.ACCEPTED:
+            return submission_result(job)
         if added.status is AddStatus.ABORTED:
             return _rejected(job.id, None)
         try:

@@ -64,12 +64,16 @@ async def test_certificate_of_another_machine_is_refused(
             await RedisStore.from_url(url).start()
 
 
-@pytest.fixture
-async def user() -> AsyncIterator[str]:
+@pytest.fixture(params=["with functions", "without functions", "that may not teach them"])
+async def user(request: pytest.FixtureRequest) -> AsyncIterator[str]:
     """A URL of a user with the rights that the page on Redis names."""
     rule = re.search(r"^user holdfast (.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
     assert rule is not None
     words = rule[1].replace(">PASSWORD", ">secret").split()
+    if request.param == "without functions":
+        words.remove("+fcall")
+    elif request.param == "that may not teach them":
+        words[words.index("+function|load")] = "-function|load"
     with Valkey() as server:
         async with Redis(port=server.port) as raw:
             await raw.execute_command("ACL", "SETUSER", "holdfast", *words)

@@ -199,8 +199,9 @@ async def claimed(server: Valkey, jobs: Sequence[Job], limit: int) -> tuple[Dump
     """Claim jobs, so many by a call, and return what is kept and what was told then."""
     async with opened(server) as (store, raw, prefix):
         await store.add(jobs)
-        for _ in range(0, len(jobs), limit):
-            await store.claim(Claim(queues=("q", "p"), limit=limit, worker="w", token="t"))
+        want = Claim(queues=("q", "p"), limit=limit, worker="w", token="t")
+        while await store.claim(want):
+            pass
         page = await store.events(None, 10_000, timedelta(0))
         return await dump(raw, prefix), list(page.events)
 

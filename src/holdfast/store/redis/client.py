@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 
 from holdfast.errors import StoreError, StoreUnavailableError, UnconfirmedError
 from holdfast.store.redis.lines import Lines
-from holdfast.store.redis.scripts import script
+from holdfast.store.redis.scripts import HOT, library, script
 from holdfast.store.redis.settings import Settings
 
 CONNECTIONS = 16
@@ -44,6 +44,9 @@ PASSING = (
     "NOREPLICAS",
 )
 """Beginnings of errors that go away by themselves."""
+UNTAUGHT = "Function not found"
+UNCALLABLE = ("unknown command 'FCALL'", "run the 'fcall' command")
+"""What a server says that knows no functions, or may not run them for us."""
 KEYLESS = frozenset({"PING", "TIME", "INFO", "CONFIG", "SCAN"})
 """Commands that name no key: on a cluster the node that has ours is asked."""
 
@@ -57,6 +60,8 @@ class Client:
         self._settings = settings
         self._redis: Redis | RedisCluster | None = None
         self._lines: Lines | None = None
+        self._has_library = False
+        """Whether hot verbs are functions of the server, as far as we know."""
         self._waiting: dict[str, Lines] = {}
         self._place: dict[str, Any] = {}
         self._sentinel: Sentinel | None = None
@@ -77,6 +82,7 @@ class Client:
             else:
                 self._redis = self._connected()
                 self._lines = Lines(self._redis.connection_pool, CONNECTIONS)
+                self._has_library = True
             await self.command("PING")
 
     async def close(self) -> None:
@@ -102,11 +108,30 @@ class Client:
 
     async def run(self, name: str, key: str, args: Sequence[Value]) -> Any:
         """Run the script of a verb; a server that does not know it yet is taught."""
+        if self._has_library and name in HOT:
+            function = library().functions[name]
+            try:
+                return await self._ask("FCALL", function, 1, key, *args)
+            except UnknownScript:
+                self._has_library = await self._load_library()
+            except NoFunctions:
+                self._has_library = False
+            return await self.run(name, key, args)
         program = script(name)
         try:
             return await self._ask("EVALSHA", program.sha, 1, key, *args)
         except UnknownScript:
             return await self.command("EVAL", program.text, 1, key, *args)
+
+    async def _load_library(self) -> bool:
+        """Teach the server the functions; whether it may and can learn them."""
+        try:
+            await self.command("FUNCTION", "LOAD", "REPLACE", library().text)
+        except StoreUnavailableError:
+            raise
+        except StoreError:
+            return False
+        return True
 
     async def _ask(self, *words: Value) -> Any:
         """Send a command whose answer needs no reading, the short way if there is one."""
@@ -255,7 +280,11 @@ def _address(host: str) -> tuple[str, int]:
 
 
 class UnknownScript(StoreError):
-    """The server has not seen a script yet."""
+    """The server has not seen a script or function yet."""
+
+
+class NoFunctions(StoreError):
+    """The server runs no functions for us."""
 
 
 @contextlib.contextmanager
@@ -272,6 +301,15 @@ def translated() -> Iterator[None]:
     except exceptions.OutOfMemoryError as error:
         raise StoreUnavailableError(f"redis: OOM {error}") from error
     except exceptions.ResponseError as error:
-        if str(error).startswith(PASSING) or isinstance(error, exceptions.ReadOnlyError):
-            raise StoreUnavailableError(f"redis: {error}") from error
-        raise StoreError(f"redis: {error}") from error
+        raise _refusal(error) from error
+
+
+def _refusal(error: exceptions.ResponseError) -> StoreError:
+    told = str(error)
+    if told.startswith(UNTAUGHT):
+        return UnknownScript(told)
+    if any(words in told for words in UNCALLABLE):
+        return NoFunctions(told)
+    if told.startswith(PASSING) or isinstance(error, exceptions.ReadOnlyError):
+        return StoreUnavailableError(f"redis: {told}")
+    return StoreError(f"redis: {told}")

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from hiredis import pack_command
 from redis import exceptions
 from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
@@ -29,7 +30,7 @@ class Lines:
             line = self._idle.pop() if self._idle else self._new()
             try:
                 await _ready(line)
-                await line.send_command(*words)
+                await line.send_packed_command(_packed(words), check_health=False)
                 answer = await line.read_response()
             except exceptions.ResponseError:
                 self._idle.append(line)
@@ -49,6 +50,10 @@ class Lines:
         idle, self._idle = self._idle, []
         for line in idle:
             await line.disconnect()
+
+
+def _packed(words: Sequence[str | bytes | int | float]) -> bytes:
+    return pack_command(tuple(words))  # type: ignore[arg-type, no-any-return]  # typed as if for one word
 
 
 async def _ready(line: AbstractConnection) -> None:

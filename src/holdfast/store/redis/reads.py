@@ -200,7 +200,8 @@ def read_tally(answer: object) -> list[Tally]:
     found = []
     for field, count in paired(answer).items():
         queue, level, state, type_ = fields.text(field).split(":", 3)
-        found.append(Tally(queue, type_, int(level), State(state), int(count)))
+        if int(count):
+            found.append(Tally(queue, type_, int(level), State(state), int(count)))
     return sorted(found, key=lambda t: (t.queue, t.type, t.priority, t.state))
 
 

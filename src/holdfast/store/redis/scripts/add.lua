@@ -4,24 +4,7 @@
 -- ARGV[10] msgpack: a list of jobs and of groups of jobs, see new_jobs in calls.py
 -- returns: 'STALE', or per job 1 when simply accepted, else {status, id, missing, ripe}
 -- needs: base queue job links forget flow sync
-local atomic = ARGV[7] == '1'
-if ARGV[8] ~= '' then
-  local by = find(ARGV[8])
-  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[9] then
-    flush()
-    return 'STALE'
-  end
-end
-
-local jobs = cmsgpack.unpack(ARGV[10])
-for _, job in ipairs(jobs) do
-  local q = queue(job.queue)
-  if q.strange then
-    flush()
-    return redis.error_reply('ERR ' .. q.strange)
-  end
-end
-local aliases, keys, fresh, answers, refused = {}, {}, {}, {}, false
+local aliases, keys, fresh
 
 local function exists(hid)
   if fresh[hid] then return true end
@@ -70,41 +53,6 @@ local function judge(job)
   return {'ACCEPTED', job.id}
 end
 
-local ids = {}
-for _, job in ipairs(jobs) do
-  for _, id in ipairs(job.ids or {job.id}) do ids[#ids + 1] = id end
-end
-look_up(ids)
-for _, job in ipairs(jobs) do
-  if job.ids then
-    -- Nothing but an id that is there already can be said against a plain job.
-    local new, payloads = {}, {}
-    for n, id in ipairs(job.ids) do
-      if not exists(id) then
-        fresh[id] = true
-        new[#new + 1], payloads[#new + 1] = id, job.payloads[n]
-      end
-      answers[#answers + 1] = 1
-    end
-    job.ids, job.payloads = new, payloads
-  else
-    local answer = judge(job)
-    answers[#answers + 1], job.answer = answer, answer
-    if answer[1] == 'CONFLICT' or answer[1] == 'MISSING' then refused = true end
-  end
-end
-if atomic and refused then
-  for i, answer in ipairs(answers) do
-    if answer == 1 then
-      answers[i] = {'ABORTED', ids[i]}
-    elseif answer[1] == 'ACCEPTED' then
-      answer[1] = 'ABORTED'
-    end
-  end
-  flush()
-  return answers
-end
-
 local function enter(j, job)
   local q, id = j.q, j.id
   tell(q, 'added', 'jobId', id, 'name', j.type)
@@ -145,7 +93,7 @@ local function write(job)
   local j = {
     q = q, id = job.id, hid = job.id, key = q.base .. job.id, ttl = true, out = job.fields,
     type = job.type, level = job.level, from_level = job.level, priority = job.level, hn = 0,
-    ats = 0, limit = job.limit, n = next_of('number'), p = blank(),
+    ats = 0, limit = job.limit, n = draw('number', 1), p = blank(),
   }
   for i, value in ipairs(job.now) do j.p[i] = value end
   j.exp = tonumber(j.p[EXP])
@@ -181,21 +129,21 @@ local function write_group(g)
   touch(q)
   q.numbered = (q.numbered or 0) + size
   local base, payloads, type, level = q.base, g.payloads, g.type, g.level
-  local fields, stream, edges, last = g.fields, q.stream, {}, nil
+  local fields, edges = g.fields, {}
   for i, edge in ipairs(g.edges) do edges[i] = edge[5] end
   fields[#fields + 1], fields[#fields + 2] = 'hf:h1', table.concat(edges, '\n')
   local start, rest = g.now .. '|', '|1|0||0||' .. g.created
-  local expires = string.match(g.now, '^' .. string.rep('[^|]*|', 7) .. '([^|]*)')
+  local expires = string.match(g.now, '^' .. ANY5 .. ANY .. ANY .. '([^|]*)')
   local before, behind, record = g.options[1], g.options[2], level .. ':' .. g.queue .. ':' .. type
   local numbers, ends, known, ready = {}, {}, {}, {}
   local pc = level > 0 and call('INCRBY', base .. 'pc', size) - size
-  local number = reached('number')
+  local number = draw('number', size) - size
   for i = 1, size do
     local id, n, at = ids[i], string.format('%.0f', number + i), 2 * i
     call('HSET', base .. id, 'data', payloads[i], 'opts', before .. id .. behind,
       'hf:now', start .. n .. rest, unpack(fields))
-    call('XADD', stream, '*', 'event', 'added', 'jobId', id, 'name', type)
-    last = call('XADD', stream, '*', 'event', 'waiting', 'jobId', id)
+    tell(q, 'added', 'jobId', id, 'name', type)
+    tell(q, 'waiting', 'jobId', id)
     numbers[at - 1], numbers[at] = n, id
     ends[at - 1], ends[at] = expires, id
     known[at - 1], known[at] = id, record
@@ -206,8 +154,7 @@ local function write_group(g)
     end
     fresh[id], looked_up[id] = nil, record
   end
-  counters.number = number + size
-  q.last, q.rung = last, true
+  q.rung = true
   sliced('ZADD', shared .. 'created', numbers)
   sliced('ZADD', shared .. 't:' .. type, numbers)
   sliced('ZADD', shared .. 's:SCHEDULED', numbers)
@@ -220,20 +167,75 @@ local function write_group(g)
   measure(kind.where, type, 'submitted', g.edges[1][4], nil, size)
 end
 
-for _, job in ipairs(jobs) do
-  local answer = job.answer
-  if job.ids then
-    write_group(job)
-  else
-    if fresh[job.id] then
-      fresh[job.id] = nil
-      if write(job) then answer[4] = 1 end
+local function main()
+  local atomic = ARGV[7] == '1'
+  if ARGV[8] ~= '' then
+    local by = find(ARGV[8])
+    if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[9] then
+      flush()
+      return 'STALE'
     end
-    answer[3], answer[4] = answer[3] or {}, answer[4] or 0
   end
+
+  local jobs = cmsgpack.unpack(ARGV[10])
+  for _, job in ipairs(jobs) do
+    local q = queue(job.queue)
+    if q.strange then
+      flush()
+      return redis.error_reply('ERR ' .. q.strange)
+    end
+  end
+  aliases, keys, fresh = {}, {}, {}
+  local answers, refused = {}, false
+  local ids = {}
+  for _, job in ipairs(jobs) do
+    for _, id in ipairs(job.ids or {job.id}) do ids[#ids + 1] = id end
+  end
+  look_up(ids)
+  for _, job in ipairs(jobs) do
+    if job.ids then
+      -- Nothing but an id that is there already can be said against a plain job.
+      local new, payloads = {}, {}
+      for n, id in ipairs(job.ids) do
+        if not exists(id) then
+          fresh[id] = true
+          new[#new + 1], payloads[#new + 1] = id, job.payloads[n]
+        end
+        answers[#answers + 1] = 1
+      end
+      job.ids, job.payloads = new, payloads
+    else
+      local answer = judge(job)
+      answers[#answers + 1], job.answer = answer, answer
+      if answer[1] == 'CONFLICT' or answer[1] == 'MISSING' then refused = true end
+    end
+  end
+  if atomic and refused then
+    for i, answer in ipairs(answers) do
+      if answer == 1 then
+        answers[i] = {'ABORTED', ids[i]}
+      elseif answer[1] == 'ACCEPTED' then
+        answer[1] = 'ABORTED'
+      end
+    end
+    flush()
+    return answers
+  end
+  for _, job in ipairs(jobs) do
+    local answer = job.answer
+    if job.ids then
+      write_group(job)
+    else
+      if fresh[job.id] then
+        fresh[job.id] = nil
+        if write(job) then answer[4] = 1 end
+      end
+      answer[3], answer[4] = answer[3] or {}, answer[4] or 0
+    end
+  end
+  for _, q in pairs(open_queues) do
+    if q.numbered then call('INCRBY', q.base .. 'id', q.numbered) end
+  end
+  flush()
+  return answers
 end
-for _, q in pairs(open_queues) do
-  if q.numbered then call('INCRBY', q.base .. 'id', q.numbered) end
-end
-flush()
-return answers

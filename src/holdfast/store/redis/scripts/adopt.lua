@@ -66,7 +66,7 @@ local function write(job)
   local j = {
     q = q, id = job.id, hid = job.id, key = q.base .. job.id, ttl = true, out = job.fields,
     type = job.type, level = job.level, from_level = job.level, priority = job.level, hn = 0,
-    ats = job.starts, limit = job.limit, n = next_of('number'), p = blank(),
+    ats = job.starts, limit = job.limit, n = draw('number', 1), p = blank(),
   }
   for i, value in ipairs(job.now) do j.p[i] = value end
   j.exp, j.unt = tonumber(j.p[EXP]), tonumber(j.p[UNT])

@@ -4,15 +4,8 @@
 -- returns: images of the jobs taken, or {id, data} of one that is like the one before but for that;
 -- an error when no queue wanted can be shared
 -- needs: base queue job links forget flow sync gate
-local room, worker, token = tonumber(ARGV[7]), ARGV[8], ARGV[9]
-local want = cmsgpack.unpack(ARGV[10])
-local types
-if want[2] then
-  types = {}
-  for _, type in ipairs(want[2]) do types[type] = true end
-end
 local SCAN = 1000 -- ready jobs looked at in one queue before the call gives up on finding a fit
-local taken, strangers = {}, 0
+local room, worker, token, types, taken, strangers
 
 local function start(q, j)
   local ttl = j.ttl or tonumber(ARGV[5])
@@ -63,12 +56,10 @@ local BRIEF = {
   'name', 'hf:now', 'data', 'priority', 'ats', 'defa', 'hf:ttl', 'hf:limit', 'hf:job', 'hf:rest',
   'hf:deps',
 }
-local PLAIN = '^(SCHEDULED|' .. string.rep('[^|]*|', 8) .. ')(%d+)(|%d+|%d+|[^|]*|[^|]*||%d+)$'
+local PLAIN = '^(SCHEDULED|' .. ANY5 .. ANY .. ANY .. ANY .. ')(%d+)(|%d+|%d+|[^|]*|[^|]*||%d+)$'
 local BEFORE = '^SCHEDULED|(%d+)|(%d+)|([^|]*)|(%d+)|[^|]*|([^|]*)|(%d+)|'
-local MOMENT, MILLIS, WHO = int(now), int(now_ms), cjson.encode(worker)
-local moves, ends, begun, spans = {}, {}, {}, {}
 local FEW = 4 -- so many are as easily taken out of an index one by one
-local group
+local stamp, millis, who, moves, ends, started, spans, group
 
 local function is_like(v, other)
   for i = 4, #BRIEF do
@@ -84,8 +75,8 @@ local function opened(q, v, before, behind)
   return {
     q = q, v = v, before = before, behind = behind, ids = {}, story = 'hf:h' .. stories,
     over = math.min(over, tonumber(exp)), lock = int(math.max(1, math.ceil(ttl / 1000))), sch = tonumber(sch),
-    edge = '["claim","SCHEDULED","RUNNING",' .. MOMENT .. ',"claimed",1,1,' .. WHO .. ',null]',
-    now = 'RUNNING|' .. int(rev + 1) .. '|' .. MOMENT .. '|' .. due .. '|' .. sch .. '|' .. MOMENT .. '|' .. fin ..
+    edge = '["claim","SCHEDULED","RUNNING",' .. stamp .. ',"claimed",1,1,' .. who .. ',null]',
+    now = 'RUNNING|' .. int(rev + 1) .. '|' .. stamp .. '|' .. due .. '|' .. sch .. '|' .. stamp .. '|' .. fin ..
       '|' .. exp .. '|' .. int(over) .. '|',
     rest = '|' .. stories .. '|1|' .. held .. '|' .. stalls .. '||' .. made,
   }
@@ -102,7 +93,7 @@ local function close()
     ends[#ends + 1] = g.over
     ends[#ends + 1] = id
   end
-  if g.in_turn and size > FEW then spans[#spans + 1] = {int(g.first), int(g.last), g.ids} else append(begun, g.ids) end
+  if g.in_turn and size > FEW then spans[#spans + 1] = {int(g.first), int(g.last), g.ids} else append(started, g.ids) end
   local kind = kind_of(q, type, level_of(tonumber(g.v[4]) or 0))
   measure(kind.where, kind.type, 'wait', now, now - g.sch, size)
   count(kind, 'SCHEDULED', -size)
@@ -123,10 +114,10 @@ local function take(q, id, key, v)
       v[3], false, v[9], v[10], v[11], false, false,
     }}
   end
-  call('HSET', key, 'ats', 1, 'processedOn', MILLIS, 'pb', worker, 'hf:tok', token, g.story, g.edge,
+  call('HSET', key, 'ats', 1, 'processedOn', millis, 'pb', worker, 'hf:tok', token, g.story, g.edge,
     'hf:now', g.now .. num .. g.rest)
   call('SET', key .. ':lock', token, 'PX', g.lock)
-  q.last = call('XADD', q.stream, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+  tell(q, 'active', 'jobId', id, 'prev', 'waiting')
   local n = tonumber(num)
   g.in_turn = #g.ids == 0 or g.in_turn and n == g.last + 1
   g.first, g.last = g.first or n, n
@@ -139,7 +130,7 @@ local function unlist(key, span)
   if call('ZCOUNT', key, span[1], span[2]) == #span[3] then
     call('ZREMRANGEBYSCORE', key, span[1], span[2])
   else
-    append(begun, span[3])
+    append(started, span[3])
   end
 end
 local function write_taken()
@@ -148,7 +139,7 @@ local function write_taken()
   sliced('ZADD', shared .. 'moved', moves)
   sliced('ZADD', shared .. 'over', ends)
   for _, span in ipairs(spans) do unlist(shared .. 's:SCHEDULED', span) end
-  sliced('ZREM', shared .. 's:SCHEDULED', begun)
+  sliced('ZREM', shared .. 's:SCHEDULED', started)
 end
 
 -- Whether the job at hand was taken (true), is to be passed over (false) or does not exist (nil).
@@ -179,13 +170,14 @@ local function try(q, id)
   return true
 end
 
--- Node takes from the tail of the list; what is passed over keeps its place there.
+-- Node takes from the tail of the list; what is passed over keeps its place there. Returns whether
+-- jobs are left, and whether the call gave up on looking at more of them.
 local function from_list(q)
   local key, passed, looked = q.base .. 'wait', 0, 0
   while room > 0 and looked < SCAN do
     local size = math.min(math.max(room, 16), 256)
     local ids = call('LRANGE', key, -(passed + size), -(passed + 1))
-    if #ids == 0 then return end
+    if #ids == 0 then return passed > 0, false end
     looked = looked + #ids
     local cut, scattered, kept = 0, {}, 0
     for i = #ids, 1, -1 do
@@ -201,8 +193,9 @@ local function from_list(q)
     if cut > 0 then call('LTRIM', key, 0, -(cut + 1)) end
     for _, id in ipairs(scattered) do call('LREM', key, -1, id) end
     passed = passed + kept
+    if #ids < size and room > 0 then return passed > 0, false end
   end
-  return looked >= SCAN
+  return call('LLEN', key) > 0, looked >= SCAN
 end
 
 -- More jobs of other types than a call looks at must not hide what lies behind them: they go to
@@ -224,10 +217,11 @@ end
 local function from_levels(q)
   local key, passed, looked = q.base .. 'prioritized', 0, 0
   while room > 0 and looked < SCAN do
-    local ids = call('ZRANGE', key, passed, passed + math.min(math.max(room, 16), 256) - 1)
+    local size = math.min(math.max(room, 16), 256)
+    local ids = call('ZRANGE', key, passed, passed + size - 1)
     if #ids == 0 then
       if passed == 0 then call('DEL', q.base .. 'pc') end
-      return
+      return passed > 0, false
     end
     looked = looked + #ids
     local gone, kept = {}, 0
@@ -241,29 +235,42 @@ local function from_levels(q)
       sliced('ZREM', key, gone)
     end
     passed = passed + kept
+    if #ids < size and room > 0 then return passed > 0, false end
   end
-  return looked >= SCAN
+  return call('ZCARD', key) > 0, looked >= SCAN
 end
 
-local refused, others = nil, false
-for _, name in ipairs(want[1]) do
-  if room > 0 then
-    local q = queue(name)
-    if q.strange then refused = q.strange else others = true end
-    if not q.paused and not q.strange then
-      q.free = not limits(q)
-      local before = #taken
-      strangers = 0
-      if from_list(q) and strangers >= SCAN then rotate_list(q) end
-      strangers = 0
-      if from_levels(q) and strangers >= SCAN then rotate_levels(q) end
-      if #taken > before and (call('LLEN', q.base .. 'wait') > 0 or
-        call('ZCARD', q.base .. 'prioritized') > 0) then q.rung = true end
+local function main()
+  local want = cmsgpack.unpack(ARGV[10])
+  room, worker, token, types = tonumber(ARGV[7]), ARGV[8], ARGV[9], nil
+  if want[2] then
+    types = {}
+    for _, type in ipairs(want[2]) do types[type] = true end
+  end
+  taken, strangers = {}, 0
+  stamp, millis, who = int(now), int(now_ms), cjson.encode(worker)
+  moves, ends, started, spans, group = {}, {}, {}, {}, nil
+  local refused, others = nil, false
+  for _, name in ipairs(want[1]) do
+    if room > 0 then
+      local q = queue(name)
+      if q.strange then refused = q.strange else others = true end
+      if not q.paused and not q.strange then
+        q.free = not limits(q)
+        local before = #taken
+        strangers = 0
+        local left, gave_up = from_list(q)
+        if gave_up and strangers >= SCAN then rotate_list(q) end
+        strangers = 0
+        local more, gave_up_too = from_levels(q)
+        if gave_up_too and strangers >= SCAN then rotate_levels(q) end
+        if #taken > before and (left or more) then q.rung = true end
+      end
     end
   end
+  write_taken()
+  settle()
+  flush()
+  if refused and not others then return redis.error_reply('ERR ' .. refused) end
+  return taken
 end
-write_taken()
-settle()
-flush()
-if refused and not others then return redis.error_reply('ERR ' .. refused) end
-return taken

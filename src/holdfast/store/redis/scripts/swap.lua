@@ -8,7 +8,7 @@ local PREVIOUS = {
   COMPLETED = 'completed', FAILED = 'failed', DEAD_LETTER = 'failed', CANCELLED = 'failed',
   SCHEDULED = 'waiting',
 }
-local limited = call('EXISTS', shared .. 'limits') == 1
+local limited, answers
 
 local function matches(j, c)
   if j.rev ~= c.rev then return false end
@@ -100,7 +100,7 @@ end
 
 -- The common case, a job of ours that simply completed, goes without a table for the job.
 local DONE = {'hf:now', 'hf:tok', 'priority', 'ats', 'hf:ttl', 'hf:kids', 'parentKey', 'deid', 'hf:limit'}
-local RUNNING = '^RUNNING|(%d+)|' .. string.rep('[^|]*|', 7) .. '(%d+)(|%d+|%d+|[^|]*|[^|]*|[^|]*|%d+)$'
+local RUNNING = '^RUNNING|(%d+)|' .. ANY5 .. ANY .. ANY .. '(%d+)(|%d+|%d+|[^|]*|[^|]*|[^|]*|%d+)$'
 -- What stands behind the number: worked out once for all that stand there with the same.
 local function told_after(g, behind, starts)
   if g.behind ~= behind or g.starts ~= starts then
@@ -120,8 +120,7 @@ local function quick(g, q, id, value)
   local packed = g.now .. '|' .. num .. told_after(g, behind, v[4])
   call('HSET', key, 'atm', g.atm, 'finishedOn', g.finished, 'returnvalue', value, g.story, g.edge,
     'hf:now', packed, unpack(g.more))
-  q.last = call('XADD', q.stream, '*', 'event', 'completed', 'jobId', id, 'returnvalue', value,
-    'prev', 'active')
+  tell(q, 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
   return num
 end
 local function spelt_out(g, id, value)
@@ -159,7 +158,6 @@ local function note_done(g, q, ids, numbers)
   count(kind, 'COMPLETED', size)
 end
 
-local answers = {}
 local function complete(g)
   local q, ids, numbers = queue(g.queue), {}, {}
   flush_ranked() -- what was noticed before is older than what is written here
@@ -180,10 +178,13 @@ local function complete(g)
   if limited or q.concurrency then q.rung = true end
 end
 
-for _, c in ipairs(cmsgpack.unpack(ARGV[7])) do
-  if c.ids then complete(c) else answers[#answers + 1] = change(c) end
+local function main()
+  limited, answers = call('EXISTS', shared .. 'limits') == 1, {}
+  for _, c in ipairs(cmsgpack.unpack(ARGV[7])) do
+    if c.ids then complete(c) else answers[#answers + 1] = change(c) end
+  end
+  for _, q in pairs(open_queues) do fill(q) end
+  settle()
+  flush()
+  return answers
 end
-for _, q in pairs(open_queues) do fill(q) end
-settle()
-flush()
-return answers

@@ -2,21 +2,26 @@
 -- Every script has KEYS[1] = <prefix>:hf:jobs, ARGV[1] = prefix, ARGV[2] = microseconds or '',
 -- ARGV[3] events kept, ARGV[4] and ARGV[5] lifetime and lease of foreign jobs in microseconds,
 -- ARGV[6] '1' to share queues with clients of any version.
-local call = redis.call
-local prefix = ARGV[1]
-local shared = prefix .. ':hf:'
-local now = tonumber(ARGV[2])
-if not now then
-  local t = call('TIME')
-  now = t[1] * 1000000 + t[2]
+-- Functions of a library outlive the call: what belongs to one call is made in begin.
+local call, ARGV, prefix, shared, now, now_ms
+local written, ranked, records, looked_up, counters, drawn, sums, readings
+local beginnings = {} -- what else begins with each call
+local function begin(args)
+  call, ARGV, prefix, shared = redis.call, args, args[1], args[1] .. ':hf:'
+  now = tonumber(args[2])
+  if not now then
+    local t = call('TIME')
+    now = t[1] * 1000000 + t[2]
+  end
+  now_ms = math.floor(now / 1000)
+  written, ranked, records, looked_up, counters, drawn, sums, readings = {}, {}, {}, {}, {}, {}, {}, {}
+  for _, fresh in ipairs(beginnings) do fresh() end
 end
-local now_ms = math.floor(now / 1000)
 
 local TERMINAL = {COMPLETED = true, FAILED = true, DEAD_LETTER = true, CANCELLED = true}
 
 -- Numbers of microseconds have too many digits for Lua's own way of writing them; the same few
 -- instants are written again and again.
-local written = {}
 local function int(n)
   local text = written[n]
   if not text then
@@ -35,7 +40,6 @@ end
 local MOST_COUNT, MOST_PRIORITY, MOST_MILLIS = 1e9, 2097152, 4102444800000 -- until the year 2100
 
 -- name of a sorted set -> member -> score, or false to remove; the last word counts
-local ranked = {}
 local function rank(name, member, score)
   local set = ranked[name]
   if not set then
@@ -46,7 +50,6 @@ local function rank(name, member, score)
 end
 
 -- id -> 'level:queue:type', or false to forget
-local records, looked_up = {}, {}
 local function record_of(hid)
   local known = records[hid]
   if known == nil then known = looked_up[hid] end
@@ -66,17 +69,26 @@ local function read_record(value)
   return string.match(value, '^([^:]*):([^:]*):(.*)$')
 end
 
--- counters of the whole store: fetched when first needed, written back once
-local counters = {}
-local function reached(name) return counters[name] or tonumber(call('GET', shared .. name) or 0) end
-local function next_of(name)
-  local n = reached(name) + 1
+-- counters of the whole store: the first numbers of a call are drawn there, what comes on top is
+-- written back once
+local function draw(name, size)
+  local n = counters[name]
+  if n then
+    n = n + size
+  else
+    n = call('INCRBY', shared .. name, size)
+    drawn[name] = n
+  end
   counters[name] = n
   return n
 end
+local function flush_counters()
+  for name, n in pairs(counters) do
+    if drawn[name] ~= n then call('SET', shared .. name, int(n)) end
+  end
+end
 
--- hash -> field -> change
-local sums = {}
+-- hash -> field -> change; a sum that comes to nothing goes, but for the tallies: there are few
 local function add_to(hash, field, change)
   local fields = sums[hash]
   if not fields then
@@ -87,7 +99,6 @@ local function add_to(hash, field, change)
 end
 
 -- minute -> field -> {count, largest microseconds}
-local readings = {}
 local function bucket(micros)
   if micros <= 1 then return 0 end
   local mantissa, exponent = math.frexp(micros)
@@ -151,9 +162,8 @@ end
 local function flush_sums()
   for hash, fields in pairs(sums) do
     for field, change in pairs(fields) do
-      if change ~= 0 and call('HINCRBY', shared .. hash, field, change) == 0 then
-        call('HDEL', shared .. hash, field)
-      end
+      local sum = change ~= 0 and call('HINCRBY', shared .. hash, field, change)
+      if sum == 0 and hash ~= 'tally' then call('HDEL', shared .. hash, field) end
     end
   end
   sums = {}
@@ -162,13 +172,14 @@ end
 local function flush_readings()
   for minute, fields in pairs(readings) do
     local key = shared .. 'minute:' .. int(minute)
-    call('ZADD', shared .. 'minutes', minute, int(minute))
+    local is_new = false
     for field, held in pairs(fields) do
-      call('HINCRBY', key, 'n:' .. field, held[1])
-      if held[2] > tonumber(call('HGET', key, 't:' .. field) or 0) then
+      is_new = call('HINCRBY', key, 'n:' .. field, held[1]) == held[1] or is_new
+      if held[2] > 0 and held[2] > tonumber(call('HGET', key, 't:' .. field) or 0) then
         call('HSET', key, 't:' .. field, int(held[2]))
       end
     end
+    if is_new then call('ZADD', shared .. 'minutes', minute, int(minute)) end
   end
   readings = {}
 end

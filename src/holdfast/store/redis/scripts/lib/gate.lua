@@ -1,5 +1,6 @@
 -- gate: which ready jobs the limits leave room for.
-local rules
+local rules, running
+beginnings[#beginnings + 1] = function() rules, running = nil, {} end
 local function rule_of(scope)
   if not rules then
     rules = {}
@@ -15,7 +16,6 @@ local function limits(q)
   return next(rules) ~= nil or q.concurrency or q.max
 end
 
-local running = {}
 local function tallied(type)
   local sum, held = 0, call('HGETALL', shared .. 'tally')
   for i = 1, #held, 2 do

@@ -11,10 +11,12 @@ local OWN = {'data', 'progress', 'hf:job', 'hf:rest', 'hf:deps', 'hf:pg', 'hf:cp
 -- What a reader of our own job does without until it has ended.
 local NODE = {'opts', 'returnvalue', 'failedReason', 'stacktrace', 'rjk', 'hf:res'}
 local INDEX = {}
-for i, name in ipairs(CORE) do INDEX[name] = i end
+for i = 1, #CORE do INDEX[CORE[i]] = i end -- a library that is being loaded can do no more
 local STATE, REV, UPD, DUE, SCH, RUN, FIN, EXP, UNT, NUM, TOLD, SEEN, HELD, STC, FF, CRT =
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
-local PACKED = '^' .. string.rep('([^|]*)|', 15) .. '([^|]*)$'
+local ANY, EACH = '[^|]*|', '([^|]*)|'
+local ANY5, EACH5 = ANY .. ANY .. ANY .. ANY .. ANY, EACH .. EACH .. EACH .. EACH .. EACH
+local PACKED = '^' .. EACH5 .. EACH5 .. EACH5 .. '([^|]*)$'
 local function unpacked(now_field) return {string.match(now_field, PACKED)} end
 local function blank()
   return {'', '0', '0', '', '', '', '', '', '', '', '0', '0', '', '0', '', '0'}
@@ -103,7 +105,9 @@ end
 -- number. What jobs in a row went through alike is written once: {type, queue, edges, ids} stands
 -- for all edges of the first job, then all of the second, and so on.
 local TOLD_TOGETHER = 64
-local stories, story_count = {}, 0
+local TRIM_EVERY = 64
+local stories, story_count, told_here
+beginnings[#beginnings + 1] = function() stories, story_count, told_here = {}, 0, 0 end
 local function write_stories()
   if story_count == 0 then return end
   local stream, entry = shared .. 'events', cmsgpack.pack(stories)
@@ -114,13 +118,14 @@ local function write_stories()
     counters.told = (last and tonumber(string.match(last[1], '^%d+')) or 0) + story_count
     assert(add())
   end
+  told_here = told_here + story_count
   stories, story_count = {}, 0
 end
 local function journal(hid, type, queue_name, json)
   if story_count >= TOLD_TOGETHER then write_stories() end
   stories[#stories + 1] = {type, queue_name, {json}, {hid}}
   story_count = story_count + 1
-  return next_of('told')
+  return draw('told', 1)
 end
 -- The same for jobs that went through the same; returns pairs of last number and id.
 local function journal_all(hids, type, queue_name, edges)
@@ -128,10 +133,9 @@ local function journal_all(hids, type, queue_name, edges)
   local room = math.max(1, math.floor(TOLD_TOGETHER / width))
   for first = 1, size, room do
     write_stories()
-    local told = reached('told')
     local ids = {unpack(hids, first, math.min(first + room - 1, size))}
     stories[1], story_count = {type, queue_name, edges, ids}, #ids * width
-    counters.told = told + story_count
+    local told = draw('told', story_count) - story_count
     for i, hid in ipairs(ids) do
       local n = #numbers
       numbers[n + 1], numbers[n + 2] = told + i * width, hid
@@ -236,7 +240,7 @@ local function flush()
   flush_records()
   flush_sums()
   flush_readings()
-  for name, n in pairs(counters) do call('SET', shared .. name, int(n)) end
+  flush_counters()
   for _, q in pairs(open_queues) do
     free_locks(q)
     fill(q)
@@ -244,11 +248,10 @@ local function flush()
     if q.later then mark_due(q) end
     if q.last then
       touch(q)
-      call('XTRIM', q.stream, 'MAXLEN', '~', q.kept)
       if q.caught_up then call('SET', q.base .. 'hf:seen', q.last) end
     end
   end
-  if counters.told then
+  if told_here > 0 and counters.told % TRIM_EVERY < told_here then
     local first = int(math.max(0, counters.told - tonumber(ARGV[3])))
     call('XTRIM', shared .. 'events', 'MINID', '~', first .. '-0')
   end

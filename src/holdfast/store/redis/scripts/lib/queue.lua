@@ -1,6 +1,7 @@
 -- queue: one queue as this call finds it; its lists, markers and event stream.
 local catch_up
-local open_queues = {}
+local open_queues
+beginnings[#beginnings + 1] = function() open_queues = {} end
 
 -- Clients of other versions keep their jobs differently: what we wrote they would lose, or we theirs.
 local function strange(name, version)
@@ -25,7 +26,6 @@ local function queue(name)
   -- Nobody said: the older layout, because clients of both generations empty both lists.
   q.old = not major or major <= 5
   q.strange = strange(name, meta[3])
-  q.known = call('SISMEMBER', shared .. 'queues', name) == 1
   q.bare = not meta[4]
   open_queues[name] = q
   catch_up(q)
@@ -44,8 +44,13 @@ local function touch(q)
   end
 end
 
+-- The first event that a call tells makes room for them all.
 local function tell(q, event, ...)
-  q.last = call('XADD', q.stream, '*', 'event', event, ...)
+  if q.last then
+    q.last = call('XADD', q.stream, '*', 'event', event, ...)
+  else
+    q.last = call('XADD', q.stream, 'MAXLEN', '~', q.kept, '*', 'event', event, ...)
+  end
 end
 
 local function ring(q)

@@ -90,7 +90,7 @@ local function follow(j, to, due)
 end
 
 local function introduce(j)
-  j.n = next_of('number')
+  j.n = draw('number', 1)
   j.exp = math.max(now, j.created) + j.delay * 1000 + tonumber(ARGV[4])
   j.p[NUM], j.p[EXP], j.p[CRT] = int(j.n), int(j.exp), int(j.created)
   rank('created', j.hid, j.n)
@@ -158,6 +158,7 @@ catch_up = function(q)
   local last = call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
   last = last[1] and last[1][1]
   local seen = call('GET', q.base .. 'hf:seen')
+  q.known = seen and true
   if not last or last == seen then
     q.caught_up = true
     if not last or seen then return end

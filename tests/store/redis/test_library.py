@@ -1,0 +1,73 @@
+"""The calls made for every job are functions that a server learns, and learns again."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from redis.asyncio import Redis
+
+from holdfast import lifecycle
+from holdfast.errors import StoreError
+from holdfast.store import Change
+from holdfast.store.redis import RedisStore
+from holdfast.store.redis.scripts import library
+from tests.servers import Valkey
+from tests.wire.side import Side
+
+pytestmark = pytest.mark.redis
+
+
+def opened(server: Valkey) -> RedisStore:
+    return RedisStore.from_url(f"{server.url}?prefix=f{uuid.uuid4().hex[:10]}")
+
+
+async def calls(raw: Redis) -> set[str]:
+    """Return which commands the server was given since it last forgot them."""
+    return {name.removeprefix("cmdstat_") for name in await raw.info("commandstats")}
+
+
+async def test_a_job_goes_by_functions_from_its_submission_to_its_end() -> None:
+    with Valkey() as server:
+        async with opened(server) as store, Redis(port=server.port) as raw:
+            side = Side(store)
+            await side.add("t")
+            await raw.config_resetstat()
+
+            await side.add("t")
+            for taken in await side.claim(2):
+                ended = lifecycle.completed(taken, b"1", now=store.now())
+                assert (await store.swap([Change(taken, ended)]))[0].written
+
+            assert "fcall" in await calls(raw)
+            assert "evalsha" not in await calls(raw)
+
+
+async def test_a_server_that_forgot_the_functions_is_taught_again() -> None:
+    with Valkey() as server:
+        async with opened(server) as store, Redis(port=server.port) as raw:
+            side = Side(store)
+            await side.add("t")
+            await raw.function_flush("SYNC")
+
+            await side.add("t")
+
+            assert 2 == len(await side.claim(2))
+            assert 1 == len(await raw.function_list(library().functions["add"][:-4]))
+
+
+async def test_a_call_that_failed_leaves_nothing_to_the_next(valkey_server: Valkey) -> None:
+    async with opened(valkey_server) as store, Redis(port=valkey_server.port) as raw:
+        side = Side(store)
+        prefix = store.settings.prefix
+        await raw.set(f"{prefix}:hf:created", "not a sorted set")
+        with pytest.raises(StoreError, match="WRONGTYPE"):
+            await side.add("broken")
+        await raw.delete(f"{prefix}:hf:created")
+
+        job = await side.add("t")
+
+        assert [job.id] == [taken.id for taken in await side.claim(5) if taken.type == "t"]
+        assert [job.id] == [
+            each.decode() for each in await raw.zrange(f"{prefix}:hf:created", 0, -1)
+        ]

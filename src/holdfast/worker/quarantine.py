@@ -1,10 +1,8 @@
 """Jobs whose workers died under them start one at a time, so that a deadly one dies alone.
 
-When a process dies nobody knows which of its jobs killed it, and each has used up an attempt.
-Most die of something else, so once is forgiven: what a killed process held goes on at once,
-unless it has only one attempt left. After that, run together they would all end with the guilty
-one; one after the other only that one goes on failing. A suspect that has lived for a while does
-not hold the next one up any longer.
+Nobody knows which job killed a process, and each has used up an attempt. Mostly it was none: once
+is forgiven, unless only one attempt is left. After that, run together they would all end with the
+guilty one. A suspect that has lived for a while does not hold the next one up any longer.
 """
 
 from __future__ import annotations

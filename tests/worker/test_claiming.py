@@ -11,12 +11,13 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast, LimitRule, State
+from holdfast.clock import ManualClock
 from holdfast.job import Job
 from holdfast.maintenance.reaper import Reaper
 from holdfast.observe import Silent
 from holdfast.presence import workers
 from holdfast.store import Change, Claim, Fence, MemoryStore, Swapped
-from holdfast.worker import Worker, quarantine
+from holdfast.worker import Worker, quarantine, rates
 from holdfast.worker.guard import orphans
 from tests.worker.rig import Ear, ended, until, until_running, working
 
@@ -427,6 +428,38 @@ async def test_a_suspect_that_lives_on_does_not_hold_the_others_up(
             suspects.open.set()
             for job in jobs:
                 assert State.COMPLETED is await ended(app, job.job_id)
+
+
+async def test_a_worker_that_had_work_just_now_looks_again_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Mute(MemoryStore):
+        async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
+            await asyncio.sleep(wait.total_seconds())
+            return seen
+
+    monkeypatch.setattr(rates, "POLL", timedelta(minutes=1))
+    app = Holdfast(store=Mute())
+    app.task("work")(_nothing)
+    async with app:
+        first = await app.submit("work")
+        async with working(app):
+            assert State.COMPLETED is await ended(app, first.job_id)
+            second = await app.submit("work")
+            assert State.COMPLETED is await ended(app, second.job_id)
+
+
+async def test_trust_in_being_told_grows_with_the_time_without_work() -> None:
+    clock, store = ManualClock(), MemoryStore()
+    trust = rates.Rates(clock)
+
+    assert rates.POLL == await trust.patience(store)
+    trust.worked()
+    assert rates.FIRST_POLL == await trust.patience(store)
+    clock.advance(timedelta(seconds=4))
+    assert timedelta(seconds=1) == await trust.patience(store)
+    clock.advance(timedelta(minutes=1))
+    assert rates.POLL == await trust.patience(store)
 
 
 async def test_a_worker_says_that_it_is_there_before_it_claims(app: Holdfast) -> None:

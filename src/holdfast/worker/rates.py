@@ -8,7 +8,13 @@ from holdfast.clock import Clock
 from holdfast.store import LimitState, Store
 
 POLL = timedelta(seconds=2)
-"""How long a worker trusts that it would be told of new work."""
+"""How long a worker trusts at most that it would be told of new work."""
+
+FIRST_POLL = timedelta(milliseconds=250)
+"""How long when it had some just now: who was told of the next may have died or been stopped."""
+
+EASING = 4
+"""A fourth of the time without work is how long it trusts by then."""
 
 SHORTEST = timedelta(milliseconds=1)
 
@@ -19,18 +25,27 @@ class Rates:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._free_until = float("-inf")
+        self._worked = float("-inf")
+
+    def worked(self) -> None:
+        """Hear that there was work."""
+        self._worked = self._clock.monotonic()
 
     async def patience(self, store: Store) -> timedelta:
         """Return how long to wait unless told of work: until the next closed limit opens."""
         now = self._clock.monotonic()
         if now < self._free_until:
-            return POLL
+            return self._trust(now)
         limits = [limit for limit in await store.limits() if limit.rule.rate is not None]
         if not limits:
             self._free_until = now + POLL.total_seconds()
-            return POLL
+            return self._trust(now)
         opens = [limit.until - store.now() for limit in limits if limit.until and _is_closed(limit)]
-        return max(SHORTEST, min([POLL, *opens]))
+        return max(SHORTEST, min([self._trust(now), *opens]))
+
+    def _trust(self, now: float) -> timedelta:
+        idle = min(now - self._worked, EASING * POLL.total_seconds())
+        return max(FIRST_POLL, timedelta(seconds=idle / EASING))
 
 
 def _is_closed(limit: LimitState) -> bool:

@@ -189,6 +189,7 @@ class Worker:
                 )
             )
             if jobs:
+                self._rates.worked()
                 self._take(jobs, sent)
                 taken += len(jobs)
         return taken

@@ -12,7 +12,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.form import Defaults, Parent, Submission, named_jobs
 from holdfast.job import Job, Priority
 from holdfast.policy import Limits
-from holdfast.submission import NO_DEFAULTS, accept
+from holdfast.submission import NO_DEFAULTS, Births, accept
 
 MOST_JOBS = Limits().batch
 
@@ -41,25 +41,35 @@ def accept_batch(
     if not 1 <= len(submissions) <= most:
         told = f"must be a list of 1 to {most} jobs, got {len(submissions)}"
         raise ValidationError([Fault("jobs", "OUT_OF_RANGE", told)])
-    graph = _Graph(submissions, job_ids)
+    graph, births = _Graph(submissions, job_ids), Births(now)
+
+    def accepted(asked: Submission, job_id: str) -> Job | ValidationError:
+        try:
+            return accept(
+                asked,
+                job_id=job_id,
+                now=now,
+                defaults=defaults_for(asked),
+                parents=known,
+                births=births,
+            )
+        except ValidationError as error:
+            return error
+
     known = {**(parents or {}), **{job_ids[i]: _REFUSED for i in graph.faults}}
+    if not graph.is_linked:
+        return list(map(accepted, submissions, job_ids))
     answers: dict[int, Job | ValidationError] = {}
     for i in graph.order:
         faults = graph.faults.get(i) or graph.refused_parents(i, answers)
-        asked = graph.resolved(i)
-        try:
-            job = accept(
-                asked, job_id=job_ids[i], now=now, defaults=defaults_for(asked), parents=known
-            )
-        except ValidationError as error:
-            faults += error.faults
-        if faults:
-            answers[i] = ValidationError(faults)
+        answer = accepted(graph.resolved(i), job_ids[i])
+        if isinstance(answer, ValidationError) or faults:
+            own = answer.faults if isinstance(answer, ValidationError) else ()
+            answers[i] = ValidationError([*faults, *own])
             known[job_ids[i]] = _REFUSED
         else:
-            answers[i] = job
-            if graph.is_linked:
-                known[job_ids[i]] = Parent(job.priority, job.depth)
+            answers[i] = answer
+            known[job_ids[i]] = Parent(answer.priority, answer.depth)
     return [answers[i] for i in range(len(submissions))]
 
 
@@ -79,7 +89,7 @@ class _Graph:
         for i, submission in enumerate(submissions):
             self._place(i, submission.ref)
         self.order = self._ordered()
-        """Positions, dependencies first."""
+        """Positions, dependencies first, if there are any."""
 
     @property
     def is_linked(self) -> bool:
@@ -97,7 +107,7 @@ class _Graph:
 
     def _ordered(self) -> Sequence[int]:
         if not self._positions:
-            return range(len(self._submissions))
+            return ()
         nodes = [
             Node(str(i), tuple(str(parent) for parent in self._parents(i)))
             for i in range(len(self._submissions))
@@ -130,8 +140,6 @@ class _Graph:
 
     def refused_parents(self, i: int, answers: Mapping[int, Job | ValidationError]) -> list[Fault]:
         """Return a fault for each refused job of the batch that a job names."""
-        if not self._positions:
-            return []
         return [
             Fault("depends_on", "REFUSED", f"names {self._submissions[p].ref!r:.60}, a refused job")
             for p in self._parents(i)

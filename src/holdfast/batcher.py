@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -22,15 +23,23 @@ class Batcher(Generic[T, R]):
 
     While a group is being written the next one gathers, and those who were answered together get
     a moment to ask again together. So groups grow with the load, and a lone caller never waits
-    for company. A group that fails, fails for each of its callers.
+    for company. A group that fails, fails for each of its callers. Whoever waits longer than
+    ``patience`` seconds is told so by one timer for all of them.
     """
 
     def __init__(
-        self, write: Callable[[Sequence[T]], Awaitable[Sequence[R]]], *, most: int = 1000
+        self,
+        write: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
+        *,
+        most: int = 1000,
+        patience: float | None = None,
     ) -> None:
         self._write = write
         self._most = most
+        self._patience = patience
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+        self._due: deque[tuple[float, asyncio.Future[R]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
         self._usual = 1
         self._task: asyncio.Task[None] | None = None
         self._lone: asyncio.Future[None] | None = None
@@ -38,11 +47,16 @@ class Batcher(Generic[T, R]):
         self._alone = 0
 
     def put(self, item: T) -> asyncio.Future[R]:
-        """Queue an item; the future holds its answer."""
-        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        """Queue an item; the future holds its answer, or TimeoutError when patience ends."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, answer))
+        if self._patience is not None:
+            self._due.append((loop.time() + self._patience, answer))
+            if self._timer is None:
+                self._timer = loop.call_later(self._patience, self._look, loop)
         if not self._is_writing:
-            self._task = asyncio.get_running_loop().create_task(self._drain())
+            self._task = loop.create_task(self._drain())
         return answer
 
     async def write(self, item: T) -> R:
@@ -104,3 +118,14 @@ class Batcher(Generic[T, R]):
             for (_, future), answer in zip(group, answers, strict=True):
                 if not future.done():
                     future.set_result(answer)
+        while self._due and self._due[0][1].done():
+            self._due.popleft()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End the waiting of those whose time is over; all have the same, so the oldest first."""
+        now = max(loop.time(), self._timer.when()) if self._timer else loop.time()
+        while self._due and self._due[0][0] <= now:
+            answer = self._due.popleft()[1]
+            if not answer.done():
+                answer.set_exception(TimeoutError())
+        self._timer = loop.call_at(self._due[0][0], self._look, loop) if self._due else None

@@ -18,9 +18,14 @@ class Chance:
         return _uuid(self._bytes(16).hex())
 
     def uuids(self, count: int) -> list[str]:
-        """Return many of them at the price of one call of the system."""
-        digits = self._bytes(16 * count).hex()
-        return [_uuid(digits[at : at + 32]) for at in range(0, len(digits), 32)]
+        """Return many of them at the price of one call of the system.
+
+        They share their first block, so that the index of a store keeps them together and one
+        page changes instead of one for each. That leaves 90 random bits to each of them.
+        """
+        digits = self._bytes(4 + 12 * count).hex()
+        block = digits[:8]
+        return [_uuid(block + digits[at : at + 24]) for at in range(8, len(digits), 24)]
 
     def token(self) -> str:
         """Return a name nobody else will come up with."""

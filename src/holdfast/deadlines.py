@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import types
+from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
 
 NEVER = float("inf")
 
@@ -20,6 +24,15 @@ class Deadlines:
     def within(self, seconds: float) -> _Deadline:
         """Return a context whose body gets so many seconds; TimeoutError when it takes longer."""
         return _Deadline(self, seconds)
+
+    async def soon(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Await something that is most often there already: then no deadline is needed."""
+        try:
+            waits_for = work.send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what the coroutine returns
+        with self.within(seconds):
+            return await _resumed(work, waits_for)
 
     def enter(self, deadline: _Deadline, loop: asyncio.AbstractEventLoop) -> None:
         """Count a deadline in."""
@@ -45,6 +58,21 @@ class Deadlines:
         self._timer, self._looks_at = None, NEVER
         if self._open:
             self._look_at(min(one.at for one in self._open), loop)
+
+
+@types.coroutine
+def _resumed(work: Coroutine[Any, Any, T], waits_for: object) -> Generator[object, object, T]:
+    """Go on with a coroutine that has begun to wait."""
+    try:
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as error:  # noqa: BLE001  # the coroutine's to handle
+                waits_for = work.throw(error)
+            else:
+                waits_for = work.send(sent)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]  # what the coroutine returns
 
 
 class _Deadline:

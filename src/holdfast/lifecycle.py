@@ -111,6 +111,19 @@ def enqueued(job: Job, *, now: datetime, reason: str = "nothing to wait for") ->
     return step(job, Event.ENQUEUE, S, now=now, reason=reason, scheduled_at=now)
 
 
+def enqueued_again(job: Job, *, now: datetime, **changes: object) -> Job:
+    """Return a job like one that was enqueued at its birth, born and enqueued now."""
+    return replace(
+        job,
+        created_at=now,
+        updated_at=now,
+        scheduled_at=now,
+        expires_at=now + job.lifetime,
+        trail=tuple([replace(edge, at=now) for edge in job.trail]),
+        **changes,
+    )
+
+
 def released(job: Job, *, now: datetime) -> Job:
     """Let a held job go: into the queue, or on to waiting for its dependencies."""
     if not job.held or job.state is not P:

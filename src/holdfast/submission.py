@@ -7,14 +7,19 @@ same job and a repeated write is harmless.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
+from operator import is_
+
+import msgspec
+from msgspec.structs import astuple, replace
 
 from holdfast import lifecycle
 from holdfast.errors import Fault, ValidationError
 from holdfast.form import Defaults, Parent, Spawner, Submission
 from holdfast.intake import Intake
-from holdfast.job import Job
-from holdfast.payload import clean
+from holdfast.job import Encoding, Job
+from holdfast.payload import PayloadError, clean, encode
 from holdfast.timing import shown
 
 NO_DEFAULTS = Defaults()
@@ -42,6 +47,60 @@ def read(fields: Mapping[str, object]) -> Submission:
     return Submission(**known, faults=tuple(faults))  # type: ignore[arg-type]  # accept() checks
 
 
+class Plain(msgspec.Struct, frozen=True):
+    """What most submissions come to: a job of a known kind that waits for nothing."""
+
+    kind: Job
+    payload: bytes
+    encoding: Encoding
+
+
+def plain(submission: Submission, defaults: Defaults) -> Plain | None:
+    """Read a submission that says no more than most do; None when it must be looked at closer."""
+    said = astuple(submission)
+    if not all(map(is_, said[len(_USUAL) :], _SILENCE)):
+        return None
+    try:
+        kind = _kind(submission.type, submission.queue, submission.priority, defaults)
+        payload, encoding = encode(submission.payload)
+    except (ValidationError, PayloadError, TypeError):
+        return None
+    if len(payload) > defaults.limits.payload_bytes:
+        return None
+    return Plain(kind, payload, encoding)
+
+
+class Births:
+    """Lets plain jobs be born in one moment: those of a kind share all but id and payload."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._first: dict[int, tuple[Job, Job]] = {}
+
+    def job(self, asked: Plain, job_id: str) -> Job:
+        """Return a new job."""
+        kind = asked.kind
+        found = self._first.get(id(kind))
+        if found is None:
+            found = kind, lifecycle.enqueued_again(kind, now=self._now)
+            self._first[id(kind)] = found  # and the kind with it, so that its id stays its own
+        return replace(found[1], id=job_id, payload=asked.payload, encoding=asked.encoding)
+
+
+_USUAL = ("type", "payload", "queue", "priority")
+assert Submission.__struct_fields__[: len(_USUAL)] == _USUAL
+_SILENCE = Submission.__struct_defaults__[len(_USUAL) - 1 :]
+_LONG_AGO = datetime.fromtimestamp(0, UTC)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _kind(type_: str, queue: str | None, priority: object, defaults: Defaults) -> Job:
+    """Return a job that waits for nothing, without what is its own."""
+    asked = Submission(type=type_, queue=queue, priority=priority)  # type: ignore[arg-type]  # it checks
+    job = Intake(asked, defaults, _LONG_AGO, NO_PARENTS).job("", None)
+    return lifecycle.enqueued(lifecycle.submitted(job), now=_LONG_AGO)
+
+
 def accept(
     submission: Submission,
     *,
@@ -50,8 +109,15 @@ def accept(
     defaults: Defaults = NO_DEFAULTS,
     parents: Mapping[str, Parent] | None = None,
     spawner: Spawner | None = None,
+    births: Births | None = None,
 ) -> Job:
-    """Make a job of a submission, or raise ValidationError with everything that is wrong."""
+    """Make a job of a submission, or raise ValidationError with everything that is wrong.
+
+    Give ``births`` of that moment to make many.
+    """
+    asked = plain(submission, defaults) if spawner is None else None
+    if asked is not None:
+        return (births or Births(now)).job(asked, job_id)
     intake = Intake(submission, defaults, now, parents or NO_PARENTS)
     job = lifecycle.submitted(intake.job(job_id, spawner))
     return job if job.held or job.depends_on else lifecycle.enqueued(job, now=now)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
 from holdfast.batch import accept_batch, outside_references
 from holdfast.batcher import Batcher
 from holdfast.chance import Chance
-from holdfast.deadlines import Deadlines
 from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, ValidationError
 from holdfast.form import Defaults, Parent, Spawner, Submission
 from holdfast.job import Job
@@ -20,7 +19,7 @@ from holdfast.quota import Quota
 from holdfast.releasing import release_dependents
 from holdfast.results import BatchResult, SubmissionResult, SubmissionStatus, submission_result
 from holdfast.store import Added, AddStatus, Draft, Fence, Store, TransactionalStore
-from holdfast.submission import accept
+from holdfast.submission import Births, Plain, accept, plain
 from holdfast.webhooks.shapes import CALLBACKS
 
 T = TypeVar("T")
@@ -43,8 +42,9 @@ class Submitter:
         self._limits = limits
         self._defaults_for = defaults_for
         self._quota = quota
-        self._batcher: Batcher[Job, Added] = Batcher(self._add_each)
-        self._deadlines = Deadlines()
+        self._is_limited = quota is not None and quota.is_limited
+        self._patience = limits.submission_timeout.total_seconds()
+        self._batcher = Batcher(self._add_each, patience=self._patience)
         self._calls_back = False
         """Whether the store knows that jobs may want to be called back."""
 
@@ -56,28 +56,30 @@ class Submitter:
         self, submission: Submission, *, connection: object = None
     ) -> SubmissionResult:
         """Accept and store one job; submits that wait together are written together."""
-        job = await self._accepted(submission)
+        asked = plain(submission, self._defaults_for(submission.type, submission.queue))
+        if asked is not None and connection is None and not self._is_limited:
+            return self._result(*await self._with_others(asked))
+        parents = await self._parents([submission]) if submission.depends_on else None
+        job = self._accepted(submission, parents)
         await self._admit([job])
         if connection is not None:
             added = (await self._enlist([job], connection, atomic=True))[0]
         elif job.depends_on:
             added = (await self._add_all([job], atomic=True))[0]
         else:
-            added = await self._added_with_others(job)
+            job, added = await self._with_others(job)
         return self._result(job, added)
 
-    async def _added_with_others(self, job: Job) -> Added:
-        patience = self._limits.submission_timeout.total_seconds()
+    async def _with_others(self, asked: Job | Plain) -> tuple[Job, Added]:
         try:
-            with self._deadlines.within(patience):
-                return await self._batcher.write(job)
+            return await self._batcher.write(asked)
         except TimeoutError:
-            raise _silent(patience) from None
+            raise _silent(self._patience) from None
 
     async def spawn(self, submission: Submission, fence: Fence, key: str | None) -> str:
         """Store a child of a running job, under that job's lease; return its id."""
         spawner = Spawner(fence.job_id, key or self._chance.token())
-        job = await self._accepted(submission, spawner)
+        job = self._accepted(submission, await self._parents([submission]), spawner)
         await self._admit([job])
         added = await self.persist(lambda: self._store.add([job], fence=fence))
         return self._result(job, added[0]).job_id
@@ -128,13 +130,18 @@ class Submitter:
         if quota is not None and quota.is_limited:
             await self.persist(lambda: quota.admit(jobs))
 
-    async def _accepted(self, submission: Submission, spawner: Spawner | None = None) -> Job:
+    def _accepted(
+        self,
+        submission: Submission,
+        parents: Mapping[str, Parent] | None,
+        spawner: Spawner | None = None,
+    ) -> Job:
         return accept(
             submission,
             job_id=self._chance.uuid(),
             now=self._store.now(),
             defaults=self._defaults_for(submission.type, submission.queue),
-            parents=await self._parents([submission]) if submission.depends_on else None,
+            parents=parents,
             spawner=spawner,
         )
 
@@ -163,8 +170,13 @@ class Submitter:
             return await self._enlist(jobs, connection, atomic=atomic)
         return await self._add_all(jobs, atomic=atomic)
 
-    async def _add_each(self, jobs: Sequence[Job]) -> Sequence[Added]:
-        return await self._add_all(jobs, atomic=False)
+    async def _add_each(self, asked: Sequence[Job | Plain]) -> Sequence[tuple[Job, Added]]:
+        births, ids = Births(self._store.now()), self._chance.uuids(len(asked))
+        jobs = [
+            births.job(one, job_id) if isinstance(one, Plain) else one
+            for one, job_id in zip(asked, ids, strict=True)
+        ]
+        return list(zip(jobs, await self._add_all(jobs, atomic=False), strict=True))
 
     async def _add_all(self, jobs: Sequence[Job], *, atomic: bool) -> Sequence[Added]:
         added = await self.persist(lambda: self._store.add(jobs, atomic=atomic))
@@ -201,6 +213,8 @@ class Submitter:
                 raise ValidationError([Fault("depends_on", "NOT_FOUND", told)])
 
     def _batch_result(self, job: Job, added: Added, i: int, *, atomic: bool) -> SubmissionResult:
+        if added.status is AddStatus.ACCEPTED:
+            return submission_result(job)
         if added.status is AddStatus.ABORTED:
             return _rejected(job.id, None)
         try:

@@ -152,7 +152,9 @@ class TenantStore:
     async def add(
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
     ) -> list[Added]:
-        return await self._store.add([self._new(job) for job in jobs], atomic=atomic, fence=fence)
+        if self._prefix or self._stamp:
+            jobs = [self._new(job) for job in jobs]
+        return await self._store.add(jobs, atomic=atomic, fence=fence)
 
     async def claim(self, want: Claim) -> list[Job]:
         queues = tuple(self._prefix + queue for queue in want.queues)

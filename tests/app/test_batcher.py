@@ -199,3 +199,42 @@ async def test_closing_waits_for_a_lone_caller_and_those_behind_him() -> None:
 
     assert [[0], [1, 2]] == paper.groups
     assert [0, -1, -2] == await asyncio.gather(*callers)
+
+
+async def test_whoever_waits_too_long_is_told_so_and_the_others_get_their_answers() -> None:
+    go_on = asyncio.Event()
+
+    async def write(items: Sequence[int]) -> Sequence[int]:
+        await go_on.wait()
+        return items
+
+    batcher = Batcher(write, patience=0.2)
+    early = [batcher.put(1), batcher.put(2)]
+    await asyncio.sleep(0.15)
+    late = batcher.put(3)
+
+    with pytest.raises(TimeoutError):
+        await early[0]
+    with pytest.raises(TimeoutError):
+        await early[1]
+    assert not late.done()
+    go_on.set()
+    assert 3 == await late
+
+
+async def test_patience_takes_one_timer_however_many_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, made = asyncio.get_running_loop(), []
+    call_at = loop.call_at
+
+    def counted(*args: object, **options: object) -> asyncio.TimerHandle:
+        made.append(args)
+        return call_at(*args, **options)  # type: ignore[arg-type]  # passed on as it came
+
+    monkeypatch.setattr(loop, "call_at", counted)
+    batcher = Batcher(Paper().write, patience=30)
+    for n in range(100):
+        await batcher.put(n)
+
+    assert 1 == len(made)

@@ -70,3 +70,51 @@ async def test_many_that_end_in_time_keep_a_single_timer(
         with deadlines.within(30):
             pass
     assert len(made) == 1
+
+
+async def test_what_is_there_already_needs_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def there() -> str:
+        return "here"
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_at", lambda *_: pytest.fail("a timer was made"))
+
+    assert await Deadlines().soon(there(), 30) == "here"
+
+
+async def test_what_is_not_there_yet_is_awaited_until_its_deadline() -> None:
+    async def later(seconds: float) -> str:
+        for _ in range(3):
+            await asyncio.sleep(seconds / 3)
+        return "here"
+
+    deadlines = Deadlines()
+
+    assert await deadlines.soon(later(0.01), 30) == "here"
+    assert await deadlines.soon(later(0), 30) == "here"
+    with pytest.raises(TimeoutError):
+        await deadlines.soon(later(30), 0.01)
+
+
+async def test_work_that_was_awaited_sees_its_own_cancellation_and_errors() -> None:
+    seen = []
+
+    async def failing() -> None:
+        await asyncio.sleep(0)
+        raise KeyError("own")
+
+    async def careful() -> None:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            seen.append("cleaned up")
+
+    deadlines = Deadlines()
+    with pytest.raises(KeyError):
+        await deadlines.soon(failing(), 30)
+    task = asyncio.create_task(deadlines.soon(careful(), 30))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen == ["cleaned up"]

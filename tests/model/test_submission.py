@@ -13,7 +13,7 @@ from holdfast.form import Defaults, Parent, Spawner, Submission, named_jobs
 from holdfast.job import DedupeKey, DependencyKind, Encoding, Event, Job, Priority, State
 from holdfast.policy import MEBIBYTE, Backoff, BackoffKind, Limits
 from holdfast.profiles import BULLMQ, LEASE
-from holdfast.submission import accept, read
+from holdfast.submission import Births, accept, read
 from tests.model.making import ID, LATER, NOW, faults, job, refusal
 
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -109,6 +109,36 @@ def test_accepting_again_with_the_same_id_and_time_gives_the_same_job() -> None:
     assert job(payload=[1], tags={"a": "b"}) == job(payload=[1], tags={"a": "b"})
 
 
+@pytest.mark.req("S-12", "M-13")
+@pytest.mark.parametrize("queue", [None, "mail", "", "lease"])
+@pytest.mark.parametrize("priority", [None, "HIGH", 1, True, Priority.LOW, 9, [1]])
+@pytest.mark.parametrize("payload", [None, {"a": 1}, b"raw", float("nan"), "x" * 30])
+def test_what_most_submissions_say_is_accepted_or_refused_the_short_way_like_the_long_one(
+    queue: str | None, priority: int, payload: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = Defaults(profile=LEASE, limits=Limits(payload_bytes=30), max_attempts=7)
+    asked = Submission(type="mail.send", queue=queue, priority=priority, payload=payload)
+
+    def outcome() -> Job | list[Fault]:
+        try:
+            return accept(asked, job_id=ID, now=LATER, defaults=defaults)
+        except ValidationError as error:
+            return list(error.faults)
+
+    short = outcome()
+    monkeypatch.setattr("holdfast.submission.plain", lambda *_: None)
+
+    assert outcome() == short
+
+
+def test_plain_jobs_of_one_moment_share_their_history() -> None:
+    births, asked = Births(NOW), [Submission(type=type_, payload=type_) for type_ in "aba"]
+    first, other, third = (accept(one, job_id=ID, now=NOW, births=births) for one in asked)
+
+    assert first.trail is third.trail
+    assert [("a", b'"a"'), ("b", b'"b"')] == [(job.type, job.payload) for job in (first, other)]
+
+
 @pytest.mark.req("M-1")
 @pytest.mark.parametrize("name", ["id", "job_id"])
 def test_a_caller_cannot_choose_the_id(name: str) -> None:
@@ -122,6 +152,17 @@ def test_ids_are_random_uuids_of_version_4() -> None:
     assert 200 == len(ids)
     assert {(4, RFC_4122)} == {(UUID(one).version, UUID(one).variant) for one in ids}
     assert ids == {str(UUID(one)) for one in ids}
+
+
+@pytest.mark.req("M-1")
+def test_ids_drawn_together_lie_together_and_share_nothing_else() -> None:
+    together, others = Chance().uuids(1000), Chance().uuids(1000)
+
+    assert 2000 == len({*together, *others})
+    assert 2 == len({one[:8] for one in [*together, *others]})
+    rest = [UUID(one).int & ~UUID("ffffffff-0000-f000-c000-000000000000").int for one in together]
+    shared = [bit for bit in range(128) if 1 == len({number >> bit & 1 for number in rest})]
+    assert [62, 63, *range(76, 80), *range(96, 128)] == shared
 
 
 @pytest.mark.req("A-3")

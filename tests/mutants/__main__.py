@@ -46,6 +46,7 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "redis durability": (["tests/store/redis/test_durability.py"], ""),
     "redis batches": (["tests/store/redis/test_batches.py"], ""),
     "redis arrivals": (["tests/store/redis/test_arrivals.py"], ""),
+    "redis library": (["tests/store/redis/test_library.py"], ""),
     "redis versions": (["tests/store/redis/test_redis_store.py"], "bullmq"),
     "sqlite verbs": (VERBS, "sqlite"),
     "sqlite matrix": (["tests/conformance/test_matrix.py"], "sqlite"),

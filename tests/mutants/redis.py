@@ -261,4 +261,18 @@ MUTANTS = (
         "a retried tick makes another next one",
         WIRE,
     ),
+    _in(
+        "scripts/promote.lua",
+        "    q.rung = true\n",
+        "",
+        "a marker that a dead worker took is gone",
+        ("redis arrivals",),
+    ),
+    _in(
+        "scripts/lib/job.lua",
+        "function() stories, story_count, told_here = {}, 0, 0 end",
+        "function() stories, story_count, told_here = stories or {}, story_count or 0, 0 end",
+        "a call tells what one before it failed to tell",
+        ("redis library",),
+    ),
 )

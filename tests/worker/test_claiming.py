@@ -339,18 +339,44 @@ async def test_a_burst_outlasts_a_store_that_writes_slowly() -> None:
         assert {State.COMPLETED} == {(await app.get(job.job_id)).state for job in jobs}
 
 
+async def die_with(app: Holdfast, jobs: int, times: int = 2) -> None:
+    """Let the workers of so many jobs die, each with all of them in hand."""
+    reaper = Reaper(app.store, app.chance, Silent())
+    for time in range(times):
+        await app.store.promote(jobs)
+        want = Claim(queues=("default",), limit=jobs, worker="dead", token=f"t{time}")
+        taken = await app.store.claim(want)
+        assert jobs == len(taken)
+        await reaper.bury([Fence(job.id, want.token) for job in taken], "it was killed")
+
+
 @pytest.mark.req("S-10")
-async def test_jobs_whose_worker_died_start_one_at_a_time(
+@pytest.mark.parametrize(("deaths", "attempts", "most"), [(1, 3, 3), (1, 2, 1), (2, 9, 1)])
+async def test_jobs_are_suspected_when_a_second_worker_died_or_the_last_attempt_is_left(
+    app: Holdfast, deaths: int, attempts: int, most: int
+) -> None:
+    gate = gated(app, "suspect", max_attempts=attempts)
+    async with app:
+        jobs = [await app.submit("suspect") for _ in range(3)]
+        await die_with(app, 3, deaths)
+        async with working(app, slots=10):
+            await gate.full(most)
+            gate.open.set()
+            for job in jobs:
+                assert State.COMPLETED is await ended(app, job.job_id)
+
+    assert most == gate.most
+
+
+@pytest.mark.req("S-10")
+async def test_jobs_whose_workers_died_start_one_at_a_time(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(quarantine, "INCUBATION", 60.0)
     suspects, fresh = gated(app, "suspect"), gated(app, "fresh")
     async with app:
         jobs = [await app.submit("suspect") for _ in range(3)]
-        want = Claim(queues=("default",), limit=3, worker="dead", token="t")
-        taken = await app.store.claim(want)
-        reaper = Reaper(app.store, app.chance, Silent())
-        await reaper.bury([Fence(job.id, "t") for job in taken], "it was killed")
+        await die_with(app, 3)
         async with working(app, slots=10):
             await app.submit("fresh")
             await app.submit("fresh")
@@ -382,10 +408,7 @@ async def test_a_suspect_starts_when_the_others_are_given_back() -> None:
     async with app:
         for _ in range(3):
             await app.submit("suspect")
-        want = Claim(queues=("default",), limit=3, worker="dead", token="t")
-        taken = await app.store.claim(want)
-        reaper = Reaper(app.store, app.chance, Silent())
-        await reaper.bury([Fence(job.id, "t") for job in taken], "it was killed")
+        await die_with(app, 3)
         await Worker(app, name="alive").run(burst=True)
 
     assert [1, 1, 1] == running
@@ -398,10 +421,7 @@ async def test_a_suspect_that_lives_on_does_not_hold_the_others_up(
     suspects = gated(app, "suspect", timeout=0.6)
     async with app:
         jobs = [await app.submit("suspect") for _ in range(3)]
-        want = Claim(queues=("default",), limit=3, worker="dead", token="t")
-        taken = await app.store.claim(want)
-        reaper = Reaper(app.store, app.chance, Silent())
-        await reaper.bury([Fence(job.id, "t") for job in taken], "it was killed")
+        await die_with(app, 3)
         async with working(app, slots=10):
             await suspects.full(3)
             suspects.open.set()

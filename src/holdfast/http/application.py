@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -59,19 +59,20 @@ class _Path:
 
 
 class _Straight:
-    """Finds a fixed path at once; a router tries one pattern after the other."""
+    """Finds the method of a fixed path at once; a router tries one pattern after the other."""
 
-    def __init__(self, router: Router, routes: Sequence[Route]) -> None:
+    def __init__(self, router: Router, service: Service, endpoints: Sequence[Endpoint]) -> None:
         self._router = router
-        self._fixed = {route.path: route.endpoint for route in routes if "{" not in route.path}
+        self._service = service
+        self._fixed = {(e.path, e.method): e for e in endpoints if "{" not in e.path}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = self._fixed.get(scope["path"]) if scope["type"] == "http" else None
-        if path is None:
-            await self._router(scope, receive, send)
-        else:
-            scope["path_params"] = {}
-            await path(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        place = (scope["path"], scope["method"]) if scope["type"] == "http" else ("", "")
+        endpoint = self._fixed.get(place)
+        if endpoint is None:
+            return self._router(scope, receive, send)
+        scope["path_params"] = {}
+        return self._service.serve(endpoint, scope, receive, send)
 
 
 async def _refuse(service: Service, refusal: Refusal, scope: Scope, send: Send) -> None:
@@ -119,7 +120,7 @@ def create_app(
     made.router.default = nowhere
     made.router.redirect_slashes = False
     if not cors:  # the service answers every error itself: nothing is left for middleware to do
-        made.middleware_stack = _Straight(made.router, routes)
+        made.middleware_stack = _Straight(made.router, service, endpoints)
     made.state.service = service
     return made
 

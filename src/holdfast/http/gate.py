@@ -126,11 +126,7 @@ async def body_of(
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise Refusal("UNSUPPORTED_MEDIA_TYPE")
     try:
-        with deadlines.within(limits.arrival):
-            message = await receive()
-            body: bytes = message.get("body", b"")
-            if message.get("more_body"):
-                body = await _gathered(body, receive, limits.body)
+        body = await deadlines.soon(_whole(receive, limits.body), limits.arrival)
     except TimeoutError:
         raise Refusal("REQUEST_TIMEOUT") from None
     if len(body) > limits.body:
@@ -145,9 +141,11 @@ def _is_json(media_type: bytes) -> bool:
     return _JSON.fullmatch(media_type) is not None
 
 
-async def _gathered(
-    first: bytes, receive: Callable[[], Awaitable[MutableMapping[str, Any]]], most: int
-) -> bytes:
+async def _whole(receive: Callable[[], Awaitable[MutableMapping[str, Any]]], most: int) -> bytes:
+    message = await receive()
+    first: bytes = message.get("body", b"")
+    if not message.get("more_body"):
+        return first
     parts, size, more = [first], len(first), True
     while more:
         message = await receive()

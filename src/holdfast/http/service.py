@@ -57,6 +57,7 @@ class Service:
         endpoints: Sequence[Endpoint] = (),
     ) -> None:
         self.app = app
+        self._monotonic = app.clock.monotonic
         self.observer = observer or Silent()
         self.limits = limits or gate.RequestLimits()
         self.hosts = frozenset(hosts)
@@ -117,7 +118,7 @@ class Service:
         """Answer one request."""
         headers = dict(scope["headers"])
         request_id = self.request_ids.of(headers)
-        begun = self.app.clock.monotonic()
+        begun = self._monotonic()
         answer: Answer | Text | Stream
         try:
             answer = await self._answer(endpoint, scope, headers, receive, request_id)
@@ -129,7 +130,7 @@ class Service:
         else:
             status = answer.status
             await respond(send, answer, request_id, headers.get(b"accept-encoding", b""))
-        self.counting.count(endpoint.name, status, self.app.clock.monotonic() - begun)
+        self.counting.count(endpoint.name, status, self._monotonic() - begun)
 
     async def _answer(
         self,
@@ -148,17 +149,15 @@ class Service:
             call.body = await gate.body_of(headers, receive, self.limits, self._deadlines)
         if endpoint.form is not None:
             call.form = read_form(call.body, endpoint.form)
+        work = (
+            self._audited(endpoint, call, scope, request_id)
+            if endpoint.audited
+            else endpoint.handler(call)
+        )
         if endpoint.patience is None:
-            return await self._handled(endpoint, call, scope, request_id)
+            return await work
         with self._deadlines.within(endpoint.patience):
-            return await self._handled(endpoint, call, scope, request_id)
-
-    async def _handled(
-        self, endpoint: Endpoint, call: Call, scope: Scope, request_id: str
-    ) -> Answer | Text | Stream:
-        if endpoint.audited:
-            return await self._audited(endpoint, call, scope, request_id)
-        return await endpoint.handler(call)
+            return await work
 
     async def _audited(
         self, endpoint: Endpoint, call: Call, scope: Scope, request_id: str

@@ -78,6 +78,13 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def submitted(result: library.SubmissionResult | library.BatchResult) -> object:
+    """Return what to encode for a result: its shape, or itself as long as that is the same JSON."""
+    if isinstance(result, library.BatchResult):
+        return BatchResult.of(result) if result.rejected else result
+    return SubmissionResult.of(result) if result.error else result
+
+
 def _rejected(error: APIError | None) -> Exception | None:
     if error is None:
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
 
@@ -77,6 +77,12 @@ class Ledger:
         """Count new jobs, which went from nowhere to where they are now in one instant."""
         born = Counter((_KIND(job), job.state, minute_of(job.created_at)) for job in jobs)
         for (kind, state, minute), count in born.items():
+            self._tallies[*kind, state] += count
+            self._read((minute, *kind, Measure.SUBMITTED, 0), count)
+
+    def born(self, kind: tuple[str, str, int], state: State, minutes: Mapping[int, int]) -> None:
+        """Count new jobs of one kind that are in one state, by the minute of their birth."""
+        for minute, count in minutes.items():
             self._tallies[*kind, state] += count
             self._read((minute, *kind, Measure.SUBMITTED, 0), count)
 

@@ -1,8 +1,8 @@
-"""Jobs whose worker died under them start one at a time, so that a deadly one dies alone.
+"""Jobs whose workers died under them start one at a time, so that a deadly one dies alone.
 
-When a process dies nobody knows which of its jobs killed it, and each has used up an attempt.
-Run together again they would all end with the guilty one; one after the other only that one
-goes on failing. A suspect that has lived for a while does not hold the next one up any longer.
+Nobody knows which job killed a process, and each has used up an attempt. Mostly it was none: once
+is forgiven, unless only one attempt is left. After that, run together they would all end with the
+guilty one. A suspect that has lived for a while does not hold the next one up any longer.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from holdfast.job import Job
 from holdfast.worker.run import Run
 
 SYMPTOM = "LEASE_EXPIRED"
+FORGIVEN = 1
+"""Attempts that may end with their worker before a job is suspected."""
+
 INCUBATION = 1.0
 """How long the first suspect has the others wait, in seconds; each that survives halves it."""
 
@@ -21,8 +24,9 @@ SHORTEST = 0.05
 
 
 def is_suspect(job: Job) -> bool:
-    """Whether the job's last attempt ended together with its worker."""
-    return job.failure is not None and job.failure.code == SYMPTOM
+    """Whether the job's last attempt ended together with its worker, and was not the first."""
+    died = job.failure is not None and job.failure.code == SYMPTOM
+    return died and (job.attempt > FORGIVEN + 1 or job.attempt >= job.max_attempts)
 
 
 class Quarantine:

@@ -211,3 +211,22 @@ async def test_silent_line_delays_nobody_beyond_the_wait_and_is_replaced(
         await asyncio.sleep(SETTLE)
         await Side(near).add("t")
         assert "t" == await asyncio.wait_for(working, SOON)
+
+
+@pytest.mark.req("S-6")
+async def test_a_marker_that_a_dead_worker_took_is_left_again_by_maintenance(
+    sides: list[Side], start: Start, valkey_server: Valkey
+) -> None:
+    keeper, producer, worker = sides
+    async with Redis(port=valkey_server.port) as dying:
+        marker = producer.store.keys.queue("q", "marker")
+        taken = asyncio.ensure_future(dying.bzpopmin(marker, 30))
+        await asyncio.sleep(SETTLE)
+        working = start(_work(worker))
+        await asyncio.sleep(SETTLE)
+        await producer.add("t")
+        await taken  # and nothing comes of it
+
+        await keeper.store.promote(10)
+
+        assert "t" == await asyncio.wait_for(working, SOON)

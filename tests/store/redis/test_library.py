@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 
 import pytest
 from redis.asyncio import Redis
@@ -56,18 +57,20 @@ async def test_a_server_that_forgot_the_functions_is_taught_again() -> None:
             assert 1 == len(await raw.function_list(library().functions["add"][:-4]))
 
 
-async def test_a_call_that_failed_leaves_nothing_to_the_next(valkey_server: Valkey) -> None:
+@pytest.mark.parametrize("place", ["created", "events"])
+async def test_a_call_that_failed_leaves_nothing_to_the_next(
+    valkey_server: Valkey, place: str
+) -> None:
     async with opened(valkey_server) as store, Redis(port=valkey_server.port) as raw:
         side = Side(store)
-        prefix = store.settings.prefix
-        await raw.set(f"{prefix}:hf:created", "not a sorted set")
+        key = f"{store.settings.prefix}:hf:{place}"
+        await raw.set(key, "of another kind")
         with pytest.raises(StoreError, match="WRONGTYPE"):
             await side.add("broken")
-        await raw.delete(f"{prefix}:hf:created")
+        await raw.delete(key)
 
         job = await side.add("t")
 
         assert [job.id] == [taken.id for taken in await side.claim(5) if taken.type == "t"]
-        assert [job.id] == [
-            each.decode() for each in await raw.zrange(f"{prefix}:hf:created", 0, -1)
-        ]
+        page = await store.events(None, 100, timedelta(0))
+        assert {"t"} == {event.type for event in page.events}

@@ -9,7 +9,7 @@ from holdfast.http.intake import read_batch, read_submission
 from holdfast.http.reading import Field, text
 from holdfast.intake import MAX_KEY
 from holdfast.results import SubmissionStatus
-from holdfast.shapes.submitted import BatchResult, SubmissionResult
+from holdfast.shapes.submitted import BatchResult, SubmissionResult, submitted
 
 KEY = b"idempotency-key"
 KEY_HEADER = text(
@@ -30,18 +30,19 @@ BATCH_KEY_HEADER = text(
 async def submit(call: Call) -> Answer:
     """Submit one job; answered once it is durable."""
     submission = read_submission(call.body, key=_key(call, KEY_HEADER))
-    await call.service.key_limits.admit_jobs(call.caller, 1)
+    if call.caller.live_jobs is not None:
+        await call.service.key_limits.admit_jobs(call.caller, 1)
     result = await call.operations.submit(submission)
     new = result.status is SubmissionStatus.ACCEPTED
     place = {"location": f"/api/v1/jobs/{result.job_id}"}
-    return Answer(SubmissionResult.of(result), 201 if new else 200, place)
+    return Answer(submitted(result), 201 if new else 200, place)
 
 
 async def submit_batch(call: Call) -> Answer:
     """Submit many jobs; answered once they are durable."""
     submissions, atomic = read_batch(call.body, key=_key(call, BATCH_KEY_HEADER))
     await call.service.key_limits.admit_jobs(call.caller, len(submissions))
-    return Answer(BatchResult.of(await call.operations.submit_batch(submissions, atomic=atomic)))
+    return Answer(submitted(await call.operations.submit_batch(submissions, atomic=atomic)))
 
 
 def _key(call: Call, header: Field) -> str | None:

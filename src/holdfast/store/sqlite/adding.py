@@ -11,6 +11,7 @@ from holdfast.errors import StaleLeaseError
 from holdfast.job import DependencyKind, Job, State
 from holdfast.store._ledger import Ledger
 from holdfast.store._shapes import Added, AddStatus, Fence
+from holdfast.store.sqlite.bearing import bear
 from holdfast.store.sqlite.encoding import body_row, job_row, journal_row, past_row
 from holdfast.store.sqlite.moving import WAKING, lift_at
 from holdfast.store.sqlite.sql import statement
@@ -22,6 +23,8 @@ def add(tx: Transaction, jobs: Sequence[Job], *, atomic: bool, fence: Fence | No
     """Write new jobs; see ``Store.add``."""
     if fence is not None and not _holds(tx, fence):
         raise StaleLeaseError(fence.job_id)
+    if bear(tx, jobs):
+        return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
     if not any(job.dedupe or job.depends_on or job.spawned_by for job in jobs):
         answers = _add_plain(tx, jobs)
         if answers is not None:

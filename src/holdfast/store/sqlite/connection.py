@@ -46,6 +46,8 @@ def connect(location: Location, *, read_only: bool = False) -> sqlite3.Connectio
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         if read_only:
             connection.execute("PRAGMA query_only = 1")
+        else:  # what a savepoint may have to undo need not go through a file of its own
+            connection.execute("PRAGMA temp_store = MEMORY")
     return connection
 
 

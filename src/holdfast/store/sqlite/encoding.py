@@ -56,7 +56,7 @@ def job_row(job: Job, seq: int, moved: int, *, ripe: bool, lift_at: int | None) 
     created, scheduled = micros(job.created_at), job.scheduled_at
     return (
         seq,
-        _key(job.id),
+        key_blob(job.id),
         job.queue,
         job.type,
         created,
@@ -76,7 +76,8 @@ def job_row(job: Job, seq: int, moved: int, *, ripe: bool, lift_at: int | None) 
     )
 
 
-def _key(job_id: str) -> bytearray | str:
+def key_blob(job_id: str) -> bytearray | str:
+    """Return an id as it is bound."""
     key = key_of(job_id)
     return key if isinstance(key, str) else bytearray(key)
 
@@ -85,7 +86,7 @@ def past_row(job: Job, seq: int, moved: int, *, ripe: bool, lift_at: int | None)
     """Return the parameters of adopt_job.sql: all that a job can have."""
     return (
         seq,
-        _key(job.id),
+        key_blob(job.id),
         job.queue,
         job.type,
         micros(job.created_at),
@@ -152,9 +153,9 @@ def _failure_part(failure: Failure) -> Row:
     return at, failure.category._value_, failure.code, _blob(_encode(failure))
 
 
-def body_row(job: Job, seq: int, depends_on: tuple[str, ...]) -> Row:
-    """Return the parameters of add_body.sql."""
-    options = _encode_options(
+def options_blob(job: Job) -> bytearray:
+    """Return the options of a job as they are bound."""
+    return _encode_options(
         job.encoding,
         job.profile,
         job.timeout,
@@ -164,6 +165,10 @@ def body_row(job: Job, seq: int, depends_on: tuple[str, ...]) -> Row:
         job.retry_timeouts,
         job.callback_url,
     )
+
+
+def body_row(job: Job, seq: int, depends_on: tuple[str, ...]) -> Row:
+    """Return the parameters of add_body.sql."""
     extra = None
     if job.dedupe or depends_on or job.depth:
         extra = _encode(Extra(job.dedupe, depends_on, job.depth))
@@ -173,7 +178,7 @@ def body_row(job: Job, seq: int, depends_on: tuple[str, ...]) -> Row:
         key_of(job.spawned_by),
         job.correlation_id,
         _blob(_encode(job.tags) if job.tags else None),
-        options,
+        options_blob(job),
         _blob(extra),
         bytearray(job.payload),
     )

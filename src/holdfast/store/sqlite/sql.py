@@ -34,15 +34,26 @@ def statement(name: str) -> str:
 
 
 @cache
-def repeated(name: str, rows: int) -> str:
+def parameters(name: str) -> int:
+    """Return how many parameters a statement has."""
+    return max(int(number) for number in _PARAMETER.findall(statement(name)))
+
+
+@cache
+def repeated(name: str, rows: int, *, shared: int = 0) -> str:
     """Return a statement that inserts one row as one that inserts many.
 
-    The parameters of the second row are numbered on from those of the first, and so forth.
+    The parameters of the second row are numbered on from those of the first, and so forth; only
+    the first ``shared`` ones are the same for all rows.
     """
     head, word, row = statement(name).partition("VALUES ")
-    width = max(int(number) for number in _PARAMETER.findall(row))
+    width = parameters(name) - shared
 
     def moved(by: int) -> str:
-        return _PARAMETER.sub(lambda found: f"?{int(found[1]) + by}", row)
+        return _PARAMETER.sub(lambda found: f"?{_moved(int(found[1]), by, shared)}", row)
 
     return head + word + ", ".join(moved(width * number) for number in range(rows))
+
+
+def _moved(number: int, by: int, shared: int) -> int:
+    return number if number <= shared else number + by

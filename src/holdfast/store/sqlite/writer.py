@@ -21,13 +21,13 @@ from holdfast.store.sqlite import schema
 from holdfast.store.sqlite.connection import BUSY, connect, primary_code, translation
 from holdfast.store.sqlite.lane import Lane, tell
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.sql import repeated, statement
+from holdfast.store.sqlite.sql import parameters, repeated, statement
 from holdfast.store.sqlite.values import Row, micros
 
 T = TypeVar("T")
 
 _AT = 6  # the column of a row of the journal that tells when
-_MINUTE = 60_000_000
+MINUTE = 60_000_000
 
 _TRY_MILLISECONDS = 500
 
@@ -82,6 +82,21 @@ class Transaction:
                 self.execute(repeated(name, some), values)
                 first += some
 
+    def insert_alike(self, name: str, shared: Row, values: Sequence[object]) -> int:
+        """Insert rows that share the first parameters of a statement; return how many.
+
+        ``values`` are the other parameters, row after row.
+        """
+        width = parameters(name) - len(shared)
+        first, rows, written = 0, len(values) // width, 0
+        for some in TOGETHER:
+            while rows >= some:
+                last = first + some * width
+                text = repeated(name, some, shared=len(shared))
+                written += self.execute(text, (*shared, *values[first:last])).rowcount
+                first, rows = last, rows - some
+        return written
+
     def journal(self, rows: Sequence[Row]) -> None:
         """Append to the journal, and note where its minutes lie."""
         if not rows:
@@ -89,7 +104,7 @@ class Transaction:
         self.insert("journal", rows)
         before = rows[0]
         for row in rows:
-            if row[_AT] // _MINUTE != before[_AT] // _MINUTE:
+            if row[_AT] // MINUTE != before[_AT] // MINUTE:
                 self.mark(before[_AT], before[0])
                 self.mark(row[_AT], row[0])
             before = row
@@ -104,7 +119,7 @@ class Transaction:
 
     def mark(self, instant: int, number: int) -> None:
         """Note that something happened then and has this number."""
-        bounds = self._marks.setdefault(instant // _MINUTE, [number, number])
+        bounds = self._marks.setdefault(instant // MINUTE, [number, number])
         bounds[0] = min(bounds[0], number)
         bounds[1] = max(bounds[1], number)
 

@@ -99,6 +99,14 @@ local function lift(q, interval)
   end
 end
 
+-- A marker that was taken by a worker which died or froze then has woken nobody.
+for _, name in ipairs(names) do
+  local q = queue(name)
+  if not q.paused and (call('LLEN', q.base .. 'wait') > 0 or call('ZCARD', q.base .. 'prioritized') > 0) then
+    q.rung = true
+  end
+end
+
 flush_ranked()
 for _, name in ipairs(names) do
   local interval = tonumber(call('HGET', shared .. 'ageing', name) or nil)

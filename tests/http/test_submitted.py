@@ -1,0 +1,42 @@
+"""What became of submissions, as JSON."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from holdfast import results
+from holdfast.errors import DuplicateError, Fault, ValidationError
+from holdfast.results import SubmissionStatus, submission_result
+from holdfast.shapes.submitted import BatchResult, SubmissionResult, submitted
+from tests.model.making import job
+
+NEW = submission_result(job())
+KNOWN = results.SubmissionResult(
+    job_id="1", status=SubmissionStatus.DUPLICATE, existing_job_id="1", state=job().state
+)
+REFUSED = results.SubmissionResult(
+    job_id="", status=SubmissionStatus.REJECTED, error=ValidationError([Fault("a", "B", "c")])
+)
+TAKEN = results.SubmissionResult(
+    job_id="2", status=SubmissionStatus.REJECTED, error=DuplicateError("key", "1")
+)
+
+
+@pytest.mark.parametrize("result", [NEW, KNOWN, REFUSED, TAKEN])
+def test_result_is_encoded_as_its_shape_says(result: results.SubmissionResult) -> None:
+    shape = SubmissionResult.of(result)
+
+    assert msgspec.json.encode(shape) == msgspec.json.encode(submitted(result))
+
+
+@pytest.mark.parametrize("members", [(NEW,), (NEW, KNOWN), (NEW, REFUSED, TAKEN)])
+def test_batch_is_encoded_as_its_shape_says(members: tuple[results.SubmissionResult, ...]) -> None:
+    rejected = sum(one.status is SubmissionStatus.REJECTED for one in members)
+    batch = results.BatchResult(
+        total=len(members), accepted=len(members) - rejected, rejected=rejected, results=members
+    )
+
+    shape = BatchResult.of(batch)
+
+    assert msgspec.json.encode(shape) == msgspec.json.encode(submitted(batch))

@@ -172,8 +172,8 @@ async def test_answer_cut_after_the_commit_is_known_when_it_is_repeated(
 ) -> None:
     await store.add([_job(store, "a")])
     (job,) = await behind.claim(_want())
-    change = Change(job, lifecycle.completed(job, b"1", now=behind.now()))
-    proxy.cut_after(job.id.encode())
+    change = Change(job, lifecycle.completed(job, b'"the answer"', now=behind.now()))
+    proxy.cut_after(b"the answer")
 
     with pytest.raises(StoreUnavailableError):
         await behind.swap([change])

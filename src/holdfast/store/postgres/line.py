@@ -30,7 +30,7 @@ class Line(AsyncConnection[Row]):
     """A connection of ours, and the statements that were prepared on it."""
 
     transformer: Transformer | None = None
-    prepared: dict[tuple[str, tuple[int, ...]], bytes]
+    prepared: dict[str, bytes]
     _ear: socket.socket | None = None
     """The same socket under a number of its own: libpq closes its own whenever it likes."""
     _heard: asyncio.Future[int] | None = None

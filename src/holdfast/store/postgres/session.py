@@ -15,7 +15,7 @@ from typing import Protocol
 import psycopg
 from psycopg import AsyncRawCursor, adapt
 from psycopg.abc import Buffer, Transformer
-from psycopg.adapt import AdaptersMap, Loader, PyFormat
+from psycopg.adapt import AdaptersMap, Loader
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.generators import execute
 from psycopg.pq import ExecStatus, Format
@@ -100,22 +100,18 @@ class Session:
         if transformer is None:
             transformer = line.transformer = adapt.Transformer(line)
             line.prepared = {}
-        sent = [_sent(value, transformer) for value in values]
-        oids = tuple(oid for oid, _ in sent)
-        known = line.prepared.get((name, oids))
-        if known is None:
-            known = await self._prepared(name, sql, oids)
-        line.pgconn.send_query_prepared(
-            known, [data for _, data in sent], [Format.BINARY] * len(sent), Format.BINARY
-        )
+        sent = list(map(_sent, values, sql.oids))
+        known = line.prepared.get(name) or await self._prepared(name, sql)
+        formats = [Format.BINARY] * len(sent)
+        line.pgconn.send_query_prepared(known, sent, formats, Format.BINARY)
         return self._rows(await self._answer(), transformer)
 
-    async def _prepared(self, name: str, sql: Statement, oids: tuple[int, ...]) -> bytes:
+    async def _prepared(self, name: str, sql: Statement) -> bytes:
         line = self.connection
         known = f"holdfast_{next(_names)}".encode()
-        line.pgconn.send_prepare(known, sql.sent, oids)
+        line.pgconn.send_prepare(known, sql.sent, sql.oids)
         await self._answer()
-        line.prepared[name, oids] = known
+        line.prepared[name] = known
         return known
 
     async def _answer(self) -> PGresult:
@@ -146,15 +142,14 @@ class Session:
             return await cursor.fetchall() if answer is not None and answer.nfields else []
 
 
-def _sent(value: object, transformer: Transformer) -> tuple[int, Buffer | None]:
-    """A value's type, and the value in PostgreSQL's binary form."""
-    if known := _SCALARS.get(type(value)):
-        oid, pack = known
-        return oid, pack(value)
+def _sent(value: object, oid: int) -> Buffer | None:
+    """A value in PostgreSQL's binary form, if it is of the type that the statement expects."""
     if value is None:
-        return 0, None
-    if isinstance(value, Column):
-        return value.array, value.pack()
-    (data,) = transformer.dump_sequence([value], [PyFormat.BINARY])
-    assert transformer.types is not None
-    return transformer.types[0], data
+        return None
+    if known := _SCALARS.get(type(value)):
+        fits, pack = known
+        if oid in (fits, 0):
+            return pack(value)
+    elif isinstance(value, Column) and oid in (value.array, 0):
+        return value.pack()
+    raise TypeError(f"{type(value)} cannot be sent as the type {oid}")

@@ -9,8 +9,31 @@ from importlib import resources
 import msgspec
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}", re.ASCII)
-_PARAMETER = re.compile(r"%\((\w+)\)s")
+_PARAMETER = re.compile(r"%\((\w+)\)s(?:::(\w+(?:\[\])?))?")
+_GIVEN = re.compile(r"%\((\w+)\)s")
 _INCLUDE = re.compile(r"\{(columns|matching|failed)\}")
+
+
+_OIDS = {
+    "": 0,
+    "boolean": 16,
+    "boolean[]": 1000,
+    "bytea": 17,
+    "bytea[]": 1001,
+    "bigint": 20,
+    "bigint[]": 1016,
+    "integer": 20,
+    "integer[]": 1007,
+    "smallint": 20,
+    "float8": 701,
+    "float8[]": 1022,
+    "text": 25,
+    "text[]": 1009,
+    "jsonb": 25,
+    "timestamptz": 1184,
+    "timestamptz[]": 1185,
+}
+"""What a parameter is sent as when a statement casts it to a type."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -18,6 +41,8 @@ class Statement(msgspec.Struct, frozen=True):
 
     text: str
     names: tuple[str, ...]
+    oids: tuple[int, ...]
+    """The type of each, as PostgreSQL calls it; 0 where it finds that out by itself."""
     sent: bytes
     """The text once more: psycopg knows a statement it sent before by this very object."""
 
@@ -31,11 +56,12 @@ def statement(name: str, schema: str) -> Statement:
     there and numbered here, once: psycopg would do it again for every call of a long statement.
     """
     text = _INCLUDE.sub(lambda part: _read(part[1]), _read(name)).replace("{schema}", schema)
-    places: dict[str, int] = {}
-    numbered = _PARAMETER.sub(
-        lambda found: f"${places.setdefault(found[1], len(places) + 1)}", text
-    )
-    return Statement(numbered, tuple(places), numbered.encode())
+    oids: dict[str, int] = {}
+    for given, cast in _PARAMETER.findall(text):
+        oids.setdefault(given, _OIDS[cast])
+    places = {given: place for place, given in enumerate(oids, 1)}
+    numbered = _GIVEN.sub(lambda found: f"${places[found[1]]}", text)
+    return Statement(numbered, tuple(oids), tuple(oids.values()), numbered.encode())
 
 
 def checked_schema(name: str) -> str:

@@ -9,6 +9,7 @@ from holdfast.job import DependencyKind, Event, Job, State, Transition
 from holdfast.store._shapes import Change
 from holdfast.store.postgres.arrays import (
     Blobs,
+    Column,
     Documents,
     Flags,
     Floats,
@@ -29,12 +30,7 @@ def add_params(jobs: Sequence[Job]) -> Columns:
     onward = [_onward(job) for job in jobs]
     return {
         "id": Texts([j.id for j in jobs]),
-        "type": Texts([j.type for j in jobs]),
-        "queue": Texts([j.queue for j in jobs]),
         "payload": Blobs([j.payload for j in jobs]),
-        "policy": Documents([policy_json(j) for j in jobs]),
-        "lease_ttl": Floats([j.lease_ttl.total_seconds() for j in jobs]),
-        "created_at": Moments([j.created_at for j in jobs]),
         "tags": Documents([document(j.tags or None) for j in jobs]),
         "correlation_id": Texts([j.correlation_id or None for j in jobs]),
         "callback_url": Texts([j.callback_url or None for j in jobs]),
@@ -42,20 +38,32 @@ def add_params(jobs: Sequence[Job]) -> Columns:
         "dedupe": Documents([document(j.dedupe) for j in jobs]),
         "depends_on": Texts([literal(j.depends_on) for j in jobs]),
         "dependency_kind": Texts([_kind(j) for j in jobs]),
-        "depth": Ints([j.depth for j in jobs]),
         "spawned_by": Texts([j.spawned_by or None for j in jobs]),
-        "state": Texts([j.state for j in jobs]),
-        "revision": Ints([j.revision for j in jobs]),
-        "priority": Ints([j.priority for j in jobs]),
-        "max_attempts": Ints([j.max_attempts for j in jobs]),
-        "held": Flags([j.held for j in jobs]),
-        "due_at": Moments([j.due_at for j in jobs]),
-        "scheduled_at": Moments([j.scheduled_at for j in jobs]),
-        "expires_at": Moments([j.expires_at for j in jobs]),
-        "event": Texts([e.event if e else None for e in onward]),
-        "moved_at": Moments([e.at if e else None for e in onward]),
-        "reason": Texts([e.reason if e else None for e in onward]),
+        **_shared("type", Texts, [j.type for j in jobs]),
+        **_shared("queue", Texts, [j.queue for j in jobs]),
+        **_shared("policy", Texts, [policy_json(j).decode() for j in jobs]),
+        **_shared("lease_ttl", Floats, [j.lease_ttl.total_seconds() for j in jobs]),
+        **_shared("created_at", Moments, [j.created_at for j in jobs]),
+        **_shared("depth", Ints, [j.depth for j in jobs]),
+        **_shared("state", Texts, [j.state.value for j in jobs]),
+        **_shared("revision", Ints, [j.revision for j in jobs]),
+        **_shared("priority", Ints, [int(j.priority) for j in jobs]),
+        **_shared("max_attempts", Ints, [j.max_attempts for j in jobs]),
+        **_shared("held", Flags, [j.held for j in jobs]),
+        **_shared("due_at", Moments, [j.due_at for j in jobs]),
+        **_shared("scheduled_at", Moments, [j.scheduled_at for j in jobs]),
+        **_shared("expires_at", Moments, [j.expires_at for j in jobs]),
+        **_shared("event", Texts, [e.event.value if e else None for e in onward]),
+        **_shared("moved_at", Moments, [e.at if e else None for e in onward]),
+        **_shared("reason", Texts, [e.reason if e else None for e in onward]),
     }
+
+
+def _shared(name: str, kind: type[Column[T]], values: Sequence[T | None]) -> Columns:
+    """A column; or no column and one value, if that is what all the jobs have."""
+    if values.count(values[0]) == len(values):
+        return {name: kind(()), f"one_{name}": values[0]}
+    return {name: kind(values), f"one_{name}": None}
 
 
 def add_one_params(job: Job) -> Columns:

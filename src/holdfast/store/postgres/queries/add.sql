@@ -1,11 +1,30 @@
 -- add: new -> PENDING, SCHEDULED, DELAYED
--- One element per job in every array. event, moved_at and reason tell how a job went on from
--- PENDING, where it did. A job whose id is there already is left alone; one whose id another
+-- One element per job in every array; what is the same for all of them comes as one value instead.
+-- event, moved_at and reason tell how a job went on from PENDING, where it did. A job whose id is there already is left alone; one whose id another
 -- transaction is about to write makes the statement fail, and the caller repeats it.
 -- Looked up one by one, not joined: the jobs take their numbers in the order given.
 -- returns the number and id of each job that was written
 WITH input AS MATERIALIZED (
-    SELECT nextval('{schema}.place') AS number, given.*
+    SELECT nextval('{schema}.place') AS number, given.id, given.payload, given.tags,
+        given.correlation_id, given.callback_url, given.limit_key, given.dedupe, given.depends_on,
+        given.dependency_kind, given.spawned_by,
+        coalesce(given.type, %(one_type)s::text) AS type,
+        coalesce(given.queue, %(one_queue)s::text) AS queue,
+        coalesce(given.policy, %(one_policy)s::text) AS policy,
+        coalesce(given.lease_ttl, %(one_lease_ttl)s::float8) AS lease_ttl,
+        coalesce(given.created_at, %(one_created_at)s::timestamptz) AS created_at,
+        coalesce(given.depth, %(one_depth)s::integer) AS depth,
+        coalesce(given.state, %(one_state)s::text) AS state,
+        coalesce(given.revision, %(one_revision)s::integer) AS revision,
+        coalesce(given.priority, %(one_priority)s::integer) AS priority,
+        coalesce(given.max_attempts, %(one_max_attempts)s::integer) AS max_attempts,
+        coalesce(given.held, %(one_held)s::boolean) AS held,
+        coalesce(given.due_at, %(one_due_at)s::timestamptz) AS due_at,
+        coalesce(given.scheduled_at, %(one_scheduled_at)s::timestamptz) AS scheduled_at,
+        coalesce(given.expires_at, %(one_expires_at)s::timestamptz) AS expires_at,
+        coalesce(given.event, %(one_event)s::text) AS event,
+        coalesce(given.moved_at, %(one_moved_at)s::timestamptz) AS moved_at,
+        coalesce(given.reason, %(one_reason)s::text) AS reason
     FROM unnest(
         %(id)s::text[], %(type)s::text[], %(queue)s::text[], %(payload)s::bytea[],
         %(policy)s::text[], %(lease_ttl)s::float8[], %(created_at)s::timestamptz[],

@@ -200,6 +200,7 @@ def test_json_text_is_kept_byte_for_byte(text: str) -> None:
     [
         ("NaN", "NOT_FINITE"),
         ("[Infinity]", "NOT_FINITE"),
+        ("[1.5, NaN]", "NOT_FINITE"),
         ("-Infinity", "NOT_FINITE"),
         ("1e400", "NOT_FINITE"),
         ('{"a": -1e400}', "NOT_FINITE"),

@@ -271,6 +271,8 @@ async def patiently(call: Callable[[], Awaitable[T]], chance: Chance, patience: 
             if loop.time() + wait > deadline:
                 raise
             await asyncio.sleep(wait)
+            if loop.time() >= deadline:  # it took longer than that
+                raise
 
 
 __all__ = ["Submitter", "patiently"]

@@ -160,6 +160,7 @@ class Judge:
             "leases lapsed": plan.kills >= FEW_FAULTS,
             "recoveries measured": plan.kills >= FEW_FAULTS,
             "cancelled while running": plan.jobs >= MANY_JOBS,  # a matter of milliseconds
+            "jobs given back": plan.jobs >= MANY_JOBS,  # those whose workers died twice
         }
         return [name for name in happened if planned.get(name, plan.jobs >= FEW_JOBS)]
 

@@ -18,6 +18,7 @@ async def test_a_pause_that_took_too_long_does_not_hide_why_the_store_was_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def refuse() -> None:
+        await asyncio.sleep(0.001)
         raise StoreUnavailableError("cannot be reached")
 
     monkeypatch.setattr(Pauses, "next", lambda _: 0.05)

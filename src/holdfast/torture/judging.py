@@ -22,6 +22,7 @@ LOOKING = timedelta(seconds=2)
 
 FEW_JOBS = 10_000
 MANY_JOBS = 50_000
+MANY_KILLS = 500
 FEW_FAULTS = 10
 FEW_PAUSES = 20
 
@@ -160,7 +161,7 @@ class Judge:
             "leases lapsed": plan.kills >= FEW_FAULTS,
             "recoveries measured": plan.kills >= FEW_FAULTS,
             "cancelled while running": plan.jobs >= MANY_JOBS,  # a matter of milliseconds
-            "jobs given back": plan.jobs >= MANY_JOBS,  # those whose workers died twice
+            "jobs given back": plan.kills >= MANY_KILLS,  # those whose workers died twice
         }
         return [name for name in happened if planned.get(name, plan.jobs >= FEW_JOBS)]
 

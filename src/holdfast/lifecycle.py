@@ -111,7 +111,7 @@ def enqueued(job: Job, *, now: datetime, reason: str = "nothing to wait for") ->
     return step(job, Event.ENQUEUE, S, now=now, reason=reason, scheduled_at=now)
 
 
-def enqueued_again(job: Job, *, now: datetime, **changes: object) -> Job:
+def enqueued_again(job: Job, *, now: datetime) -> Job:
     """Return a job like one that was enqueued at its birth, born and enqueued now."""
     return replace(
         job,
@@ -120,7 +120,6 @@ def enqueued_again(job: Job, *, now: datetime, **changes: object) -> Job:
         scheduled_at=now,
         expires_at=now + job.lifetime,
         trail=tuple([replace(edge, at=now) for edge in job.trail]),
-        **changes,
     )
 
 

@@ -20,6 +20,7 @@ _FREEING = "#!lua flags=allow-oom"
 # Making a function costs a search for each variable it shares with its surroundings, among all
 # those that are shared there; but none for what the surroundings share already.
 _INSIDE, _OUTSIDE = "return (function()", "end)()\n"
+_NAME = "@library@"
 _NEEDS = re.compile(r"^-- needs: (.*)$", re.MULTILINE)
 
 
@@ -63,9 +64,6 @@ def _assembled(name: str) -> str:
     elif parts:
         body = f"begin(given)\n{body}{_OUTSIDE}"
     return "\n".join([*first, "local given = ARGV", *_shared(parts), body])
-
-
-_NAME = "@library@"
 
 
 def _together() -> str:

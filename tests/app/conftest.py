@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 import pytest
@@ -14,6 +15,20 @@ from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES, Place
 
 Drain = Callable[..., Awaitable[None]]
+
+
+@pytest.fixture
+async def timers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The timers that the loop is asked for from here on."""
+    loop, made = asyncio.get_running_loop(), list[object]()
+    call_at = loop.call_at
+
+    def counted(*args: object, **options: object) -> asyncio.TimerHandle:
+        made.append(args)
+        return call_at(*args, **options)  # type: ignore[arg-type]  # passed on as it came
+
+    monkeypatch.setattr(loop, "call_at", counted)
+    return made
 
 
 @pytest.fixture

@@ -222,19 +222,9 @@ async def test_whoever_waits_too_long_is_told_so_and_the_others_get_their_answer
     assert 3 == await late
 
 
-async def test_patience_takes_one_timer_however_many_are_answered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loop, made = asyncio.get_running_loop(), []
-    call_at = loop.call_at
-
-    def counted(*args: object, **options: object) -> asyncio.TimerHandle:
-        made.append(args)
-        return call_at(*args, **options)  # type: ignore[arg-type]  # passed on as it came
-
-    monkeypatch.setattr(loop, "call_at", counted)
+async def test_patience_takes_one_timer_however_many_are_answered(timers: list[object]) -> None:
     batcher = Batcher(Paper().write, patience=30)
     for n in range(100):
         await batcher.put(n)
 
-    assert 1 == len(made)
+    assert 1 == len(timers)

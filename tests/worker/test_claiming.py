@@ -59,6 +59,14 @@ def gated(app: Holdfast, type_: str = "gated", **options: object) -> Gate:
     return gate
 
 
+class Slow(MemoryStore):
+    """Takes its time to write answers."""
+
+    async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
+        await asyncio.sleep(0.01)
+        return await super().swap(changes)
+
+
 class Counting(MemoryStore):
     """Remembers how many jobs each claim was for."""
 
@@ -323,11 +331,6 @@ async def test_a_job_waits_while_every_slot_is_taken(app: Holdfast) -> None:
 
 
 async def test_a_burst_outlasts_a_store_that_writes_slowly() -> None:
-    class Slow(MemoryStore):
-        async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-            await asyncio.sleep(0.01)
-            return await super().swap(changes)
-
     app = Holdfast(store=Slow())
 
     @app.task("quick")
@@ -394,11 +397,6 @@ async def test_jobs_whose_workers_died_start_one_at_a_time(
 
 @pytest.mark.req("S-10")
 async def test_a_suspect_starts_when_the_others_are_given_back() -> None:
-    class Slow(MemoryStore):
-        async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-            await asyncio.sleep(0.01)
-            return await super().swap(changes)
-
     app = Holdfast(store=Slow())
     running: list[int] = []
 

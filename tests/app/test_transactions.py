@@ -65,6 +65,29 @@ async def test_job_completes_together_with_what_its_handler_wrote(
     assert [("one",)] == rows
 
 
+async def test_handlers_own_mistake_in_its_transaction_is_told_as_it_is(
+    postgres_server: Postgres,
+) -> None:
+    app = app_on(postgres_server, "enlisted")
+    async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
+        await connection.execute("CREATE TABLE IF NOT EXISTS single (name text PRIMARY KEY)")
+
+    @app.task("insist", queue="insisting", max_attempts=1)
+    async def insist(ctx: JobContext) -> None:
+        async with ctx.transaction() as connection:
+            assert isinstance(connection, psycopg.AsyncConnection)
+            await connection.execute("INSERT INTO single VALUES ('one'), ('one')")
+
+    async with app:
+        job = await insist.submit()
+        await Worker(app, queues=["insisting"]).run(burst=True)
+        failure = (await app.get(job.job_id)).failure
+
+    assert failure is not None
+    assert "UniqueViolation" == failure.code
+    assert "duplicate key" in failure.message
+
+
 async def test_store_without_transactions_says_so() -> None:
     async with Holdfast("memory://") as app:
         with pytest.raises(ValidationError, match="connection needs a store that shares"):

@@ -22,6 +22,7 @@ from holdfast.store.postgres import PostgresStore, Settings, line, wake
 from holdfast.submitting import patiently
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
+from tests.lines import lent
 from tests.proxy import Proxy
 from tests.servers import Postgres
 
@@ -204,12 +205,12 @@ async def test_silent_server_is_given_up_in_time_and_used_again_when_it_answers(
 
 
 async def _slow(store: PostgresStore) -> None:
-    async with store._database._session() as session:
+    async with lent(store) as session:
         await session.connection.execute(b"SELECT pg_sleep(60)")
 
 
 async def _backend(store: PostgresStore) -> int:
-    async with store._database._session() as session:
+    async with lent(store) as session:
         return session.connection.info.backend_pid
 
 
@@ -394,7 +395,7 @@ async def test_cancellation_is_heard_in_the_moment_a_connection_comes_free(
         await later.wait()
 
     async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)) as store:
-        async with store._database._session():
+        async with lent(store):
             task = asyncio.create_task(look_and_wait())
             await asyncio.sleep(0.05)
         for _ in range(turns):

@@ -21,6 +21,7 @@ from holdfast.store.postgres.limiting import claim_params
 from holdfast.store.postgres.sql import statement
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
+from tests.lines import lent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -49,7 +50,7 @@ async def _pages(store: PostgresStore, name: str, params: Mapping[str, object]) 
     """How many pages a statement looks at; it is not carried out."""
     sql = statement(name, SCHEMA)
     async with (
-        store._database._session() as session,
+        lent(store) as session,
         session.connection.transaction(force_rollback=True),
     ):
         cursor = AsyncRawCursor(session.connection)

@@ -14,6 +14,7 @@ from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.base import _FOR_SEARCHES
 from holdfast.store.postgres.reading import _filters
 from holdfast.store.postgres.sql import statement
+from tests.lines import lent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -86,7 +87,7 @@ async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
 async def _generic_plan(store: PostgresStore, name: str) -> dict[str, object]:
     sql = statement(name, SCHEMA)
     nulls = ", ".join("NULL" for _ in sql.names)
-    async with store._database._session() as session:
+    async with lent(store) as session:
         await session.connection.execute(f"PREPARE planned AS {sql.text}")
         call = f"EXECUTE planned({nulls})" if nulls else "EXECUTE planned"
         cursor = await session.connection.execute(f"EXPLAIN (FORMAT JSON) {call}")
@@ -158,7 +159,7 @@ async def test_search_reads_no_table_from_end_to_end(
 async def test_page_far_into_a_search_costs_no_more_than_the_first(
     store: PostgresStore, order: str
 ) -> None:
-    async with store._database._session() as session:
+    async with lent(store) as session:
         cursor = await session.connection.execute(
             f"SELECT min(job), max(job), min(seq), max(seq), max(xid::text) FROM {SCHEMA}.journal"
         )
@@ -191,7 +192,7 @@ async def _search_plan(
 ) -> dict:
     sql = statement(f"find_{order}", SCHEMA)
     values = {**params, "most": 101}
-    async with store._database._session() as session, session.connection.transaction():
+    async with lent(store) as session, session.connection.transaction():
         await session.connection.execute(f"ANALYZE {SCHEMA}.job, {SCHEMA}.body, {SCHEMA}.journal")
         await session.connection.execute(_FOR_SEARCHES)
         cursor = AsyncRawCursor(session.connection)
@@ -219,7 +220,7 @@ async def test_failures_are_counted_without_looking_at_jobs(store: PostgresStore
 async def test_statement_about_given_jobs_goes_to_each_by_its_number(
     store: PostgresStore, name: str
 ) -> None:
-    async with store._database._session() as session:
+    async with lent(store) as session:
         await session.connection.execute(f"ANALYZE {SCHEMA}.job, {SCHEMA}.body")
 
     plan = await _generic_plan(store, name)
@@ -236,7 +237,7 @@ async def test_statement_about_given_jobs_goes_to_each_by_its_number(
 
 
 async def test_kinds_are_listed_without_reading_all_records(store: PostgresStore) -> None:
-    async with store._database._session() as session:
+    async with lent(store) as session:
         await session.connection.execute(
             f"INSERT INTO {SCHEMA}.record (kind, key, data, version)"
             f" SELECT kind, n::text, '', 1 FROM generate_series(1, {MANY}) AS n,"

@@ -67,6 +67,8 @@ class Database:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.limit = settings.timeout.total_seconds()
+        """The longest any statement may take, in seconds."""
         self._adapters = adapters()
         self._pool = self._own_pool()
         self._guests: AsyncConnectionPool[Line] | None = None
@@ -74,11 +76,6 @@ class Database:
         """Connections of the pool that are kept at hand, the one used last at the end."""
         self._waiting = 0
         self._used = 0
-
-    @property
-    def limit(self) -> float:
-        """The longest any statement may take, in seconds."""
-        return self._settings.timeout.total_seconds()
 
     @property
     def wait(self) -> float:
@@ -109,21 +106,37 @@ class Database:
 
     async def run(self, name: str, params: Params) -> list[Row]:
         """Run one statement, committed when it returns."""
-
-        return await _insisting(partial(self._once, name, params))
-
-    async def _once(self, name: str, params: Params) -> list[Row]:
-        async with self._session() as session:
-            return await session.run(name, params)
+        return await self._insisting(lambda session: session.run(name, params))
 
     async def atomically(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run some statements as one transaction; again from the start if it lost to another."""
 
-        async def once() -> T:
-            async with self._session() as session, session.connection.transaction():
+        async def whole(session: Session) -> T:
+            async with session.connection.transaction():
                 return await work(session)
 
-        return await _insisting(once)
+        return await self._insisting(whole)
+
+    async def _insisting(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        for attempt in range(1, TRIES + 1):
+            try:
+                return await self._lending(work)
+            except _LOST as error:
+                if attempt == TRIES:
+                    raise StoreUnavailableError(_words(error)) from error
+            except _FAILURES as error:
+                raise _in_our_words(error) from error
+        raise AssertionError("the loop returns or raises")
+
+    async def _lending(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Lend a connection for the length of one call."""
+        connection = await self.borrow()
+        alarm = asyncio.get_running_loop().call_later(self.limit + 1, cut, connection)
+        try:
+            return await work(self.wrap(connection))
+        finally:
+            alarm.cancel()
+            await self.give_back(connection)
 
     @contextlib.asynccontextmanager
     async def guest(self) -> AsyncIterator[Session]:
@@ -131,11 +144,9 @@ class Database:
         if self._guests is None:
             self._guests = self._new_pool(self._settings.pool, idle=GUEST_IDLE)
             await self._guests.open()
-        earlier = _cancellations()
         with translated():
-            connection = await self._guests.getconn()
+            connection = await _from(self._guests, self.wait)
         try:
-            _heed(earlier)
             yield self.wrap(connection)
         finally:
             await self._guests.putconn(connection)
@@ -150,30 +161,25 @@ class Database:
                 context=self._adapters,
             )
 
-    def _session(self) -> _Lent:
-        return _Lent(self)
-
     async def borrow(self) -> Line:
         """Take the connection used last, or one of the pool, which would hand them out in turn."""
         while self._warm:
             connection = self._warm.pop()
-            try:
-                await _check(connection)
-            except (psycopg.Error, OSError):
-                await self._pool.putconn(connection)  # where it is replaced
-            except BaseException:
-                await self._pool.putconn(connection)
-                raise
-            else:
+            if _is_quiet(connection):
                 return connection
+            await self._pool.putconn(connection)  # where it is replaced if it was closed
         self._waiting += 1
         try:
-            return await self._pool.getconn(timeout=self.wait)
+            return await _from(self._pool, self.wait)
         finally:
             self._waiting -= 1
 
     async def give_back(self, connection: Line) -> None:
         """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
+        if not self._keeps(connection):
+            await self._pool.putconn(connection)
+
+    def _keeps(self, connection: Line) -> bool:
         self._used += 1
         if (
             self._waiting
@@ -182,9 +188,9 @@ class Database:
             or self._used % RETURN_EVERY == 0
             or connection.pgconn.transaction_status != TransactionStatus.IDLE
         ):
-            await self._pool.putconn(connection)
-        else:
-            self._warm.append(connection)
+            return False
+        self._warm.append(connection)
+        return True
 
     def wrap(self, connection: Line) -> Session:
         """Return what runs our statements on a connection."""
@@ -223,32 +229,29 @@ class Database:
         await connection.execute(text.encode())
 
 
-class _Lent:
-    """A connection for the length of one call; by hand, because every call begins here."""
-
-    __slots__ = ("_alarm", "_connection", "_database")
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def __aenter__(self) -> Session:
-        database = self._database
-        self._connection = connection = await database.borrow()
-        loop = asyncio.get_running_loop()
-        self._alarm = loop.call_later(database.limit + 1, cut, connection)
-        return database.wrap(connection)
-
-    async def __aexit__(self, *_: object) -> None:
-        self._alarm.cancel()
-        await self._database.give_back(self._connection)
+async def _from(pool: AsyncConnectionPool[Line], wait: float) -> Line:
+    """Take a connection out of a pool; it waits with ``wait_for``, see ``_heed``."""
+    earlier = _cancellations()
+    connection = await pool.getconn(timeout=wait)
+    try:
+        _heed(earlier)
+    except asyncio.CancelledError:
+        await pool.putconn(connection)
+        raise
+    return connection
 
 
 async def _check(connection: Line) -> None:
-    """Find out without a round trip whether an idle connection was closed by the server."""
+    """Find out, mostly without a round trip, whether an idle connection was closed."""
+    if not _is_quiet(connection):
+        await connection.execute(b"SELECT 1")
+
+
+def _is_quiet(connection: Line) -> bool:
+    """Whether the server has said nothing since, and be it goodbye."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
-    if poll.poll(0):
-        await connection.execute(b"SELECT 1")
+    return not poll.poll(0)
 
 
 def cut(connection: AsyncConnection[Row]) -> None:
@@ -260,30 +263,27 @@ def cut(connection: AsyncConnection[Row]) -> None:
         line.shutdown(socket.SHUT_RDWR)
 
 
-async def _insisting(once: Callable[[], Awaitable[T]]) -> T:
-    earlier = _cancellations()
-    for attempt in range(1, TRIES + 1):
-        try:
-            with translated():
-                done = await once()
-        except _LostToAnother as error:
-            if attempt == TRIES:
-                raise StoreUnavailableError(str(error)) from error
-        else:
-            _heed(earlier)
-            return done
-    raise AssertionError("the loop returns or raises")
-
-
 _LOST = (
     psycopg.errors.DeadlockDetected,
     psycopg.errors.SerializationFailure,
     psycopg.errors.UniqueViolation,
 )
+"""The transaction was rolled back so that another could go on; it may simply be repeated."""
 
-
-class _LostToAnother(Exception):
-    """The transaction was rolled back so that another could go on; it may simply be repeated."""
+_FAILURES = (
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.InvalidSchemaName,
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.InvalidSqlStatementName,
+    PoolTimeout,
+    PoolClosed,
+    OSError,
+)
+"""What may go wrong between us and a server; anything else is a mistake of ours, or a handler's."""
 
 
 def _cancellations() -> int:
@@ -294,8 +294,8 @@ def _cancellations() -> int:
 def _heed(earlier: int) -> None:
     """Be cancelled if that was asked for since then.
 
-    The pool waits with ``wait_for``, which until Python 3.12 forgets a cancellation that comes
-    in the same moment as what it waits for, here a connection.
+    A pool waits with ``wait_for``, which until Python 3.12 forgets a cancellation that comes in
+    the same moment as what it waits for, here a connection.
     """
     if _cancellations() > earlier:
         raise asyncio.CancelledError
@@ -306,28 +306,22 @@ def translated() -> Iterator[None]:
     """Say in holdfast's words what went wrong."""
     try:
         yield
-    except psycopg.errors.QueryCanceled as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():  # psycopg may report only the query's end
-            raise asyncio.CancelledError from error
-        raise StoreUnavailableError(_words(error)) from error
-    except _LOST as error:
-        raise _LostToAnother(_words(error)) from error
-    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
-        raise StoreError(f"{_words(error)}: run holdfast migrate") from error
-    except PoolTimeout as error:
-        told = "no connection in time: the server is down, or every connection is busy"
-        raise StoreUnavailableError(f"PostgreSQL: {told}") from error
-    except (
-        psycopg.OperationalError,
-        psycopg.InterfaceError,
-        psycopg.errors.ReadOnlySqlTransaction,
-        psycopg.errors.IdleInTransactionSessionTimeout,
-        psycopg.errors.InvalidSqlStatementName,
-        PoolClosed,
-        OSError,
-    ) as error:
-        raise StoreUnavailableError(_words(error)) from error
+    except _FAILURES as error:
+        raise _in_our_words(error) from error
+
+
+def _in_our_words(error: Exception) -> BaseException:
+    match error:
+        case psycopg.errors.QueryCanceled():
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # psycopg may report only the query's end
+                return asyncio.CancelledError()
+        case psycopg.errors.UndefinedTable() | psycopg.errors.InvalidSchemaName():
+            return StoreError(f"{_words(error)}: run holdfast migrate")
+        case PoolTimeout():
+            told = "no connection in time: the server is down, or every connection is busy"
+            return StoreUnavailableError(f"PostgreSQL: {told}")
+    return StoreUnavailableError(_words(error))
 
 
 def _words(error: Exception) -> str:

@@ -1,0 +1,23 @@
+"""One of a store's own connections, for a test that asks the server something itself."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from holdfast.store.postgres import PostgresStore
+    from holdfast.store.postgres.session import Session
+
+
+@asynccontextmanager
+async def lent(store: PostgresStore) -> AsyncIterator[Session]:
+    """Borrow a connection, as every call does."""
+    database = store._database
+    connection = await database.borrow()
+    try:
+        yield database.wrap(connection)
+    finally:
+        await database.give_back(connection)

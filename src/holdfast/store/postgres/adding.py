@@ -68,10 +68,10 @@ def is_plain(jobs: Iterable[Job]) -> bool:
 
 async def add_plain(session: Statements, jobs: Sequence[Job]) -> list[Added]:
     """Write plain jobs: a single statement."""
-    unique = list({job.id: job for job in reversed(jobs)}.values())[::-1]
-    if len(unique) == 1:
-        await session.run("add_one", add_one_params(unique[0]))
-    elif unique:
+    if len(jobs) == 1:
+        await session.run("add_one", add_one_params(jobs[0]))
+    elif jobs:
+        unique = list({job.id: job for job in reversed(jobs)}.values())[::-1]
         await session.run("add", add_params(unique))
     return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
 

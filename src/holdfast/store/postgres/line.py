@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from typing import TypeVar
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
-from psycopg.abc import PQGen, Transformer
+from psycopg.abc import Buffer, PQGen, Transformer
 from psycopg.errors import QueryCanceled
-from psycopg.pq import TransactionStatus
+from psycopg.pq import Format, TransactionStatus
 from psycopg.waiting import Ready, Wait
 
 from holdfast.store.postgres.rows import Row
@@ -26,14 +28,27 @@ CANCEL_WITHIN = 1.0
 """Seconds that whoever was cancelled waits at most for the server to hear of it."""
 
 
+class Prepared(NamedTuple):
+    """A statement that a connection knows."""
+
+    name: bytes
+    packers: tuple[tuple[str, Callable[..., Buffer | None]], ...]
+    """The parameters in their order, and what brings each into PostgreSQL's form."""
+    formats: list[Format]
+
+
 class Line(AsyncConnection[Row]):
     """A connection of ours, and the statements that were prepared on it."""
 
     transformer: Transformer | None = None
-    prepared: dict[str, bytes]
     _ear: socket.socket | None = None
     """The same socket under a number of its own: libpq closes its own whenever it likes."""
     _heard: asyncio.Future[int] | None = None
+
+    @cached_property
+    def prepared(self) -> dict[str, Prepared]:
+        """Its statements by their name in ``queries/``."""
+        return {}
 
     async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Let a generator of psycopg's come to its end; when cancelled, the server's work too."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
 import psycopg
 from psycopg import AsyncRawCursor, adapt
-from psycopg.abc import Buffer, Transformer
+from psycopg.abc import Buffer
 from psycopg.adapt import AdaptersMap, Loader
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.generators import execute
@@ -23,22 +24,23 @@ from psycopg.pq.abc import PGresult
 
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.arrays import Column
-from holdfast.store.postgres.line import Line
+from holdfast.store.postgres.line import Line, Prepared
 from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.sql import Statement, statement
 
 Params = Mapping[str, object]
 
 _DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
-_SCALARS: Mapping[type, tuple[int, Callable[..., Buffer]]] = {
-    str: (25, arrays.text),
-    int: (20, struct.Struct("!q").pack),
-    float: (701, struct.Struct("!d").pack),
-    bool: (16, struct.Struct("!?").pack),
-    bytes: (17, bytes),
-    datetime: (1184, arrays.moment),
+_SCALARS: Mapping[int, Callable[..., Buffer]] = {
+    16: struct.Struct("!?").pack,
+    17: memoryview,
+    20: struct.Struct("!q").pack,
+    25: arrays.text,
+    701: struct.Struct("!d").pack,
+    1184: arrays.moment,
 }
-"""The types whose values come often: what PostgreSQL calls them, and how they are packed."""
+"""How single values are packed, by what PostgreSQL calls their type."""
+_OIDS: Mapping[type, int] = {bool: 16, bytes: 17, int: 20, str: 25, float: 701, datetime: 1184}
 
 _names = itertools.count()
 
@@ -91,25 +93,21 @@ class Session:
         self._prepare = prepare
 
     async def run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
-        sql = statement(name, self._schema)
-        values = [params[each] for each in sql.names]
         if not (prepare and self._prepare):
-            return await self._run_once(sql, values)
+            return await self._run_once(statement(name, self._schema), params)
         line = self.connection
-        transformer = line.transformer
-        if transformer is None:
-            transformer = line.transformer = adapt.Transformer(line)
-            line.prepared = {}
-        sent = list(map(_sent, values, sql.oids))
-        known = line.prepared.get(name) or await self._prepared(name, sql)
-        formats = [Format.BINARY] * len(sent)
-        line.pgconn.send_query_prepared(known, sent, formats, Format.BINARY)
-        return self._rows(await self._answer(), transformer)
+        known = line.prepared.get(name) or await self._prepared(name)
+        sent = [
+            None if (value := params[given]) is None else pack(value)
+            for given, pack in known.packers
+        ]
+        line.pgconn.send_query_prepared(known.name, sent, known.formats, Format.BINARY)
+        return self._rows(await self._answer())
 
-    async def _prepared(self, name: str, sql: Statement) -> bytes:
-        line = self.connection
-        known = f"holdfast_{next(_names)}".encode()
-        line.pgconn.send_prepare(known, sql.sent, sql.oids)
+    async def _prepared(self, name: str) -> Prepared:
+        line, sql = self.connection, statement(name, self._schema)
+        known = prepared(f"holdfast_{next(_names)}".encode(), sql)
+        line.pgconn.send_prepare(known.name, sql.sent, sql.oids)
         await self._answer()
         line.prepared[name] = known
         return known
@@ -125,16 +123,21 @@ class Session:
             line.prepared.clear()  # a handler that was lent the connection let go of them
         raise error
 
-    def _rows(self, result: PGresult, transformer: Transformer) -> list[Row]:
+    def _rows(self, result: PGresult) -> list[Row]:
         if not result.nfields:
             return []
+        line = self.connection
+        transformer = line.transformer
+        if transformer is None:
+            transformer = line.transformer = adapt.Transformer(line)
         transformer.set_pgresult(result)
         rows = transformer.load_rows(0, result.ntuples, tuple)
         transformer.set_pgresult(None)
         return rows
 
-    async def _run_once(self, sql: Statement, values: Sequence[object]) -> list[Row]:
+    async def _run_once(self, sql: Statement, params: Params) -> list[Row]:
         """Run a statement without preparing it."""
+        values = [params[given] for given in sql.names]
         async with AsyncRawCursor(self.connection) as cursor:
             await cursor.execute(sql.sent, values, prepare=False, binary=True)
             # Not cursor.description, which makes an object of every column.
@@ -142,14 +145,17 @@ class Session:
             return await cursor.fetchall() if answer is not None and answer.nfields else []
 
 
-def _sent(value: object, oid: int) -> Buffer | None:
-    """A value in PostgreSQL's binary form, if it is of the type that the statement expects."""
-    if value is None:
-        return None
-    if known := _SCALARS.get(type(value)):
-        fits, pack = known
-        if oid in (fits, 0):
-            return pack(value)
-    elif isinstance(value, Column) and oid in (value.array, 0):
+def prepared(name: bytes, sql: Statement) -> Prepared:
+    """Return what it takes to run a statement that a connection knows by this name."""
+    packers = [_SCALARS.get(oid) or partial(_pack, oid) for oid in sql.oids]
+    formats = [Format.BINARY] * len(packers)
+    return Prepared(name, tuple(zip(sql.names, packers, strict=True)), formats)
+
+
+def _pack(oid: int, value: object) -> Buffer | None:
+    """Pack a column, or a value whose type the statement leaves open."""
+    if isinstance(value, Column) and oid in (value.array, 0):
         return value.pack()
+    if oid == 0 and (pack := _SCALARS.get(_OIDS.get(type(value), 0))):
+        return pack(value)
     raise TypeError(f"{type(value)} cannot be sent as the type {oid}")

@@ -28,8 +28,8 @@ RECONNECT_AFTER = 0.5
 HEARS_WITHIN = 5.0
 """Seconds in which a listening connection should have been opened."""
 CANCEL_EVERY = 0.1
-APART = 0.005
-"""Seconds between two notices."""
+APART, FAR_APART = 0.005, 0.02
+"""Seconds between two notices, and between those of a stream."""
 
 
 class Bell:
@@ -37,25 +37,31 @@ class Bell:
 
     def __init__(self) -> None:
         self._rings: Counter[str] = Counter()
-        self._changed = asyncio.Event()
+        self._waiting: set[asyncio.Future[None]] = set()
 
     def ring(self, queues: Iterable[str]) -> None:
         for queue in queues:
             self._rings[queue] += 1
-        self._changed.set()
-        self._changed = asyncio.Event()
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiting.clear()
 
     def count(self, queues: Collection[str]) -> int:
         return self._rings[EVERY_QUEUE] + sum(self._rings[queue] for queue in set(queues))
 
     async def wait(self, deadline: float) -> bool:
         """Wait for a ring until a moment of the loop's clock; whether there was one."""
-        changed = self._changed
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting.add(waiter)
         try:
             async with asyncio.timeout_at(deadline):
-                await changed.wait()
+                await waiter
         except TimeoutError:
             return False
+        finally:
+            self._waiting.discard(waiter)
         return True
 
 
@@ -110,8 +116,9 @@ class Wake:
         """Wake waiters here now, and elsewhere in a moment."""
         if queues:
             self.bell.ring(queues)
-            self._pending.update(queues)
-            self._wanted.set()
+            if not self._pending.issuperset(queues):
+                self._pending.update(queues)
+                self._wanted.set()
 
     def notice(self, queues: Collection[str], sender: str = EVERY_QUEUE) -> dict[str, object]:
         """What a notice is made of: who sends, who may then ignore it, and the queues."""
@@ -119,12 +126,14 @@ class Wake:
         return {"channel": self.channel, "queues": Texts(payloads)}
 
     async def _send_loop(self) -> None:
+        apart = APART
         while not (self._stopping and not self._pending):
             await self._wanted.wait()
             with contextlib.suppress(HoldfastError):
                 await self._send()
             if not self._stopping:
-                await asyncio.sleep(APART)
+                await asyncio.sleep(apart)
+                apart = FAR_APART if self._wanted.is_set() else APART
 
     async def _send(self) -> None:
         self._wanted.clear()

@@ -24,6 +24,9 @@ from holdfast.store.postgres.rows import document, policy_json
 Columns = dict[str, object]
 T = TypeVar("T")
 
+_words: Mapping[str, str] = {word: word.value for word in (*State, *Event)}
+"""Enums as plain strings; asked for its value, one goes through Python each time."""
+
 
 def add_params(jobs: Sequence[Job]) -> Columns:
     """The columns of ``add.sql``."""
@@ -45,7 +48,7 @@ def add_params(jobs: Sequence[Job]) -> Columns:
         **_shared("lease_ttl", Floats, [j.lease_ttl.total_seconds() for j in jobs]),
         **_shared("created_at", Moments, [j.created_at for j in jobs]),
         **_shared("depth", Ints, [j.depth for j in jobs]),
-        **_shared("state", Texts, [j.state.value for j in jobs]),
+        **_shared("state", Texts, [_words[j.state] for j in jobs]),
         **_shared("revision", Ints, [j.revision for j in jobs]),
         **_shared("priority", Ints, [int(j.priority) for j in jobs]),
         **_shared("max_attempts", Ints, [j.max_attempts for j in jobs]),
@@ -53,7 +56,7 @@ def add_params(jobs: Sequence[Job]) -> Columns:
         **_shared("due_at", Moments, [j.due_at for j in jobs]),
         **_shared("scheduled_at", Moments, [j.scheduled_at for j in jobs]),
         **_shared("expires_at", Moments, [j.expires_at for j in jobs]),
-        **_shared("event", Texts, [e.event.value if e else None for e in onward]),
+        **_shared("event", Texts, [_words[e.event] if e else None for e in onward]),
         **_shared("moved_at", Moments, [e.at if e else None for e in onward]),
         **_shared("reason", Texts, [e.reason if e else None for e in onward]),
     }
@@ -83,7 +86,7 @@ def add_one_params(job: Job) -> Columns:
         "limit_key": job.limit_key or None,
         "dependency_kind": _kind(job),
         "depth": job.depth,
-        "state": job.state.value,
+        "state": _words[job.state],
         "revision": job.revision,
         "priority": int(job.priority),
         "max_attempts": job.max_attempts,
@@ -91,7 +94,7 @@ def add_one_params(job: Job) -> Columns:
         "due_at": job.due_at,
         "scheduled_at": job.scheduled_at,
         "expires_at": job.expires_at,
-        "event": onward.event.value if onward else None,
+        "event": _words[onward.event] if onward else None,
         "moved_at": onward.at if onward else None,
         "reason": onward.reason if onward else None,
     }

@@ -1,9 +1,9 @@
 -- add: new -> PENDING, SCHEDULED, DELAYED
 -- One element per job in every array; what is the same for all of them comes as one value instead.
--- event, moved_at and reason tell how a job went on from PENDING, where it did. A job whose id is there already is left alone; one whose id another
--- transaction is about to write makes the statement fail, and the caller repeats it.
+-- event, moved_at and reason tell how a job went on from PENDING, where it did. A job whose id is
+-- there already is left alone; one whose id another transaction is about to write makes the
+-- statement fail, and the caller repeats it.
 -- Looked up one by one, not joined: the jobs take their numbers in the order given.
--- returns the number and id of each job that was written
 WITH input AS MATERIALIZED (
     SELECT nextval('{schema}.place') AS number, given.id, given.payload, given.tags,
         given.correlation_id, given.callback_url, given.limit_key, given.dedupe, given.depends_on,
@@ -74,10 +74,8 @@ WITH input AS MATERIALIZED (
     SELECT floor(date_part('epoch', created_at) / 60) AS minute, queue, type, priority, state,
         count(*) AS count
     FROM input GROUP BY 1, queue, type, priority, state
-), counted AS (
-    INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
-    SELECT NULL::integer, queue, type, priority, state, 0, count, 0 FROM kinds
-    UNION ALL
-    SELECT minute, queue, type, priority, 'submitted', 0, count, 0 FROM kinds
 )
-SELECT number, id FROM input
+INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
+SELECT NULL::integer, queue, type, priority, state, 0, count, 0 FROM kinds
+UNION ALL
+SELECT minute, queue, type, priority, 'submitted', 0, count, 0 FROM kinds

@@ -1,6 +1,5 @@
 -- add_one: what add does, for a single job that has no key, waits for nothing and has no spawner
 -- One value each, null where there is none; policy and tags are JSON.
--- returns the number of the job if it was written
 --
 -- Most submissions come alone. Without arrays to unpack and rows to count, the server takes two
 -- thirds of the time.
@@ -14,7 +13,7 @@ WITH fixed AS (
         %(created_at)s::timestamptz, %(tags)s::text::jsonb, %(correlation_id)s::text,
         %(callback_url)s::text, %(limit_key)s::text, %(dependency_kind)s::text,
         %(depth)s::integer
-    WHERE (SELECT b.number FROM {schema}.body b WHERE b.id = %(id)s::text) IS NULL
+    ON CONFLICT (id) DO NOTHING
     RETURNING number
 ), moving AS (
     INSERT INTO {schema}.job (
@@ -39,12 +38,10 @@ WITH fixed AS (
             %(reason)s::text)
     ) AS edge (at, from_state, to_state, event, reason)
     WHERE edge.event IS NOT NULL
-), counted AS (
-    INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
-    SELECT step.minute, %(queue)s::text, %(type)s::text, %(priority)s::integer, step.name, 0, 1, 0
-    FROM fixed, (VALUES
-        (NULL::float8, %(state)s::text),
-        (floor(date_part('epoch', %(created_at)s::timestamptz) / 60), 'submitted')
-    ) AS step (minute, name)
 )
-SELECT number FROM fixed
+INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
+SELECT step.minute, %(queue)s::text, %(type)s::text, %(priority)s::integer, step.name, 0, 1, 0
+FROM fixed, (VALUES
+    (NULL::float8, %(state)s::text),
+    (floor(date_part('epoch', %(created_at)s::timestamptz) / 60), 'submitted')
+) AS step (minute, name)

@@ -42,9 +42,11 @@ class Batcher(Generic[T, R]):
         self._timer: asyncio.TimerHandle | None = None
         self._usual = 1
         self._task: asyncio.Task[None] | None = None
-        self._lone: asyncio.Future[None] | None = None
-        """Ends when a caller who is alone has written."""
-        self._alone = 0
+        self._is_alone = False
+        """Whether a caller who is alone is writing."""
+        self._over: asyncio.Future[None] | None = None
+        """Ends when he has written, should anybody want to know."""
+        self._lone = 0
 
     def put(self, item: T) -> asyncio.Future[R]:
         """Queue an item; the future holds its answer, or TimeoutError when patience ends."""
@@ -67,14 +69,17 @@ class Batcher(Generic[T, R]):
         """
         if self._is_writing or self._usual > 1:
             return await self.put(item)
-        self._lone = asyncio.get_running_loop().create_future()
-        self._alone += 1
+        self._is_alone = True
+        self._lone += 1
         try:
-            if self._alone % BREATH == 0:
+            if self._lone % BREATH == 0:
                 await asyncio.sleep(0)
             (answer,) = await self._write([item])
         finally:
-            self._lone.set_result(None)
+            self._is_alone = False
+            if self._over is not None:
+                self._over.set_result(None)
+                self._over = None
             if self._waiting:
                 self._task = asyncio.get_running_loop().create_task(self._drain())
         return answer
@@ -82,13 +87,13 @@ class Batcher(Generic[T, R]):
     async def close(self) -> None:
         """Wait until everything is written."""
         while self._is_writing:
-            await asyncio.wait([f for f in (self._lone, self._task) if f is not None])
+            if self._is_alone and self._over is None:
+                self._over = asyncio.get_running_loop().create_future()
+            await asyncio.wait([f for f in (self._over, self._task) if f is not None])
 
     @property
     def _is_writing(self) -> bool:
-        return (self._task is not None and not self._task.done()) or (
-            self._lone is not None and not self._lone.done()
-        )
+        return self._is_alone or (self._task is not None and not self._task.done())
 
     async def _drain(self) -> None:
         while self._waiting:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from holdfast.batch import accept_batch, outside_references
 from holdfast.batcher import Batcher
 from holdfast.chance import Chance
+from holdfast.deadlines import Deadlines
 from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, ValidationError
 from holdfast.form import Defaults, Parent, Spawner, Submission
 from holdfast.job import Job
@@ -44,6 +45,7 @@ class Submitter:
         self._quota = quota
         self._is_limited = quota is not None and quota.is_limited
         self._patience = limits.submission_timeout.total_seconds()
+        self._deadlines = Deadlines()
         self._batcher = Batcher(self._add_each, patience=self._patience)
         self._calls_back = False
         """Whether the store knows that jobs may want to be called back."""
@@ -180,8 +182,10 @@ class Submitter:
 
     async def _add_all(self, jobs: Sequence[Job], *, atomic: bool) -> Sequence[Added]:
         added = await self.persist(lambda: self._store.add(jobs, atomic=atomic))
-        if any(answer.ripe for answer in added):
-            await self.persist(lambda: release_dependents(self._store))
+        for answer in added:
+            if answer.ripe:
+                await self.persist(lambda: release_dependents(self._store))
+                break
         return added
 
     async def _enlist(
@@ -194,7 +198,8 @@ class Submitter:
 
     async def persist(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat a call while the store is away, at most for the submission timeout."""
-        return await patiently(call, self._chance, self._limits.submission_timeout)
+        patience = self._limits.submission_timeout
+        return await patiently(call, self._chance, patience, self._deadlines)
 
     def _result(self, job: Job, added: Added) -> SubmissionResult:
         match added.status:
@@ -241,32 +246,34 @@ def _rejected(job_id: str, error: Rejected | None) -> SubmissionResult:
     )
 
 
-async def in_time(answer: Awaitable[T], patience: timedelta) -> T:
-    """Await an answer; a store that stays silent for as long as this is unavailable."""
-    try:
-        async with asyncio.timeout(patience.total_seconds()):
-            return await answer
-    except TimeoutError:
-        raise _silent(patience.total_seconds()) from None
-
-
 def _silent(seconds: float) -> StoreUnavailableError:
     return StoreUnavailableError(f"the store did not answer within {seconds:g} s")
 
 
-async def patiently(call: Callable[[], Awaitable[T]], chance: Chance, patience: timedelta) -> T:
+async def patiently(
+    call: Callable[[], Awaitable[T]],
+    chance: Chance,
+    patience: timedelta,
+    deadlines: Deadlines | None = None,
+) -> T:
     """Await a call; repeat it with growing, jittered pauses while the store is unavailable.
 
     Raises ``StoreUnavailableError`` when there is no answer within ``patience``, be it that
     the store keeps refusing or that it stays silent.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + patience.total_seconds()
-    pauses = Pauses(chance)
+    seconds = patience.total_seconds()
+    deadline = loop.time() + seconds
+    deadlines = deadlines or Deadlines()
+    pauses: Pauses | None = None
     while True:
         try:
-            return await in_time(call(), timedelta(seconds=deadline - loop.time()))
+            with deadlines.within(deadline - loop.time()):
+                return await call()
+        except TimeoutError:
+            raise _silent(seconds) from None
         except StoreUnavailableError:
+            pauses = pauses or Pauses(chance)
             wait = pauses.next()
             if loop.time() + wait > deadline:
                 raise

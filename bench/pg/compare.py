@@ -28,7 +28,7 @@ Rates = dict[str, list[float]]
 
 async def main(*, quick: bool, folder: str | None) -> None:
     """Print every figure."""
-    count, rounds = (10_000, 1) if quick else (50_000, 3)
+    count, rounds, turns = (10_000, 1, 12) if quick else (50_000, 3, 12)
     with tempfile.TemporaryDirectory(dir=folder) as place:
         ours = peers.holdfast()
         others = [peers.pgqueuer(Path(place)), *peers.node_peers(Path(place))]
@@ -40,8 +40,9 @@ async def main(*, quick: bool, folder: str | None) -> None:
                 for peer in (*others, ours):
                     drained(drains, rates, bench, peer, count)
                 drained(drains, rates, bench, ours, count, processes=2)
-                for peer in (others[0], ours):
-                    rates.setdefault(f"{peer.name} one", []).append(bench.submit(peer, count // 25))
+                rivals = (others[0], ours)
+                for peer, each in zip(rivals, bench.submit(rivals, turns), strict=True):
+                    rates.setdefault(f"{peer.name} one", []).extend(each)
                 with bench.database() as dsn:
                     await hand.measure(dsn, count // 2, rates)
             report(drains, {name: statistics.median(each) for name, each in rates.items()})

@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +17,13 @@ from bench.pg import ticks
 from tests import servers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from bench.pg.peers import Peer
 
 LONGEST = 120.0
+TURN = 250
+"""Jobs that a client submits one by one before it is the next one's turn."""
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -71,11 +73,23 @@ class Bench:
                             end(worker)
         return drained, filled
 
-    def submit(self, peer: Peer, count: int) -> float:
-        """Return how many jobs per second one client submits, each awaited."""
-        with self.database() as dsn:
-            peer.call(dsn, "setup")
-            return count / peer.call(dsn, "submit", count)["seconds"]
+    def submit(self, rivals: Sequence[Peer], turns: int) -> list[list[float]]:
+        """Let clients submit in short turns, each job awaited; return what each turn gave.
+
+        Such a job mostly waits for the disk, and how long that takes varies from second to second:
+        only what is measured in the same moment can be compared.
+        """
+        rates: list[list[float]] = [[] for _ in rivals]
+        with ExitStack() as stack:
+            clients = []
+            for peer in rivals:
+                dsn = stack.enter_context(self.database())
+                peer.call(dsn, "setup")
+                clients.append(stack.enter_context(peer.asked(dsn, "submit")))
+            for _ in range(turns):
+                for ask, rate in zip(clients, rates, strict=True):
+                    rate.append(TURN / ask(TURN)["seconds"])
+        return rates
 
     def _watch(
         self,

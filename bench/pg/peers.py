@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +40,27 @@ class Peer:
             timeout=300,
         )
         return json.loads(done.stdout or "{}")
+
+    @contextmanager
+    def asked(self, dsn: str, verb: str) -> Iterator[Callable[[int], dict[str, float]]]:
+        """Run a verb that does something as often as it is told, and says how long it took."""
+        with subprocess.Popen(
+            [*self.command, dsn, verb],
+            env={**os.environ, **self.environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            told, answers = process.stdin, process.stdout
+            assert told is not None
+            assert answers is not None
+
+            def ask(often: int) -> dict[str, float]:
+                told.write(b"%d\n" % often)
+                told.flush()
+                return json.loads(answers.readline())
+
+            yield ask
+            told.close()
 
     def start(self, dsn: str, ticks: Path) -> subprocess.Popen[bytes]:
         """Start a worker process."""

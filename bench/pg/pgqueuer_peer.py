@@ -1,6 +1,6 @@
 """PgQueuer, for comparison; run by a Python that has it.
 
-``python pgqueuer_peer.py DSN setup | fill N | submit N | work TICKS``. As its own command line
+``python pgqueuer_peer.py DSN setup | fill N | submit | work TICKS``. As its own command line
 does, it runs on uvloop with one asyncpg connection; the batch is the best of 10, 100 and 1000.
 """
 
@@ -39,14 +39,15 @@ async def fill(driver: AsyncpgDriver, count: str) -> None:
     print(json.dumps({"seconds": time.perf_counter() - before}))
 
 
-async def submit(driver: AsyncpgDriver, count: str) -> None:
-    """Submit no-op jobs one by one, each awaited."""
+async def submit(driver: AsyncpgDriver) -> None:
+    """Submit as many no-op jobs as each line says, one by one, each awaited."""
     queries = Queries(driver)
     await queries.enqueue("noop", b"0")
-    before = time.perf_counter()
-    for n in range(int(count)):
-        await queries.enqueue("noop", b"%d" % n)
-    print(json.dumps({"seconds": time.perf_counter() - before}))
+    for turn in sys.stdin:
+        before = time.perf_counter()
+        for n in range(int(turn)):
+            await queries.enqueue("noop", b"%d" % n)
+        print(json.dumps({"seconds": time.perf_counter() - before}), flush=True)
 
 
 async def work(driver: AsyncpgDriver, path: str) -> None:

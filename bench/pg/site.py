@@ -1,6 +1,6 @@
 """Our own side of the comparison: ``python -m bench.pg.site DSN VERB [ARGUMENT]``.
 
-The same verbs as the peers: ``setup | fill N | submit N | work TICKS``.
+The same verbs as the peers: ``setup | fill N | submit | work TICKS``.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ async def fill(app: Holdfast, count: str) -> None:
         print(json.dumps({"seconds": time.perf_counter() - before}))
 
 
-async def submit(app: Holdfast, count: str) -> None:
-    """Submit no-op jobs one by one, each awaited."""
+async def submit(app: Holdfast) -> None:
+    """Submit as many no-op jobs as each line says, one by one, each awaited."""
     async with app:
         await app.submit("noop", {"n": 0})
-        before = time.perf_counter()
-        for n in range(int(count)):
-            await app.submit("noop", {"n": n})
-        print(json.dumps({"seconds": time.perf_counter() - before}))
+        for turn in sys.stdin:
+            before = time.perf_counter()
+            for n in range(int(turn)):
+                await app.submit("noop", {"n": n})
+            print(json.dumps({"seconds": time.perf_counter() - before}), flush=True)
 
 
 async def work(app: Holdfast, path: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 from collections.abc import Callable
 from functools import cached_property
@@ -93,6 +94,8 @@ class Line(AsyncConnection[Row]):
         if self._ear is None:
             self._ear = socket.socket(fileno=os.dup(self.pgconn.socket))
             loop.add_reader(self._ear, self._hear, Ready.R)
+        elif self._is_broken():
+            return Ready.R  # to read of it: uvloop tells only once, and that may have been before
         ear = self._ear
         heard: asyncio.Future[int] = loop.create_future()
         self._heard = heard
@@ -104,6 +107,12 @@ class Line(AsyncConnection[Row]):
             self._heard = None
             if wanted & Wait.W:
                 loop.remove_writer(ear)
+
+    def _is_broken(self) -> bool:
+        """Whether the server's end is gone."""
+        poll = select.poll()
+        poll.register(self.pgconn.socket, 0)  # for nothing: errors are told anyway
+        return bool(poll.poll(0))
 
     def _hear(self, ready: int) -> None:
         if self._heard is None:

@@ -1,0 +1,50 @@
+"""How a connection listens to its server, whichever event loop it lives on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from types import SimpleNamespace
+
+import pytest
+import uvloop
+from psycopg.pq import ConnStatus
+from psycopg.waiting import Ready, Wait
+
+from holdfast.store.postgres.line import Line
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_line_that_broke_with_an_answer_is_not_waited_for(run: object) -> None:
+    """uvloop tells of an error once, and here it comes together with something to read."""
+    assert callable(run)
+    run(_ask_a_server_that_dies_with_its_answer())
+
+
+async def _ask_a_server_that_dies_with_its_answer() -> None:
+    ours, theirs = _connected()
+    line = Line.__new__(Line)
+    line.pgconn = SimpleNamespace(socket=ours.fileno(), status=ConnStatus.BAD)  # type: ignore[assignment]
+    answer = asyncio.create_task(line._until(Wait.R))
+    await asyncio.sleep(0.05)
+    theirs.send(b"answer")
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    theirs.close()  # at once, without goodbye
+    assert Ready.R == await answer
+    assert b"answer" == os.read(ours.fileno(), 100)
+
+    async with asyncio.timeout(1):
+        assert Ready.R == await line._until(Wait.R)
+
+    line._turn_away()
+    ours.close()
+
+
+def _connected() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        return ours, listener.accept()[0]

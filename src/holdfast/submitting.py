@@ -178,7 +178,8 @@ class Submitter:
             births.job(one, job_id) if isinstance(one, Plain) else one
             for one, job_id in zip(asked, ids, strict=True)
         ]
-        return list(zip(jobs, await self._add_all(jobs, atomic=False), strict=True))
+        added = await self.persist(lambda: self._store.add(jobs, atomic=False))
+        return list(zip(jobs, added, strict=True))  # none waits for another: none can be ripe
 
     async def _add_all(self, jobs: Sequence[Job], *, atomic: bool) -> Sequence[Added]:
         added = await self.persist(lambda: self._store.add(jobs, atomic=atomic))

@@ -33,16 +33,16 @@ FROM made
 """
 CHUNK = 5_000
 PORTION = 100_000
-LONGEST = 360.0
+LONGEST = 900.0
 """Seconds after which churning ends, however many jobs it has been."""
-TELL_EVERY = 45.0
+TELL_EVERY = 90.0
 
 
 async def main(*, quick: bool, folder: str | None) -> None:
     """Print what a job costs before and after; the server chooses its own folder."""
     del folder
     finished, delayed, churn = (
-        (100_000, 20_000, 50_000) if quick else (1_000_000, 200_000, 2_000_000)
+        (100_000, 20_000, 50_000) if quick else (1_000_000, 200_000, 3_000_000)
     )
     options = ["full_page_writes=on", "shared_buffers=512MB", "max_wal_size=4GB"]
     with servers.Postgres(options) as server:

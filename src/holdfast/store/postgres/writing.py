@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 from holdfast.job import DependencyKind, Event, Job, State, Transition
@@ -29,37 +30,48 @@ _words: Mapping[str, str] = {word: word.value for word in (*State, *Event)}
 
 
 def add_params(jobs: Sequence[Job]) -> Columns:
-    """The columns of ``add.sql``."""
-    onward = [_onward(job) for job in jobs]
+    """The columns of ``add.sql``; jobs that were born together are read once."""
+    like = jobs[:1] if _are_alike(jobs) else jobs
+    often = len(jobs) // len(like)
+    onward = [_onward(job) for job in like]
     return {
         "id": Texts([j.id for j in jobs]),
         "payload": Blobs([j.payload for j in jobs]),
-        "tags": Documents([document(j.tags or None) for j in jobs]),
-        "correlation_id": Texts([j.correlation_id or None for j in jobs]),
-        "callback_url": Texts([j.callback_url or None for j in jobs]),
-        "limit_key": Texts([j.limit_key or None for j in jobs]),
-        "dedupe": Documents([document(j.dedupe) for j in jobs]),
-        "depends_on": Texts([literal(j.depends_on) for j in jobs]),
-        "dependency_kind": Texts([_kind(j) for j in jobs]),
-        "spawned_by": Texts([j.spawned_by or None for j in jobs]),
-        **_shared("type", Texts, [j.type for j in jobs]),
-        **_shared("queue", Texts, [j.queue for j in jobs]),
-        **_shared("policy", Texts, [policy_json(j).decode() for j in jobs]),
-        **_shared("lease_ttl", Floats, [j.lease_ttl.total_seconds() for j in jobs]),
-        **_shared("created_at", Moments, [j.created_at for j in jobs]),
-        **_shared("depth", Ints, [j.depth for j in jobs]),
-        **_shared("state", Texts, [_words[j.state] for j in jobs]),
-        **_shared("revision", Ints, [j.revision for j in jobs]),
-        **_shared("priority", Ints, [int(j.priority) for j in jobs]),
-        **_shared("max_attempts", Ints, [j.max_attempts for j in jobs]),
-        **_shared("held", Flags, [j.held for j in jobs]),
-        **_shared("due_at", Moments, [j.due_at for j in jobs]),
-        **_shared("scheduled_at", Moments, [j.scheduled_at for j in jobs]),
-        **_shared("expires_at", Moments, [j.expires_at for j in jobs]),
+        "tags": Documents([document(j.tags or None) for j in like] * often),
+        "correlation_id": Texts([j.correlation_id or None for j in like] * often),
+        "callback_url": Texts([j.callback_url or None for j in like] * often),
+        "limit_key": Texts([j.limit_key or None for j in like] * often),
+        "dedupe": Documents([document(j.dedupe) for j in like] * often),
+        "depends_on": Texts([literal(j.depends_on) for j in like] * often),
+        "dependency_kind": Texts([_kind(j) for j in like] * often),
+        "spawned_by": Texts([j.spawned_by or None for j in like] * often),
+        **_shared("type", Texts, [j.type for j in like]),
+        **_shared("queue", Texts, [j.queue for j in like]),
+        **_shared("policy", Texts, [policy_json(j).decode() for j in like]),
+        **_shared("lease_ttl", Floats, [j.lease_ttl.total_seconds() for j in like]),
+        **_shared("created_at", Moments, [j.created_at for j in like]),
+        **_shared("depth", Ints, [j.depth for j in like]),
+        **_shared("state", Texts, [_words[j.state] for j in like]),
+        **_shared("revision", Ints, [j.revision for j in like]),
+        **_shared("priority", Ints, [int(j.priority) for j in like]),
+        **_shared("max_attempts", Ints, [j.max_attempts for j in like]),
+        **_shared("held", Flags, [j.held for j in like]),
+        **_shared("due_at", Moments, [j.due_at for j in like]),
+        **_shared("scheduled_at", Moments, [j.scheduled_at for j in like]),
+        **_shared("expires_at", Moments, [j.expires_at for j in like]),
         **_shared("event", Texts, [_words[e.event] if e else None for e in onward]),
         **_shared("moved_at", Moments, [e.at if e else None for e in onward]),
         **_shared("reason", Texts, [e.reason if e else None for e in onward]),
     }
+
+
+_ALIKE = attrgetter(*(set(Job.__struct_fields__) - {"id", "payload"}))
+
+
+def _are_alike(jobs: Sequence[Job]) -> bool:
+    """Whether they differ in their id and payload only, as most jobs of a call do."""
+    told = list(map(_ALIKE, jobs))
+    return told.count(told[0]) == len(told)
 
 
 def _shared(name: str, kind: type[Column[T]], values: Sequence[T | None]) -> Columns:

@@ -14,6 +14,8 @@ TURNS = 16
 """Turns of the loop for which a group gathers at most."""
 BREATH = 16
 """Writes of lone callers after which others get their turn: not every store waits for anything."""
+MANY = 16
+"""Callers, written for or waiting, from which on it pays to write for one part after the other."""
 QUIET = 3
 """Turns without anyone new that end it: answers go out, what comes next is read, and asked for."""
 
@@ -23,8 +25,9 @@ class Batcher(Generic[T, R]):
 
     While a group is being written the next one gathers, and those who were answered together get
     a moment to ask again together. So groups grow with the load, and a lone caller never waits
-    for company. A group that fails, fails for each of its callers. Whoever waits longer than
-    ``patience`` seconds is told so by one timer for all of them.
+    for company. With more than one of ``lanes``, and many callers, so many groups are under way:
+    one is written while another is answered. A group that fails, fails for each of its callers.
+    Whoever waits longer than ``patience`` seconds is told so by one timer for all of them.
     """
 
     def __init__(
@@ -32,16 +35,22 @@ class Batcher(Generic[T, R]):
         write: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
         *,
         most: int = 1000,
+        lanes: int = 1,
         patience: float | None = None,
     ) -> None:
         self._write = write
         self._most = most
+        self._lanes = lanes
         self._patience = patience
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._due: deque[tuple[float, asyncio.Future[R]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._usual = 1
-        self._task: asyncio.Task[None] | None = None
+        self._written = 0
+        """Items that are being written."""
+        self._open = 0
+        """Lanes that are in use."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self._is_alone = False
         """Whether a caller who is alone is writing."""
         self._over: asyncio.Future[None] | None = None
@@ -57,8 +66,8 @@ class Batcher(Generic[T, R]):
             self._due.append((loop.time() + self._patience, answer))
             if self._timer is None:
                 self._timer = loop.call_later(self._patience, self._look, loop)
-        if not self._is_writing:
-            self._task = loop.create_task(self._drain())
+        if not self._is_alone and self._has_lane:
+            self._open_lane()
         return answer
 
     async def write(self, item: T) -> R:
@@ -81,7 +90,7 @@ class Batcher(Generic[T, R]):
                 self._over.set_result(None)
                 self._over = None
             if self._waiting:
-                self._task = asyncio.get_running_loop().create_task(self._drain())
+                self._open_lane()
         return answer
 
     async def close(self) -> None:
@@ -89,18 +98,43 @@ class Batcher(Generic[T, R]):
         while self._is_writing:
             if self._is_alone and self._over is None:
                 self._over = asyncio.get_running_loop().create_future()
-            await asyncio.wait([f for f in (self._over, self._task) if f is not None])
+            await asyncio.wait([*self._tasks, *([self._over] if self._over else [])])
 
     @property
     def _is_writing(self) -> bool:
-        return self._is_alone or (self._task is not None and not self._task.done())
+        return self._is_alone or self._open > 0
+
+    @property
+    def _has_lane(self) -> bool:
+        return not self._open or (self._open < self._lanes and self._written >= MANY // 2)
+
+    def _open_lane(self) -> None:
+        self._open += 1
+        task = asyncio.get_running_loop().create_task(self._drain())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _drain(self) -> None:
-        while self._waiting:
-            await self._gather()
-            group, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-            self._usual = len(group)
-            await self._answer(group)
+        try:
+            while self._waiting:
+                await self._gather()
+                if group := self._next_group():
+                    if self._waiting and self._has_lane:
+                        self._open_lane()
+                    await self._answer(group)
+                    self._written -= len(group)
+        finally:
+            self._open -= 1
+
+    def _next_group(self) -> Sequence[tuple[T, asyncio.Future[R]]]:
+        """Take those whose turn it is: all, or their part when there are many and several lanes."""
+        most, callers = self._most, self._written + len(self._waiting)
+        if callers >= MANY:
+            most = min(most, -(-callers // self._lanes))
+        group, self._waiting = self._waiting[:most], self._waiting[most:]
+        self._written += len(group)
+        self._usual = len(group)
+        return group
 
     async def _gather(self) -> None:
         """Wait until there are as many as last time, or until nobody comes."""

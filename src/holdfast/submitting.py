@@ -19,7 +19,15 @@ from holdfast.policy import Limits
 from holdfast.quota import Quota
 from holdfast.releasing import release_dependents
 from holdfast.results import BatchResult, SubmissionResult, SubmissionStatus, submission_result
-from holdfast.store import Added, AddStatus, Draft, Fence, Store, TransactionalStore
+from holdfast.store import (
+    Added,
+    AddStatus,
+    Draft,
+    Fence,
+    LanedStore,
+    Store,
+    TransactionalStore,
+)
 from holdfast.submission import Births, Plain, accept, plain
 from holdfast.webhooks.shapes import CALLBACKS
 
@@ -46,7 +54,8 @@ class Submitter:
         self._is_limited = quota is not None and quota.is_limited
         self._patience = limits.submission_timeout.total_seconds()
         self._deadlines = Deadlines()
-        self._batcher = Batcher(self._add_each, patience=self._patience)
+        lanes = store.LANES if isinstance(store, LanedStore) else 1
+        self._batcher = Batcher(self._add_each, lanes=lanes, patience=self._patience)
         self._calls_back = False
         """Whether the store knows that jobs may want to be called back."""
 

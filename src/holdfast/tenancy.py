@@ -36,6 +36,7 @@ from holdfast.store import (
     Finding,
     Hold,
     JobEvent,
+    LanedStore,
     LimitRule,
     LimitState,
     Note,
@@ -65,10 +66,14 @@ class TenantStore:
     are cut away too.
     """
 
+    LANES: int
+
     def __init__(
         self, store: Store, namespace: str = "", *, stamp: str = "", only_own: bool = False
     ) -> None:
         self._store = store
+        if isinstance(store, LanedStore):
+            self.LANES = store.LANES
         self.namespace = namespace
         self._prefix = f"{namespace}/" if namespace else ""
         mark = hashlib.blake2b(namespace.encode(), digest_size=6).hexdigest()

@@ -87,6 +87,45 @@ async def test_no_group_is_larger_than_allowed() -> None:
     assert [4, 4, 2] == [len(group) for group in paper.groups]
 
 
+async def test_many_callers_are_written_for_in_as_many_groups_as_there_are_lanes() -> None:
+    under_way, most = 0, 0
+    groups: list[int] = []
+
+    async def write(items: Sequence[int]) -> Sequence[int]:
+        nonlocal under_way, most
+        groups.append(len(items))
+        under_way += 1
+        most = max(most, under_way)
+        await turns(20)
+        under_way -= 1
+        return [-item for item in items]
+
+    batcher = Batcher(write, lanes=2)
+
+    async def caller(number: int) -> None:
+        for _ in range(10):
+            assert -number == await batcher.put(number)
+
+    await asyncio.gather(*(caller(number) for number in range(32)))
+
+    assert 2 == most
+    assert [16] * 20 == groups
+    await batcher.close()
+
+
+async def test_few_callers_are_written_for_together_however_many_lanes_there_are() -> None:
+    paper = Paper()
+    batcher = Batcher(paper.write, lanes=2)
+
+    async def caller(number: int) -> None:
+        for _ in range(10):
+            await batcher.put(number)
+
+    await asyncio.gather(*(caller(number) for number in range(7)))
+
+    assert [7] * 10 == [len(group) for group in paper.groups]
+
+
 async def test_group_that_fails_fails_for_each_and_the_next_one_is_written() -> None:
     paper = Paper()
 

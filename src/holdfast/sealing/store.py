@@ -31,6 +31,7 @@ from holdfast.store import (
     Finding,
     GroupCommitStore,
     Hold,
+    LanedStore,
     LimitRule,
     LimitState,
     ListingStore,
@@ -60,12 +61,15 @@ class SealedStore:
     """Passes every verb on, with jobs sealed on their way in and opened on their way out."""
 
     GROUPS_COMMITS: bool
+    LANES: int
 
     def __init__(self, inner: Store, keys: KeyRing) -> None:
         self.inner = inner
         self._contents = Contents(keys)
         if isinstance(inner, GroupCommitStore):
             self.GROUPS_COMMITS = inner.GROUPS_COMMITS
+        if isinstance(inner, LanedStore):
+            self.LANES = inner.LANES
 
     def now(self) -> datetime:
         return self.inner.now()

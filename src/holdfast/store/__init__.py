@@ -11,6 +11,7 @@ from holdfast.clock import Clock
 from holdfast.errors import StoreError, UnknownStoreError
 from holdfast.store._base import (
     GroupCommitStore,
+    LanedStore,
     ListingStore,
     PortableStore,
     Store,
@@ -110,6 +111,7 @@ __all__ = [
     "GroupCommitStore",
     "Hold",
     "JobEvent",
+    "LanedStore",
     "Level",
     "LimitRule",
     "LimitState",

@@ -374,6 +374,13 @@ class GroupCommitStore(Protocol):
 
 
 @runtime_checkable
+class LanedStore(Protocol):
+    """A store that writes several groups of jobs faster side by side than one after the other."""
+
+    LANES: int
+
+
+@runtime_checkable
 class TransactionalStore(Protocol):
     """A store in the caller's own database: it can join the caller's transactions."""
 

@@ -9,14 +9,7 @@ from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreError, UnknownStoreError
-from holdfast.store._base import (
-    GroupCommitStore,
-    LanedStore,
-    ListingStore,
-    PortableStore,
-    Store,
-    TransactionalStore,
-)
+from holdfast.store._base import ListingStore, PortableStore, Store, TransactionalStore
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     Added,
@@ -49,6 +42,7 @@ from holdfast.store._shapes import (
     Swapped,
     Tally,
 )
+from holdfast.store._traits import GroupCommitStore, LanedStore
 from holdfast.store.memory import MemoryStore
 
 DEFAULT_URL = "sqlite:///holdfast.db"

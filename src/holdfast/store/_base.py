@@ -367,20 +367,6 @@ class PortableStore(ListingStore, Protocol):
 
 
 @runtime_checkable
-class GroupCommitStore(Protocol):
-    """A store that writes whatever one turn of the event loop asks for in one transaction."""
-
-    GROUPS_COMMITS: bool
-
-
-@runtime_checkable
-class LanedStore(Protocol):
-    """A store that writes several groups of jobs faster side by side than one after the other."""
-
-    LANES: int
-
-
-@runtime_checkable
 class TransactionalStore(Protocol):
     """A store in the caller's own database: it can join the caller's transactions."""
 

@@ -71,8 +71,7 @@ _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 class PostgresStore(Reads, Records):
     """Jobs in a schema of a PostgreSQL database; see ``Store`` for what each verb promises."""
 
-    LANES = 2
-    """While the server writes one group of jobs, the next one is read and packed."""
+    LANES = 2  # while the server writes one group of jobs, the next one is read and packed
     _fold_at = 0.0
 
     @classmethod

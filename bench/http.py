@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests import servers
 
@@ -62,7 +62,8 @@ class Caller(asyncio.Protocol):
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
         self._send()
 
     def _send(self) -> None:

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 SETTINGS = ("full_page_writes=on", "shared_buffers=512MB", "max_wal_size=4GB")
 """fsync and synchronous_commit are on unless turned off."""
 RATE = 20
+TURNS = 12
+"""How often each client submits jobs one by one, in every round."""
 Drains = dict[str, list[Drained]]
 Rates = dict[str, list[float]]
 
 
 async def main(*, quick: bool, folder: str | None) -> None:
     """Print every figure."""
-    count, rounds, turns = (10_000, 1, 12) if quick else (50_000, 3, 12)
+    count, rounds = (10_000, 1) if quick else (50_000, 3)
     with tempfile.TemporaryDirectory(dir=folder) as place:
         ours = peers.holdfast()
         others = [peers.pgqueuer(Path(place)), *peers.node_peers(Path(place))]
@@ -41,7 +43,7 @@ async def main(*, quick: bool, folder: str | None) -> None:
                     drained(drains, rates, bench, peer, count)
                 drained(drains, rates, bench, ours, count, processes=2)
                 rivals = (others[0], ours)
-                for peer, each in zip(rivals, bench.submit(rivals, turns), strict=True):
+                for peer, each in zip(rivals, bench.submit(rivals, TURNS), strict=True):
                     rates.setdefault(f"{peer.name} one", []).extend(each)
                 with bench.database() as dsn:
                     await hand.measure(dsn, count // 2, rates)

@@ -19,6 +19,12 @@ def app_on(server: Postgres, schema: str) -> Holdfast:
     return Holdfast(f"{server.dsn}?schema={schema}&durability=server")
 
 
+async def made(server: Postgres, table: str) -> None:
+    """Make a table that a handler writes to."""
+    async with await psycopg.AsyncConnection.connect(server.dsn) as connection:
+        await connection.execute(f"CREATE TABLE IF NOT EXISTS {table}".encode())
+
+
 @pytest.mark.req("A-1", "S-1")
 async def test_submission_lives_and_dies_with_the_callers_transaction(
     postgres_server: Postgres,
@@ -46,8 +52,7 @@ async def test_job_completes_together_with_what_its_handler_wrote(
     postgres_server: Postgres,
 ) -> None:
     app = app_on(postgres_server, "enlisted")
-    async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
-        await connection.execute("CREATE TABLE IF NOT EXISTS counted (name text)")
+    await made(postgres_server, "counted (name text)")
 
     @app.task("count", queue="counting")
     async def count(ctx: JobContext, name: str) -> None:
@@ -69,8 +74,7 @@ async def test_handlers_own_mistake_in_its_transaction_is_told_as_it_is(
     postgres_server: Postgres,
 ) -> None:
     app = app_on(postgres_server, "enlisted")
-    async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
-        await connection.execute("CREATE TABLE IF NOT EXISTS single (name text PRIMARY KEY)")
+    await made(postgres_server, "single (name text PRIMARY KEY)")
 
     @app.task("insist", queue="insisting", max_attempts=1)
     async def insist(ctx: JobContext) -> None:

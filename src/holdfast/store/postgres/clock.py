@@ -29,7 +29,7 @@ class ServerClock:
             return self.given.now()
         if self._seen is None:
             raise RuntimeError("the store's time is known once it has been started")
-        return self._at(self._ticks.monotonic())
+        return self._at(self.ticks())
 
     @property
     def judged(self) -> datetime | None:

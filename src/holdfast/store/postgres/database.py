@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
@@ -165,7 +164,7 @@ class Database:
         """Take the connection used last, or one of the pool, which would hand them out in turn."""
         while self._warm:
             connection = self._warm.pop()
-            if _is_quiet(connection):
+            if not connection.has_said():
                 return connection
             await self._pool.putconn(connection)  # where it is replaced if it was closed
         self._waiting += 1
@@ -243,15 +242,8 @@ async def _from(pool: AsyncConnectionPool[Line], wait: float) -> Line:
 
 async def _check(connection: Line) -> None:
     """Find out, mostly without a round trip, whether an idle connection was closed."""
-    if not _is_quiet(connection):
+    if connection.has_said():  # goodbye, most likely
         await connection.execute(b"SELECT 1")
-
-
-def _is_quiet(connection: Line) -> bool:
-    """Whether the server has said nothing since, and be it goodbye."""
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return not poll.poll(0)
 
 
 def cut(connection: AsyncConnection[Row]) -> None:

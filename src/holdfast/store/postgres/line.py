@@ -94,7 +94,7 @@ class Line(AsyncConnection[Row]):
         if self._ear is None:
             self._ear = socket.socket(fileno=os.dup(self.pgconn.socket))
             loop.add_reader(self._ear, self._hear, Ready.R)
-        elif self._is_broken():
+        elif self.has_said(0):
             return Ready.R  # to read of it: uvloop tells only once, and that may have been before
         ear = self._ear
         heard: asyncio.Future[int] = loop.create_future()
@@ -108,10 +108,10 @@ class Line(AsyncConnection[Row]):
             if wanted & Wait.W:
                 loop.remove_writer(ear)
 
-    def _is_broken(self) -> bool:
-        """Whether the server's end is gone."""
+    def has_said(self, events: int = select.POLLIN) -> bool:
+        """Whether there is something of this kind from the server, or the socket has broken."""
         poll = select.poll()
-        poll.register(self.pgconn.socket, 0)  # for nothing: errors are told anyway
+        poll.register(self.pgconn.socket, events)
         return bool(poll.poll(0))
 
     def _hear(self, ready: int) -> None:

@@ -1,0 +1,59 @@
+"""A store that takes several groups of jobs at once gets them, whatever stands before it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.form import Submission
+from holdfast.sealing.keys import KeyRing
+from holdfast.sealing.store import sealed
+from holdfast.store import MemoryStore
+from holdfast.tenancy import TenantStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.job import Job
+    from holdfast.store import Added, Fence, Store
+
+
+class Wide(MemoryStore):
+    """Takes its time, and notes how many write at once."""
+
+    LANES = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing = self.most = 0
+
+    async def add(
+        self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
+    ) -> list[Added]:
+        self.writing += 1
+        self.most = max(self.most, self.writing)
+        await asyncio.sleep(0.005)
+        self.writing -= 1
+        return await super().add(jobs, atomic=atomic, fence=fence)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(lambda store: store, id="nothing"),
+        pytest.param(lambda store: TenantStore(store, "acme"), id="tenant"),
+        pytest.param(lambda store: sealed(store, KeyRing.parse(KeyRing.generate("k1"))), id="seal"),
+    ],
+)
+async def test_many_submissions_go_to_a_store_in_its_lanes(
+    before: Callable[[Store], Store],
+) -> None:
+    store = Wide()
+    async with Holdfast(store=store) as app:
+        operations = app.over(before(store))
+        await asyncio.gather(*(operations.submit(Submission(type="a")) for _ in range(32)))
+
+    assert 2 == store.most

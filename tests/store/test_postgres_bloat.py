@@ -13,11 +13,13 @@ from psycopg import AsyncRawCursor
 
 from holdfast import lifecycle
 from holdfast.clock import ManualClock
-from holdfast.job import State
+from holdfast.errors import StoreUnavailableError
+from holdfast.job import Priority, State
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.heads import SETTLED_AFTER
 from holdfast.store.postgres.limiting import claim_params
+from holdfast.store.postgres.pace import Pace
 from holdfast.store.postgres.sql import statement
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
@@ -160,3 +162,45 @@ async def test_look_that_has_no_room_teaches_nothing_about_leases(
         store._leases.looked_at_all(store._ticks(), 10.0)
 
         assert [job.id] == [late.id for late in await store.overdue(10)]
+
+
+async def test_raising_those_that_wait_long_rests_after_it_took_long(
+    postgres_server: Postgres,
+) -> None:
+    clock = ManualClock()
+    empty_schema(postgres_server.dsn, SCHEMA)
+    async with PostgresStore(
+        Settings(dsn=postgres_server.dsn, schema=SCHEMA), clock=clock
+    ) as store:
+        await store.configure("default", {"ageing": timedelta(seconds=5)})
+        await store.add([make("early", now=store.now(), priority=Priority.LOW)])
+        clock.advance(timedelta(seconds=60))
+        await store.add([make("late", now=store.now(), priority=Priority.NORMAL)])
+
+        async def long_walk() -> None:
+            clock.advance(timedelta(seconds=1))
+
+        await store._ageing.keep(long_walk())
+        clock.advance(timedelta(seconds=19))
+        await store.promote(10)
+        assert ["late"] == [job.type for job in await store.claim(WANT)]
+
+        clock.advance(timedelta(seconds=1))
+        await store.promote(10)
+        await store.add([make("later", now=store.now(), priority=Priority.NORMAL)])
+        assert ["early"] == [job.type for job in await store.claim(WANT)]
+
+
+async def test_housekeeping_that_failed_is_tried_again_after_its_usual_pause() -> None:
+    now = 0.0
+    pace = Pace(lambda: now, every=1.0)
+
+    async def fails() -> None:
+        raise StoreUnavailableError("gone")
+
+    with pytest.raises(StoreUnavailableError):
+        await pace.keep(fails())
+
+    assert not pace.is_due
+    now = 1.0
+    assert pace.is_due

@@ -12,11 +12,14 @@ from holdfast.store._base import EVENTS_KEPT
 from holdfast.store.postgres.clock import ServerClock
 from holdfast.store.postgres.database import Database
 from holdfast.store.postgres.heads import Heads, Leases
+from holdfast.store.postgres.pace import Pace
 from holdfast.store.postgres.rows import Row, job_of
 from holdfast.store.postgres.session import Params, Session
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.wake import Wake
 
+FOLD_EVERY = 1.0
+"""Seconds between two times at which counters are summed up."""
 _FOR_SEARCHES = b"""
 SET LOCAL enable_bitmapscan = on;
 SET LOCAL plan_cache_mode = force_custom_plan
@@ -37,6 +40,8 @@ class Base:
         self._wake = Wake(self._database, settings.schema, direct)
         self._heads = Heads()
         self._leases = Leases()
+        self._ageing = Pace(self._clock.ticks)
+        self._folding = Pace(self._clock.ticks, FOLD_EVERY)
         self._numbers: dict[str, int] = {}
         """The numbers of jobs that were claimed here, until they end."""
         self._rules: set[str] = set()

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast.store.postgres.pace import SHARE
+
 LEVELS = range(5)
 SETTLED_AFTER = 0.25
 """Seconds after which jobs that took an earlier place are taken to have been committed."""
 FULL_EVERY = 1.0
-"""Seconds between claims from the very front, for those that had not."""
-FULL_SHARE = 20
-"""And at least this many times as long as the last one took."""
+"""Seconds between claims from the very front, for those that had not, at least."""
 LEASES_SETTLED = timedelta(seconds=1)
 """How long after its end a lease is looked for, unless the look is from the very front."""
 
@@ -57,7 +57,7 @@ class Heads:
 
     def looked(self, queues: Sequence[str], types: Types, ticks: float, took: float) -> None:
         """Take note of a claim from the very front."""
-        self._full_at[tuple(queues), types] = ticks + max(FULL_EVERY, FULL_SHARE * took)
+        self._full_at[tuple(queues), types] = ticks + max(FULL_EVERY, SHARE * took)
 
     def saw(self, taken: Iterable[tuple[str, int, int]], types: Types, ticks: float) -> None:
         """Take note of the jobs a claim got: queue, level and place of each."""
@@ -100,4 +100,4 @@ class Leases:
 
     def looked_at_all(self, ticks: float, took: float) -> None:
         """Take note of a full look; only when it took long will the next ones be shorter."""
-        self._full_at = ticks + FULL_SHARE * took
+        self._full_at = ticks + SHARE * took

@@ -36,7 +36,6 @@ from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Tex
 from holdfast.store.postgres.database import translated
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.examining import refuse_unsafe
-from holdfast.store.postgres.heads import FULL_SHARE
 from holdfast.store.postgres.keeping import Records
 from holdfast.store.postgres.limiting import applies, claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
@@ -63,7 +62,6 @@ from holdfast.store.postgres.wake import EVERY_QUEUE
 MEASURES_KEPT = timedelta(days=7)
 AGED_AT_ONCE = 10_000
 SWEPT_AT_ONCE = 1_000
-FOLD_EVERY = 1.0
 NUMBERS_KEPT = 20_000
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 
@@ -72,7 +70,6 @@ class PostgresStore(Reads, Records):
     """Jobs in a schema of a PostgreSQL database; see ``Store`` for what each verb promises."""
 
     LANES = 2  # while the server writes one group of jobs, the next one is read and packed
-    _fold_at = 0.0
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
@@ -274,8 +271,10 @@ class PostgresStore(Reads, Records):
     async def promote(self, limit: int) -> Promoted:
         judged = self._clock.judged
         rows = await self._run("promote", {"most": limit, "now": judged})
-        if await self._run("age", {"most": AGED_AT_ONCE, "now": judged}):
-            self._heads.forget()
+        if self._ageing.is_due:
+            aged = self._run("age", {"most": AGED_AT_ONCE, "now": judged})
+            if await self._ageing.keep(aged):
+                self._heads.forget()
         later = await self._run("next_due", {})
         self._ring({queue for (queue,) in rows})
         await self._fold()
@@ -347,12 +346,8 @@ class PostgresStore(Reads, Records):
         return {id_ for (id_,) in rows}
 
     async def _fold(self, *, at_once: bool = False) -> None:
-        begun = self._ticks()
-        if at_once or begun >= self._fold_at:
-            self._fold_at = begun + FOLD_EVERY
-            await self._run("fold", {})
-            ended = self._ticks()
-            self._fold_at = ended + max(FOLD_EVERY, FULL_SHARE * (ended - begun))
+        if at_once or self._folding.is_due:
+            await self._folding.keep(self._run("fold", {}))
 
     async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         params = {

@@ -21,7 +21,7 @@ WITH made AS MATERIALIZED (
 ), told AS (
     INSERT INTO {SCHEMA}.journal
         (job, at, attempt, lease_version, to_state, event, reason, worker)
-    SELECT number, now(), 1, 1, %(state)s::{SCHEMA}.state, 'complete', '', '' FROM made
+    SELECT number, now(), 0, 0, %(state)s::{SCHEMA}.state, 'submit', '', '' FROM made
 )
 INSERT INTO {SCHEMA}.job (number, xid, updated_at, due_at, finished_at, expires_at, state,
     revision, attempt, max_attempts, generation, priority, level, held, queue, type)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SETTINGS = ("full_page_writes=on", "shared_buffers=512MB", "max_wal_size=4GB")
 """fsync and synchronous_commit are on unless turned off."""
 RATE = 20
-TURNS = 12
+TURNS = 30
 """How often each client submits jobs one by one, in every round."""
 Drains = dict[str, list[Drained]]
 Rates = dict[str, list[float]]

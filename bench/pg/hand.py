@@ -80,11 +80,8 @@ WITH given AS MATERIALIZED (
         'bench' FROM given
 )
 INSERT INTO {SCHEMA}.journal
-    (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
-SELECT number, clock_timestamp(), 0, 0, before::{SCHEMA}.state, after::{SCHEMA}.state, event,
-    'submitted', ''
-FROM given, (VALUES (NULL, 'PENDING', 'submit'), ('PENDING', 'SCHEDULED', 'enqueue'))
-    AS edge (before, after, event)
+    (job, at, attempt, lease_version, to_state, event, reason, worker)
+SELECT number, clock_timestamp(), 0, 0, 'SCHEDULED', 'enqueue', 'nothing to wait for', '' FROM given
 """
 
 

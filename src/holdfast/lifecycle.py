@@ -98,10 +98,12 @@ def submitted(job: Job) -> Job:
     """Record the birth of a job that was just accepted."""
     if job.state is not P or job.trail:
         raise IllegalTransitionError(job.id, job.state, Event.SUBMIT, P)
-    birth = Transition(
-        event=Event.SUBMIT, from_state=None, to_state=P, at=job.created_at, reason="submitted"
-    )
-    return replace(job, trail=(birth,))
+    return replace(job, trail=(birth(job.created_at),))
+
+
+def birth(at: datetime) -> Transition:
+    """Return what every history begins with."""
+    return Transition(event=Event.SUBMIT, from_state=None, to_state=P, at=at, reason="submitted")
 
 
 def enqueued(job: Job, *, now: datetime, reason: str = "nothing to wait for") -> Job:
@@ -111,10 +113,11 @@ def enqueued(job: Job, *, now: datetime, reason: str = "nothing to wait for") ->
     return step(job, Event.ENQUEUE, S, now=now, reason=reason, scheduled_at=now)
 
 
-def enqueued_again(job: Job, *, now: datetime) -> Job:
+def enqueued_again(job: Job, *, now: datetime, **changes: object) -> Job:
     """Return a job like one that was enqueued at its birth, born and enqueued now."""
     return replace(
         job,
+        **changes,
         created_at=now,
         updated_at=now,
         scheduled_at=now,

@@ -78,13 +78,15 @@ class Births:
         self._first: dict[int, tuple[Job, Job]] = {}
 
     def job(self, asked: Plain, job_id: str) -> Job:
-        """Return a new job."""
-        kind = asked.kind
-        found = self._first.get(id(kind))
-        if found is None:
-            found = kind, lifecycle.enqueued_again(kind, now=self._now)
-            self._first[id(kind)] = found  # and the kind with it, so that its id stays its own
-        return replace(found[1], id=job_id, payload=asked.payload, encoding=asked.encoding)
+        """Return a new job, made like the first of its kind."""
+        kind, payload, encoding = asked.kind, asked.payload, asked.encoding
+        if first := self._first.get(id(kind)):
+            return replace(first[1], id=job_id, payload=payload, encoding=encoding)
+        job = lifecycle.enqueued_again(
+            kind, now=self._now, id=job_id, payload=payload, encoding=encoding
+        )
+        self._first[id(kind)] = kind, job  # the kind with it, so that its id stays its own
+        return job
 
 
 _USUAL = ("type", "payload", "queue", "priority")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -151,6 +152,41 @@ async def test_old_and_new_program_share_a_schema_that_only_grew(
             (found,) = await also_old.get([job.id])
 
     assert found is not None
+
+
+async def test_births_in_one_row_and_in_two_tell_the_same(
+    connection: psycopg.AsyncConnection, postgres_server: Postgres
+) -> None:
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+
+    async def told(store: PostgresStore) -> tuple[object, object]:
+        page = await store.events("0-0", 100, timedelta(seconds=5))
+        return await store.history([job.id for job in jobs]), page.events
+
+    async def rows() -> list[tuple[object, ...]]:
+        cursor = await connection.execute(
+            f"SELECT from_state, to_state, event FROM {SCHEMA}.journal ORDER BY seq"
+        )
+        return await cursor.fetchall()
+
+    async with PostgresStore(settings) as store:
+        now = store.now()
+        jobs = [make("at once", now=now), make("later", now=now, delay=60)]
+        jobs += [make("waits", now=now, after=jobs)]
+        await store.add(jobs)
+        before = await told(store)
+    births = [(None, "SCHEDULED", "enqueue"), (None, "DELAYED", "delay")]
+    waits = (None, "PENDING", "submit")
+    assert [*births, waits] == await rows()
+
+    migrator = Migrator(connection, SCHEMA)
+    await migrator.down(2)
+    onward = [("PENDING", *step) for _, *step in births]
+    assert [waits, onward[0], waits, onward[1], waits] == await rows()
+
+    await migrator.up()
+    async with PostgresStore(settings) as store:
+        assert before == await told(store)
 
 
 async def test_schema_that_needs_a_newer_program_is_refused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -42,7 +42,7 @@ from holdfast.store.postgres.rows import (
     cancel_of,
     document,
     progress_of,
-    transition_of,
+    transitions_of,
 )
 from holdfast.store.postgres.session import Session
 
@@ -72,8 +72,8 @@ class Reads(Base):
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         found: defaultdict[str, list[Transition]] = defaultdict(list)
-        for id_, *edge in await self._run("history", {"id": Texts(ids)}):
-            found[id_].append(transition_of(tuple(edge)))
+        for id_, born_at, *step in await self._run("history", {"id": Texts(ids)}):
+            found[id_] += transitions_of(tuple(step), born_at)
         return [list(found[id_]) if id_ in found else [] for id_ in ids]
 
     async def logs(self, job_id: str) -> list[LogLine]:
@@ -182,13 +182,13 @@ class Reads(Base):
         rows = await self._page_of_events(place, limit) if place and limit else []
         behind = place is not None and bool(rows) and rows[0][-1] - place[1] > self._events_kept
         if place is not None and limit and not behind:
-            return _event_page(rows, place)
+            return _event_page(rows, place, limit)
         newest, oldest = await self._event_bounds()
         if not limit:
             return EventPage((), write_event_cursor(newest))
         start = max(place or (0, 0), oldest)
         rows = await self._page_of_events(start, limit)
-        return _event_page(rows, start, gap=place is not None and place < oldest)
+        return _event_page(rows, start, limit, gap=place is not None and place < oldest)
 
     async def _page_of_events(self, place: tuple[int, int], limit: int) -> list[Row]:
         params = {"xid": str(place[0]), "seq": place[1], "most": limit}
@@ -273,22 +273,31 @@ def read_event_cursor(cursor: str) -> tuple[int, int]:
     return int(xid), int(seq)
 
 
-def _event_page(rows: Sequence[Row], start: tuple[int, int], *, gap: bool = False) -> EventPage:
-    events = tuple(map(_event, rows))
+def _event_page(
+    rows: Sequence[Row], start: tuple[int, int], limit: int, *, gap: bool = False
+) -> EventPage:
+    told = [each for row in rows for each in _events_of(row) if each[0] > start][:limit]
+    events = tuple(event for _, event in told)
     return EventPage(events, events[-1].cursor if events else write_event_cursor(start), gap)
 
 
-def _event(row: Row) -> JobEvent:
-    xid, seq, job_id, type_, queue, event, from_state, to_state, at, *rest, progress, _ = row
-    is_transition = event is not None
-    edge = (event, from_state, to_state, at, *rest)
-    return JobEvent(
-        cursor=write_event_cursor((int(xid), seq)),
-        job_id=job_id,
-        type=type_,
-        queue=queue,
-        kind=EventKind.TRANSITION if is_transition else EventKind.PROGRESS,
-        at=at,
-        transition=transition_of(edge) if is_transition else None,
-        progress=None if is_transition else progress_of(progress),
-    )
+def _events_of(row: Row) -> Iterator[tuple[tuple[int, int], JobEvent]]:
+    """Read what a row of the journal tells, each with its place: two events, if it is a birth."""
+    xid, seq, job_id, type_, queue, born_at, *step, progress, _ = row
+    event, _, _, at, *_ = step
+    steps = [None] if event is None else transitions_of(tuple(step), born_at)
+    for number, transition in enumerate(steps, seq - len(steps) + 1):
+        place = int(xid), number
+        yield (
+            place,
+            JobEvent(
+                cursor=write_event_cursor(place),
+                job_id=job_id,
+                type=type_,
+                queue=queue,
+                kind=EventKind.TRANSITION if transition else EventKind.PROGRESS,
+                at=transition.at if transition else at,
+                transition=transition,
+                progress=None if transition else progress_of(progress),
+            ),
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 from psycopg.rows import TupleRow
 
+from holdfast import lifecycle
 from holdfast.job import (
     CancelRequest,
     DedupeKey,
@@ -199,12 +200,16 @@ def _claimed(row: Row, want: Claim) -> Job:
     ))  # fmt: skip
 
 
-def transition_of(row: Row) -> Transition:
-    """Read (event, from, to, at, reason, attempt, lease version, worker, failure)."""
+def transitions_of(row: Row, born_at: datetime) -> list[Transition]:
+    """Read (event, from, to, at, reason, attempt, lease version, worker, failure).
+
+    A step that comes from nowhere is a birth, or how a job went on at once after it: then both.
+    """
     event, from_state, to_state, at, reason, attempt, version, worker, failure = row
-    return Transition(
+    goes_on = from_state is None and event != Event.SUBMIT
+    step = Transition(
         event=_events[event],
-        from_state=_states[from_state] if from_state else None,
+        from_state=State.PENDING if goes_on else _states.get(from_state),
         to_state=_states[to_state],
         at=at,
         reason=reason,
@@ -213,6 +218,7 @@ def transition_of(row: Row) -> Transition:
         worker=worker,
         failure=failure_of(failure) if failure is not None else None,
     )
+    return [lifecycle.birth(born_at), step] if goes_on else [step]
 
 
 def progress_of(data: bytes) -> Progress:

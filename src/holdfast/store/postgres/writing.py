@@ -33,7 +33,7 @@ def add_params(jobs: Sequence[Job]) -> Columns:
     """The columns of ``add.sql``; jobs that were born together are read once."""
     like = jobs[:1] if _are_alike(jobs) else jobs
     often = len(jobs) // len(like)
-    onward = [_onward(job) for job in like]
+    steps = [_last_step(job) for job in like]
     return {
         "id": Texts([j.id for j in jobs]),
         "payload": Blobs([j.payload for j in jobs]),
@@ -59,9 +59,9 @@ def add_params(jobs: Sequence[Job]) -> Columns:
         **_shared("due_at", Moments, [j.due_at for j in like]),
         **_shared("scheduled_at", Moments, [j.scheduled_at for j in like]),
         **_shared("expires_at", Moments, [j.expires_at for j in like]),
-        **_shared("event", Texts, [_words[e.event] if e else None for e in onward]),
-        **_shared("moved_at", Moments, [e.at if e else None for e in onward]),
-        **_shared("reason", Texts, [e.reason if e else None for e in onward]),
+        **_shared("event", Texts, [_words[step.event] for step in steps]),
+        **_shared("moved_at", Moments, [step.at for step in steps]),
+        **_shared("reason", Texts, [step.reason for step in steps]),
     }
 
 
@@ -83,7 +83,7 @@ def _shared(name: str, kind: type[Column[T]], values: Sequence[T | None]) -> Col
 
 def add_one_params(job: Job) -> Columns:
     """The values of ``add_one.sql``."""
-    onward = _onward(job)
+    step = _last_step(job)
     return {
         "id": job.id,
         "type": job.type,
@@ -106,9 +106,9 @@ def add_one_params(job: Job) -> Columns:
         "due_at": job.due_at,
         "scheduled_at": job.scheduled_at,
         "expires_at": job.expires_at,
-        "event": _words[onward.event] if onward else None,
-        "moved_at": onward.at if onward else None,
-        "reason": onward.reason if onward else None,
+        "event": _words[step.event],
+        "moved_at": step.at,
+        "reason": step.reason,
     }
 
 
@@ -201,12 +201,12 @@ def is_completion(change: Change) -> bool:
     )
 
 
-def _onward(job: Job) -> Transition | None:
-    """Where a new job went after its birth, which every history begins with."""
-    birth, *onward = job.trail
-    if birth.event is not Event.SUBMIT or len(onward) > 1:
-        raise ValueError(f"job {job.id} is not new: {[edge.event for edge in job.trail]}")
-    return onward[0] if onward else None
+def _last_step(job: Job) -> Transition:
+    """The birth of a new job, or how it went on at once."""
+    trail = job.trail
+    if not 1 <= len(trail) <= 2 or trail[0].event is not Event.SUBMIT:
+        raise ValueError(f"job {job.id} is not new: {[edge.event for edge in trail]}")
+    return trail[-1]
 
 
 def _edge(edge: Transition) -> dict[str, object]:

@@ -1,8 +1,9 @@
 -- add: new -> PENDING, SCHEDULED, DELAYED
 -- One element per job in every array; what is the same for all of them comes as one value instead.
--- event, moved_at and reason tell how a job went on from PENDING, where it did. A job whose id is
--- there already is left alone; one whose id another transaction is about to write makes the
--- statement fail, and the caller repeats it.
+-- event, moved_at and reason are those of its last step so far: its birth, or how it went on from
+-- there at once, and then the journal has both in one row. A job whose id is there already is left
+-- alone; one whose id another transaction is about to write makes the statement fail, and the
+-- caller repeats it.
 -- Looked up one by one, not joined: the jobs take their numbers in the order given.
 WITH input AS MATERIALIZED (
     SELECT nextval('{schema}.place') AS number, given.id, given.payload, given.tags,
@@ -62,14 +63,8 @@ WITH input AS MATERIALIZED (
     FROM input
 ), told AS (
     INSERT INTO {schema}.journal
-        (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
-    SELECT input.number, edge.at, 0, 0, edge.from_state::{schema}.state,
-        edge.to_state::{schema}.state, edge.event, edge.reason, ''
-    FROM input CROSS JOIN LATERAL (VALUES
-        (input.created_at, NULL, 'PENDING', 'submit', 'submitted'),
-        (input.moved_at, 'PENDING', input.state, input.event, input.reason)
-    ) AS edge (at, from_state, to_state, event, reason)
-    WHERE edge.event IS NOT NULL
+        (job, at, attempt, lease_version, to_state, event, reason, worker)
+    SELECT number, moved_at, 0, 0, state::{schema}.state, event, reason, '' FROM input
 ), kinds AS MATERIALIZED (
     SELECT floor(date_part('epoch', created_at) / 60) AS minute, queue, type, priority, state,
         count(*) AS count

@@ -29,15 +29,10 @@ WITH fixed AS (
     FROM fixed
 ), told AS (
     INSERT INTO {schema}.journal
-        (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
-    SELECT number, edge.at, 0, 0, edge.from_state, edge.to_state, edge.event, edge.reason, ''
-    FROM fixed, (VALUES
-        (%(created_at)s::timestamptz, NULL::{schema}.state, 'PENDING'::{schema}.state, 'submit',
-            'submitted'),
-        (%(moved_at)s::timestamptz, 'PENDING', %(state)s::text::{schema}.state, %(event)s::text,
-            %(reason)s::text)
-    ) AS edge (at, from_state, to_state, event, reason)
-    WHERE edge.event IS NOT NULL
+        (job, at, attempt, lease_version, to_state, event, reason, worker)
+    SELECT number, %(moved_at)s::timestamptz, 0, 0, %(state)s::text::{schema}.state,
+        %(event)s::text, %(reason)s::text, ''
+    FROM fixed
 )
 INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
 SELECT step.minute, %(queue)s::text, %(type)s::text, %(priority)s::integer, step.name, 0, 1, 0

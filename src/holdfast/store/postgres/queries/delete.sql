@@ -30,7 +30,7 @@ WITH deleted AS (
 ), told AS (
     SELECT coalesce((
         SELECT seq FROM {schema}.journal ORDER BY xid DESC, seq DESC LIMIT 1
-    ), 0) - %(kept)s::bigint AS seq
+    ), 0) - 2 * %(kept)s::bigint AS seq
 ), forgotten AS (
     DELETE FROM {schema}.journal t USING deleted, told
     WHERE t.job = deleted.number AND t.seq <= told.seq

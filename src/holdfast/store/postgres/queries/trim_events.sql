@@ -4,6 +4,6 @@ DELETE FROM {schema}.journal WHERE (xid, seq) IN (
     SELECT t.xid, t.seq FROM {schema}.journal t
     WHERE (t.gone IS NOT NULL OR t.event IS NULL) AND t.seq <= (
         SELECT seq FROM {schema}.journal ORDER BY xid DESC, seq DESC LIMIT 1
-    ) - %(kept)s::bigint
+    ) - 2 * %(kept)s::bigint
     LIMIT %(most)s::integer
 )

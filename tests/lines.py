@@ -20,4 +20,4 @@ async def lent(store: PostgresStore) -> AsyncIterator[Session]:
     try:
         yield database.wrap(connection)
     finally:
-        await database.give_back(connection)
+        await database._pool.putconn(connection)

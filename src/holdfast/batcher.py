@@ -27,7 +27,8 @@ class Batcher(Generic[T, R]):
     a moment to ask again together. So groups grow with the load, and a lone caller never waits
     for company. With more than one of ``lanes``, and many callers, so many groups are under way:
     one is written while another is answered. A group that fails, fails for each of its callers.
-    Whoever waits longer than ``patience`` seconds is told so by one timer for all of them.
+    Whoever waits longer than ``patience`` seconds is told so, with what ``late`` makes, by one
+    timer for all of them.
     """
 
     def __init__(
@@ -37,11 +38,13 @@ class Batcher(Generic[T, R]):
         most: int = 1000,
         lanes: int = 1,
         patience: float | None = None,
+        late: Callable[[], Exception] = TimeoutError,
     ) -> None:
         self._write = write
         self._most = most
         self._lanes = lanes
         self._patience = patience
+        self._late = late
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._due: deque[tuple[float, asyncio.Future[R]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -58,7 +61,7 @@ class Batcher(Generic[T, R]):
         self._lone = 0
 
     def put(self, item: T) -> asyncio.Future[R]:
-        """Queue an item; the future holds its answer, or TimeoutError when patience ends."""
+        """Queue an item; the future holds its answer, or that it is late when patience ends."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, answer))
@@ -166,5 +169,5 @@ class Batcher(Generic[T, R]):
         while self._due and self._due[0][0] <= now:
             answer = self._due.popleft()[1]
             if not answer.done():
-                answer.set_exception(TimeoutError())
+                answer.set_exception(self._late())
         self._timer = loop.call_at(self._due[0][0], self._look, loop) if self._due else None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from holdfast.batch import accept_batch, outside_references
 from holdfast.batcher import Batcher
@@ -52,10 +53,14 @@ class Submitter:
         self._defaults_for = defaults_for
         self._quota = quota
         self._is_limited = quota is not None and quota.is_limited
-        self._patience = limits.submission_timeout.total_seconds()
         self._deadlines = Deadlines()
-        lanes = store.LANES if isinstance(store, LanedStore) else 1
-        self._batcher = Batcher(self._add_each, lanes=lanes, patience=self._patience)
+        patience = limits.submission_timeout.total_seconds()
+        self._batcher = Batcher(
+            self._add_each,
+            lanes=store.LANES if isinstance(store, LanedStore) else 1,
+            patience=patience,
+            late=partial(_silent, patience),
+        )
         self._calls_back = False
         """Whether the store knows that jobs may want to be called back."""
 
@@ -69,7 +74,7 @@ class Submitter:
         """Accept and store one job; submits that wait together are written together."""
         asked = plain(submission, self._defaults_for(submission.type, submission.queue))
         if asked is not None and connection is None and not self._is_limited:
-            return self._result(*await self._with_others(asked))
+            return self._result(*await self._batcher.write(asked))
         parents = await self._parents([submission]) if submission.depends_on else None
         job = self._accepted(submission, parents)
         await self._admit([job])
@@ -78,14 +83,8 @@ class Submitter:
         elif job.depends_on:
             added = (await self._add_all([job], atomic=True))[0]
         else:
-            job, added = await self._with_others(job)
+            job, added = await self._batcher.write(job)
         return self._result(job, added)
-
-    async def _with_others(self, asked: Job | Plain) -> tuple[Job, Added]:
-        try:
-            return await self._batcher.write(asked)
-        except TimeoutError:
-            raise _silent(self._patience) from None
 
     async def spawn(self, submission: Submission, fence: Fence, key: str | None) -> str:
         """Store a child of a running job, under that job's lease; return its id."""
@@ -206,10 +205,9 @@ class Submitter:
             raise ValidationError([Fault("connection", "UNSUPPORTED", told)])
         return await self._store.add(jobs, atomic=atomic, connection=connection)
 
-    async def persist(self, call: Callable[[], Awaitable[T]]) -> T:
+    def persist(self, call: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
         """Repeat a call while the store is away, at most for the submission timeout."""
-        patience = self._limits.submission_timeout
-        return await patiently(call, self._chance, patience, self._deadlines)
+        return patiently(call, self._chance, self._limits.submission_timeout, self._deadlines)
 
     def _result(self, job: Job, added: Added) -> SubmissionResult:
         match added.status:

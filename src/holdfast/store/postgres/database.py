@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
@@ -18,6 +16,7 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from holdfast.errors import StoreError, StoreUnavailableError
+from holdfast.store.postgres.alarm import Alarm
 from holdfast.store.postgres.line import Line
 from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.session import Params, Session, adapters
@@ -73,6 +72,7 @@ class Database:
         self._guests: AsyncConnectionPool[Line] | None = None
         self._warm: list[Line] = []
         """Connections of the pool that are kept at hand, the one used last at the end."""
+        self._alarm = Alarm(self.limit + 1)
         self._waiting = 0
         self._used = 0
 
@@ -83,6 +83,7 @@ class Database:
 
     async def open(self) -> None:
         await self._cool()  # should this be a second start: the pool waits for what is in it
+        self._alarm = Alarm(self.limit + 1)  # whose timer may be of another loop
         earlier = _cancellations()
         try:
             with translated():
@@ -103,9 +104,9 @@ class Database:
         if self._guests is not None:
             await self._guests.close()
 
-    async def run(self, name: str, params: Params) -> list[Row]:
+    def run(self, name: str, params: Params) -> Coroutine[Any, Any, list[Row]]:
         """Run one statement, committed when it returns."""
-        return await self._insisting(lambda session: session.run(name, params))
+        return self._insisting(lambda session: session.run(name, params))
 
     async def atomically(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run some statements as one transaction; again from the start if it lost to another."""
@@ -119,23 +120,20 @@ class Database:
     async def _insisting(self, work: Callable[[Session], Awaitable[T]]) -> T:
         for attempt in range(1, TRIES + 1):
             try:
-                return await self._lending(work)
+                connection = self._at_hand() or await self.borrow()
+                self._alarm.start(connection)
+                try:
+                    return await work(self.wrap(connection))
+                finally:
+                    self._alarm.stop(connection)
+                    if not self._keeps(connection):
+                        await self._pool.putconn(connection)
             except _LOST as error:
                 if attempt == TRIES:
                     raise StoreUnavailableError(_words(error)) from error
             except _FAILURES as error:
                 raise _in_our_words(error) from error
         raise AssertionError("the loop returns or raises")
-
-    async def _lending(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Lend a connection for the length of one call."""
-        connection = await self.borrow()
-        alarm = asyncio.get_running_loop().call_later(self.limit + 1, cut, connection)
-        try:
-            return await work(self.wrap(connection))
-        finally:
-            alarm.cancel()
-            await self.give_back(connection)
 
     @contextlib.asynccontextmanager
     async def guest(self) -> AsyncIterator[Session]:
@@ -160,9 +158,17 @@ class Database:
                 context=self._adapters,
             )
 
+    def _at_hand(self) -> Line | None:
+        """Take the connection used last, unless it is to be looked at first."""
+        if self._warm and self._warm[-1].is_listening:
+            return self._warm.pop()
+        return None
+
     async def borrow(self) -> Line:
         """Take the connection used last, or one of the pool, which would hand them out in turn."""
         while self._warm:
+            if connection := self._at_hand():
+                return connection
             connection = self._warm.pop()
             if not connection.has_said():
                 return connection
@@ -173,12 +179,8 @@ class Database:
         finally:
             self._waiting -= 1
 
-    async def give_back(self, connection: Line) -> None:
-        """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
-        if not self._keeps(connection):
-            await self._pool.putconn(connection)
-
     def _keeps(self, connection: Line) -> bool:
+        """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
         self._used += 1
         if (
             self._waiting
@@ -244,15 +246,6 @@ async def _check(connection: Line) -> None:
     """Find out, mostly without a round trip, whether an idle connection was closed."""
     if connection.has_said():  # goodbye, most likely
         await connection.execute(b"SELECT 1")
-
-
-def cut(connection: AsyncConnection[Row]) -> None:
-    """End a call that hangs: whoever waits for the server sees the connection close."""
-    with (
-        contextlib.suppress(OSError, psycopg.Error),
-        socket.socket(fileno=os.dup(connection.fileno())) as line,
-    ):
-        line.shutdown(socket.SHUT_RDWR)
 
 
 _LOST = (

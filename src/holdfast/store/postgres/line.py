@@ -51,6 +51,11 @@ class Line(AsyncConnection[Row]):
         """Its statements by their name in ``queries/``."""
         return {}
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether the loop would have told us, had the server said something unasked."""
+        return self._ear is not None
+
     async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Let a generator of psycopg's come to its end; when cancelled, the server's work too."""
         if timeout is not None:

@@ -16,8 +16,9 @@ import psycopg
 from psycopg import AsyncConnection
 
 from holdfast.errors import HoldfastError
+from holdfast.store.postgres.alarm import cut
 from holdfast.store.postgres.arrays import Texts
-from holdfast.store.postgres.database import Database, cut
+from holdfast.store.postgres.database import Database
 from holdfast.store.postgres.rows import Row
 
 EVERY_QUEUE = ""

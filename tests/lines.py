@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 async def lent(store: PostgresStore) -> AsyncIterator[Session]:
     """Borrow a connection, as every call does."""
     database = store._database
-    connection = await database.borrow()
+    session = await database.borrow()
     try:
-        yield database.wrap(connection)
+        yield session
     finally:
-        await database._pool.putconn(connection)
+        await database._pool.putconn(session.connection)

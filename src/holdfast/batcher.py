@@ -79,7 +79,7 @@ class Batcher(Generic[T, R]):
         Whoever is alone writes for himself: handing over and being answered would take two turns
         of the loop.
         """
-        if self._is_writing or self._usual > 1:
+        if self._is_alone or self._open or self._usual > 1:
             return await self.put(item)
         self._is_alone = True
         self._lone += 1

@@ -17,9 +17,9 @@ class Deadlines:
     """Ends what takes too long; nearly free for what does not."""
 
     def __init__(self) -> None:
-        self._open: set[_Deadline] = set()
+        self.open: set[_Deadline] = set()
+        self.looks_at = NEVER
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = NEVER
 
     def within(self, seconds: float) -> _Deadline:
         """Return a context whose body gets so many seconds; TimeoutError when it takes longer."""
@@ -34,30 +34,21 @@ class Deadlines:
         with self.within(seconds):
             return await _resumed(work, waits_for)
 
-    def enter(self, deadline: _Deadline, loop: asyncio.AbstractEventLoop) -> None:
-        """Count a deadline in."""
-        self._open.add(deadline)
-        if deadline.at < self._looks_at:
-            self._look_at(deadline.at, loop)
-
-    def leave(self, deadline: _Deadline) -> None:
-        """Count it out; the timer may find nothing to do, which is cheaper than moving it."""
-        self._open.discard(deadline)
-
-    def _look_at(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
+    def look_at(self, at: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Set the timer; it may find nothing to do then, which is cheaper than moving it."""
         if self._timer is not None:
             self._timer.cancel()
-        self._looks_at = at
+        self.looks_at = at
         self._timer = loop.call_at(at, self._look, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = max(loop.time(), self._looks_at)
-        for deadline in [one for one in self._open if one.at <= now]:
-            self._open.discard(deadline)
+        now = max(loop.time(), self.looks_at)
+        for deadline in [one for one in self.open if one.at <= now]:
+            self.open.discard(deadline)
             deadline.pass_()
-        self._timer, self._looks_at = None, NEVER
-        if self._open:
-            self._look_at(min(one.at for one in self._open), loop)
+        self._timer, self.looks_at = None, NEVER
+        if self.open:
+            self.look_at(min(one.at for one in self.open), loop)
 
 
 @types.coroutine
@@ -93,7 +84,9 @@ class _Deadline:
         self._task = task
         self._cancelling = task.cancelling()
         self.at = loop.time() + self._seconds
-        self._deadlines.enter(self, loop)
+        self._deadlines.open.add(self)
+        if self.at < self._deadlines.looks_at:
+            self._deadlines.look_at(self.at, loop)
         return self
 
     def pass_(self) -> None:
@@ -107,7 +100,7 @@ class _Deadline:
         error: BaseException | None,
         _: TracebackType | None,
     ) -> None:
-        self._deadlines.leave(self)
+        self._deadlines.open.discard(self)
         if not self._passed:
             return
         only_ours = self._task.uncancel() <= self._cancelling

@@ -115,6 +115,7 @@ def enqueued(job: Job, *, now: datetime, reason: str = "nothing to wait for") ->
 
 def enqueued_again(job: Job, *, now: datetime, **changes: object) -> Job:
     """Return a job like one that was enqueued at its birth, born and enqueued now."""
+    born, onward = job.trail
     return replace(
         job,
         **changes,
@@ -122,7 +123,7 @@ def enqueued_again(job: Job, *, now: datetime, **changes: object) -> Job:
         updated_at=now,
         scheduled_at=now,
         expires_at=now + job.lifetime,
-        trail=tuple([replace(edge, at=now) for edge in job.trail]),
+        trail=(replace(born, at=now), replace(onward, at=now)),
     )
 
 

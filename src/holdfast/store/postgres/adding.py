@@ -63,7 +63,10 @@ async def add(
 
 def is_plain(jobs: Iterable[Job]) -> bool:
     """Whether jobs have no key, wait for nothing and were spawned by nobody."""
-    return not any(job.dedupe or job.depends_on or job.spawned_by for job in jobs)
+    for job in jobs:  # noqa: SIM110  # most calls bring one job: any() would cost more than this
+        if job.dedupe or job.depends_on or job.spawned_by:
+            return False
+    return True
 
 
 async def add_plain(session: Statements, jobs: Sequence[Job]) -> list[Added]:

@@ -19,7 +19,8 @@ class ServerClock:
 
     def __init__(self, clock: Clock | None) -> None:
         self.given = None if clock is None or isinstance(clock, SystemClock) else clock
-        self._ticks: Clock = clock or SystemClock()
+        self.ticks = (clock or SystemClock()).monotonic
+        """Returns monotonic seconds, to be handed to ``heard``."""
         self._seen: tuple[datetime, float] | None = None
         self._checked = 0.0
 
@@ -29,7 +30,8 @@ class ServerClock:
             return self.given.now()
         if self._seen is None:
             raise RuntimeError("the store's time is known once it has been started")
-        return self._at(self.ticks())
+        at, ticks = self._seen
+        return at + timedelta(seconds=self.ticks() - ticks)
 
     @property
     def judged(self) -> datetime | None:
@@ -42,10 +44,6 @@ class ServerClock:
         if self.given is not None:
             return False
         return self._seen is None or self.ticks() - self._checked > REFRESH_AFTER
-
-    def ticks(self) -> float:
-        """Return monotonic seconds, to be handed to ``heard``."""
-        return self._ticks.monotonic()
 
     def heard(self, at: datetime, asked: float) -> None:
         """Take note of an answer to a question asked at a monotonic instant.

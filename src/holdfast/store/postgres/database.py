@@ -70,8 +70,9 @@ class Database:
         self._adapters = adapters()
         self._pool = self._own_pool()
         self._guests: AsyncConnectionPool[Line] | None = None
-        self._warm: list[Line] = []
+        self._warm: list[Session] = []
         """Connections of the pool that are kept at hand, the one used last at the end."""
+        self._room = WARM
         self._alarm = Alarm(self.limit + 1)
         self._waiting = 0
         self._used = 0
@@ -89,14 +90,16 @@ class Database:
             with translated():
                 await self._pool.open(wait=True, timeout=self.wait)
             _heed(earlier)
+            self._room = WARM
         except BaseException:
             await self._pool.close()
             self._pool = self._own_pool()  # a pool opens only once
             raise
 
     async def _cool(self) -> None:
+        self._room = 0
         while self._warm:
-            await self._pool.putconn(self._warm.pop())
+            await self._pool.putconn(self._warm.pop().connection)
 
     async def close(self) -> None:
         await self._cool()
@@ -120,14 +123,14 @@ class Database:
     async def _insisting(self, work: Callable[[Session], Awaitable[T]]) -> T:
         for attempt in range(1, TRIES + 1):
             try:
-                connection = self._at_hand() or await self.borrow()
-                self._alarm.start(connection)
+                session = self._at_hand() or await self.borrow()
+                self._alarm.start(session.connection)
                 try:
-                    return await work(self.wrap(connection))
+                    return await work(session)
                 finally:
-                    self._alarm.stop(connection)
-                    if not self._keeps(connection):
-                        await self._pool.putconn(connection)
+                    self._alarm.stop(session.connection)
+                    if not self._keeps(session):
+                        await self._pool.putconn(session.connection)
             except _LOST as error:
                 if attempt == TRIES:
                     raise StoreUnavailableError(_words(error)) from error
@@ -144,7 +147,7 @@ class Database:
         with translated():
             connection = await _from(self._guests, self.wait)
         try:
-            yield self.wrap(connection)
+            yield self._wrapped(connection)
         finally:
             await self._guests.putconn(connection)
 
@@ -158,43 +161,39 @@ class Database:
                 context=self._adapters,
             )
 
-    def _at_hand(self) -> Line | None:
+    def _at_hand(self) -> Session | None:
         """Take the connection used last, unless it is to be looked at first."""
-        if self._warm and self._warm[-1].is_listening:
+        if self._warm and self._warm[-1].connection.ear:
             return self._warm.pop()
         return None
 
-    async def borrow(self) -> Line:
+    async def borrow(self) -> Session:
         """Take the connection used last, or one of the pool, which would hand them out in turn."""
         while self._warm:
-            if connection := self._at_hand():
-                return connection
-            connection = self._warm.pop()
-            if not connection.has_said():
-                return connection
-            await self._pool.putconn(connection)  # where it is replaced if it was closed
+            session = self._warm.pop()
+            if session.connection.ear or not session.connection.has_said():
+                return session
+            await self._pool.putconn(session.connection)  # to be replaced if it was closed
         self._waiting += 1
         try:
-            return await _from(self._pool, self.wait)
+            return self._wrapped(await _from(self._pool, self.wait))
         finally:
             self._waiting -= 1
 
-    def _keeps(self, connection: Line) -> bool:
+    def _keeps(self, session: Session) -> bool:
         """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
         self._used += 1
         if (
             self._waiting
-            or self._pool.closed
-            or len(self._warm) >= WARM
+            or len(self._warm) >= self._room
             or self._used % RETURN_EVERY == 0
-            or connection.pgconn.transaction_status != TransactionStatus.IDLE
+            or session.connection.pgconn.transaction_status != TransactionStatus.IDLE
         ):
             return False
-        self._warm.append(connection)
+        self._warm.append(session)
         return True
 
-    def wrap(self, connection: Line) -> Session:
-        """Return what runs our statements on a connection."""
+    def _wrapped(self, connection: Line) -> Session:
         return Session(connection, self._settings.schema, prepare=not self._settings.pgbouncer)
 
     def _own_pool(self) -> AsyncConnectionPool[Line]:

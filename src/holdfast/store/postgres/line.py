@@ -42,19 +42,15 @@ class Line(AsyncConnection[Row]):
     """A connection of ours, and the statements that were prepared on it."""
 
     transformer: Transformer | None = None
-    _ear: socket.socket | None = None
-    """The same socket under a number of its own: libpq closes its own whenever it likes."""
+    ear: socket.socket | None = None
+    """The same socket under a number of its own: libpq closes its own whenever it likes.
+    While it is there, the loop would have told us, had the server said something unasked."""
     _heard: asyncio.Future[int] | None = None
 
     @cached_property
     def prepared(self) -> dict[str, Prepared]:
         """Its statements by their name in ``queries/``."""
         return {}
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether the loop would have told us, had the server said something unasked."""
-        return self._ear is not None
 
     async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """Let a generator of psycopg's come to its end; when cancelled, the server's work too."""
@@ -96,12 +92,12 @@ class Line(AsyncConnection[Row]):
     async def _until(self, wanted: int) -> int:
         """Wait until there is something to read, or room to write."""
         loop = asyncio.get_running_loop()
-        if self._ear is None:
-            self._ear = socket.socket(fileno=os.dup(self.pgconn.socket))
-            loop.add_reader(self._ear, self._hear, Ready.R)
+        if self.ear is None:
+            self.ear = socket.socket(fileno=os.dup(self.pgconn.socket))
+            loop.add_reader(self.ear, self._hear, Ready.R)
         elif self.has_said(0):
             return Ready.R  # to read of it: uvloop tells only once, and that may have been before
-        ear = self._ear
+        ear = self.ear
         heard: asyncio.Future[int] = loop.create_future()
         self._heard = heard
         if wanted & Wait.W:
@@ -126,7 +122,7 @@ class Line(AsyncConnection[Row]):
             self._heard.set_result(ready)
 
     def _turn_away(self) -> None:
-        if self._ear is not None:
-            asyncio.get_running_loop().remove_reader(self._ear)
-            self._ear.close()
-            self._ear = None
+        if self.ear is not None:
+            asyncio.get_running_loop().remove_reader(self.ear)
+            self.ear.close()
+            self.ear = None

@@ -72,8 +72,8 @@ class Reads(Base):
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         found: defaultdict[str, list[Transition]] = defaultdict(list)
-        for id_, born_at, *step in await self._run("history", {"id": Texts(ids)}):
-            found[id_] += transitions_of(tuple(step), born_at)
+        for id_, *step in await self._run("history", {"id": Texts(ids)}):
+            found[id_] += transitions_of(tuple(step))
         return [list(found[id_]) if id_ in found else [] for id_ in ids]
 
     async def logs(self, job_id: str) -> list[LogLine]:
@@ -283,9 +283,9 @@ def _event_page(
 
 def _events_of(row: Row) -> Iterator[tuple[tuple[int, int], JobEvent]]:
     """Read what a row of the journal tells, each with its place: two events, if it is a birth."""
-    xid, seq, job_id, type_, queue, born_at, *step, progress, _ = row
+    xid, seq, job_id, type_, queue, *step, progress, _ = row
     event, _, _, at, *_ = step
-    steps = [None] if event is None else transitions_of(tuple(step), born_at)
+    steps = [None] if event is None else transitions_of(tuple(step))
     for number, transition in enumerate(steps, seq - len(steps) + 1):
         place = int(xid), number
         yield (
@@ -296,7 +296,7 @@ def _events_of(row: Row) -> Iterator[tuple[tuple[int, int], JobEvent]]:
                 type=type_,
                 queue=queue,
                 kind=EventKind.TRANSITION if transition else EventKind.PROGRESS,
-                at=transition.at if transition else at,
+                at=at,
                 transition=transition,
                 progress=None if transition else progress_of(progress),
             ),

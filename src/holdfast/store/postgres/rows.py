@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from typing import Final
 
@@ -200,7 +200,7 @@ def _claimed(row: Row, want: Claim) -> Job:
     ))  # fmt: skip
 
 
-def transitions_of(row: Row, born_at: datetime) -> list[Transition]:
+def transitions_of(row: Row) -> list[Transition]:
     """Read (event, from, to, at, reason, attempt, lease version, worker, failure).
 
     A step that comes from nowhere is a birth, or how a job went on at once after it: then both.
@@ -218,7 +218,7 @@ def transitions_of(row: Row, born_at: datetime) -> list[Transition]:
         worker=worker,
         failure=failure_of(failure) if failure is not None else None,
     )
-    return [lifecycle.birth(born_at), step] if goes_on else [step]
+    return [lifecycle.birth(at), step] if goes_on else [step]
 
 
 def progress_of(data: bytes) -> Progress:

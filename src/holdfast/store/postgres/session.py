@@ -31,11 +31,26 @@ from holdfast.store.postgres.sql import Statement, statement
 Params = Mapping[str, object]
 
 _DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
+
+
+class _Words(dict[str, bytes]):
+    """Texts as they are sent. Names and states come again and again; ids are longer, and do not."""
+
+    def __missing__(self, value: str) -> bytes:
+        sent = arrays.text(value)
+        if len(value) <= LONGEST_WORD:
+            if len(self) >= MOST_WORDS:
+                self.clear()
+            self[value] = sent
+        return sent
+
+
+LONGEST_WORD, MOST_WORDS = 32, 1000
 _SCALARS: Mapping[int, Callable[..., Buffer]] = {
     16: struct.Struct("!?").pack,
     17: memoryview,
     20: struct.Struct("!q").pack,
-    25: arrays.text,
+    25: _Words().__getitem__,
     701: struct.Struct("!d").pack,
     1184: arrays.moment,
 }
@@ -102,7 +117,8 @@ class Session:
             for given, pack in known.packers
         ]
         line.pgconn.send_query_prepared(known.name, sent, known.formats, Format.BINARY)
-        return self._rows(await self._answer())
+        result = await self._answer()
+        return self._rows(result) if result.nfields else []
 
     async def _prepared(self, name: str) -> Prepared:
         line, sql = self.connection, statement(name, self._schema)
@@ -124,8 +140,6 @@ class Session:
         raise error
 
     def _rows(self, result: PGresult) -> list[Row]:
-        if not result.nfields:
-            return []
         line = self.connection
         transformer = line.transformer
         if transformer is None:

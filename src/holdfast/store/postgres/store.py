@@ -129,7 +129,7 @@ class PostgresStore(Reads, Records):
             added = await self._database.atomically(
                 lambda session: add(session, jobs, atomic=atomic, fence=fence, now=self.now())
             )
-        self._ring(_queues(jobs))
+        self._wake.ring(_queues(jobs))
         return added
 
     async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:

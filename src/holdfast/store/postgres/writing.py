@@ -57,10 +57,8 @@ def add_params(jobs: Sequence[Job]) -> Columns:
         **_shared("max_attempts", Ints, [j.max_attempts for j in like]),
         **_shared("held", Flags, [j.held for j in like]),
         **_shared("due_at", Moments, [j.due_at for j in like]),
-        **_shared("scheduled_at", Moments, [j.scheduled_at for j in like]),
         **_shared("expires_at", Moments, [j.expires_at for j in like]),
         **_shared("event", Texts, [_words[step.event] for step in steps]),
-        **_shared("moved_at", Moments, [step.at for step in steps]),
         **_shared("reason", Texts, [step.reason for step in steps]),
     }
 
@@ -104,10 +102,8 @@ def add_one_params(job: Job) -> Columns:
         "max_attempts": job.max_attempts,
         "held": job.held,
         "due_at": job.due_at,
-        "scheduled_at": job.scheduled_at,
         "expires_at": job.expires_at,
         "event": _words[step.event],
-        "moved_at": step.at,
         "reason": step.reason,
     }
 
@@ -203,10 +199,14 @@ def is_completion(change: Change) -> bool:
 
 def _last_step(job: Job) -> Transition:
     """The birth of a new job, or how it went on at once."""
-    trail = job.trail
-    if not 1 <= len(trail) <= 2 or trail[0].event is not Event.SUBMIT:
-        raise ValueError(f"job {job.id} is not new: {[edge.event for edge in trail]}")
-    return trail[-1]
+    birth, *onward = job.trail
+    if birth.event is not Event.SUBMIT or len(onward) > 1:
+        raise ValueError(f"job {job.id} is not new: {[edge.event for edge in job.trail]}")
+    if not onward:
+        return birth
+    if onward[0].at != job.created_at:
+        raise ValueError(f"job {job.id} went on later than it was born")
+    return onward[0]
 
 
 def _edge(edge: Transition) -> dict[str, object]:

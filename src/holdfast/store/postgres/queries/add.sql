@@ -1,9 +1,8 @@
 -- add: new -> PENDING, SCHEDULED, DELAYED
 -- One element per job in every array; what is the same for all of them comes as one value instead.
--- event, moved_at and reason are those of its last step so far: its birth, or how it went on from
--- there at once, and then the journal has both in one row. A job whose id is there already is left
--- alone; one whose id another transaction is about to write makes the statement fail, and the
--- caller repeats it.
+-- event and reason are those of its last step so far: its birth, or how it went on from there at
+-- once, and then the journal has both in one row. A job whose id is there already is left alone; one
+-- whose id another transaction is about to write makes the statement fail, and the caller repeats it.
 -- Looked up one by one, not joined: the jobs take their numbers in the order given.
 WITH input AS MATERIALIZED (
     SELECT nextval('{schema}.place') AS number, given.id, given.payload, given.tags,
@@ -21,10 +20,8 @@ WITH input AS MATERIALIZED (
         coalesce(given.max_attempts, %(one_max_attempts)s::integer) AS max_attempts,
         coalesce(given.held, %(one_held)s::boolean) AS held,
         coalesce(given.due_at, %(one_due_at)s::timestamptz) AS due_at,
-        coalesce(given.scheduled_at, %(one_scheduled_at)s::timestamptz) AS scheduled_at,
         coalesce(given.expires_at, %(one_expires_at)s::timestamptz) AS expires_at,
         coalesce(given.event, %(one_event)s::text) AS event,
-        coalesce(given.moved_at, %(one_moved_at)s::timestamptz) AS moved_at,
         coalesce(given.reason, %(one_reason)s::text) AS reason
     FROM unnest(
         %(id)s::text[], %(type)s::text[], %(queue)s::text[], %(payload)s::bytea[],
@@ -34,13 +31,11 @@ WITH input AS MATERIALIZED (
         %(dependency_kind)s::text[], %(depth)s::integer[], %(spawned_by)s::text[],
         %(state)s::text[], %(revision)s::integer[], %(priority)s::integer[],
         %(max_attempts)s::integer[], %(held)s::boolean[], %(due_at)s::timestamptz[],
-        %(scheduled_at)s::timestamptz[], %(expires_at)s::timestamptz[], %(event)s::text[],
-        %(moved_at)s::timestamptz[], %(reason)s::text[]
+        %(expires_at)s::timestamptz[], %(event)s::text[], %(reason)s::text[]
     ) AS given (
         id, type, queue, payload, policy, lease_ttl, created_at, tags, correlation_id,
         callback_url, limit_key, dedupe, depends_on, dependency_kind, depth, spawned_by, state,
-        revision, priority, max_attempts, held, due_at, scheduled_at, expires_at, event,
-        moved_at, reason
+        revision, priority, max_attempts, held, due_at, expires_at, event, reason
     )
     WHERE (SELECT b.number FROM {schema}.body b WHERE b.id = given.id) IS NULL
 ), fixed AS (
@@ -58,13 +53,13 @@ WITH input AS MATERIALIZED (
         attempt, max_attempts, generation, priority, level, held, queue, type
     )
     SELECT number, CASE state WHEN 'SCHEDULED' THEN number END, pg_current_xact_id(), created_at,
-        due_at, scheduled_at, expires_at, state::{schema}.state, revision, 0, max_attempts, 1,
+        due_at, CASE state WHEN 'SCHEDULED' THEN created_at END, expires_at, state::{schema}.state, revision, 0, max_attempts, 1,
         priority, least(greatest(priority, 0), 4), held, queue, type
     FROM input
 ), told AS (
     INSERT INTO {schema}.journal
         (job, at, attempt, lease_version, to_state, event, reason, worker)
-    SELECT number, moved_at, 0, 0, state::{schema}.state, event, reason, '' FROM input
+    SELECT number, created_at, 0, 0, state::{schema}.state, event, reason, '' FROM input
 ), kinds AS MATERIALIZED (
     SELECT floor(date_part('epoch', created_at) / 60) AS minute, queue, type, priority, state,
         count(*) AS count

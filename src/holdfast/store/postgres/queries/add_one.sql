@@ -21,7 +21,8 @@ WITH fixed AS (
         attempt, max_attempts, generation, priority, level, held, queue, type
     )
     SELECT number, CASE %(state)s::text WHEN 'SCHEDULED' THEN number END, pg_current_xact_id(),
-        %(created_at)s::timestamptz, %(due_at)s::timestamptz, %(scheduled_at)s::timestamptz,
+        %(created_at)s::timestamptz, %(due_at)s::timestamptz,
+        CASE %(state)s::text WHEN 'SCHEDULED' THEN %(created_at)s::timestamptz END,
         %(expires_at)s::timestamptz, %(state)s::text::{schema}.state, %(revision)s::integer, 0,
         %(max_attempts)s::integer, 1, %(priority)s::integer,
         least(greatest(%(priority)s::integer, 0), 4), %(held)s::boolean, %(queue)s::text,
@@ -30,7 +31,7 @@ WITH fixed AS (
 ), told AS (
     INSERT INTO {schema}.journal
         (job, at, attempt, lease_version, to_state, event, reason, worker)
-    SELECT number, %(moved_at)s::timestamptz, 0, 0, %(state)s::text::{schema}.state,
+    SELECT number, %(created_at)s::timestamptz, 0, 0, %(state)s::text::{schema}.state,
         %(event)s::text, %(reason)s::text, ''
     FROM fixed
 )

@@ -8,7 +8,7 @@ WITH horizon AS MATERIALIZED (
     WHERE t.xid < (SELECT xid FROM horizon) ORDER BY t.xid DESC, t.seq DESC LIMIT 1
 )
 SELECT t.xid::text, t.seq, coalesce(b.id, t.gone ->> 'id'), coalesce(b.type, t.gone ->> 'type'),
-    coalesce(b.queue, t.gone ->> 'queue'), coalesce(b.created_at, t.at), t.event, t.from_state::text, t.to_state::text, t.at,
+    coalesce(b.queue, t.gone ->> 'queue'), t.event, t.from_state::text, t.to_state::text, t.at,
     t.reason, t.attempt, t.lease_version, t.worker, t.failure, t.progress,
     (SELECT seq FROM newest)
 FROM {schema}.journal t LEFT JOIN {schema}.body b ON b.number = t.job

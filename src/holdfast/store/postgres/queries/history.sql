@@ -1,8 +1,8 @@
--- history: every step of these jobs, each job's oldest first, and when it was born
+-- history: every step of these jobs, each job's oldest first
 -- id text[]
 --
 -- Job by job through the index: as a plain join the planner may read the whole journal.
-SELECT b.id, b.created_at, t.event, t.from_state::text, t.to_state::text, t.at, t.reason, t.attempt,
+SELECT b.id, t.event, t.from_state::text, t.to_state::text, t.at, t.reason, t.attempt,
     t.lease_version, t.worker, t.failure
 FROM {schema}.body b CROSS JOIN LATERAL (
     SELECT j.event, j.from_state, j.to_state, j.at, j.reason, j.attempt, j.lease_version,

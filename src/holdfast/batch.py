@@ -12,7 +12,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.form import Defaults, Parent, Submission, named_jobs
 from holdfast.job import Job, Priority
 from holdfast.policy import Limits
-from holdfast.submission import NO_DEFAULTS, Births, accept
+from holdfast.submission import NO_DEFAULTS, Births, accept, plain
 
 MOST_JOBS = Limits().batch
 
@@ -44,15 +44,11 @@ def accept_batch(
     graph, births = _Graph(submissions, job_ids), Births(now)
 
     def accepted(asked: Submission, job_id: str) -> Job | ValidationError:
+        defaults = defaults_for(asked)
+        if usual := plain(asked, defaults):
+            return births.job(usual, job_id)
         try:
-            return accept(
-                asked,
-                job_id=job_id,
-                now=now,
-                defaults=defaults_for(asked),
-                parents=known,
-                births=births,
-            )
+            return accept(asked, job_id=job_id, now=now, defaults=defaults, parents=known)
         except ValidationError as error:
             return error
 

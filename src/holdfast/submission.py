@@ -111,15 +111,10 @@ def accept(
     defaults: Defaults = NO_DEFAULTS,
     parents: Mapping[str, Parent] | None = None,
     spawner: Spawner | None = None,
-    births: Births | None = None,
 ) -> Job:
-    """Make a job of a submission, or raise ValidationError with everything that is wrong.
-
-    Give ``births`` of that moment to make many.
-    """
-    asked = plain(submission, defaults) if spawner is None else None
-    if asked is not None:
-        return (births or Births(now)).job(asked, job_id)
+    """Make a job of a submission, or raise ValidationError with everything that is wrong."""
+    if spawner is None and (asked := plain(submission, defaults)):
+        return Births(now).job(asked, job_id)
     intake = Intake(submission, defaults, now, parents or NO_PARENTS)
     job = lifecycle.submitted(intake.job(job_id, spawner))
     return job if job.held or job.depends_on else lifecycle.enqueued(job, now=now)

@@ -119,10 +119,12 @@ class Submitter:
         results = [
             _rejected("", job)
             if isinstance(job, ValidationError)
-            else self._batch_result(job, added[job.id], i, atomic=atomic)
+            else submission_result(job)
+            if (answer := added[job.id]).status is AddStatus.ACCEPTED
+            else self._batch_result(job, answer, i, atomic=atomic)
             for i, job in enumerate(jobs)
         ]
-        rejected = sum(r.status is SubmissionStatus.REJECTED for r in results)
+        rejected = sum([result.status is SubmissionStatus.REJECTED for result in results])
         return BatchResult(
             total=len(results),
             accepted=len(results) - rejected,
@@ -226,8 +228,6 @@ class Submitter:
                 raise ValidationError([Fault("depends_on", "NOT_FOUND", told)])
 
     def _batch_result(self, job: Job, added: Added, i: int, *, atomic: bool) -> SubmissionResult:
-        if added.status is AddStatus.ACCEPTED:
-            return submission_result(job)
         if added.status is AddStatus.ABORTED:
             return _rejected(job.id, None)
         try:

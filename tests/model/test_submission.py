@@ -13,7 +13,7 @@ from holdfast.form import Defaults, Parent, Spawner, Submission, named_jobs
 from holdfast.job import DedupeKey, DependencyKind, Encoding, Event, Job, Priority, State
 from holdfast.policy import MEBIBYTE, Backoff, BackoffKind, Limits
 from holdfast.profiles import BULLMQ, LEASE
-from holdfast.submission import Births, accept, read
+from holdfast.submission import NO_DEFAULTS, Births, accept, plain, read
 from tests.model.making import ID, LATER, NOW, faults, job, refusal
 
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -132,8 +132,10 @@ def test_what_most_submissions_say_is_accepted_or_refused_the_short_way_like_the
 
 
 def test_plain_jobs_of_one_moment_share_their_history() -> None:
-    births, asked = Births(NOW), [Submission(type=type_, payload=type_) for type_ in "aba"]
-    first, other, third = (accept(one, job_id=ID, now=NOW, births=births) for one in asked)
+    asked = [Submission(type=type_, payload=type_) for type_ in "aba"]
+    usual = [one for each in asked if (one := plain(each, NO_DEFAULTS))]
+    births = Births(NOW)
+    first, other, third = (births.job(one, ID) for one in usual)
 
     assert first.trail is third.trail
     assert [("a", b'"a"'), ("b", b'"b"')] == [(job.type, job.payload) for job in (first, other)]

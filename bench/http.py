@@ -32,7 +32,7 @@ CROWDS = (32, 128)
 BATCH = 1000
 IDLE = 2000
 """Subscribers that wait for events."""
-ROUNDS = 3
+ROUNDS = 7
 JOB = {"type": "bench", "payload": {"text": "x" * 1000}}
 
 

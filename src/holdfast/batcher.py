@@ -73,11 +73,11 @@ class Batcher(Generic[T, R]):
             self._open_lane()
         return answer
 
-    async def write(self, item: T) -> R:
+    async def write(self, item: T, alone: Callable[[T], Awaitable[R]]) -> R:
         """Write an item with those that wait; alone, when there were none the last time either.
 
-        Whoever is alone writes for himself: handing over and being answered would take two turns
-        of the loop.
+        Whoever is alone writes for himself, with ``alone``: handing over and being answered would
+        take two turns of the loop.
         """
         if self._is_alone or self._open or self._usual > 1:
             return await self.put(item)
@@ -86,7 +86,7 @@ class Batcher(Generic[T, R]):
         try:
             if self._lone % BREATH == 0:
                 await asyncio.sleep(0)
-            (answer,) = await self._write([item])
+            return await alone(item)
         finally:
             self._is_alone = False
             if self._over is not None:
@@ -94,7 +94,6 @@ class Batcher(Generic[T, R]):
                 self._over = None
             if self._waiting:
                 self._open_lane()
-        return answer
 
     async def close(self) -> None:
         """Wait until everything is written."""

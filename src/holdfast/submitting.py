@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -74,7 +74,7 @@ class Submitter:
         """Accept and store one job; submits that wait together are written together."""
         asked = plain(submission, self._defaults_for(submission.type, submission.queue))
         if asked is not None and connection is None and not self._is_limited:
-            return self._result(*await self._batcher.write(asked))
+            return self._result(*await self._batcher.write(asked, self._add_one))
         parents = await self._parents([submission]) if submission.depends_on else None
         job = self._accepted(submission, parents)
         await self._admit([job])
@@ -83,7 +83,7 @@ class Submitter:
         elif job.depends_on:
             added = (await self._add_all([job], atomic=True))[0]
         else:
-            job, added = await self._batcher.write(job)
+            job, added = await self._batcher.write(job, self._add_one)
         return self._result(job, added)
 
     async def spawn(self, submission: Submission, fence: Fence, key: str | None) -> str:
@@ -182,6 +182,12 @@ class Submitter:
             return await self._enlist(jobs, connection, atomic=atomic)
         return await self._add_all(jobs, atomic=atomic)
 
+    async def _add_one(self, asked: Job | Plain) -> tuple[Job, Added]:
+        if isinstance(asked, Plain):
+            asked = Births(self._store.now()).job(asked, self._chance.uuid())
+        job = asked
+        return job, (await self.persist(lambda: self._store.add([job], atomic=False)))[0]
+
     async def _add_each(self, asked: Sequence[Job | Plain]) -> Sequence[tuple[Job, Added]]:
         births, ids = Births(self._store.now()), self._chance.uuids(len(asked))
         jobs = [
@@ -207,7 +213,7 @@ class Submitter:
             raise ValidationError([Fault("connection", "UNSUPPORTED", told)])
         return await self._store.add(jobs, atomic=atomic, connection=connection)
 
-    def persist(self, call: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
+    def persist(self, call: Callable[[], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
         """Repeat a call while the store is away, at most for the submission timeout."""
         return patiently(call, self._chance, self._limits.submission_timeout, self._deadlines)
 
@@ -259,7 +265,7 @@ def _silent(seconds: float) -> StoreUnavailableError:
 
 
 async def patiently(
-    call: Callable[[], Awaitable[T]],
+    call: Callable[[], Coroutine[Any, Any, T]],
     chance: Chance,
     patience: timedelta,
     deadlines: Deadlines | None = None,
@@ -276,8 +282,7 @@ async def patiently(
     pauses: Pauses | None = None
     while True:
         try:
-            with deadlines.within(deadline - loop.time()):
-                return await call()
+            return await deadlines.soon(call(), deadline - loop.time())
         except TimeoutError:
             raise _silent(seconds) from None
         except StoreUnavailableError:

@@ -10,7 +10,7 @@ import pytest
 from holdfast.batcher import QUIET, Batcher
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
 
 class Paper:
@@ -23,6 +23,18 @@ class Paper:
         self.groups.append(list(items))
         await asyncio.sleep(0)
         return [-item for item in items]
+
+
+def alone(
+    write: Callable[[Sequence[int]], Awaitable[Sequence[int]]],
+) -> Callable[[int], Awaitable[int]]:
+    """How a caller who is alone writes."""
+
+    async def one(item: int) -> int:
+        (answer,) = await write([item])
+        return answer
+
+    return one
 
 
 async def turns(count: int) -> None:
@@ -169,7 +181,7 @@ async def test_lone_caller_writes_at_once_and_those_who_come_meanwhile_together_
     paper = Paper()
     batcher = Batcher(paper.write)
 
-    answers = await asyncio.gather(*(batcher.write(n) for n in range(5)))
+    answers = await asyncio.gather(*(batcher.write(n, alone(paper.write)) for n in range(5)))
 
     assert [0, -1, -2, -3, -4] == answers
     assert [[0], [1, 2, 3, 4]] == paper.groups
@@ -181,7 +193,7 @@ async def test_callers_who_write_together_go_on_together() -> None:
 
     async def caller(number: int) -> None:
         for _ in range(10):
-            await batcher.write(number)
+            await batcher.write(number, alone(paper.write))
 
     await asyncio.gather(*(caller(number) for number in range(12)))
 
@@ -196,7 +208,7 @@ async def test_lone_caller_who_goes_on_and_on_lets_others_have_their_turn() -> N
     asyncio.get_running_loop().call_soon(stopped.set)
 
     for _ in range(100):
-        await batcher.write(1)
+        await batcher.write(1, alone(write))
 
     assert stopped.is_set()
 
@@ -216,10 +228,10 @@ async def test_lone_caller_who_fails_or_leaves_keeps_nobody_from_writing() -> No
     batcher = Batcher(write)
 
     with pytest.raises(OSError, match="unlucky"):
-        await batcher.write(1)
-    leaving = asyncio.ensure_future(batcher.write(2))
+        await batcher.write(1, alone(write))
+    leaving = asyncio.ensure_future(batcher.write(2, alone(write)))
     await asyncio.sleep(0)
-    after = asyncio.ensure_future(batcher.write(3))
+    after = asyncio.ensure_future(batcher.write(3, alone(write)))
     await asyncio.sleep(0)
     leaving.cancel()
 
@@ -231,7 +243,7 @@ async def test_lone_caller_who_fails_or_leaves_keeps_nobody_from_writing() -> No
 async def test_closing_waits_for_a_lone_caller_and_those_behind_him() -> None:
     paper = Paper()
     batcher = Batcher(paper.write)
-    callers = [asyncio.ensure_future(batcher.write(n)) for n in range(3)]
+    callers = [asyncio.ensure_future(batcher.write(n, alone(paper.write))) for n in range(3)]
     await asyncio.sleep(0)
 
     await batcher.close()

@@ -65,13 +65,16 @@ async def test_event_carries_what_the_history_says(hand: Hand) -> None:
     }
 
 
-async def test_events_resume_after_a_cursor_without_loss_or_repeat(hand: Hand) -> None:
+@pytest.mark.parametrize("at_once", [1, 3, 4])
+async def test_events_resume_after_a_cursor_without_loss_or_repeat(
+    hand: Hand, at_once: int
+) -> None:
     await hand.add_all(*(hand.job(f"n{n}") for n in range(3)))
     whole = await hand.store.events(None, MANY, NO_WAIT)
 
     seen: list[str] = []
     cursor: str | None = None
-    while (page := await hand.store.events(cursor, 4, NO_WAIT)).events:
+    while (page := await hand.store.events(cursor, at_once, NO_WAIT)).events:
         seen += [event.cursor for event in page.events]
         assert page.events[-1].cursor == page.cursor
         cursor = page.cursor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -304,7 +304,7 @@ class RemoteOperations(Operations):
         return await self._patiently(once, repeat=repeat)
 
     async def _patiently(
-        self, once: Callable[[], Awaitable[Response]], *, repeat: bool
+        self, once: Callable[[], Coroutine[Any, Any, Response]], *, repeat: bool
     ) -> Response:
         if repeat:
             return await patiently(once, self._chance, self._patience)

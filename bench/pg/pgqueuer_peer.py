@@ -19,7 +19,7 @@ from pgqueuer.db import AsyncpgDriver
 from pgqueuer.queries import Queries
 from ticks import Ticks
 
-BATCH = 100
+BATCH = 1000
 BULK = 1000
 
 

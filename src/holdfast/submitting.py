@@ -119,12 +119,10 @@ class Submitter:
         results = [
             _rejected("", job)
             if isinstance(job, ValidationError)
-            else submission_result(job)
-            if (answer := added[job.id]).status is AddStatus.ACCEPTED
-            else self._batch_result(job, answer, i, atomic=atomic)
+            else self._batch_result(job, added[job.id], i, atomic=atomic)
             for i, job in enumerate(jobs)
         ]
-        rejected = sum([result.status is SubmissionStatus.REJECTED for result in results])
+        rejected = sum(result.status is SubmissionStatus.REJECTED for result in results)
         return BatchResult(
             total=len(results),
             accepted=len(results) - rejected,
@@ -183,10 +181,12 @@ class Submitter:
         return await self._add_all(jobs, atomic=atomic)
 
     async def _add_one(self, asked: Job | Plain) -> tuple[Job, Added]:
-        if isinstance(asked, Plain):
-            asked = Births(self._store.now()).job(asked, self._chance.uuid())
-        job = asked
-        return job, (await self.persist(lambda: self._store.add([job], atomic=False)))[0]
+        job = asked if isinstance(asked, Job) else self._born(asked)
+        added = await self.persist(lambda: self._store.add([job], atomic=False))
+        return job, added[0]
+
+    def _born(self, asked: Plain) -> Job:
+        return Births(self._store.now()).job(asked, self._chance.uuid())
 
     async def _add_each(self, asked: Sequence[Job | Plain]) -> Sequence[tuple[Job, Added]]:
         births, ids = Births(self._store.now()), self._chance.uuids(len(asked))
@@ -234,6 +234,8 @@ class Submitter:
                 raise ValidationError([Fault("depends_on", "NOT_FOUND", told)])
 
     def _batch_result(self, job: Job, added: Added, i: int, *, atomic: bool) -> SubmissionResult:
+        if added.status is AddStatus.ACCEPTED:
+            return submission_result(job)
         if added.status is AddStatus.ABORTED:
             return _rejected(job.id, None)
         try:

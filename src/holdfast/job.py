@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
+from typing import Self
 
 import msgspec
 
@@ -185,6 +186,13 @@ class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     lease_version: int = 0
     worker: str = ""
     failure: Failure | None = None
+
+    @classmethod
+    def birth(cls, at: datetime) -> Self:
+        """Return what every history begins with."""
+        return cls(
+            event=Event.SUBMIT, from_state=None, to_state=State.PENDING, at=at, reason="submitted"
+        )
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):

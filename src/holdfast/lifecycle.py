@@ -98,12 +98,7 @@ def submitted(job: Job) -> Job:
     """Record the birth of a job that was just accepted."""
     if job.state is not P or job.trail:
         raise IllegalTransitionError(job.id, job.state, Event.SUBMIT, P)
-    return replace(job, trail=(birth(job.created_at),))
-
-
-def birth(at: datetime) -> Transition:
-    """Return what every history begins with."""
-    return Transition(event=Event.SUBMIT, from_state=None, to_state=P, at=at, reason="submitted")
+    return replace(job, trail=(Transition.birth(job.created_at),))
 
 
 def enqueued(job: Job, *, now: datetime, reason: str = "nothing to wait for") -> Job:

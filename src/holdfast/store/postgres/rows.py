@@ -11,7 +11,6 @@ import msgspec
 from msgspec.structs import replace
 from psycopg.rows import TupleRow
 
-from holdfast import lifecycle
 from holdfast.job import (
     CancelRequest,
     DedupeKey,
@@ -218,7 +217,7 @@ def transitions_of(row: Row) -> list[Transition]:
         worker=worker,
         failure=failure_of(failure) if failure is not None else None,
     )
-    return [lifecycle.birth(at), step] if goes_on else [step]
+    return [Transition.birth(at), step] if goes_on else [step]
 
 
 def progress_of(data: bytes) -> Progress:

@@ -150,4 +150,27 @@ MUTANTS = (
         "a claimer that froze holds the others up",
         layers=FROZEN,
     ),
+    Mutant(
+        "store/postgres/rows.py",
+        "goes_on = from_state is None and event != Event.SUBMIT",
+        "goes_on = False",
+        "a birth that went on at once is told as one step",
+        VERBS,
+        "history",
+    ),
+    Mutant(
+        "store/postgres/reading.py",
+        "if each[0] > start]",
+        "]",
+        "a page that ended within a birth begins with it again",
+        VERBS,
+        "without_loss_or_repeat",
+    ),
+    _sql(
+        "event_bounds",
+        "THEN 2 ELSE 1 END",
+        "THEN 1 ELSE 1 END",
+        "twice as many events are kept as promised",
+        "only_about_so_many",
+    ),
 )

@@ -30,6 +30,7 @@ from holdfast.store.postgres.sql import Statement, statement
 
 Params = Mapping[str, object]
 
+LONGEST_WORD, MOST_WORDS = 32, 1000
 _DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
@@ -45,7 +46,6 @@ class _Words(dict[str, bytes]):
         return sent
 
 
-LONGEST_WORD, MOST_WORDS = 32, 1000
 _SCALARS: Mapping[int, Callable[..., Buffer]] = {
     16: struct.Struct("!?").pack,
     17: memoryview,

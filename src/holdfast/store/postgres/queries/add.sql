@@ -1,8 +1,9 @@
 -- add: new -> PENDING, SCHEDULED, DELAYED
 -- One element per job in every array; what is the same for all of them comes as one value instead.
 -- event and reason are those of its last step so far: its birth, or how it went on from there at
--- once, and then the journal has both in one row. A job whose id is there already is left alone; one
--- whose id another transaction is about to write makes the statement fail, and the caller repeats it.
+-- once, and then the journal has both in one row. A job whose id is there already is left alone;
+-- one whose id another transaction is about to write makes the statement fail, and the caller
+-- repeats it.
 -- Looked up one by one, not joined: the jobs take their numbers in the order given.
 WITH input AS MATERIALIZED (
     SELECT nextval('{schema}.place') AS number, given.id, given.payload, given.tags,
@@ -20,6 +21,7 @@ WITH input AS MATERIALIZED (
         coalesce(given.max_attempts, %(one_max_attempts)s::integer) AS max_attempts,
         coalesce(given.held, %(one_held)s::boolean) AS held,
         coalesce(given.due_at, %(one_due_at)s::timestamptz) AS due_at,
+        coalesce(given.scheduled_at, %(one_scheduled_at)s::timestamptz) AS scheduled_at,
         coalesce(given.expires_at, %(one_expires_at)s::timestamptz) AS expires_at,
         coalesce(given.event, %(one_event)s::text) AS event,
         coalesce(given.reason, %(one_reason)s::text) AS reason
@@ -31,11 +33,12 @@ WITH input AS MATERIALIZED (
         %(dependency_kind)s::text[], %(depth)s::integer[], %(spawned_by)s::text[],
         %(state)s::text[], %(revision)s::integer[], %(priority)s::integer[],
         %(max_attempts)s::integer[], %(held)s::boolean[], %(due_at)s::timestamptz[],
-        %(expires_at)s::timestamptz[], %(event)s::text[], %(reason)s::text[]
+        %(scheduled_at)s::timestamptz[], %(expires_at)s::timestamptz[], %(event)s::text[],
+        %(reason)s::text[]
     ) AS given (
         id, type, queue, payload, policy, lease_ttl, created_at, tags, correlation_id,
         callback_url, limit_key, dedupe, depends_on, dependency_kind, depth, spawned_by, state,
-        revision, priority, max_attempts, held, due_at, expires_at, event, reason
+        revision, priority, max_attempts, held, due_at, scheduled_at, expires_at, event, reason
     )
     WHERE (SELECT b.number FROM {schema}.body b WHERE b.id = given.id) IS NULL
 ), fixed AS (
@@ -53,7 +56,7 @@ WITH input AS MATERIALIZED (
         attempt, max_attempts, generation, priority, level, held, queue, type
     )
     SELECT number, CASE state WHEN 'SCHEDULED' THEN number END, pg_current_xact_id(), created_at,
-        due_at, CASE state WHEN 'SCHEDULED' THEN created_at END, expires_at, state::{schema}.state, revision, 0, max_attempts, 1,
+        due_at, scheduled_at, expires_at, state::{schema}.state, revision, 0, max_attempts, 1,
         priority, least(greatest(priority, 0), 4), held, queue, type
     FROM input
 ), told AS (

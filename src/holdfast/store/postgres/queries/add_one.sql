@@ -21,8 +21,7 @@ WITH fixed AS (
         attempt, max_attempts, generation, priority, level, held, queue, type
     )
     SELECT number, CASE %(state)s::text WHEN 'SCHEDULED' THEN number END, pg_current_xact_id(),
-        %(created_at)s::timestamptz, %(due_at)s::timestamptz,
-        CASE %(state)s::text WHEN 'SCHEDULED' THEN %(created_at)s::timestamptz END,
+        %(created_at)s::timestamptz, %(due_at)s::timestamptz, %(scheduled_at)s::timestamptz,
         %(expires_at)s::timestamptz, %(state)s::text::{schema}.state, %(revision)s::integer, 0,
         %(max_attempts)s::integer, 1, %(priority)s::integer,
         least(greatest(%(priority)s::integer, 0), 4), %(held)s::boolean, %(queue)s::text,

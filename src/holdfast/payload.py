@@ -135,7 +135,7 @@ def _refused(error: Exception) -> PayloadError:
 
 
 def _check_depth(data: bytes) -> None:
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+    if len(data) <= MAX_DEPTH or data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return
     steps = _STRING.sub(b"", data).translate(_NESTING, _FLAT)
     if max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH:

@@ -135,6 +135,18 @@ async def test_adopted_job_holds_its_key(hand: Hand) -> None:
     assert ("DUPLICATE", job.id) == (answer.status, answer.job_id)
 
 
+@pytest.mark.req("S-4")
+async def test_adopted_job_may_not_know_since_when_it_is_ready(hand: Hand) -> None:
+    jobs = [make(label, now=hand.now, type="t") for label in ("a", "b")]
+    files = [Dossier(replace(job, scheduled_at=None, trail=()), job.trail) for job in jobs]
+    assert [True, True] == await hand.store.adopt(files)
+
+    taken = await hand.claim(MANY)
+
+    assert 2 == len(taken)
+    assert taken == await hand.get_all(*taken)
+
+
 @pytest.mark.req("M-9")
 async def test_dependency_that_was_deleted_long_ago_is_still_named(hand: Hand) -> None:
     parent = make("parent", now=hand.now)

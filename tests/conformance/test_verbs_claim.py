@@ -67,6 +67,34 @@ async def test_claim_brings_the_payload_back_byte_for_byte(
     assert Encoding(encoding) is taken.encoding
 
 
+@pytest.mark.req("S-4")
+async def test_jobs_of_one_claim_are_each_as_they_are_stored(hand: Hand) -> None:
+    """Much of what jobs of a kind have is the same; a store may read it once, but no more."""
+    kind = {"type": "mail"}
+    await hand.add("plain", **kind)
+    await hand.add("plain too", **kind)
+    later = await hand.add("later", **kind, delay=TICK)
+    await hand.add("later too", **kind, delay=TICK)
+    hand.clock.advance(TICK)
+    await hand.add("a tick after", **kind)
+    parent = await hand.run("parent")
+    await hand.add("child", **kind, after=[parent])
+    await hand.complete(parent)
+    await hand.settle_dependents()
+    await hand.add("told apart", **kind, tags={"a": "b"}, correlation_id="c")
+    await hand.add("urgent", **kind, priority=Priority.HIGH)
+    failed = await hand.fail(await hand.take(await hand.add("again", **kind, queue="other")))
+    assert failed.due_at is not None
+    assert later.due_at is not None
+    hand.clock.set(max(failed.due_at, later.due_at))
+    await hand.store.promote(MANY)
+
+    taken = await hand.claim(MANY, queues=("default", "other"))
+
+    assert 9 == len(taken)
+    assert taken == await hand.get_all(*taken)
+
+
 @pytest.mark.req("M-8")
 async def test_claim_brings_the_checkpoint_of_the_attempt_before(hand: Hand) -> None:
     running = await hand.run("a")

@@ -17,9 +17,10 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.job import Priority, State
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
-from holdfast.store.postgres.heads import SETTLED_AFTER
+from holdfast.store.postgres.heads import LEVELS, SETTLED_AFTER, Heads
 from holdfast.store.postgres.limiting import claim_params
 from holdfast.store.postgres.pace import Pace
+from holdfast.store.postgres.rows import places_of
 from holdfast.store.postgres.sql import statement
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
@@ -96,6 +97,30 @@ async def test_claim_looks_at_few_pages_whatever_lies_dead_before_them(
 
     assert from_the_front > CHURN / 50  # a page for every fifty of the dead
     assert from_the_head < from_the_front / 3
+
+
+async def test_head_follows_the_first_job_that_a_claim_got_of_each_level(
+    postgres_server: Postgres,
+) -> None:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+        now, kinds = store.now(), ({}, {"tags": {"k": "v"}}, {"priority": Priority.HIGH})
+        for n, kind in enumerate([*kinds, *kinds]):
+            await store.add([make(str(n), now=now, type="one", **kind)])
+        want = Claim(queues=("default",), limit=6, worker="w", token="t")
+        async with lent(store) as session:
+            rows = await session.run("claim", claim_params(want, None))
+            cursor = await session.connection.execute(
+                f"SELECT level, min(place) FROM {SCHEMA}.job GROUP BY level"
+            )
+            first = dict(await cursor.fetchall())
+    heads = Heads()
+    heads.looked(want.queues, None, 0.0, 0.0)
+    heads.saw(places_of(rows), None, 0.0)
+
+    assert 6 == len(rows)
+    assert 2 == len(first)
+    assert heads.start(want.queues, None, SETTLED_AFTER) == [first.get(n, 0) for n in LEVELS]
 
 
 async def test_leases_that_were_answered_long_ago_are_not_looked_at_again(

@@ -135,6 +135,11 @@ def moment(value: datetime) -> bytes:
     return _MOMENT.pack((value - _EPOCH) // _MICROSECOND)
 
 
+def instant(data: bytes) -> datetime:
+    """Decode an instant."""
+    return _EPOCH + timedelta(microseconds=_MOMENT.unpack(data)[0])
+
+
 def text(value: str) -> bytes:
     """Encode text, without what PostgreSQL's text cannot hold."""
     if "\x00" in value:

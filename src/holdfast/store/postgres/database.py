@@ -18,8 +18,9 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.store.postgres.alarm import Alarm
 from holdfast.store.postgres.line import Line
+from holdfast.store.postgres.loading import adapters
 from holdfast.store.postgres.rows import Row
-from holdfast.store.postgres.session import Params, Session, adapters
+from holdfast.store.postgres.session import Params, Session
 from holdfast.store.postgres.settings import Settings
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import Final
@@ -26,6 +26,7 @@ from holdfast.job import (
 )
 from holdfast.policy import Backoff, BackoffKind
 from holdfast.store._shapes import Claim
+from holdfast.store.postgres.loading import Instants, record_of
 
 Row = TupleRow
 """What a column holds is known by the statement only."""
@@ -33,12 +34,12 @@ Row = TupleRow
 WIDTH: Final = 37
 """How many columns ``columns.sql`` lists."""
 
-TURN, NUMBER, LEVEL, PLACE = range(4)
+TURN, NUMBER, PLACE = range(3)
 """Where the columns of ``claim.sql`` stand that say how it went about its work."""
-ID, PAYLOAD, CREATED_AT, SCHEDULED_AT, EXPIRES_AT = range(4, 9)
+ID, PAYLOAD, CREATED_AT, SCHEDULED_AT, EXPIRES_AT = range(3, 8)
 """Where those stand in which jobs of one claim nearly always differ."""
-SHARED, QUEUE, DEPENDS_ON = 9, 9, 27
-"""Where those begin in which they are mostly alike, and two of them."""
+KIND, DEPENDS_ON = 8, 14
+"""Where those begin in which they are mostly alike, and one of them."""
 
 _encode = msgspec.json.Encoder().encode
 _dedupe_of = msgspec.json.Decoder(DedupeKey).decode
@@ -162,38 +163,46 @@ def claimed_of(rows: Iterable[Row], want: Claim) -> list[Job]:
     """Read jobs from the columns of ``claim.sql``; most differ in ids, payloads and times only."""
     jobs = []
     alike: dict[object, Job] = {}
+    moments = Instants()
     for row in rows:
-        kind = row[SHARED:] if row[DEPENDS_ON] is None else row[ID]  # a list has no hash
+        kind = row[KIND:] if row[DEPENDS_ON] is None else row[ID]  # a list has no hash
         job = alike.get(kind)
         if job is None:
-            job = alike[kind] = _claimed(row, want)
+            job = alike[kind] = _claimed(row, want, moments)
         else:
             job = replace(
                 job,
                 id=row[ID],
                 payload=row[PAYLOAD],
-                created_at=row[CREATED_AT],
-                scheduled_at=row[SCHEDULED_AT],
-                expires_at=row[EXPIRES_AT],
+                created_at=moments[row[CREATED_AT]],
+                scheduled_at=moments[row[SCHEDULED_AT]],
+                expires_at=moments[row[EXPIRES_AT]],
             )
         jobs.append(job)
     return jobs
 
 
-def _claimed(row: Row, want: Claim) -> Job:
+def places_of(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
+    """Queue, level and first place of each kind of job, from the columns of ``claim.sql``."""
+    first = {row[KIND]: row[PLACE] for row in reversed(rows)}
+    return [(*record_of(kind)[:2], place) for kind, place in first.items()]
+
+
+def _claimed(row: Row, want: Claim, moments: Instants) -> Job:
     (
-        _, _, _, _, id_, payload, created_at, scheduled_at, expires_at,
-        queue, type_, priority, updated_at, attempt, version, until,
-        revision, max_attempts, generation, held, policy, depth, tags,
-        correlation_id, callback_url, limit_key, dedupe, depends_on, kind,
-        spawned_by, due_at, finished_at, cancel, failure, result, progress,
-        checkpoint,
+        _, _, _, id_, payload, created_at, scheduled_at, expires_at, kind, tags,
+        correlation_id, callback_url, limit_key, dedupe, depends_on, dependency_kind,
+        spawned_by, due_at, finished_at, cancel, failure, result, progress, checkpoint,
     ) = row  # fmt: skip
+    (
+        queue, _, type_, policy, priority, updated_at, attempt, version, until,
+        revision, max_attempts, generation, held, depth,
+    ) = record_of(kind)  # fmt: skip
     return job_of((
-        id_, type_, queue, payload, policy, created_at, tags, correlation_id,
-        callback_url, limit_key, dedupe, depends_on, kind, depth, spawned_by,
+        id_, type_, queue, payload, policy, moments[created_at], tags, correlation_id,
+        callback_url, limit_key, dedupe, depends_on, dependency_kind, depth, spawned_by,
         State.RUNNING.value, revision, priority, max_attempts, attempt, generation, held,
-        updated_at, due_at, scheduled_at, updated_at, finished_at, expires_at,
+        updated_at, due_at, moments[scheduled_at], updated_at, finished_at, moments[expires_at],
         want.token, version, want.worker, until,
         cancel, failure, result, progress, checkpoint,
     ))  # fmt: skip

@@ -13,10 +13,8 @@ from datetime import datetime
 from functools import partial
 from typing import Protocol
 
-import psycopg
 from psycopg import AsyncRawCursor, adapt
 from psycopg.abc import Buffer
-from psycopg.adapt import AdaptersMap, Loader
 from psycopg.errors import InvalidSqlStatementName, error_from_result
 from psycopg.generators import execute
 from psycopg.pq import ExecStatus, Format
@@ -66,37 +64,6 @@ class Statements(Protocol):
     async def run(self, name: str, params: Params) -> list[Row]:
         """Run the statement of ``queries/`` with this name."""
         ...
-
-
-class _Bytes(Loader):
-    """JSON as it is; msgspec reads it."""
-
-    def load(self, data: Buffer) -> bytes:
-        return bytes(data)
-
-
-class _VersionedBytes(Loader):
-    """jsonb in binary form begins with its version."""
-
-    def load(self, data: Buffer) -> bytes:
-        return bytes(data)[1:]
-
-
-class _BinaryJson(_Bytes):
-    format = Format.BINARY
-
-
-class _BinaryJsonb(_VersionedBytes):
-    format = Format.BINARY
-
-
-def adapters() -> AdaptersMap:
-    """How values travel on our own connections."""
-    made = AdaptersMap(psycopg.adapters)
-    arrays.register(made)
-    made.register_loader("json", _BinaryJson)
-    made.register_loader("jsonb", _BinaryJsonb)
-    return made
 
 
 class Session:

@@ -42,16 +42,14 @@ from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.reading import Reads
 from holdfast.store.postgres.rows import (
     ID,
-    LEVEL,
     NUMBER,
-    PLACE,
-    QUEUE,
     TURN,
     WIDTH,
     Row,
     cancel_of,
     claimed_of,
     document,
+    places_of,
     seconds,
 )
 from holdfast.store.postgres.session import Session
@@ -64,6 +62,7 @@ AGED_AT_ONCE = 10_000
 SWEPT_AT_ONCE = 1_000
 NUMBERS_KEPT = 20_000
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
+_WRITTEN = {ripe: Swapped(written=True, ripe=ripe) for ripe in (False, True)}
 
 
 class PostgresStore(Reads, Records):
@@ -201,10 +200,11 @@ class PostgresStore(Reads, Records):
         begun = self._ticks()
         heads = self._heads.start(want.queues, want.types, begun)
         rows = await self._run("claim", claim_params(want, judged, heads=heads))
+        rows.sort(key=itemgetter(TURN))
         if heads is None:
             ended = self._ticks()
             self._heads.looked(want.queues, want.types, ended, ended - begun)
-        self._heads.saw(map(itemgetter(QUEUE, LEVEL, PLACE), rows), want.types, begun)
+        self._heads.saw(places_of(rows), want.types, begun)
         return rows
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
@@ -215,7 +215,7 @@ class PostgresStore(Reads, Records):
         stale = [c.before.id for n, c in enumerate(changes) if n not in written]
         stored = dict(zip(stale, await self.get(stale), strict=True)) if stale else {}
         return [
-            Swapped(written=True, ripe=written[n])
+            _WRITTEN[written[n]]
             if n in written
             else Swapped(written=False, job=stored[change.before.id])
             for n, change in enumerate(changes)

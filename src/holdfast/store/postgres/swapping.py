@@ -34,6 +34,8 @@ async def swap_all(
         written = await _complete(database, plain, numbers, alone=True)
     else:
         written = await swap(database, runs[0], parents=False) if changes else {}
+    if len(written) == len(changes):
+        return written
     left = [(n, change) for n, change in runs[0] if n not in written]
     if any(change.after.state in TERMINAL for _, change in left):
         written |= await database.atomically(lambda session: swap(session, left, parents=True))

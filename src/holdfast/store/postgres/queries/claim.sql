@@ -4,7 +4,8 @@
 -- scopes text[]: limits under which the jobs could fall; if there is one, nothing is taken
 -- chosen bigint[]: take just these, because the limits leave room for them; or null
 -- now timestamptz, null for the server's own
--- returns what is new or may be unlike in each job: the rest the caller knows
+-- returns what is new or may be unlike in each job: the rest the caller knows. What jobs of one
+-- claim nearly always share comes as one value, so that it is read once
 --
 -- One statement, no transaction around it: a client that freezes holds no row.
 -- The state is a literal, or a generic plan would pass over the partial index. Jobs are found
@@ -82,4 +83,10 @@ WITH clock AS MATERIALIZED (
         timed, top
     FROM waited, clock WHERE timed > 0
 )
-SELECT * FROM taken
+SELECT turn, number, place, id, payload, timestamptz_send(created_at),
+    timestamptz_send(scheduled_at), timestamptz_send(expires_at),
+    ROW(queue, level, type, policy, priority, updated_at, attempt, lease_version, lease_until,
+        revision, max_attempts, generation, held, depth),
+    tags, correlation_id, callback_url, limit_key, dedupe, depends_on, dependency_kind, spawned_by,
+    due_at, finished_at, cancel, failure, result, progress, checkpoint
+FROM taken

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreError, UnknownStoreError
-from holdfast.store._base import ListingStore, PortableStore, Store, TransactionalStore
+from holdfast.store._base import Store
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
     Added,
@@ -42,7 +42,13 @@ from holdfast.store._shapes import (
     Swapped,
     Tally,
 )
-from holdfast.store._traits import GroupCommitStore, LanedStore
+from holdfast.store._traits import (
+    GroupCommitStore,
+    LanedStore,
+    ListingStore,
+    PortableStore,
+    TransactionalStore,
+)
 from holdfast.store.memory import MemoryStore
 
 DEFAULT_URL = "sqlite:///holdfast.db"

@@ -7,10 +7,9 @@ The protocol may change in minor releases until 1.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, Self
 
 from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
@@ -21,7 +20,6 @@ from holdfast.store._shapes import (
     Change,
     Claim,
     Dependent,
-    Dossier,
     Draft,
     EventPage,
     FailurePage,
@@ -336,56 +334,5 @@ class Store(Protocol):
         """Return records whose key begins so, by code points; ``last`` lists backwards.
 
         ``after`` goes on behind a key that was listed before, in the same direction.
-        """
-        ...
-
-
-@runtime_checkable
-class ListingStore(Protocol):
-    """A store that is not one tenant's view: it can say of what it holds records."""
-
-    async def kinds(self) -> list[str]:
-        """Return the kinds of which there are records, by code points."""
-        ...
-
-
-@runtime_checkable
-class PortableStore(ListingStore, Protocol):
-    """A whole store: everything in it can be taken to another one and go on there."""
-
-    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
-        """Write jobs as they are, whatever their state, with their history and log lines.
-
-        For moving jobs from another store. False: a job with this id was there, nothing of
-        the dossier was written; each dossier stands alone. Jobs come in the order of their
-        submission, which becomes their order here. Each is linked to those of its
-        dependencies that are there, as ``add`` links them, and takes its deduplication key.
-        A SCHEDULED job takes its place behind those that are there. The history counts as if
-        it had happened here, except that how long attempts took is not measured.
-        """
-        ...
-
-
-@runtime_checkable
-class TransactionalStore(Protocol):
-    """A store in the caller's own database: it can join the caller's transactions."""
-
-    async def add(
-        self,
-        jobs: Sequence[Job],
-        *,
-        atomic: bool = True,
-        fence: Fence | None = None,
-        connection: object = None,
-    ) -> list[Added]:
-        """Write new jobs, as ``Store.add``, if and only if the caller's transaction commits."""
-        ...
-
-    def transaction(
-        self, fence: Fence, decide: Callable[[Job], Job]
-    ) -> AbstractAsyncContextManager[object]:
-        """Lend a connection whose commit also writes what ``decide`` makes of the leased job.
-
-        A lease that is no longer the newest raises ``StaleLeaseError`` and rolls back.
         """
         ...

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from holdfast.clock import Clock
-from holdfast.job import Job
+from holdfast.job import Job, State
 from holdfast.store._base import EVENTS_KEPT
+from holdfast.store._shapes import Change
 from holdfast.store.postgres.clock import ServerClock
 from holdfast.store.postgres.database import Database
 from holdfast.store.postgres.heads import Heads, Leases
@@ -20,6 +21,10 @@ from holdfast.store.postgres.wake import Wake
 
 FOLD_EVERY = 1.0
 """Seconds between two times at which counters are summed up."""
+
+WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
+"""States in which a job is work for somebody, now or at some time."""
+
 _FOR_SEARCHES = b"""
 SET LOCAL enable_bitmapscan = on;
 SET LOCAL plan_cache_mode = force_custom_plan
@@ -75,6 +80,15 @@ class Base:
         if jobs:
             self._clock.saw(max(job.updated_at for job in jobs))
         return jobs
+
+    def _woken(self, changes: Sequence[Change], written: Collection[int]) -> set[str]:
+        done = [changes[n] for n in written]
+        return {
+            change.after.queue
+            for change in done
+            if change.after.state in WAKING
+            or (self._rules and change.before.state is State.RUNNING)
+        }
 
     async def _look_at_clock(self) -> None:
         asked = self._clock.ticks()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from datetime import datetime, timedelta
-from operator import itemgetter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Self
 
 from psycopg import AsyncConnection
@@ -14,58 +13,42 @@ from holdfast.clock import Clock
 from holdfast.errors import StaleLeaseError
 from holdfast.job import Job, State
 from holdfast.policy import Retention
-from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._ledger import minute_of
 from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
-    Beat,
     Change,
-    Claim,
     Dependent,
     Dossier,
     Fence,
     LimitRule,
-    Note,
     Promoted,
-    Swapped,
 )
 from holdfast.store.postgres.adding import add, add_plain, is_plain
 from holdfast.store.postgres.adopting import adopt
-from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
+from holdfast.store.postgres.arrays import Longs, Moments, Texts
 from holdfast.store.postgres.database import translated
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.examining import refuse_unsafe
 from holdfast.store.postgres.keeping import Records
-from holdfast.store.postgres.limiting import applies, claim_limited, claim_params
 from holdfast.store.postgres.migrating import Migrator
-from holdfast.store.postgres.reading import Reads
 from holdfast.store.postgres.rows import (
-    ID,
-    NUMBER,
-    TURN,
     WIDTH,
     Row,
-    cancel_of,
-    claimed_of,
-    document,
-    places_of,
     seconds,
 )
 from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.settings import Settings
-from holdfast.store.postgres.swapping import swap_all, swap_run
+from holdfast.store.postgres.swapping import swap_run
 from holdfast.store.postgres.wake import EVERY_QUEUE
+from holdfast.store.postgres.working import Works, queues_of
 
 MEASURES_KEPT = timedelta(days=7)
 AGED_AT_ONCE = 10_000
 SWEPT_AT_ONCE = 1_000
-NUMBERS_KEPT = 20_000
-_WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
-_WRITTEN = {ripe: Swapped(written=True, ripe=ripe) for ripe in (False, True)}
 
 
-class PostgresStore(Reads, Records):
+class PostgresStore(Works, Records):
     """Jobs in a schema of a PostgreSQL database; see ``Store`` for what each verb promises."""
 
     LANES = 2  # while the server writes one group of jobs, the next one is read and packed
@@ -120,7 +103,7 @@ class PostgresStore(Reads, Records):
         if connection is not None:
             session = enlist(connection, self.settings.schema)
             added = await add(session, jobs, atomic=atomic, fence=fence, now=self.now())
-            await session.run("notify", self._wake.notice(_queues(jobs)))
+            await session.run("notify", self._wake.notice(queues_of(jobs)))
             return added
         if fence is None and is_plain(jobs):
             added = await add_plain(self._database, jobs)
@@ -128,14 +111,14 @@ class PostgresStore(Reads, Records):
             added = await self._database.atomically(
                 lambda session: add(session, jobs, atomic=atomic, fence=fence, now=self.now())
             )
-        self._wake.ring(_queues(jobs))
+        self._wake.ring(queues_of(jobs))
         return added
 
     async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
         written = await self._database.atomically(
             lambda session: adopt(session, dossiers, self.now())
         )
-        self._ring(_queues([dossier.job for dossier in dossiers]))
+        self._wake.ring(queues_of([dossier.job for dossier in dossiers]))
         new = dict.fromkeys(written, True)
         return [new.pop(dossier.job.id, False) for dossier in dossiers]
 
@@ -154,7 +137,7 @@ class PostgresStore(Reads, Records):
                 async with session.connection.transaction():
                     yield session.connection
                     change, written = await self._settle(session, fence, decide)
-        self._ring(self._woken([change], written))
+        self._wake.ring(self._woken([change], written))
 
     async def _settle(
         self, session: Session, fence: Fence, decide: Callable[[Job], Job]
@@ -169,103 +152,6 @@ class PostgresStore(Reads, Records):
             raise StaleLeaseError(fence.job_id)
         return change, written
 
-    # --- working -------------------------------------------------------------------------
-
-    async def claim(self, want: Claim) -> list[Job]:
-        if not want.queues or want.limit < 1:
-            return []
-        judged = self._clock.judged
-        rows: list[Row] = []
-        if not self._is_limited(want):
-            rows = await self._claim(want, judged)
-            if not rows:
-                self._rules = {scope for scope, *_ in await self._run("rules", {})}
-        if self._is_limited(want):
-            rows, self._rules = await self._database.atomically(
-                lambda session: claim_limited(session, want, judged)
-            )
-        self._remember(rows)
-        rows.sort(key=itemgetter(TURN))
-        return self._seen(claimed_of(rows, want))
-
-    def _remember(self, claimed: Sequence[Row]) -> None:
-        if len(self._numbers) > NUMBERS_KEPT:  # jobs that others ended
-            self._numbers.clear()
-        self._numbers.update(map(itemgetter(ID, NUMBER), claimed))
-
-    def _is_limited(self, want: Claim) -> bool:
-        return any(applies(scope, want) for scope in self._rules)
-
-    async def _claim(self, want: Claim, judged: datetime | None) -> list[Row]:
-        begun = self._ticks()
-        heads = self._heads.start(want.queues, want.types, begun)
-        rows = await self._run("claim", claim_params(want, judged, heads=heads))
-        rows.sort(key=itemgetter(TURN))
-        if heads is None:
-            ended = self._ticks()
-            self._heads.looked(want.queues, want.types, ended, ended - begun)
-        self._heads.saw(places_of(rows), want.types, begun)
-        return rows
-
-    async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-        written = await swap_all(self._database, changes, self._numbers)
-        for change in changes:
-            self._numbers.pop(change.before.id, None)
-        self._ring(self._woken(changes, written))
-        stale = [c.before.id for n, c in enumerate(changes) if n not in written]
-        stored = dict(zip(stale, await self.get(stale), strict=True)) if stale else {}
-        return [
-            _WRITTEN[written[n]]
-            if n in written
-            else Swapped(written=False, job=stored[change.before.id])
-            for n, change in enumerate(changes)
-        ]
-
-    def _woken(self, changes: Sequence[Change], written: Collection[int]) -> set[str]:
-        done = [changes[n] for n in written]
-        return {
-            change.after.queue
-            for change in done
-            if change.after.state in _WAKING
-            or (self._rules and change.before.state is State.RUNNING)
-        }
-
-    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
-        unique = list(dict.fromkeys(fences))
-        if not unique:
-            return []
-        rows = await self._run(
-            "extend",
-            {
-                "id": Texts([fence.job_id for fence in unique]),
-                "token": Texts([fence.token for fence in unique]),
-                "now": self._clock.judged,
-            },
-        )
-        beats = {
-            unique[position - 1]: Beat(held=True, until=until, cancel=cancel_of(cancel))
-            for position, until, cancel in rows
-        }
-        return [beats.get(fence, Beat(held=False)) for fence in fences]
-
-    async def note(self, notes: Sequence[Note]) -> list[bool]:
-        if not notes:
-            return []
-        rows = await self._run(
-            "note",
-            {
-                "id": Texts([note.fence.job_id for note in notes]),
-                "token": Texts([note.fence.token for note in notes]),
-                "progress": Documents([document(note.progress) for note in notes]),
-                "at": Moments([note.progress.at if note.progress else None for note in notes]),
-                "checkpoint": Blobs([note.checkpoint for note in notes]),
-                "log": Documents([document(note.log) for note in notes]),
-                "kept": MAX_LOG_LINES,
-            },
-        )
-        kept = {position for (position,) in rows}
-        return [n in kept for n in range(1, len(notes) + 1)]
-
     # --- maintenance ---------------------------------------------------------------------
 
     async def promote(self, limit: int) -> Promoted:
@@ -276,7 +162,7 @@ class PostgresStore(Reads, Records):
             if await self._ageing.keep(aged):
                 self._heads.forget()
         later = await self._run("next_due", {})
-        self._ring({queue for (queue,) in rows})
+        self._wake.ring({queue for (queue,) in rows})
         await self._fold()
         return Promoted(len(rows), later[0][0] if later else None)
 
@@ -371,7 +257,7 @@ class PostgresStore(Reads, Records):
             "ageing": seconds(ageing) if isinstance(ageing, timedelta) else None,
         }
         await self._run("configure", params)
-        self._ring({queue})
+        self._wake.ring({queue})
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
         if rule is None:
@@ -385,11 +271,4 @@ class PostgresStore(Reads, Records):
             }
             await self._run("rule_set", params)
             self._rules |= {scope}
-        self._ring({EVERY_QUEUE})
-
-    def _ring(self, queues: Collection[str]) -> None:
-        self._wake.ring(queues)
-
-
-def _queues(jobs: Sequence[Job]) -> set[str]:
-    return {job.queue for job in jobs if job.state in _WAKING}
+        self._wake.ring({EVERY_QUEUE})

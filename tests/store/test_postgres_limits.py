@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.store import Claim, LimitRule
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.arrays import Texts
+from holdfast.store.postgres.session import Session
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from holdfast.store.postgres.session import Session
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
@@ -63,3 +65,33 @@ async def test_claim_under_a_limit_waits_for_another_under_the_same(store: Postg
 async def test_claim_that_no_limit_applies_to_does_not_wait(store: PostgresStore) -> None:
     async with asyncio.timeout(10):
         assert ["wide"] == await _claim(store, "wide")
+
+
+async def test_claim_of_a_job_that_came_meanwhile_is_told_after_its_birth(
+    postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim from several queues looks at each with fresh eyes, and is one old transaction."""
+    empty_schema(postgres_server.dsn, SCHEMA)
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+        await store.limit("task:t", LimitRule(concurrency=10))
+        first, late = (make(queue, now=store.now(), type="t", queue=queue) for queue in "ab")
+        await store.add([first])
+        run = Session.run
+
+        async def run_slowly(session: Session, name: str, params: dict[str, object]) -> object:
+            rows = await run(session, name, params)
+            if name == "ready" and params["queue"] == "a":
+                await store.add([late])
+            return rows
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Session, "run", run_slowly)
+            want = Claim(queues=("a", "b"), limit=5, worker="w", token="t")
+            taken = [job.id for job in await store.claim(want)]
+        taken += [job.id for job in await store.claim(replace(want, token="u"))]
+
+        page = await store.events(None, 100, timedelta(0))
+        (history,) = await store.history([late.id])
+
+    assert [first.id, late.id] == taken
+    assert list(history) == [e.transition for e in page.events if e.job_id == late.id]

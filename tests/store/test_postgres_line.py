@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import struct
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 import uvloop
 from psycopg.pq import ConnStatus
 from psycopg.waiting import Ready, Wait
 
+from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.line import Line
+from tests.conformance.hand import make
+from tests.conformance.stores import empty_schema
+
+if TYPE_CHECKING:
+    from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
+SCHEMA = "line"
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
@@ -42,6 +51,28 @@ async def _ask_a_server_that_dies_with_its_answer() -> None:
 
     line._turn_away()
     ours.close()
+
+
+async def test_call_that_is_cancelled_while_it_is_being_sent_says_so(
+    postgres_server: Postgres,
+) -> None:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)) as store:
+        large = [make(str(n), now=store.now(), payload="x" * 1_000_000) for n in range(16)]
+        await store.add([make(f"{n} small", now=store.now()) for n in range(16)])  # is prepared
+        await store._wake.stop()  # which would need the connection, too
+        (warm,) = store._database._warm
+        backend = warm.connection.info.backend_pid
+        os.kill(backend, signal.SIGSTOP)  # so that it reads nothing
+        sending = asyncio.create_task(store.add(large))
+        await asyncio.sleep(0.2)
+        sending.cancel()
+        os.kill(backend, signal.SIGCONT)
+
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+        assert [None] == await store.get(["nobody"])
 
 
 def _connected() -> tuple[socket.socket, socket.socket]:

@@ -68,9 +68,9 @@ class Line(AsyncConnection[Row]):
         self._turn_away()
         await super().close()
 
-    async def _drive(self, gen: PQGen[T]) -> T:
+    async def _drive(self, gen: PQGen[T], *, begun: bool = False) -> T:
         try:
-            wanted = next(gen)
+            wanted = gen.send(Ready.NONE) if begun else next(gen)
             while True:
                 wanted = gen.send(await self._until(wanted))
         except StopIteration as end:
@@ -82,7 +82,7 @@ class Line(AsyncConnection[Row]):
         try:
             async with asyncio.timeout(CANCEL_WITHIN):
                 await self.cancel_safe(timeout=CANCEL_WITHIN)
-                await self._drive(gen)
+                await self._drive(gen, begun=True)
         except QueryCanceled:
             pass
         except (psycopg.Error, OSError):  # TimeoutError is one

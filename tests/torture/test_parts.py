@@ -131,7 +131,8 @@ async def test_line_that_ends_by_itself_leaves_its_cut_to_the_next() -> None:
     [
         ("sqlite:////data/jobs.db", "sqlite:////data/jobs.db.torture_x"),
         ("sqlite:///j.db?durability=process", "sqlite:///j.db.torture_x?durability=process"),
-        ("postgresql://u@h/db?schema=mine", "postgresql://u@h/db?schema=torture_x"),
+        ("postgresql://u@h/db?schema=mine", "postgresql://u@h/db?schema=mine&schema=torture_x"),
+        ("postgresql:///db", "postgresql:///db?schema=torture_x"),
         ("redis://h:1/0?timeout=3", "redis://h:1/0?timeout=3&prefix=torture_x"),
     ],
 )

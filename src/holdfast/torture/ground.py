@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.errors import Fault, ValidationError
 
@@ -16,6 +16,7 @@ class Ground:
 
     def __init__(self, url: str, name: str) -> None:
         """``name`` is one that nobody else has."""
+        self._url = url
         self._parts = urlsplit(url)
         self._name = f"torture_{name}"
         match self._parts.scheme:
@@ -23,9 +24,9 @@ class Ground:
                 place, mark, options = url.partition("?")
                 self.url = f"{place}.{self._name}{mark}{options}"
             case "postgresql" | "postgres":
-                self.url = self._with(schema=self._name)
+                self.url = self._with(f"schema={self._name}")
             case "redis" | "rediss" | "valkey" | "valkeys":
-                self.url = self._with(prefix=self._name)
+                self.url = self._with(f"prefix={self._name}")
             case _:
                 told = "must be one that several processes can open: sqlite, postgresql or redis"
                 raise ValidationError([Fault("url", "UNSUPPORTED", told)])
@@ -54,9 +55,9 @@ class Ground:
             case _:
                 self._unlink_keys()
 
-    def _with(self, **options: str) -> str:
-        query = {**dict(parse_qsl(self._parts.query, keep_blank_values=True)), **options}
-        return urlunsplit(self._parts._replace(query=urlencode(query)))
+    def _with(self, option: str) -> str:
+        """The URL as it was written, and one option more: the last of a name counts."""
+        return f"{self._url}{'&' if self._parts.query else '?'}{option}"
 
     def _unlink(self) -> None:
         from holdfast.store.sqlite.location import Location

@@ -6,12 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from datetime import timedelta
-from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
-from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
@@ -19,6 +17,7 @@ from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.store.postgres.alarm import Alarm
 from holdfast.store.postgres.line import Line
 from holdfast.store.postgres.loading import adapters
+from holdfast.store.postgres.reaching import conninfo
 from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.session import Params, Session
 from holdfast.store.postgres.settings import Settings
@@ -36,29 +35,16 @@ WARM = 4
 RETURN_EVERY = 1000
 """Calls after which one goes back, so that the pool can replace it when it is old."""
 
-_SESSION = """
-SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SET timezone = 'UTC';
-SET statement_timeout = {limit};
-SET lock_timeout = {limit};
-SET idle_in_transaction_session_timeout = {idle};
-SET enable_bitmapscan = off;
-SET plan_cache_mode = force_generic_plan;
-SET jit = off
-"""
+_SESSION = {
+    "default_transaction_isolation": "read committed",
+    "timezone": "UTC",
+    "enable_bitmapscan": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+}
 # A fresh jobs table has no statistics. The planner would then collect and sort all ready jobs for
 # every claim, and read the whole table for every swap: 25 times slower, both seen. Generic plans
 # do neither, and are made once. Searches, which need the means, turn them on for themselves.
-
-_CONNECTION: dict[str, str | int | None] = {
-    "connect_timeout": 10,
-    "application_name": "holdfast",
-    "keepalives": 1,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,
-}
 
 
 class Database:
@@ -154,13 +140,16 @@ class Database:
 
     async def connect(self, dsn: str) -> AsyncConnection[Row]:
         """Open a connection outside the pool."""
-        with translated():
-            return await AsyncConnection.connect(
-                make_conninfo(dsn, **_CONNECTION),
-                autocommit=True,
-                prepare_threshold=None,
-                context=self._adapters,
-            )
+        try:
+            with translated():
+                return await AsyncConnection.connect(
+                    conninfo(dsn, {}),
+                    autocommit=True,
+                    prepare_threshold=None,
+                    context=self._adapters,
+                )
+        except psycopg.ProgrammingError as error:  # of psycopg, about what the URL says
+            raise StoreError(_words(error)) from error
 
     def _at_hand(self) -> Session | None:
         """Take the connection used last, unless it is to be looked at first."""
@@ -202,32 +191,40 @@ class Database:
 
     def _new_pool(self, size: int, *, idle: timedelta) -> AsyncConnectionPool[Line]:
         return AsyncConnectionPool(
-            self._settings.dsn,
+            self._conninfo(idle),
             connection_class=Line,
             min_size=1,
             max_size=size,
             open=False,
-            kwargs=self._arguments(),
-            configure=partial(self._configure, idle=idle),
+            kwargs={
+                "autocommit": True,
+                "context": self._adapters,
+                "prepare_threshold": None if self._settings.pgbouncer else 2,
+            },
+            configure=self._configure,
             check=_check,
             timeout=self.wait,
             reconnect_timeout=self.wait,  # whoever asks next begins anew, without long pauses
         )
 
-    def _arguments(self) -> dict[str, object]:
-        return {
-            "autocommit": True,
-            "context": self._adapters,
-            "prepare_threshold": None if self._settings.pgbouncer else 2,
-            **_CONNECTION,
+    def _conninfo(self, idle: timedelta) -> str:
+        if self._settings.pgbouncer:
+            return conninfo(self._settings.dsn, {})
+        limit = _milliseconds(self._settings.timeout)
+        limits = {
+            "statement_timeout": limit,
+            "lock_timeout": limit,
+            "idle_in_transaction_session_timeout": _milliseconds(idle),
         }
+        return conninfo(self._settings.dsn, {**_SESSION, **limits})
 
-    async def _configure(self, connection: Line, idle: timedelta) -> None:
-        text = "SET timezone = 'UTC'"  # the one setting that PgBouncer carries along
-        if not self._settings.pgbouncer:
-            limit = int(self.limit * 1000)
-            text = _SESSION.format(limit=limit, idle=int(idle.total_seconds() * 1000))
-        await connection.execute(text.encode())
+    async def _configure(self, connection: Line) -> None:
+        if self._settings.pgbouncer:
+            await connection.execute(b"SET timezone = 'UTC'")  # the one setting it carries along
+
+
+def _milliseconds(span: timedelta) -> int:
+    return span // timedelta(milliseconds=1)
 
 
 async def _from(pool: AsyncConnectionPool[Line], wait: float) -> Line:

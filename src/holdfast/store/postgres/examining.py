@@ -6,10 +6,21 @@ from datetime import datetime
 
 from psycopg import AsyncConnection
 
-from holdfast.errors import UnsafeStoreError
+from holdfast.errors import StoreError, UnsafeStoreError
 from holdfast.store._findings import Finding, Level, clock_finding
 from holdfast.store.postgres.migrating import known
 from holdfast.store.postgres.rows import Row
+
+
+def refuse_unreadable(connection: AsyncConnection[Row]) -> None:
+    """Refuse a database that cannot keep every text."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        name = connection.info.dbname
+        raise StoreError(
+            f"database {name!r} cannot keep every text, its encoding is {encoding}: holdfast needs"
+            " UTF8 (CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0)"
+        )
 
 
 async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:

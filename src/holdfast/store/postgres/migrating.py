@@ -186,7 +186,7 @@ class Migrator:
         )
 
     async def _apply(self, migration: Migration, text: str) -> None:
-        text = text.replace("{schema}", self._schema)
+        text = text.replace("{schema}", f'"{self._schema}"')
         for part in _parts(text) if migration.outside else [text]:
             await self._connection.execute(part.encode())
 

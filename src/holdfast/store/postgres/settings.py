@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from functools import cache
+from urllib.parse import unquote
 
 import msgspec
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from holdfast.errors import StoreError
-from holdfast.store.postgres.sql import checked_schema
 
 DEFAULT_SCHEMA = "holdfast"
+MOST_CONNECTIONS = 1000
+HIGHEST_PORT = 65_535
+SHORTEST, LONGEST = timedelta(milliseconds=1), timedelta(days=1)
+"""The bounds of a span: PostgreSQL counts milliseconds, and takes none of them for no limit."""
+_SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,47}", re.ASCII)
+_URL = re.compile(r"postgres(?:ql)?:(//(?:[^@/]*@)?[^?]*)(?:\?(.*))?", re.DOTALL | re.IGNORECASE)
+"""As libpq takes it apart: a password may hold a question mark."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach the server, and what to expect of it."""
+    """How to reach the server, and what to expect of it; StoreError if that cannot be."""
 
     dsn: str
     schema: str = DEFAULT_SCHEMA
@@ -35,65 +48,95 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_url(cls, url: str) -> Settings:
-        """Read a URL; parameters that are not ours are left for libpq."""
-        parts = urlsplit(url)
+        """Read a URL; parameters that are not ours are left for libpq, as they were written."""
+        match = _URL.fullmatch(url)
+        if match is None:
+            raise StoreError("the URL of the store must begin with postgresql://")
+        address, query = match.groups(default="")
         ours: dict[str, object] = {}
         rest = []
-        for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        for parameter in filter(None, query.split("&")):
+            name, _, value = parameter.partition("=")
             if name in _READERS:
-                ours[name] = _READERS[name](name, value)
+                ours[name] = _READERS[name](name, unquote(value))
             else:
-                rest.append((name, value))
-        scheme = "postgresql"
-        dsn = urlunsplit((scheme, parts.netloc, parts.path, urlencode(rest), ""))
+                rest.append(_known_to_libpq(parameter, name))
+        dsn = f"postgresql:{address}" + ("?" + "&".join(rest) if rest else "")
         return cls(dsn=dsn, **ours)  # type: ignore[arg-type]  # each reader gives its field's type
+
+    def __post_init__(self) -> None:
+        if not _SCHEMA.fullmatch(self.schema):
+            rule = "1 to 48 of a-z, 0-9 and _, and neither begin with pg_ nor with a digit"
+            raise StoreError(f"schema must be {rule}, got {self.schema!r:.60}")
+        if not 1 <= self.pool <= MOST_CONNECTIONS:
+            raise StoreError(f"pool must be between 1 and {MOST_CONNECTIONS}, got {self.pool}")
+        if self.durability not in ("full", "server"):
+            raise StoreError(f"durability must be full or server, got {self.durability!r:.60}")
+        for name, span in (("timeout", self.timeout), ("wait", self.wait)):
+            if not SHORTEST <= span <= LONGEST:
+                rule = f"between {SHORTEST.total_seconds():g} and {LONGEST.total_seconds():g} s"
+                raise StoreError(f"{name} must be {rule}, got {span.total_seconds():g}")
+        if self.listen_url and not _URL.fullmatch(self.listen_url):
+            raise StoreError("listen_url must begin with postgresql://")
+        _must_be_readable(self.dsn, "the URL of the store")
+        _must_be_readable(self.listen_url, "listen_url")
+
+
+def _known_to_libpq(parameter: str, name: str) -> str:
+    """Return a parameter, unless nobody knows its name."""
+    if unquote(name) in _libpq_names():
+        return parameter
+    close = difflib.get_close_matches(name, [*_READERS, *_libpq_names()], 1)
+    hint = f": did you mean {close[0]}?" if close else ""
+    raise StoreError(f"{name!r:.60} in the URL of the store is not known{hint}")
+
+
+@cache
+def _libpq_names() -> frozenset[str]:
+    return frozenset(["ssl", *(option.keyword.decode() for option in Conninfo.get_defaults())])
+
+
+def _must_be_readable(dsn: str, name: str) -> None:
+    try:
+        ports = str(conninfo_to_dict(dsn).get("port") or "").split(",")
+    except psycopg.Error:  # its text stays out of the message: it may hold a password
+        told = "look at its parameters, brackets and encoding"
+        raise StoreError(f"{name} is malformed: {told}") from None
+    for port in filter(None, ports):
+        if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= HIGHEST_PORT):
+            rule = f"must be a number up to {HIGHEST_PORT}"
+            raise StoreError(f"the port in {name} {rule}, got {port!r:.60}")
 
 
 def _flag(name: str, value: str) -> bool:
     if value not in ("true", "false"):
-        raise StoreError(f"{name} in the URL must be true or false, got {value!r:.60}")
+        raise StoreError(f"{name} must be true or false, got {value!r:.60}")
     return value == "true"
 
 
-def _pool(name: str, value: str) -> int:
-    if not (value.isascii() and value.isdigit() and len(value) <= 4 and 1 <= int(value) <= 1000):
-        raise StoreError(f"{name} in the URL must be between 1 and 1000, got {value!r:.60}")
+def _number(name: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) <= len(str(MOST_CONNECTIONS))):
+        raise StoreError(f"{name} must be between 1 and {MOST_CONNECTIONS}, got {value!r:.60}")
     return int(value)
 
 
 def _seconds(name: str, value: str) -> timedelta:
     try:
-        span = timedelta(seconds=float(value))
+        return timedelta(seconds=float(value))
     except (ValueError, OverflowError):
-        span = timedelta(0)
-    if span <= timedelta(0):
-        raise StoreError(f"{name} in the URL must be seconds above 0, got {value!r:.60}")
-    return span
-
-
-def _schema(name: str, value: str) -> str:
-    try:
-        return checked_schema(value)
-    except ValueError as error:
-        raise StoreError(f"{name} in the URL: {error}") from None
-
-
-def _durability(name: str, value: str) -> str:
-    if value not in ("full", "server"):
-        raise StoreError(f"{name} in the URL must be full or server, got {value!r:.60}")
-    return value
+        raise StoreError(f"{name} must be a number of seconds, got {value!r:.60}") from None
 
 
 def _text(_: str, value: str) -> str:
     return value
 
 
-_READERS = {
-    "schema": _schema,
-    "pool": _pool,
+_READERS: Mapping[str, Callable[[str, str], object]] = {
+    "schema": _text,
+    "pool": _number,
     "pgbouncer": _flag,
     "listen_url": _text,
-    "durability": _durability,
+    "durability": _text,
     "timeout": _seconds,
     "wait": _seconds,
     "migrate": _flag,

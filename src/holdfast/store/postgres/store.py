@@ -29,7 +29,7 @@ from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Longs, Moments, Texts
 from holdfast.store.postgres.database import translated
 from holdfast.store.postgres.enlist import enlist
-from holdfast.store.postgres.examining import refuse_unsafe
+from holdfast.store.postgres.examining import refuse_unreadable, refuse_unsafe
 from holdfast.store.postgres.keeping import Records
 from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.rows import (
@@ -68,6 +68,7 @@ class PostgresStore(Works, Records):
 
     async def _prepare(self) -> None:
         async with await self._database.connect(self.settings.dsn) as connection:
+            refuse_unreadable(connection)
             if self.settings.durability != "server":
                 await refuse_unsafe(connection)
             migrator = Migrator(connection, self.settings.schema)

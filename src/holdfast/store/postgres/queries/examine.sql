@@ -11,6 +11,6 @@ SELECT
     clock_timestamp(),
     (
         SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
-        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname = '{schema}' AND c.relkind = 'r'
+        FROM pg_class c
+        WHERE c.relnamespace = to_regnamespace('{schema}') AND c.relkind = 'r'
     )

@@ -1,0 +1,102 @@
+"""What the server, the role or the environment prefer must not change what the store does."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from holdfast.errors import StoreError
+from holdfast.store.postgres import PostgresStore, Settings
+from tests.conformance.hand import make
+from tests.conformance.stores import empty_schema
+from tests.lines import lent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers import Postgres
+
+pytestmark = pytest.mark.postgres
+SCHEMA = "preferring"
+FOREIGN = "é€語"
+
+
+@contextmanager
+def _role(server: Postgres, **settings: str) -> Iterator[str]:
+    """The URL of a role that has settings of its own."""
+    name = f"role_{'_'.join(settings)}"
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN SUPERUSER")
+        try:
+            for setting, value in settings.items():
+                connection.execute(f"ALTER ROLE {name} SET {setting} = '{value}'")
+            yield server.dsn.replace("postgres@", f"{name}@")
+        finally:
+            connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+            connection.execute(f"DROP ROLE {name}")
+
+
+@pytest.mark.parametrize("pgbouncer", [False, True])
+async def test_texts_are_utf_8_whatever_the_role_prefers(
+    postgres_server: Postgres, pgbouncer: bool
+) -> None:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    with _role(postgres_server, client_encoding="LATIN1") as dsn:
+        async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA, pgbouncer=pgbouncer)) as store:
+            job = make("a", now=store.now(), tags={"k": FOREIGN}, correlation_id=FOREIGN)
+            await store.add([job])
+            (found,) = await store.get([job.id])
+
+    assert found is not None
+    assert (FOREIGN, FOREIGN) == (found.tags["k"], found.correlation_id)
+
+
+async def test_texts_are_utf_8_whatever_the_environment_prefers(
+    postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    empty_schema(postgres_server.dsn, SCHEMA)
+    settings = Settings(dsn=f"{postgres_server.dsn}?client_encoding=LATIN1", schema=SCHEMA)
+
+    async with PostgresStore(settings) as store, lent(store) as session:
+        assert await store._wake.hears()
+        assert "utf-8" == session.connection.info.encoding
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_database_that_cannot_keep_every_text_is_refused(
+    postgres_server: Postgres, encoding: str
+) -> None:
+    name = f"in_{encoding.lower()}"
+    with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name}")
+        connection.execute(
+            f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0"
+            " LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+        base = postgres_server.dsn.rpartition("/")[0]
+        try:
+            with pytest.raises(StoreError, match=f"its encoding is {encoding}.* needs UTF8"):
+                await PostgresStore(Settings(dsn=f"{base}/{name}")).start()
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+STRICT = f"""
+CREATE OR REPLACE FUNCTION {SCHEMA}.lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE SQLSTATE '40001' USING MESSAGE = 'could not serialize access';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER lose BEFORE INSERT ON {SCHEMA}.queue
+    FOR EACH ROW EXECUTE FUNCTION {SCHEMA}.lose()
+"""
+"""Loses to another transaction every time, as one above READ COMMITTED may."""
+
+
+WRITER = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES;USAGE ON ALL SEQUENCES"
+READER = "SELECT ON ALL TABLES"

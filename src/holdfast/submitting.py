@@ -275,19 +275,21 @@ async def patiently(
     """Await a call; repeat it with growing, jittered pauses while the store is unavailable.
 
     Raises ``StoreUnavailableError`` when there is no answer within ``patience``, be it that
-    the store keeps refusing or that it stays silent.
+    the store keeps refusing, with what it said last, or that it stays silent.
     """
     loop = asyncio.get_running_loop()
     seconds = patience.total_seconds()
     deadline = loop.time() + seconds
     deadlines = deadlines or Deadlines()
     pauses: Pauses | None = None
+    trouble: StoreUnavailableError | None = None
     while True:
         try:
             return await deadlines.soon(call(), deadline - loop.time())
         except TimeoutError:
-            raise _silent(seconds) from None
-        except StoreUnavailableError:
+            raise trouble or _silent(seconds) from None
+        except StoreUnavailableError as error:
+            trouble = error
             pauses = pauses or Pauses(chance)
             wait = pauses.next()
             if loop.time() + wait > deadline:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
 from collections import Counter
 from datetime import timedelta
@@ -114,10 +116,58 @@ async def test_producer_hears_in_time_that_the_server_is_down(own_server: Postgr
             await _asked_on_and_on(store, job.id)
         begun = time.monotonic()
 
-        with pytest.raises(StoreUnavailableError, match="the server is down"):
+        with pytest.raises(StoreUnavailableError, match="Connection refused"):
             await store.add([job])
 
         assert time.monotonic() - begun < 5  # a second, on a machine that has other work
+
+
+async def test_who_finds_every_connection_busy_is_told_so(postgres_server: Postgres) -> None:
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=SOON / 10)
+    async with PostgresStore(settings) as store, lent(store):
+        with pytest.raises(StoreUnavailableError, match=r"all connections are busy .*pool=1"):
+            await store.get(["x"])
+
+
+PROGRAM = """
+import asyncio, sys
+from holdfast.errors import StoreUnavailableError
+from holdfast.store import open_store
+
+async def main():
+    async with open_store(sys.argv[1]) as store:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        while True:
+            try:
+                await store.get(["x"])
+            except StoreUnavailableError as error:
+                print(error, flush=True)
+                if "refused" in str(error):
+                    return
+
+asyncio.run(main())
+"""
+
+
+async def test_program_without_a_log_keeps_its_stderr_while_the_server_is_down(
+    own_server: Postgres,
+) -> None:
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM, f"{own_server.dsn}?wait=1"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert program.stdout is not None
+    await program.stdout.readline()
+
+    own_server.kill()
+    out, errors = await asyncio.wait_for(program.communicate(b"go on\n"), 30)
+
+    assert b"Connection refused" in out
+    assert b"" == errors
 
 
 async def test_close_ends_a_listener_that_is_being_notified(

@@ -19,6 +19,7 @@ import psycopg
 import pytest
 
 from holdfast import lifecycle
+from holdfast.errors import StoreError
 from holdfast.job import State
 from holdfast.store import Change, Claim, Search
 from holdfast.store.postgres import PostgresStore
@@ -41,6 +42,12 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def pgbouncer(postgres_server: Postgres) -> Iterator[str]:
     """A pooler with fewer sessions than clients."""
+    with _pooling(postgres_server) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _pooling(postgres_server: Postgres, more: str = "") -> Iterator[str]:
     info = psycopg.conninfo.conninfo_to_dict(postgres_server.dsn)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -51,7 +58,7 @@ def pgbouncer(postgres_server: Postgres) -> Iterator[str]:
             f"[databases]\n* = host={info['host']} port={info['port']} user={info['user']}\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
             "pool_mode = transaction\ndefault_pool_size = 2\n"
-            "unix_socket_dir =\n"
+            f"unix_socket_dir =\n{more}\n"
         )
         nobody = {}
         if os.geteuid() == 0:
@@ -100,3 +107,34 @@ async def test_jobs_live_their_lives_behind_pgbouncer(
         found = await store.find(Search(states=(State.COMPLETED,)))
         assert 41 == found.total == len(found.jobs)
         assert [child.id] == [dependent.job.id for dependent in await store.dependents(10)]
+
+
+SETTINGS = ("statement_timeout", "plan_cache_mode", "enable_seqscan", "enable_bitmapscan", "jit")
+
+
+async def test_forgotten_pgbouncer_is_told_and_leaves_nothing_behind(
+    pgbouncer: str, postgres_server: Postgres
+) -> None:
+    def shown(dsn: str) -> list[str]:
+        with psycopg.connect(dsn, autocommit=True, prepare_threshold=None) as connection:
+            return [connection.execute(f"SHOW {name}").fetchone()[0] for name in SETTINGS]
+
+    with pytest.raises(StoreError, match="add pgbouncer=true to the URL"):
+        await PostgresStore.from_url(f"{pgbouncer}?schema={SCHEMA}").start()
+
+    assert shown(postgres_server.dsn) == shown(pgbouncer)
+
+
+async def test_statements_lost_behind_a_pooler_that_takes_all_options_are_told(
+    postgres_server: Postgres,
+) -> None:
+    async def lose(url: str) -> None:
+        async with PostgresStore.from_url(url) as store, PostgresStore.from_url(url) as other:
+            while True:
+                await asyncio.gather(*(each.get(["x"]) for each in (store, other) * 3))
+
+    with (
+        _pooling(postgres_server, "ignore_startup_parameters = options") as url,
+        pytest.raises(StoreError, match=r"prepared statement .* add pgbouncer=true to the URL"),
+    ):
+        await asyncio.wait_for(lose(f"{url}?schema={SCHEMA}"), 30)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, StoreUnavailableError
+from holdfast.policy import Retention
 from holdfast.store.postgres import PostgresStore, Settings
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
@@ -98,5 +100,73 @@ CREATE TRIGGER lose BEFORE INSERT ON {SCHEMA}.queue
 """Loses to another transaction every time, as one above READ COMMITTED may."""
 
 
+@contextmanager
+def _weak_role(server: Postgres, grants: str) -> Iterator[str]:
+    """The URL of a role that may use the schema, and no more than is granted to it."""
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE ROLE weak LOGIN")
+        try:
+            connection.execute(f"GRANT USAGE ON SCHEMA {SCHEMA} TO weak")
+            for grant in filter(None, grants.split(";")):
+                connection.execute(f"GRANT {grant} IN SCHEMA {SCHEMA} TO weak")
+            yield server.dsn.replace("postgres@", "weak@")
+        finally:
+            connection.execute("DROP OWNED BY weak")
+            connection.execute("DROP ROLE weak")
+
+
 WRITER = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES;USAGE ON ALL SEQUENCES"
 READER = "SELECT ON ALL TABLES"
+
+
+@pytest.fixture
+async def settings(postgres_server: Postgres) -> Settings:
+    """The store as its owner sees it."""
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    async with PostgresStore(settings):
+        return settings
+
+
+async def test_role_that_may_not_create_can_do_everything_else(
+    postgres_server: Postgres, settings: Settings
+) -> None:
+    with _weak_role(postgres_server, WRITER) as dsn:
+        async with PostgresStore(replace(settings, dsn=dsn, migrate=False)) as store:
+            job = make("a", now=store.now())
+            await store.add([job])
+            await store.promote(10)
+            await store.prune(Retention(), 10)
+
+            assert [job.id] == [found.id for found in await store.get([job.id]) if found]
+
+
+@pytest.mark.parametrize("grants", [READER, ""], ids=["reader", "nobody"])
+async def test_missing_right_is_told_with_what_to_grant(
+    postgres_server: Postgres, settings: Settings, grants: str
+) -> None:
+    with (
+        _weak_role(postgres_server, grants) as dsn,
+        pytest.raises(StoreError, match=r"permission denied .*: grant the role USAGE") as caught,
+    ):
+        async with PostgresStore(replace(settings, dsn=dsn, migrate=False)) as store:
+            await store.add([make("a", now=store.now())])
+
+    assert not isinstance(caught.value, StoreUnavailableError)
+
+
+async def test_sequence_that_was_set_back_is_told_at_once(
+    postgres_server: Postgres, settings: Settings
+) -> None:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    async with PostgresStore(settings) as store:
+        await store.add([make("a", now=store.now())])
+        async with lent(store) as session:
+            cursor = await session.connection.execute(
+                f"SELECT setval('{SCHEMA}.place', (SELECT min(number) FROM {SCHEMA}.body), false)"
+            )
+            await cursor.fetchall()
+
+        with pytest.raises(StoreError, match="body_pkey") as caught:
+            await store.add([make("b", now=store.now())])
+
+    assert not isinstance(caught.value, StoreUnavailableError)

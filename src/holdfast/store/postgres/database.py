@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
 
-import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, ProgrammingError
 from psycopg.pq import TransactionStatus
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.store.postgres.alarm import Alarm
@@ -21,8 +21,13 @@ from holdfast.store.postgres.reaching import conninfo
 from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.session import Params, Session
 from holdfast.store.postgres.settings import Settings
+from holdfast.store.postgres.words import OURS, in_our_words, is_lost, translated, words
 
 T = TypeVar("T")
+
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+# What its pool warns of is in our errors too. A program that set up no log would else find it on
+# its stderr, and between our own lines of JSON; one that did still hears of it.
 
 GUEST_IDLE = timedelta(minutes=5)
 """How long a handler's transaction may stay idle: a frozen one must not hold its rows for ever."""
@@ -61,6 +66,8 @@ class Database:
         """Connections of the pool that are kept at hand, the one used last at the end."""
         self._room = WARM
         self._alarm = Alarm(self.limit + 1)
+        self._trouble: Exception | None = None
+        """Why the newest try to open a connection failed, if it did."""
         self._waiting = 0
         self._used = 0
 
@@ -74,7 +81,7 @@ class Database:
         self._alarm = Alarm(self.limit + 1)  # whose timer may be of another loop
         earlier = _cancellations()
         try:
-            with translated():
+            with self._patience():
                 await self._pool.open(wait=True, timeout=self.wait)
             _heed(earlier)
             self._room = WARM
@@ -118,11 +125,9 @@ class Database:
                     self._alarm.stop(session.connection)
                     if not self._keeps(session):
                         await self._pool.putconn(session.connection)
-            except _LOST as error:
-                if attempt == TRIES:
-                    raise StoreUnavailableError(_words(error)) from error
-            except _FAILURES as error:
-                raise _in_our_words(error) from error
+            except OURS as error:
+                if attempt == TRIES or not is_lost(error):
+                    raise in_our_words(error) from error
         raise AssertionError("the loop returns or raises")
 
     @contextlib.asynccontextmanager
@@ -131,8 +136,7 @@ class Database:
         if self._guests is None:
             self._guests = self._new_pool(self._settings.pool, idle=GUEST_IDLE)
             await self._guests.open()
-        with translated():
-            connection = await _from(self._guests, self.wait)
+        connection = await self._taken_from(self._guests)
         try:
             yield self._wrapped(connection)
         finally:
@@ -148,8 +152,8 @@ class Database:
                     prepare_threshold=None,
                     context=self._adapters,
                 )
-        except psycopg.ProgrammingError as error:  # of psycopg, about what the URL says
-            raise StoreError(_words(error)) from error
+        except ProgrammingError as error:  # of psycopg, about what the URL says
+            raise StoreError(words(error)) from error
 
     def _at_hand(self) -> Session | None:
         """Take the connection used last, unless it is to be looked at first."""
@@ -166,9 +170,36 @@ class Database:
             await self._pool.putconn(session.connection)  # to be replaced if it was closed
         self._waiting += 1
         try:
-            return self._wrapped(await _from(self._pool, self.wait))
+            return self._wrapped(await self._taken_from(self._pool))
         finally:
             self._waiting -= 1
+
+    async def _taken_from(self, pool: AsyncConnectionPool[Line]) -> Line:
+        """Take a connection out of a pool; it waits with ``wait_for``, see ``_heed``."""
+        earlier = _cancellations()
+        with self._patience():
+            connection = await pool.getconn(timeout=self.wait)
+        try:
+            _heed(earlier)
+        except asyncio.CancelledError:
+            await pool.putconn(connection)
+            raise
+        return connection
+
+    @contextlib.contextmanager
+    def _patience(self) -> Iterator[None]:
+        """Say why there was no connection in time: the pool knows only that there was none."""
+        try:
+            yield
+        except PoolTimeout:
+            if self._trouble is not None:
+                raise in_our_words(self._trouble) from self._trouble
+            told = f"all connections are busy for {self.wait:g} s already"
+            raise StoreUnavailableError(
+                f"PostgreSQL: {told} (pool={self._settings.pool} in the URL)"
+            ) from None
+        except OURS as error:
+            raise in_our_words(error) from error
 
     def _keeps(self, session: Session) -> bool:
         """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
@@ -200,6 +231,7 @@ class Database:
                 "autocommit": True,
                 "context": self._adapters,
                 "prepare_threshold": None if self._settings.pgbouncer else 2,
+                "tried": self._tried,
             },
             configure=self._configure,
             check=_check,
@@ -218,6 +250,9 @@ class Database:
         }
         return conninfo(self._settings.dsn, {**_SESSION, **limits})
 
+    def _tried(self, error: Exception | None) -> None:
+        self._trouble = error
+
     async def _configure(self, connection: Line) -> None:
         if self._settings.pgbouncer:
             await connection.execute(b"SET timezone = 'UTC'")  # the one setting it carries along
@@ -227,45 +262,10 @@ def _milliseconds(span: timedelta) -> int:
     return span // timedelta(milliseconds=1)
 
 
-async def _from(pool: AsyncConnectionPool[Line], wait: float) -> Line:
-    """Take a connection out of a pool; it waits with ``wait_for``, see ``_heed``."""
-    earlier = _cancellations()
-    connection = await pool.getconn(timeout=wait)
-    try:
-        _heed(earlier)
-    except asyncio.CancelledError:
-        await pool.putconn(connection)
-        raise
-    return connection
-
-
 async def _check(connection: Line) -> None:
     """Find out, mostly without a round trip, whether an idle connection was closed."""
     if connection.has_said():  # goodbye, most likely
         await connection.execute(b"SELECT 1")
-
-
-_LOST = (
-    psycopg.errors.DeadlockDetected,
-    psycopg.errors.SerializationFailure,
-    psycopg.errors.UniqueViolation,
-)
-"""The transaction was rolled back so that another could go on; it may simply be repeated."""
-
-_FAILURES = (
-    psycopg.errors.QueryCanceled,
-    psycopg.errors.UndefinedTable,
-    psycopg.errors.InvalidSchemaName,
-    psycopg.OperationalError,
-    psycopg.InterfaceError,
-    psycopg.errors.ReadOnlySqlTransaction,
-    psycopg.errors.IdleInTransactionSessionTimeout,
-    psycopg.errors.InvalidSqlStatementName,
-    PoolTimeout,
-    PoolClosed,
-    OSError,
-)
-"""What may go wrong between us and a server; anything else is a mistake of ours, or a handler's."""
 
 
 def _cancellations() -> int:
@@ -281,31 +281,3 @@ def _heed(earlier: int) -> None:
     """
     if _cancellations() > earlier:
         raise asyncio.CancelledError
-
-
-@contextlib.contextmanager
-def translated() -> Iterator[None]:
-    """Say in holdfast's words what went wrong."""
-    try:
-        yield
-    except _FAILURES as error:
-        raise _in_our_words(error) from error
-
-
-def _in_our_words(error: Exception) -> BaseException:
-    match error:
-        case psycopg.errors.QueryCanceled():
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # psycopg may report only the query's end
-                return asyncio.CancelledError()
-        case psycopg.errors.UndefinedTable() | psycopg.errors.InvalidSchemaName():
-            return StoreError(f"{_words(error)}: run holdfast migrate")
-        case PoolTimeout():
-            told = "no connection in time: the server is down, or every connection is busy"
-            return StoreUnavailableError(f"PostgreSQL: {told}")
-    return StoreUnavailableError(_words(error))
-
-
-def _words(error: Exception) -> str:
-    first = str(error).strip().splitlines()
-    return f"PostgreSQL: {first[0] if first else type(error).__name__}"

@@ -12,7 +12,7 @@ import select
 import socket
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
@@ -46,6 +46,19 @@ class Line(AsyncConnection[Row]):
     """The same socket under a number of its own: libpq closes its own whenever it likes.
     While it is there, the loop would have told us, had the server said something unasked."""
     _heard: asyncio.Future[int] | None = None
+
+    @classmethod
+    async def connect(  # type: ignore[override]  # only pools of ours call it
+        cls, conninfo: str = "", *, tried: Callable[[Exception | None], None], **how: Any
+    ) -> Self:
+        """Connect, and tell ``tried`` how it went: a pool would keep that to itself."""
+        try:
+            line = await super().connect(conninfo, **how)
+        except (psycopg.Error, OSError) as error:
+            tried(error)
+            raise
+        tried(None)
+        return line
 
     @cached_property
     def prepared(self) -> dict[str, Prepared]:

@@ -27,7 +27,6 @@ from holdfast.store._shapes import (
 from holdfast.store.postgres.adding import add, add_plain, is_plain
 from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Longs, Moments, Texts
-from holdfast.store.postgres.database import translated
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.examining import refuse_unreadable, refuse_unsafe
 from holdfast.store.postgres.keeping import Records
@@ -41,6 +40,7 @@ from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.swapping import swap_run
 from holdfast.store.postgres.wake import EVERY_QUEUE
+from holdfast.store.postgres.words import AWAY, translated
 from holdfast.store.postgres.working import Works, queues_of
 
 MEASURES_KEPT = timedelta(days=7)
@@ -67,14 +67,15 @@ class PostgresStore(Works, Records):
         return self
 
     async def _prepare(self) -> None:
-        async with await self._database.connect(self.settings.dsn) as connection:
-            refuse_unreadable(connection)
-            if self.settings.durability != "server":
-                await refuse_unsafe(connection)
-            migrator = Migrator(connection, self.settings.schema)
-            if self.settings.migrate:
-                await migrator.up()
-            await migrator.check()
+        with translated():
+            async with await self._database.connect(self.settings.dsn) as connection:
+                refuse_unreadable(connection)
+                if self.settings.durability != "server":
+                    await refuse_unsafe(connection)
+                migrator = Migrator(connection, self.settings.schema)
+                if self.settings.migrate:
+                    await migrator.up()
+                await migrator.check()
 
     async def close(self) -> None:
         await self._wake.stop()
@@ -134,7 +135,7 @@ class PostgresStore(Works, Records):
         is no longer the newest, everything is rolled back and ``StaleLeaseError`` raised.
         """
         async with self._database.guest() as session:
-            with translated():
+            with translated(AWAY):  # the handler's own errors are none of ours
                 async with session.connection.transaction():
                     yield session.connection
                     change, written = await self._settle(session, fence, decide)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast import Holdfast
+from holdfast.store import Finding, Level
+from holdfast.store.postgres import PostgresStore, Settings, wake
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
+from tests.worker.rig import Ear, working
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -56,3 +61,77 @@ async def test_work_that_came_before_the_first_wait_could_listen_ends_it(
         await other.add([make("a", now=other.now())])
 
         assert 0 != await store.arrivals(["default"], 0, timedelta(seconds=10))
+
+
+async def _wake_finding(dsn: str, listen_url: str) -> Finding:
+    settings = Settings(dsn=dsn, schema=SCHEMA, listen_url=listen_url)
+    async with PostgresStore(settings) as store:
+        return {finding.name: finding for finding in await store.findings()}["wake"]
+
+
+async def test_doctor_says_why_nobody_listens(
+    postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "HEARS_WITHIN", 1.0)
+    dsn = postgres_server.dsn
+
+    dead = await _wake_finding(dsn, "postgresql://postgres@127.0.0.1:1/postgres")
+    wrong = await _wake_finding(dsn, f"{dsn}_of_nobody")
+    elsewhere = await _wake_finding(dsn, dsn.removesuffix("/postgres") + "/template1")
+    sound = await _wake_finding(dsn, dsn)
+
+    assert Level.WARN is dead.level is wrong.level is elsewhere.level
+    assert "what is sent here is not heard there" in elsewhere.text
+    assert Level.OK is sound.level
+    assert "Listening for NOTIFY fails: PostgreSQL: " in dead.text
+    assert "refused" in dead.text
+    assert 'database "postgres_of_nobody" does not exist' in wrong.text
+    assert "listen_url" in dead.advice
+
+
+async def test_notice_of_a_session_that_has_our_old_number_is_heard(
+    store: PostgresStore, postgres_server: Postgres
+) -> None:
+    """A number of a backend is given to another one, once it is gone."""
+    assert await store._wake.hears()
+    seen = await store.arrivals(["default"], -1, timedelta(0))
+
+    async with await psycopg.AsyncConnection.connect(
+        postgres_server.dsn, autocommit=True
+    ) as connection:
+        cursor = await connection.execute(LISTENERS.replace("count(*)", "pid").encode())
+        ((number,),) = await cursor.fetchall()
+        await connection.execute(f"NOTIFY holdfast_{SCHEMA}, '{number} default'".encode())
+
+    assert seen != await store.arrivals(["default"], seen, timedelta(seconds=10))
+
+
+async def test_own_notice_is_not_heard_again(store: PostgresStore) -> None:
+    async with PostgresStore(store.settings) as other:
+        assert await store._wake.hears()
+        seen = await store.arrivals(["default", "other"], -1, timedelta(0))
+        before = await store.arrivals(["other"], -1, timedelta(0))
+
+        await store.add([make("a", now=store.now())])
+        await other.add([make("b", now=other.now(), queue="other")])  # most likely heard later
+        assert before != await store.arrivals(["other"], before, timedelta(seconds=10))
+
+    assert seen + 2 == await store.arrivals(["default", "other"], -1, timedelta(0))
+
+
+@pytest.mark.parametrize("is_deaf", [True, False])
+async def test_worker_says_once_that_nobody_tells_it_of_work(
+    postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch, is_deaf: bool
+) -> None:
+    monkeypatch.setattr("holdfast.worker.worker.PRESENCE", timedelta(seconds=0.3))
+    port = 1 if is_deaf else urlsplit(postgres_server.dsn).port
+    listen_url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    app = Holdfast(f"{postgres_server.dsn}?schema={SCHEMA}&listen_url={listen_url}")
+
+    async with working(app, ear=(ear := Ear())):
+        if is_deaf:
+            await ear.heard("store.deaf")
+        await asyncio.sleep(1)
+
+    told = ["refused" in str(line["error"]) for line in ear.all("store.deaf")]
+    assert ([True] if is_deaf else []) == told

@@ -39,6 +39,7 @@ _LEVEL_OF = {
     "child.broken": logging.WARNING,
     "heartbeat.missed": logging.WARNING,
     "store.unavailable": logging.WARNING,
+    "store.deaf": logging.WARNING,
     "maintenance.failed": logging.ERROR,
 }
 _WORDS = {
@@ -55,6 +56,7 @@ _WORDS = {
     "process.died": "worker process died",
     "heartbeat.missed": "heartbeat missed",
     "store.unavailable": "store unavailable, trying again",
+    "store.deaf": "nobody tells of new work, looking for it now and then",
     "maintenance.leading": "this worker leads maintenance",
     "thread.leaked": "thread would not stop, left behind",
 }

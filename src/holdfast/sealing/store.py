@@ -34,6 +34,7 @@ from holdfast.store import (
     LanedStore,
     LimitRule,
     LimitState,
+    ListeningStore,
     ListingStore,
     Note,
     Page,
@@ -217,6 +218,11 @@ class SealedTransactionalStore(SealedStore):
         return await self._transactional.add(
             self._sealed(jobs), atomic=atomic, fence=fence, connection=connection
         )
+
+    @property
+    def deafness(self) -> str:
+        """Why nobody tells of new work, if so."""
+        return self.inner.deafness if isinstance(self.inner, ListeningStore) else ""
 
     def transaction(
         self, fence: Fence, decide: Callable[[Job], Job]

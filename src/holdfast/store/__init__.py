@@ -45,6 +45,7 @@ from holdfast.store._shapes import (
 from holdfast.store._traits import (
     GroupCommitStore,
     LanedStore,
+    ListeningStore,
     ListingStore,
     PortableStore,
     TransactionalStore,
@@ -115,6 +116,7 @@ __all__ = [
     "Level",
     "LimitRule",
     "LimitState",
+    "ListeningStore",
     "ListingStore",
     "Measure",
     "MemoryStore",

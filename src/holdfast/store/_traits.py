@@ -25,6 +25,16 @@ class LanedStore(Protocol):
 
 
 @runtime_checkable
+class ListeningStore(Protocol):
+    """A store that is told of new work, and looks for it now and then when that fails."""
+
+    @property
+    def deafness(self) -> str:
+        """Why it is not told just now; empty when it is, or when nobody wants to be."""
+        ...
+
+
+@runtime_checkable
 class ListingStore(Protocol):
     """A store that is not one tenant's view: it can say of what it holds records."""
 

@@ -16,7 +16,7 @@ from holdfast.maintenance import Maintenance
 from holdfast.observe import Observer, Silent
 from holdfast.pauses import Pauses
 from holdfast.presence import PRESENCE, WorkerInfo, announce
-from holdfast.store import Claim, GroupCommitStore, Store
+from holdfast.store import Claim, GroupCommitStore, ListeningStore, Store
 from holdfast.worker.alarm import Alarm
 from holdfast.worker.burst import more_within
 from holdfast.worker.channel import Notes, WorkerChannel
@@ -341,9 +341,15 @@ class Worker:
         return True
 
     async def _be_present(self, store: Store) -> None:
+        told = before = ""
         while True:
             await asyncio.sleep(PRESENCE.total_seconds() / 3)
             await self._say_present(store)
+            why = store.deafness if isinstance(store, ListeningStore) else ""
+            if why and why == before and why != told:  # it was no passing matter
+                self._observer.tell("store.deaf", error=why)
+                told = why
+            before = why
 
     async def _say_present(self, store: Store) -> None:
         with contextlib.suppress(StoreUnavailableError):

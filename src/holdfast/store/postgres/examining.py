@@ -36,14 +36,14 @@ async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:
         )
 
 
-def findings(row: Row, here: datetime, *, listens: bool) -> list[Finding]:
+def findings(row: Row, here: datetime, *, listens: bool, trouble: str) -> list[Finding]:
     """Report on the server from the answer to ``examine.sql``."""
     version, fsync, commit, pages, standbys, in_recovery, replicas, schema, server_time, size = row
     return [
         _durability(fsync, commit, pages),
         _replicas(standbys, replicas, in_recovery=in_recovery),
         _schema(schema),
-        _wake(listens=listens),
+        _wake(trouble, listens=listens),
         clock_finding(server_time, here),
         Finding("size", Level.OK, f"The schema takes {size / 2**20:.1f} MiB."),
         Finding("version", Level.OK, f"PostgreSQL {version}."),
@@ -103,12 +103,20 @@ def _schema(version: int) -> Finding:
     )
 
 
-def _wake(*, listens: bool) -> Finding:
+def _wake(trouble: str, *, listens: bool) -> Finding:
     if listens:
         return Finding("wake", Level.OK, "New work is announced by NOTIFY.")
+    polled = "new work is found by looking now and then."
+    if trouble:
+        return Finding(
+            "wake",
+            Level.WARN,
+            f"Listening for NOTIFY fails: {trouble}; {polled}",
+            "Let listen_url, or the URL itself where there is none, lead to the server.",
+        )
     return Finding(
         "wake",
         Level.WARN,
-        "This process does not listen for NOTIFY: new work is found by looking now and then.",
+        f"This process does not listen for NOTIFY: {polled}",
         "Behind PgBouncer, give listen_url= a way to the server itself.",
     )

@@ -155,7 +155,8 @@ class Reads(Base):
 
     async def findings(self) -> list[Finding]:
         (row,) = await self._run("examine", {})
-        return findings(row, SystemClock().now(), listens=await self._wake.hears())
+        here, listens = SystemClock().now(), await self._wake.hears()
+        return findings(row, here, listens=listens, trouble=self._wake.trouble)
 
     async def limits(self) -> list[LimitState]:
         return await self._database.atomically(self._limits)

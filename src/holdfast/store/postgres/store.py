@@ -154,6 +154,10 @@ class PostgresStore(Works, Records):
             raise StaleLeaseError(fence.job_id)
         return change, written
 
+    @property
+    def deafness(self) -> str:
+        return "" if self._wake.listening.is_set() else self._wake.trouble
+
     # --- maintenance ---------------------------------------------------------------------
 
     async def promote(self, limit: int) -> Promoted:

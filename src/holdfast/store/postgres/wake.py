@@ -15,11 +15,13 @@ from collections.abc import Collection, Iterable
 import psycopg
 from psycopg import AsyncConnection
 
+from holdfast.chance import Chance
 from holdfast.errors import HoldfastError
 from holdfast.store.postgres.alarm import cut
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.database import Database
 from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.words import words
 
 EVERY_QUEUE = ""
 PROBE_EVERY = 5.0
@@ -74,13 +76,17 @@ class Wake:
         self.channel = f"holdfast_{schema}"
         self._database = database
         self._listen_dsn = listen_dsn
-        self._sender = EVERY_QUEUE
+        self._sender = Chance().token()
         self._pending: set[str] = set()
         self._wanted = asyncio.Event()
         self._sender_task: asyncio.Task[None] | None = None
         self._listener_task: asyncio.Task[None] | None = None
         self._stopping = False
         self.listening = asyncio.Event()
+        self._echo = asyncio.Event()
+        """Set when this process hears itself."""
+        self.trouble = ""
+        """Why listening failed the last time, if it did."""
 
     def start(self) -> None:
         self._stopping = False
@@ -92,12 +98,18 @@ class Wake:
             self._listener_task = asyncio.create_task(self._listen_loop(self._listen_dsn))
 
     async def hears(self) -> bool:
-        """Whether others are heard, given a moment."""
+        """Whether others are heard, given a moment: whoever hears them hears himself."""
         self.listen()
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, HoldfastError):
             async with asyncio.timeout(HEARS_WITHIN if self._listener_task else 0):
                 await self.listening.wait()
-        return self.listening.is_set()
+                self._echo.clear()
+                await self._database.run("ring", self.notice({self._sender}, self._sender))
+                self.trouble = "what is sent here is not heard there"
+                await self._echo.wait()
+                self.trouble = ""
+                return True
+        return False
 
     async def stop(self) -> None:
         """Send what is still to be sent, then stop."""
@@ -144,23 +156,26 @@ class Wake:
 
     async def _listen_loop(self, dsn: str) -> None:
         while not self._stopping:
-            with contextlib.suppress(HoldfastError, psycopg.Error, OSError):
-                connection = await self._database.connect(dsn)
-                async with connection:
+            try:
+                async with await self._database.connect(dsn) as connection:
                     await self._listen(connection)
+            except HoldfastError as error:
+                self.trouble = str(error)
+            except (psycopg.Error, OSError) as error:
+                self.trouble = words(error)
             self.listening.clear()
-            self._sender = EVERY_QUEUE
             await asyncio.sleep(RECONNECT_AFTER)
 
     async def _listen(self, connection: AsyncConnection[Row]) -> None:
         await connection.execute(f'LISTEN "{self.channel}"'.encode())
-        self._sender = str(connection.info.backend_pid)
         self.bell.ring([EVERY_QUEUE])  # anything may have come while nobody listened
         self.listening.set()
         while True:
             async for notice in connection.notifies(timeout=PROBE_EVERY):
                 sender, _, queue = notice.payload.partition(" ")
-                if sender != self._sender or sender == EVERY_QUEUE:
+                if sender == self._sender:
+                    self._echo.set()
+                else:
                     self.bell.ring([queue])
             await self._probe(connection)
 

@@ -16,7 +16,7 @@ from holdfast.policy import Retention
 from holdfast.profiles import DOCUMENT, document_metadata, document_word
 from holdfast.store import Level, LimitRule, Search
 from tests.conformance.conftest import SERVED
-from tests.conformance.hand import MANY, TICK, Hand, fence
+from tests.conformance.hand import MANY, TICK, Hand, fence, make
 from tests.conformance.snapshot import snapshot
 from tests.conformance.stores import NAMES, PLACES
 
@@ -41,6 +41,22 @@ async def test_store_goes_by_its_clock(store: Store, clock: ManualClock) -> None
     assert clock.now() == store.now()
     clock.advance(5)
     assert clock.now() == store.now()
+
+
+async def test_closed_store_can_be_started_again(place: Place) -> None:
+    store = place.open()
+    await store.start()
+    job = make("a", now=store.now())
+    await store.add([job])
+    await store.close()
+
+    await store.start()
+
+    try:
+        assert [job.id] == [found.id for found in await store.get([job.id]) if found]
+        await store.add([make("b", now=store.now())])
+    finally:
+        await store.close()
 
 
 async def test_store_may_be_closed_twice_and_before_it_is_started(place: Place) -> None:

@@ -19,7 +19,7 @@ from holdfast.chance import Chance
 from holdfast.clock import SystemClock
 from holdfast.errors import StoreUnavailableError
 from holdfast.job import Event, State
-from holdfast.store import AddStatus, Change, Claim
+from holdfast.store import AddStatus, Change, Claim, Fence
 from holdfast.store.postgres import PostgresStore, Settings, line, wake
 from holdfast.submitting import patiently
 from tests.conformance.hand import make
@@ -468,3 +468,47 @@ async def test_start_that_was_cancelled_can_be_made_again(
 
     async with store:
         await store.holds("")
+
+
+async def test_call_that_is_under_way_when_the_store_is_closed_ends(store: PostgresStore) -> None:
+    asked = asyncio.Event()
+
+    async def linger(session: Session) -> int:
+        asked.set()
+        await session.connection.execute(b"SELECT pg_sleep(0.2)")
+        return 5
+
+    call = asyncio.create_task(store._database.atomically(linger))
+    await asked.wait()
+
+    await store.close()
+
+    assert 5 == await call
+
+
+def test_closed_store_can_be_started_again(postgres_server: Postgres) -> None:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    store = PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA))
+
+    async def once(label: str) -> None:
+        async with store:
+            assert await store._wake.hears()
+            seen = await store.arrivals(["default"], -1, timedelta(0))
+            job = _job(store, label)
+            await store.add([job])
+            assert seen != await store.arrivals(["default"], seen, timedelta(seconds=10))
+            (taken,) = await store.claim(_want(token=label))
+            async with store.transaction(
+                Fence(taken.id, label), lambda job: lifecycle.completed(job, None, now=store.now())
+            ) as connection:
+                await connection.execute("SELECT 1")
+            (done,) = await store.get([job.id])
+            assert done is not None
+            assert State.COMPLETED is done.state
+
+    async def twice() -> None:
+        await once("a")
+        await once("b")
+
+    asyncio.run(twice())
+    asyncio.run(once("c"))  # on another loop

@@ -78,7 +78,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of everything; safe to call twice and before ``start``."""
+        """Let go of everything; safe to call twice and before ``start``, which may follow again."""
         ...
 
     # --- submitting ----------------------------------------------------------------------

@@ -61,6 +61,7 @@ class Database:
         """The longest any statement may take, in seconds."""
         self._adapters = adapters()
         self._pool = self._own_pool()
+        self._is_spent = False
         self._guests: AsyncConnectionPool[Line] | None = None
         self._warm: list[Session] = []
         """Connections of the pool that are kept at hand, the one used last at the end."""
@@ -78,6 +79,8 @@ class Database:
 
     async def open(self) -> None:
         await self._cool()  # should this be a second start: the pool waits for what is in it
+        if self._is_spent:  # a pool opens only once
+            self._pool, self._is_spent = self._own_pool(), False
         self._alarm = Alarm(self.limit + 1)  # whose timer may be of another loop
         earlier = _cancellations()
         try:
@@ -86,8 +89,7 @@ class Database:
             _heed(earlier)
             self._room = WARM
         except BaseException:
-            await self._pool.close()
-            self._pool = self._own_pool()  # a pool opens only once
+            await self.close()
             raise
 
     async def _cool(self) -> None:
@@ -97,9 +99,11 @@ class Database:
 
     async def close(self) -> None:
         await self._cool()
+        self._is_spent = True
         await self._pool.close()
         if self._guests is not None:
             await self._guests.close()
+            self._guests = None
 
     def run(self, name: str, params: Params) -> Coroutine[Any, Any, list[Row]]:
         """Run one statement, committed when it returns."""

@@ -90,6 +90,7 @@ class Wake:
 
     def start(self) -> None:
         self._stopping = False
+        self._wanted, self.listening, self._echo = _events()
         self._sender_task = asyncio.create_task(self._send_loop())
 
     def listen(self) -> None:
@@ -186,3 +187,8 @@ class Wake:
             await connection.execute(b"SELECT 1")
         finally:
             alarm.cancel()
+
+
+def _events() -> tuple[asyncio.Event, asyncio.Event, asyncio.Event]:
+    """Return new events, for the loop that runs now."""
+    return asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -202,7 +202,7 @@ async def test_submission_cut_after_the_commit_is_repeated_without_a_double(
 ) -> None:
     job = _job(behind, "a", **fields)
     await behind.get([job.id])
-    proxy.cut_after(b"COMMIT" if fields else job.id.encode())
+    proxy.cut_after(b"COMMIT\0" if fields else job.id.encode())
 
     with pytest.raises(StoreUnavailableError):
         await behind.add([job])

@@ -19,6 +19,7 @@ from tests.lines import lent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from holdfast.store.postgres.session import Session
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
@@ -87,6 +88,21 @@ async def test_database_that_cannot_keep_every_text_is_refused(
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.mark.parametrize("pgbouncer", [False, True])
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_transactions_are_read_committed_whatever_the_role_prefers(
+    postgres_server: Postgres, level: str, pgbouncer: bool
+) -> None:
+    async def level_of(session: Session) -> str:
+        cursor = await session.connection.execute(b"SHOW transaction_isolation")
+        ((found,),) = await cursor.fetchall()
+        return str(found)
+
+    with _role(postgres_server, default_transaction_isolation=level) as dsn:
+        async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA, pgbouncer=pgbouncer)) as store:
+            assert "read committed" == await store._database.atomically(level_of)
+
+
 STRICT = f"""
 CREATE OR REPLACE FUNCTION {SCHEMA}.lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -98,6 +114,20 @@ CREATE TRIGGER lose BEFORE INSERT ON {SCHEMA}.queue
     FOR EACH ROW EXECUTE FUNCTION {SCHEMA}.lose()
 """
 """Loses to another transaction every time, as one above READ COMMITTED may."""
+
+
+async def test_statement_that_lost_under_a_stricter_level_is_repeated_under_ours(
+    postgres_server: Postgres,
+) -> None:
+    """Behind PgBouncer a single statement begins at the level of the role."""
+    with _role(postgres_server, default_transaction_isolation="repeatable read") as dsn:
+        async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA, pgbouncer=True)) as store:
+            async with lent(store) as session:
+                await session.connection.execute(STRICT.encode())
+
+            await store.configure("q", {"paused": True})
+
+            assert ["q"] == [queue.name for queue in await store.queues() if queue.paused]
 
 
 @contextmanager

@@ -26,6 +26,7 @@ WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 """States in which a job is work for somebody, now or at some time."""
 
 _FOR_SEARCHES = b"""
+SET LOCAL enable_seqscan = on;
 SET LOCAL enable_bitmapscan = on;
 SET LOCAL plan_cache_mode = force_custom_plan
 """

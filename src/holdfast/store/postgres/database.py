@@ -7,9 +7,11 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
-from psycopg import AsyncConnection, ProgrammingError
+from psycopg import AsyncConnection, IsolationLevel, ProgrammingError
+from psycopg.errors import SerializationFailure
 from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -43,13 +45,15 @@ RETURN_EVERY = 1000
 _SESSION = {
     "default_transaction_isolation": "read committed",
     "timezone": "UTC",
+    "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
 }
 # A fresh jobs table has no statistics. The planner would then collect and sort all ready jobs for
 # every claim, and read the whole table for every swap: 25 times slower, both seen. Generic plans
-# do neither, and are made once. Searches, which need the means, turn them on for themselves.
+# do neither, and are made once. Without scans from end to end, jobs are reached by their numbers
+# however few there are, and so locked in that order. Searches, which need all means, turn them on.
 
 
 class Database:
@@ -111,12 +115,7 @@ class Database:
 
     async def atomically(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Run some statements as one transaction; again from the start if it lost to another."""
-
-        async def whole(session: Session) -> T:
-            async with session.connection.transaction():
-                return await work(session)
-
-        return await self._insisting(whole)
+        return await self._insisting(partial(_as_one, work))
 
     async def _insisting(self, work: Callable[[Session], Awaitable[T]]) -> T:
         for attempt in range(1, TRIES + 1):
@@ -132,6 +131,8 @@ class Database:
             except OURS as error:
                 if attempt == TRIES or not is_lost(error):
                     raise in_our_words(error) from error
+                if isinstance(error, SerializationFailure):
+                    work = partial(_as_one, work)  # at our level, not at that of the role
         raise AssertionError("the loop returns or raises")
 
     @contextlib.asynccontextmanager
@@ -150,7 +151,7 @@ class Database:
         """Open a connection outside the pool."""
         try:
             with translated():
-                return await AsyncConnection.connect(
+                connection = await AsyncConnection.connect(
                     conninfo(dsn, {}),
                     autocommit=True,
                     prepare_threshold=None,
@@ -158,6 +159,8 @@ class Database:
                 )
         except ProgrammingError as error:  # of psycopg, about what the URL says
             raise StoreError(words(error)) from error
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        return connection
 
     def _at_hand(self) -> Session | None:
         """Take the connection used last, unless it is to be looked at first."""
@@ -258,8 +261,14 @@ class Database:
         self._trouble = error
 
     async def _configure(self, connection: Line) -> None:
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         if self._settings.pgbouncer:
             await connection.execute(b"SET timezone = 'UTC'")  # the one setting it carries along
+
+
+async def _as_one(work: Callable[[Session], Awaitable[T]], session: Session) -> T:
+    async with session.connection.transaction():
+        return await work(session)
 
 
 def _milliseconds(span: timedelta) -> int:

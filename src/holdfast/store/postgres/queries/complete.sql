@@ -19,11 +19,11 @@ WITH answer AS MATERIALIZED (
         %(number)s::bigint[], %(id)s::text[], %(was)s::integer[], %(token)s::text[],
         %(at)s::timestamptz[], %(result)s::bytea[]
     ) WITH ORDINALITY AS c (number, id, was, token, at, result, position)
+    ORDER BY 1  -- in which order jobs are locked, as by all who lock several
 ), blocked AS MATERIALIZED (
-    SELECT CASE WHEN NOT %(alone)s OR NOT EXISTS (SELECT FROM {schema}.waiting) THEN false
-        ELSE EXISTS (
-            SELECT FROM answer a JOIN {schema}.job j ON j.number = a.number WHERE j.awaited
-        ) END AS yes
+    SELECT %(alone)s AND EXISTS (
+        SELECT FROM answer a JOIN {schema}.job j ON j.number = a.number WHERE j.awaited
+    ) AS yes
 ), done AS (
     UPDATE {schema}.job j
     SET state = 'COMPLETED', revision = j.revision + 1, updated_at = a.at, finished_at = a.at,

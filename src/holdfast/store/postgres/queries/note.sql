@@ -2,16 +2,19 @@
 -- id text[]  token text[]  progress text[]  at timestamptz[]  checkpoint bytea[]  log text[],
 -- null where there is none; kept integer: log lines to keep per job
 -- returns the position of each note whose lease is still the newest
-WITH held AS MATERIALIZED (
-    SELECT n.progress, n.at, n.checkpoint, n.log, n.position, j.number, j.attempt,
-        j.lease_version, j.lease_worker
+WITH asked AS MATERIALIZED (
+    SELECT n.token, n.progress, n.at, n.checkpoint, n.log, n.position, b.number
     FROM unnest(
         %(id)s::text[], %(token)s::text[], %(progress)s::text[], %(at)s::timestamptz[],
         %(checkpoint)s::bytea[], %(log)s::text[]
     ) WITH ORDINALITY AS n (id, token, progress, at, checkpoint, log, position)
     JOIN {schema}.body b ON b.id = n.id
-    JOIN {schema}.job j ON j.number = b.number
+), held AS MATERIALIZED (
+    SELECT n.progress, n.at, n.checkpoint, n.log, n.position, j.number, j.attempt,
+        j.lease_version, j.lease_worker
+    FROM asked n JOIN {schema}.job j ON j.number = n.number
     WHERE (j.state = 'RUNNING') IS TRUE AND j.lease_token = n.token
+    ORDER BY n.number  -- as all who lock several
     FOR NO KEY UPDATE OF j
 ), newest AS (
     SELECT number,

@@ -28,13 +28,19 @@ WITH change AS MATERIALIZED (
         failure_category, failure_code, result, was_state, was_priority, was_category, was_code,
         trail, position
     )
+), aim AS MATERIALIZED (
+    SELECT c.position, b.number, c.finished_at IS NOT NULL AS ends
+    FROM change c JOIN {schema}.body b ON b.id = c.id
 ), blocked AS MATERIALIZED (
-    SELECT CASE WHEN %(parents)s OR NOT EXISTS (SELECT FROM {schema}.waiting) THEN false
-        ELSE EXISTS (
-            SELECT FROM change c JOIN {schema}.body b ON b.id = c.id
-            JOIN {schema}.job j ON j.number = b.number
-            WHERE c.finished_at IS NOT NULL AND j.awaited
-        ) END AS yes
+    SELECT NOT %(parents)s AND EXISTS (
+        SELECT FROM aim JOIN {schema}.job j USING (number) WHERE aim.ends AND j.awaited
+    ) AS yes
+), locked AS MATERIALIZED (
+    SELECT aim.position, j.number
+    FROM aim JOIN {schema}.job j USING (number)
+    WHERE NOT (SELECT yes FROM blocked)
+    ORDER BY aim.number  -- as all who lock several
+    FOR NO KEY UPDATE OF j
 ), written AS (
     UPDATE {schema}.job j
     SET state = c.state::{schema}.state, revision = c.revision, priority = c.priority,
@@ -48,11 +54,10 @@ WITH change AS MATERIALIZED (
         lease_worker = c.lease_worker, lease_until = c.lease_until, cancel = c.cancel::json,
         failure = c.failure::json, failed_at = c.failed_at,
         failure_category = c.failure_category, failure_code = c.failure_code, result = c.result
-    FROM change c JOIN {schema}.body b ON b.id = c.id
-    WHERE j.number = b.number AND j.revision = c.was
+    FROM locked JOIN change c USING (position)
+    WHERE j.number = locked.number AND j.revision = c.was
       AND (c.token IS NULL OR j.lease_token = c.token)
       AND (c.until IS NULL OR j.lease_until = c.until)
-      AND NOT (SELECT yes FROM blocked)
       AND (%(parents)s OR NOT (j.awaited AND c.finished_at IS NOT NULL))
     RETURNING c.position, j.number, j.queue, j.type, j.state, j.awaited, j.priority, j.started_at,
         j.failure_category, j.failure_code, c.was_state, c.was_priority, c.was_category,

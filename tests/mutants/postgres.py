@@ -46,8 +46,8 @@ MUTANTS = (
     ),
     _sql(
         "extend",
-        "(j.state = 'RUNNING') IS TRUE AND ",
-        "",
+        "(j.state = 'RUNNING') IS TRUE AND j.lease_token = f.token",
+        "j.lease_token = f.token",
         "a lease is renewed after its job stopped running",
         "renew",
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import pytest
@@ -12,7 +12,7 @@ from holdfast import Holdfast, State, lifecycle
 from holdfast.clock import ManualClock
 from holdfast.job import Job
 from holdfast.observe import Silent
-from holdfast.store import Change, Claim, Fence, MemoryStore
+from holdfast.store import Beat, Change, Claim, Fence, MemoryStore
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.execution import Interruption
 from holdfast.worker.guard import Guard, orphans
@@ -218,6 +218,48 @@ async def test_the_guard_renews_only_what_its_worker_did_not(ward: Ward) -> None
     assert LEASE / 3 == pytest.approx(await ward.left(run))
 
     ward.clock.advance(LEASE / 6)
+    await guard.once(ward.store.inner)
+
+    assert LEASE == pytest.approx(await ward.left(run))
+
+
+def written_just_now(monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> None:
+    """Let the store pass over every lease: somebody is writing the jobs."""
+
+    async def extend(fences: Sequence[Fence]) -> list[Beat]:
+        return [Beat(held=True, renewed=False) for _ in fences]
+
+    monkeypatch.setattr(store, "extend", extend)
+
+
+@pytest.mark.req("S-7")
+async def test_a_lease_that_was_passed_over_is_tried_again(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ward.runs.append(run := await ward.claimed())
+    ward.clock.advance(LEASE / 3)
+    with monkeypatch.context() as patched:
+        written_just_now(patched, ward.store.inner)
+        await ward.heartbeat.once()
+    assert not run.signals.lease_lost
+
+    await ward.heartbeat.once()
+
+    assert LEASE == pytest.approx(await ward.left(run))
+
+
+@pytest.mark.req("S-7")
+async def test_the_guard_tries_a_lease_again_that_was_passed_over(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = await ward.claimed()
+    guard = Guard(ward.clock)
+    guard.hear("w", Took([holding(run)]))
+    ward.clock.advance(LEASE / 2)
+    with monkeypatch.context() as patched:
+        written_just_now(patched, ward.store.inner)
+        await guard.once(ward.store.inner)
+
     await guard.once(ward.store.inner)
 
     assert LEASE == pytest.approx(await ward.left(run))

@@ -140,8 +140,9 @@ class Store(Protocol):
         """Renew leases: RUNNING jobs with this very token end ``lease_ttl`` from now.
 
         An expired lease nobody took is renewed like any other. The answer carries the wish
-        to cancel, if there is one. Not held: the lease is lost, nothing was changed. The
-        revision does not move.
+        to cancel, if there is one. Not held: the lease is lost, nothing was changed. Held
+        but not ``renewed``: the job is being written right now, ask again soon. The revision
+        does not move.
         """
         ...
 

@@ -74,6 +74,7 @@ class Beat(msgspec.Struct, frozen=True):
     held: bool
     until: datetime | None = None
     cancel: CancelRequest | None = None
+    renewed: bool = True
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):

@@ -73,10 +73,10 @@ class Guard:
         if late:
             beats = await store.extend([watched.fence for watched in late])
             for watched, beat in zip(late, beats, strict=True):
-                if beat.held:
-                    watched.renewed = now
-                else:
+                if not beat.held:
                     self._watched.pop(watched.fence.job_id, None)
+                elif beat.renewed:
+                    watched.renewed = now
         return min([LONGEST_WAIT, *(w.lease / 6 for w in self._watched.values())])
 
     async def stand(self, store: Store, observer: Observer) -> None:

@@ -65,7 +65,7 @@ class Heartbeat:
     async def _renew(self, due: Sequence[Run], sent: float) -> None:
         beats = await self._store.extend([run.fence for run in due])
         for run, beat in zip(due, beats, strict=True):
-            if beat.held:
+            if beat.held and beat.renewed:
                 run.renewed = sent
             self._pass_on(run, beat)
         self._custody.renewed([run for run in due if run.renewed == sent])

@@ -179,8 +179,9 @@ class PostgresStore(Works, Records):
         since = self._leases.start(begun)
         params = {"most": limit, "leased": since, "now": self._clock.judged}
         rows = sorted(await self._run("overdue", params), key=lambda row: row[-2:])
-        jobs = self._jobs(rows)
-        ends = [row[-2] for job, row in zip(jobs, rows, strict=True) if job.state is State.RUNNING]
+        jobs = self._jobs([row for row in rows if row[0] is not None])
+        live = {job.id for job in jobs if job.state is not State.RUNNING}
+        ends = [row[-2] for row in rows if row[0] not in live]
         if len(rows) >= limit:
             ends.append(rows[-1][-2])  # what comes after it was not looked at
         self._leases.looked(min(ends, default=None), now)

@@ -95,8 +95,8 @@ class Works(Reads):
             },
         )
         beats = {
-            unique[position - 1]: Beat(held=True, until=until, cancel=cancel_of(cancel))
-            for position, until, cancel in rows
+            unique[position - 1]: Beat(True, until, cancel_of(cancel), is_renewed)
+            for position, until, cancel, is_renewed in rows
         }
         return [beats.get(fence, Beat(held=False)) for fence in fences]
 

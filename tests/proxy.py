@@ -37,6 +37,10 @@ class Proxy:
         self.reset()
         await asyncio.gather(*self._tasks)
 
+    def lead_to(self, port: int) -> None:
+        """Lead new lines to another server of the same host; those that are open stay."""
+        self._target = (self._target[0], port)
+
     def silence(self) -> None:
         """Swallow everything from now on, both ways, and keep the lines open."""
         self._silent = True

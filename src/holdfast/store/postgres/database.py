@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from psycopg import AsyncConnection, IsolationLevel, ProgrammingError
-from psycopg.errors import SerializationFailure
+from psycopg.errors import ReadOnlySqlTransaction, SerializationFailure
 from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -73,6 +73,8 @@ class Database:
         self._alarm = Alarm(self.limit + 1)
         self._trouble: Exception | None = None
         """Why the newest try to open a connection failed, if it did."""
+        self._era = 0
+        """How often the server was found to take no writes: earlier connections lead there."""
         self._waiting = 0
         self._used = 0
 
@@ -124,6 +126,9 @@ class Database:
                 self._alarm.start(session.connection)
                 try:
                     return await work(session)
+                except ReadOnlySqlTransaction:
+                    await self._forsake()
+                    raise
                 finally:
                     self._alarm.stop(session.connection)
                     if not self._keeps(session):
@@ -186,6 +191,10 @@ class Database:
         earlier = _cancellations()
         with self._patience():
             connection = await pool.getconn(timeout=self.wait)
+            while connection.era != self._era:
+                await connection.close()
+                await pool.putconn(connection)  # which opens another one
+                connection = await pool.getconn(timeout=self.wait)
         try:
             _heed(earlier)
         except asyncio.CancelledError:
@@ -208,6 +217,12 @@ class Database:
         except OURS as error:
             raise in_our_words(error) from error
 
+    async def _forsake(self) -> None:
+        """Use no connection again that is open now: the address may lead to a primary again."""
+        self._era += 1
+        while self._warm:
+            await self._pool.putconn(self._warm.pop().connection)
+
     def _keeps(self, session: Session) -> bool:
         """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
         self._used += 1
@@ -215,6 +230,7 @@ class Database:
             self._waiting
             or len(self._warm) >= self._room
             or self._used % RETURN_EVERY == 0
+            or session.connection.era != self._era
             or session.connection.pgconn.transaction_status != TransactionStatus.IDLE
         ):
             return False
@@ -261,6 +277,7 @@ class Database:
         self._trouble = error
 
     async def _configure(self, connection: Line) -> None:
+        connection.era = self._era
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         if self._settings.pgbouncer:
             await connection.execute(b"SET timezone = 'UTC'")  # the one setting it carries along

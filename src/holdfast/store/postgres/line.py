@@ -46,6 +46,8 @@ class Line(AsyncConnection[Row]):
     """The same socket under a number of its own: libpq closes its own whenever it likes.
     While it is there, the loop would have told us, had the server said something unasked."""
     _heard: asyncio.Future[int] | None = None
+    era = 0
+    """Which of the servers it leads to, counted by whoever opened it."""
 
     @classmethod
     async def connect(  # type: ignore[override]  # only pools of ours call it

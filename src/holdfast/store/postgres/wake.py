@@ -181,10 +181,12 @@ class Wake:
             await self._probe(connection)
 
     async def _probe(self, connection: AsyncConnection[Row]) -> None:
-        """Ask whether the line is alive: a dead one may stay silent for ever."""
+        """Ask whether the line is alive and leads to a primary; others may be silent for ever."""
         alarm = asyncio.get_running_loop().call_later(PROBE_WITHIN, cut, connection)
         try:
-            await connection.execute(b"SELECT 1")
+            cursor = await connection.execute(b"SHOW transaction_read_only")
+            if await cursor.fetchone() == ("on",):
+                raise psycopg.errors.ReadOnlySqlTransaction("the server takes no writes")
         finally:
             alarm.cancel()
 

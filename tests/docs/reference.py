@@ -19,7 +19,8 @@ PREFACE = """# Command line
 `python -m tests.docs.reference`.
 
 **The store** is `--url`, else `$HOLDFAST_URL`, else `url` in `holdfast.toml`, else
-`sqlite:///holdfast.db`. Commands that only look do not create a SQLite file that is not there.
+`sqlite:///holdfast.db`. Commands that only look, or change what is there, neither create a SQLite
+file or a PostgreSQL schema nor migrate a schema: see `migrate`.
 
 **Answers** are tables for people. With `--json` a command prints one JSON document on one line
 instead, whose field names stay (`events` prints one document per event). Times are ISO 8601 in UTC,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import SchemaVersionError, StoreError, StoreUnavailableError, UnsafeStoreError
 from holdfast.store import open_store
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresStore, Settings, migrating
 from holdfast.store.postgres.migrating import Migration, Migrator, known
 from tests.conformance.hand import make
 from tests.servers import Postgres
@@ -65,7 +66,7 @@ async def test_every_migration_can_be_taken_back(connection: psycopg.AsyncConnec
         left = await _objects(connection) - before[migration.version]
         assert {name for _, name in left} <= {"migration", "migration_pkey"}
 
-    with pytest.raises(StoreError, match="lacks migration"):
+    with pytest.raises(StoreError, match=f"there is no store in schema '{SCHEMA}'"):
         await migrator.check()
 
 
@@ -189,6 +190,127 @@ async def test_births_in_one_row_and_in_two_tell_the_same(
         assert before == await told(store)
 
 
+async def test_births_of_transactions_that_are_open_are_taken_apart_too(
+    connection: psycopg.AsyncConnection, postgres_server: Postgres
+) -> None:
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    async with PostgresStore(settings) as store:
+        job = make("a", now=store.now())
+        async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other:
+            await store.add([job], connection=other)
+            going = asyncio.create_task(Migrator(connection, SCHEMA).down(2))
+            await _until_somebody_waits(postgres_server.dsn)
+            await other.commit()
+        await going
+
+    async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as reader:
+        cursor = await reader.execute(f"SELECT to_state FROM {SCHEMA}.journal ORDER BY seq")
+        assert [("PENDING",), ("SCHEDULED",)] == await cursor.fetchall()
+
+
+async def _until_somebody_waits(dsn: str) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        for _ in range(1000):
+            cursor = await connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted")
+            if await cursor.fetchone():
+                return
+            await asyncio.sleep(0.01)
+    raise AssertionError("nobody waits for a lock")
+
+
+async def test_nobody_queues_for_long_behind_a_migration_that_waits(
+    connection: psycopg.AsyncConnection,
+    postgres_server: Postgres,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(migrating, "LOCK_WITHIN", 0.2)
+    monkeypatch.setattr(migrating, "LOCK_PAUSE", 0.3)
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+        await Migrator(connection, SCHEMA).down(2)
+        async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other:
+            await store.add([make("a", now=store.now())], connection=other)
+            going = asyncio.create_task(Migrator(connection, SCHEMA).up())
+            await _until_somebody_waits(postgres_server.dsn)
+            begun = time.monotonic()
+            await store.history(["x"])
+            await store.add([make("b", now=store.now())])
+            took = time.monotonic() - begun
+            assert not going.done()
+        assert [m.version for m in known()[2:]] == await going
+
+    assert took < 5  # a fifth of a second, on a machine that has other work
+
+
+async def test_migration_that_stays_locked_out_says_so(
+    connection: psycopg.AsyncConnection,
+    postgres_server: Postgres,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(migrating, "LOCK_WITHIN", 0.05)
+    monkeypatch.setattr(migrating, "LOCK_PAUSE", 0.01)
+    monkeypatch.setattr(migrating, "LOCK_TRIES", 2)
+    await Migrator(connection, SCHEMA).up(2)
+    async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other:
+        await other.execute(f"LOCK TABLE {SCHEMA}.journal IN ACCESS EXCLUSIVE MODE")
+
+        with pytest.raises(StoreUnavailableError, match="others keep its tables locked"):
+            await Migrator(connection, SCHEMA).up()
+
+
+async def test_limits_of_the_role_do_not_end_a_migration(
+    connection: psycopg.AsyncConnection, postgres_server: Postgres
+) -> None:
+    slow = Migration(9003, "slow", "SELECT pg_sleep(0.5);\n", "SELECT pg_sleep(0.5);\n", 1)
+    limited = "-c statement_timeout=200 -c lock_timeout=200"
+    async with await psycopg.AsyncConnection.connect(
+        postgres_server.dsn, autocommit=True, options=limited
+    ) as hasty:
+        for step in (slow, replace(slow, outside=True)):
+            migrator = Migrator(hasty, SCHEMA, [*known(), step])
+
+            assert 9003 == (await migrator.up())[-1]
+            assert [9003] == await migrator.down(9002)
+
+
+@pytest.fixture
+async def owner(connection: psycopg.AsyncConnection) -> AsyncIterator[str]:
+    """The name of a role that may do what it likes in the schema, and nothing beside it."""
+    await connection.execute("CREATE ROLE owner LOGIN")
+    await connection.execute(f"CREATE SCHEMA {SCHEMA} AUTHORIZATION owner")
+    yield "owner"
+    await connection.execute("DROP OWNED BY owner CASCADE")
+    await connection.execute("DROP ROLE owner")
+
+
+async def test_owner_of_the_schema_needs_no_right_on_the_database(
+    postgres_server: Postgres, owner: str
+) -> None:
+    dsn = postgres_server.dsn.replace("postgres@", f"{owner}@")
+
+    async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA)) as store:
+        await store.add([make("a", now=store.now())])
+
+
+async def test_role_that_may_not_create_is_told_what_it_needs(
+    postgres_server: Postgres, owner: str
+) -> None:
+    dsn = postgres_server.dsn.replace("postgres@", f"{owner}@")
+
+    with pytest.raises(StoreError, match=r"permission denied.*needs CREATE.*migrate=false"):
+        await PostgresStore(Settings(dsn=dsn, schema="elsewhere")).start()
+
+
+@pytest.mark.parametrize("table", ["job (id integer)", "migration (id integer)"])
+async def test_schema_that_others_use_is_refused(
+    connection: psycopg.AsyncConnection, postgres_server: Postgres, table: str
+) -> None:
+    await connection.execute(f"CREATE SCHEMA {SCHEMA}")
+    await connection.execute(f"CREATE TABLE {SCHEMA}.{table}")
+
+    with pytest.raises(StoreError, match=f"{SCHEMA}' holds something that is not holdfast's"):
+        await PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)).start()
+
+
 async def test_schema_that_needs_a_newer_program_is_refused(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
@@ -202,8 +324,12 @@ async def test_schema_that_needs_a_newer_program_is_refused(
 async def test_schema_that_is_behind_is_refused_when_migrating_is_left_to_others(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
-    with pytest.raises(StoreError, match="run holdfast migrate"):
-        await PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA, migrate=False)).start()
+    behind = PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA, migrate=False))
+    with pytest.raises(StoreError, match=r"there is no store.*run holdfast migrate"):
+        await behind.start()
+    await Migrator(connection, SCHEMA).up(2)
+    with pytest.raises(StoreError, match="lacks migration 0003_births: run holdfast migrate"):
+        await behind.start()
 
 
 @pytest.mark.req("S-13")

@@ -45,7 +45,7 @@ SECTIONS = {
         "torture": ("torturing", "Kill workers and see that nothing is lost."),
         "webhooks": ("webhooks", "List webhooks, add one, see deliveries."),
         "doctor": ("examining", "Say what is wrong, and what to do."),
-        "migrate": ("system", "Create or upgrade the store's schema."),
+        "migrate": ("migrating", "Create or upgrade the store's schema."),
         "copy": ("copying", "Move everything to another store."),
         "config": ("system", "Show the settings and who gave them."),
     },

@@ -36,14 +36,13 @@ def on_store(
 ) -> T:
     """Open the store, do one thing, close it.
 
-    Only ``new`` creates a SQLite file that is not there: a look into the wrong directory
-    should not leave one behind. ``app`` names an app whose own settings are to be used.
+    Only ``new`` creates a file or schema that is not there: a look into the wrong place should
+    not leave one behind. ``app`` names an app whose own settings are to be used.
     """
     settings = config.load(flags={"url": url, "app": app})
-    place = settings.text("url")
-    if place.startswith("sqlite:") and not new:
-        must_exist(place, settings.source("url"))
     chosen = find_app(settings)[1] if app else plain_app(settings)
+    if not new and not chosen.shares_store:
+        chosen.url = as_it_is(chosen.url, settings.source("url"))
 
     async def work() -> T:
         async with chosen:
@@ -57,8 +56,16 @@ def plain_app(settings: config.Settings) -> Holdfast:
     return Holdfast(settings.text("url"), keys=config.key_ring(settings))
 
 
-def must_exist(url: str, source: str) -> None:
-    """Refuse a SQLite file that is not there."""
+def as_it_is(url: str, source: str) -> str:
+    """Return a URL under which a store is opened whatever it is, not created and not migrated."""
+    if url.startswith("sqlite:"):
+        _must_exist(url, source)
+    if url.startswith(("postgresql:", "postgres:")):
+        return f"{url}{'&' if '?' in url else '?'}migrate=false&durability=server"
+    return url
+
+
+def _must_exist(url: str, source: str) -> None:
     from holdfast.store.sqlite.location import Location
 
     path = Location.from_url(url).path

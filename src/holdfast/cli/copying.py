@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from holdfast.cli.common import answer, json_option, must_exist
+from holdfast.cli.common import answer, as_it_is, json_option
 from holdfast.cli.exits import FAILED, Problem
 from holdfast.cli.tables import facts
 from holdfast.copying import Copier, CopyReport
@@ -26,8 +26,6 @@ def copy(source: str, target: str, as_json: bool) -> None:
     in it is deleted. A copy that was interrupted is resumed by the same command; one that is
     done is not repeated. Sealed jobs are copied as they are, no key is needed.
     """
-    if source.startswith("sqlite:"):
-        must_exist(source, "FROM")
     report = asyncio.run(_copied(source, target, quiet=as_json))
     answer(report, as_json=as_json, show=lambda: _show(report))
     if not report.ok:
@@ -35,7 +33,7 @@ def copy(source: str, target: str, as_json: bool) -> None:
 
 
 async def _copied(source: str, target: str, *, quiet: bool) -> CopyReport:
-    here, there = open_store(source), open_store(target)
+    here, there = open_store(as_it_is(source, "FROM")), open_store(target)
     names = (redacted(source), redacted(target))
     try:
         await here.start()

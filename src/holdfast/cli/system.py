@@ -1,4 +1,4 @@
-"""Commands about the whole: stats, workers, events, migrate, config."""
+"""Commands about the whole: stats, workers, events, config."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from holdfast.cli.submitting import span_or_text
 from holdfast.cli.tables import facts, moment, span, table
 from holdfast.observe.text import plain
 from holdfast.presence import WorkerInfo
-from holdfast.redaction import redacted
 from holdfast.statistics import Breakdown, Counts, LatencyStats, QueueStats
 from holdfast.store import JobEvent
 
@@ -63,20 +62,6 @@ def events(
                 click.echo(msgspec.json.encode(event).decode() if as_json else _line(event))
 
     on_store(url, watch)
-
-
-@click.command()
-@store_options
-def migrate(url: str | None, as_json: bool) -> None:
-    """Create the store's schema, or bring it up to date."""
-
-    async def operate(app: Holdfast) -> str:
-        app.store.now()  # opening it brought it up to date; a service has none to open
-        return redacted(app.url)
-
-    place = on_store(url, operate, new=True)
-    told = {"url": place, "status": "UP_TO_DATE"}
-    answer(told, as_json=as_json, show=lambda: click.echo(f"{place} is up to date"))
 
 
 @click.command()

@@ -48,7 +48,10 @@ from holdfast.store._traits import (
     ListeningStore,
     ListingStore,
     PortableStore,
+    SchemaMove,
+    SchemaStatus,
     TransactionalStore,
+    VersionedStore,
 )
 from holdfast.store.memory import MemoryStore
 
@@ -128,11 +131,14 @@ __all__ = [
     "QueueInfo",
     "Reading",
     "Record",
+    "SchemaMove",
+    "SchemaStatus",
     "Search",
     "Stats",
     "Store",
     "Swapped",
     "Tally",
     "TransactionalStore",
+    "VersionedStore",
     "open_store",
 ]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
+import msgspec
+
 from holdfast.job import Job
 from holdfast.store._shapes import Added, Dossier, Fence
 
@@ -81,5 +83,38 @@ class TransactionalStore(Protocol):
         """Lend a connection whose commit also writes what ``decide`` makes of the leased job.
 
         A lease that is no longer the newest raises ``StaleLeaseError`` and rolls back.
+        """
+        ...
+
+
+class SchemaStatus(msgspec.Struct, frozen=True):
+    """Which migrations a store has, and which of those that this program knows it lacks."""
+
+    version: int
+    """The newest it has; 0 when there is nothing."""
+    applied: list[str]
+    pending: list[str]
+
+
+class SchemaMove(msgspec.Struct, frozen=True):
+    """What was done to bring a schema to a version, in this order."""
+
+    up: list[str]
+    down: list[str]
+
+
+@runtime_checkable
+class VersionedStore(Protocol):
+    """A store whose schema has numbered versions. Both calls want it closed, or not yet open."""
+
+    async def schema(self) -> SchemaStatus:
+        """Say which version the schema has. Changes nothing, and needs no schema to be there."""
+        ...
+
+    async def migrate(self, to: int | None = None, *, lose: bool = False) -> SchemaMove:
+        """Bring the schema to a version, by default the newest.
+
+        Going back where that loses data raises ``ValidationError`` unless ``lose``. Programs of a
+        later version must have stopped before.
         """
         ...

@@ -55,6 +55,8 @@ _SESSION = {
 # do neither, and are made once. Without scans from end to end, jobs are reached by their numbers
 # however few there are, and so locked in that order. Searches, which need all means, turn them on.
 
+NO_LIMIT = timedelta(0)
+
 
 class Database:
     """The pool, and the rules for using it."""
@@ -152,15 +154,13 @@ class Database:
         finally:
             await self._guests.putconn(connection)
 
-    async def connect(self, dsn: str) -> AsyncConnection[Row]:
-        """Open a connection outside the pool."""
+    async def connect(self, dsn: str = "") -> AsyncConnection[Row]:
+        """Open a connection outside the pool: to listen somewhere, or for work that may last."""
+        told = conninfo(dsn, {}) if dsn else self._conninfo(NO_LIMIT, idle=NO_LIMIT)
         try:
             with translated():
                 connection = await AsyncConnection.connect(
-                    conninfo(dsn, {}),
-                    autocommit=True,
-                    prepare_threshold=None,
-                    context=self._adapters,
+                    told, autocommit=True, prepare_threshold=None, context=self._adapters
                 )
         except ProgrammingError as error:  # of psycopg, about what the URL says
             raise StoreError(words(error)) from error
@@ -245,7 +245,7 @@ class Database:
 
     def _new_pool(self, size: int, *, idle: timedelta) -> AsyncConnectionPool[Line]:
         return AsyncConnectionPool(
-            self._conninfo(idle),
+            self._conninfo(self._settings.timeout, idle=idle),
             connection_class=Line,
             min_size=1,
             max_size=size,
@@ -262,13 +262,12 @@ class Database:
             reconnect_timeout=self.wait,  # whoever asks next begins anew, without long pauses
         )
 
-    def _conninfo(self, idle: timedelta) -> str:
+    def _conninfo(self, limit: timedelta, *, idle: timedelta) -> str:
         if self._settings.pgbouncer:
             return conninfo(self._settings.dsn, {})
-        limit = _milliseconds(self._settings.timeout)
         limits = {
-            "statement_timeout": limit,
-            "lock_timeout": limit,
+            "statement_timeout": _milliseconds(limit),
+            "lock_timeout": _milliseconds(limit),
             "idle_in_transaction_session_timeout": _milliseconds(idle),
         }
         return conninfo(self._settings.dsn, {**_SESSION, **limits})

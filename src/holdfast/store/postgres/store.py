@@ -28,9 +28,7 @@ from holdfast.store.postgres.adding import add, add_plain, is_plain
 from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Longs, Moments, Texts
 from holdfast.store.postgres.enlist import enlist
-from holdfast.store.postgres.examining import refuse_unreadable, refuse_unsafe
 from holdfast.store.postgres.keeping import Records
-from holdfast.store.postgres.migrating import Migrator
 from holdfast.store.postgres.rows import (
     WIDTH,
     Row,
@@ -39,6 +37,7 @@ from holdfast.store.postgres.rows import (
 from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.swapping import swap_run
+from holdfast.store.postgres.upgrading import Upgrades
 from holdfast.store.postgres.wake import EVERY_QUEUE
 from holdfast.store.postgres.words import AWAY, translated
 from holdfast.store.postgres.working import Works, queues_of
@@ -48,7 +47,7 @@ AGED_AT_ONCE = 10_000
 SWEPT_AT_ONCE = 1_000
 
 
-class PostgresStore(Works, Records):
+class PostgresStore(Works, Records, Upgrades):
     """Jobs in a schema of a PostgreSQL database; see ``Store`` for what each verb promises."""
 
     LANES = 2  # while the server writes one group of jobs, the next one is read and packed
@@ -65,17 +64,6 @@ class PostgresStore(Works, Records):
             await self._look_at_clock()
         self._wake.start()
         return self
-
-    async def _prepare(self) -> None:
-        with translated():
-            async with await self._database.connect(self.settings.dsn) as connection:
-                refuse_unreadable(connection)
-                if self.settings.durability != "server":
-                    await refuse_unsafe(connection)
-                migrator = Migrator(connection, self.settings.schema)
-                if self.settings.migrate:
-                    await migrator.up()
-                await migrator.check()
 
     async def close(self) -> None:
         await self._wake.stop()

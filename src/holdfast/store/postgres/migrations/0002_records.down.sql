@@ -1,1 +1,2 @@
+-- loses: API keys, webhooks and the audit of calls
 DROP TABLE {schema}.record;

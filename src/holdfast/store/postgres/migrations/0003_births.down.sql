@@ -1,3 +1,5 @@
+-- What is written meanwhile would stay in one row.
+LOCK TABLE {schema}.journal IN SHARE ROW EXCLUSIVE MODE;
 COMMENT ON COLUMN {schema}.journal.from_state IS NULL;
 INSERT INTO {schema}.journal (
     xid, seq, job, at, attempt, lease_version, to_state, event, reason, worker, gone
@@ -5,4 +7,4 @@ INSERT INTO {schema}.journal (
 SELECT xid, seq - 1, job, at, 0, 0, 'PENDING', 'submit', 'submitted', '', gone
 FROM {schema}.journal WHERE from_state IS NULL AND event <> 'submit';
 UPDATE {schema}.journal SET from_state = 'PENDING' WHERE from_state IS NULL AND event <> 'submit';
-ALTER TABLE {schema}.journal ALTER COLUMN seq SET INCREMENT BY 1;
+ALTER SEQUENCE {schema}.journal_seq_seq INCREMENT BY 1;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -122,6 +123,17 @@ async def test_events_return_empty_when_the_wait_is_over(hand: Hand) -> None:
     page = await hand.store.events(start, MANY, timedelta(milliseconds=20))
 
     assert ((), start) == (page.events, page.cursor)
+
+
+async def test_cursor_ahead_of_all_events_begins_again_and_says_so(hand: Hand) -> None:
+    await hand.add("a")
+    newest = (await hand.store.events(None, 0, NO_WAIT)).cursor
+    ahead = re.sub(r"\d+", lambda digits: str(int(digits[0]) + 1_000_000), newest)
+
+    page = await hand.store.events(ahead, MANY, NO_WAIT)
+
+    assert [("a", Event.SUBMIT), ("a", Event.ENQUEUE)] == _told(page)
+    assert (True, newest) == (page.gap, page.cursor)
 
 
 @pytest.mark.parametrize("garbage", ["", "x", "-1", "1.5.2.9", "\u0661", "9" * 99, "é"])

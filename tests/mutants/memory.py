@@ -219,9 +219,15 @@ MUTANTS = (
     ),
     _in(
         "memory/queries.py",
-        "gap = after is not None and start < oldest",
-        "gap = False",
+        "gap=is_lost and after is not None",
+        "gap=False",
         "a subscriber is not told what it missed",
+    ),
+    _in(
+        "memory/queries.py",
+        "not oldest <= start <= tables.told",
+        "not oldest <= start",
+        "a subscriber of a restored store is not told what it missed",
     ),
     _in(
         "_ledger.py",

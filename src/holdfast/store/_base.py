@@ -258,8 +258,9 @@ class Store(Protocol):
 
         None starts at the oldest kept. With nothing to tell, wait up to ``wait`` for it.
         ``limit`` 0 returns just the cursor of the newest event, to start from now. Events
-        of one job are in order. About ``events_kept`` are kept; a cursor behind them
-        resumes at the oldest and says ``gap``. Garbage raises ``ValidationError``.
+        of one job are in order. About ``events_kept`` are kept; a cursor behind them, or
+        ahead of them all (the store was restored from a copy), resumes at the oldest and
+        says ``gap``. Garbage raises ``ValidationError``.
         """
         ...
 

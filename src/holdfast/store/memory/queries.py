@@ -127,11 +127,11 @@ def events(tables: Tables, after: str | None, limit: int, kept: int) -> EventPag
     if limit == 0:
         return EventPage((), str(tables.told))
     start = 0 if after is None else _event_number(after)
-    gap = after is not None and start < oldest
-    start = max(start, oldest)
+    if is_lost := not oldest <= start <= tables.told:
+        start = oldest
     page = [event for event in tables.events if int(event.cursor) > start][:limit]
     cursor = page[-1].cursor if page else str(start)
-    return EventPage(tuple(page), cursor, gap)
+    return EventPage(tuple(page), cursor, gap=is_lost and after is not None)
 
 
 def _event_number(cursor: str) -> int:

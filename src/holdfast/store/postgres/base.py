@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from holdfast.clock import Clock
+from holdfast.errors import HoldfastError
 from holdfast.job import Job, State
 from holdfast.store._base import EVENTS_KEPT
 from holdfast.store._shapes import Change
@@ -14,10 +16,12 @@ from holdfast.store.postgres.clock import ServerClock
 from holdfast.store.postgres.database import Database
 from holdfast.store.postgres.heads import Heads, Leases
 from holdfast.store.postgres.pace import Pace
+from holdfast.store.postgres.restoring import take_in
 from holdfast.store.postgres.rows import Row, job_of
 from holdfast.store.postgres.session import Params, Session
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.wake import Wake
+from holdfast.store.postgres.words import translated
 
 FOLD_EVERY = 1.0
 """Seconds between two times at which counters are summed up."""
@@ -52,6 +56,8 @@ class Base:
         """The numbers of jobs that were claimed here, until they end."""
         self._rules: set[str] = set()
         """The limits last seen: claims that one applies to go the long way."""
+
+        self._restoring: asyncio.Task[None] | None = None
 
     def now(self) -> datetime:
         return self._clock.now()
@@ -93,5 +99,13 @@ class Base:
 
     async def _look_at_clock(self) -> None:
         asked = self._clock.ticks()
-        ((at,),) = await self._database.run("clock", {})
+        ((at, is_restored),) = await self._database.run("clock", {})
         self._clock.heard(at, asked)
+        if is_restored and (self._restoring is None or self._restoring.done()):
+            self._restoring = asyncio.create_task(self._take_in())
+
+    async def _take_in(self) -> None:
+        """Take in jobs of another server; that may last, and is tried again when it fails."""
+        with contextlib.suppress(HoldfastError), translated():
+            async with await self._database.connect() as connection:
+                await take_in(connection, self.settings.schema)

@@ -180,25 +180,35 @@ class Reads(Base):
         return page
 
     async def _events(self, place: tuple[int, int] | None, limit: int) -> EventPage:
-        rows = await self._page_of_events(place, limit) if place and limit else []
-        behind = place is not None and bool(rows) and rows[0][-1] - place[1] > self._events_kept
-        if place is not None and limit and not behind:
-            return _event_page(rows, place, limit)
-        newest, oldest = await self._event_bounds()
+        is_lost = False
+        if place is not None and limit:
+            rows, is_known, newest = await self._page_of_events(place, limit)
+            if is_known and newest - place[1] <= self._events_kept:
+                return _event_page(rows, place, limit)
+            is_lost = not is_known
+        last, oldest = await self._event_bounds()
         if not limit:
-            return EventPage((), write_event_cursor(newest))
-        start = max(place or (0, 0), oldest)
-        rows = await self._page_of_events(start, limit)
-        return _event_page(rows, start, limit, gap=place is not None and place < oldest)
+            return EventPage((), write_event_cursor(last))
+        start = place or _BEGINNING
+        if is_lost or start < oldest:
+            start = oldest
+        rows, _, _ = await self._page_of_events(start, limit)
+        return _event_page(rows, start, limit, gap=place not in (None, start))
 
-    async def _page_of_events(self, place: tuple[int, int], limit: int) -> list[Row]:
-        params = {"xid": str(place[0]), "seq": place[1], "most": limit}
-        return await self._run("events", params)
+    async def _page_of_events(
+        self, place: tuple[int, int], limit: int
+    ) -> tuple[list[Row], bool, int]:
+        """Return the rows after a place, whether there is such a place, and the newest number."""
+        rows = await self._run("events", {"xid": str(place[0]), "seq": place[1], "most": limit})
+        is_known, newest = rows[0][-2:] if rows else (False, 0)
+        told = [row[:-2] for row in rows if row[0] is not None]
+        told.sort(key=lambda row: (int(row[0]), row[1]))
+        return told, is_known or place == _BEGINNING, newest
 
     async def _event_bounds(self) -> tuple[tuple[int, int], tuple[int, int]]:
         rows = await self._run("event_bounds", {"kept": self._events_kept})
         if not rows:
-            return (0, 0), (0, 0)
+            return _BEGINNING, _BEGINNING
         xid, seq, old_xid, old_seq = rows[0]
         return (int(xid), seq), (int(old_xid or 0), old_seq or 0)
 
@@ -211,6 +221,8 @@ class Reads(Base):
         return bell.count(queues)
 
 
+_BEGINNING = (0, 0)
+"""The place before the first event."""
 _NOWHERE: dict[str, object] = {"xid": None, "seq": None}
 _GROUPS = {0b011: 0, 0b101: 1, 0b110: 2}
 """GROUPING() has a bit for every column that is summed over."""
@@ -284,7 +296,7 @@ def _event_page(
 
 def _events_of(row: Row) -> Iterator[tuple[tuple[int, int], JobEvent]]:
     """Read what a row of the journal tells, each with its place: two events, if it is a birth."""
-    xid, seq, job_id, type_, queue, *step, progress, _ = row
+    xid, seq, job_id, type_, queue, *step, progress = row
     event, _, _, at, *_ = step
     steps = [None] if event is None else transitions_of(tuple(step))
     for number, transition in enumerate(steps, seq - len(steps) + 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -60,13 +61,18 @@ class PostgresStore(Works, Records, Upgrades):
     async def start(self) -> Self:
         await self._prepare()
         await self._database.open()
-        if self._clock.is_stale:
-            await self._look_at_clock()
+        await self._look_at_clock()
+        if self._restoring is not None:
+            await asyncio.wait([self._restoring])
         self._wake.start()
         return self
 
     async def close(self) -> None:
         await self._wake.stop()
+        if self._restoring is not None:
+            self._restoring.cancel()
+            await asyncio.wait([self._restoring])
+
         await self._database.close()
 
     async def __aenter__(self) -> Self:

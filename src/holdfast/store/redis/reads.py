@@ -287,11 +287,12 @@ async def _event_page(store: RedisStore, after: str | None, limit: int) -> Event
         return EventPage((), str(told))
     kept = int(first) - 1 if first else told
     oldest = max(kept, told - store.settings.events_kept)
-    since = max(start, oldest)
-    found = tuple(event for row in rows for event in _told(*row) if int(event.cursor) > since)
+    if is_lost := not oldest <= start <= told:
+        start = oldest
+    found = tuple(event for row in rows for event in _told(*row) if int(event.cursor) > start)
     page = found[:limit]
-    gap = after is not None and start < oldest
-    return EventPage(page, page[-1].cursor if page else str(since), gap)
+    cursor = page[-1].cursor if page else str(start)
+    return EventPage(page, cursor, gap=is_lost and after is not None)
 
 
 def _told(row_id: bytes, values: list[bytes]) -> Iterator[JobEvent]:

@@ -102,11 +102,12 @@ def events(connection: sqlite3.Connection, after: str | None, limit: int, kept: 
         return EventPage((), str(newest))
     start = 0 if after is None else _event_number(after)
     oldest = max(0, newest - kept)
-    gap = after is not None and start < oldest
-    start = max(start, oldest)
+    if is_lost := not oldest <= start <= newest:
+        start = oldest
     rows = connection.execute(statement("events"), (start, limit))
     page = tuple(event_of(row) for row in rows)
-    return EventPage(page, page[-1].cursor if page else str(start), gap)
+    cursor = page[-1].cursor if page else str(start)
+    return EventPage(page, cursor, gap=is_lost and after is not None)
 
 
 def _event_number(cursor: str) -> int:

@@ -1,2 +1,5 @@
--- clock: the server's time
-SELECT clock_timestamp()
+-- clock: the server's time, and whether there is news of transactions that it has not begun yet
+-- There is when the schema was restored here from a server that had begun more of them.
+SELECT clock_timestamp(), coalesce((
+    SELECT t.xid FROM {schema}.journal t ORDER BY t.xid DESC, t.seq DESC LIMIT 1
+) >= pg_snapshot_xmax(pg_current_snapshot()), false)

@@ -1,6 +1,6 @@
 -- tail: events after a number, as far back as they are kept.
 -- edges: none; notices what others did
--- ARGV[7] number; ARGV[8] how many
+-- ARGV[7] number, one that was never told counts as none; ARGV[8] how many
 -- returns: {number of the newest, number of the oldest kept or '', entries}; an entry's id is
 -- the number of the last event in it
 -- needs: base queue job links forget flow sync
@@ -8,7 +8,9 @@ for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
 flush()
 local told = tonumber(call('GET', shared .. 'told') or 0)
 local first = call('XRANGE', shared .. 'events', '-', '+', 'COUNT', 1)[1]
-local start = math.max(tonumber(ARGV[7]), told - tonumber(ARGV[3]))
+local start = tonumber(ARGV[7])
+if start > told then start = 0 end
+start = math.max(start, told - tonumber(ARGV[3]))
 local rows = {}
 if ARGV[8] ~= '0' then
   rows = call('XRANGE', shared .. 'events', '(' .. int(start) .. '-0', '+', 'COUNT', ARGV[8])

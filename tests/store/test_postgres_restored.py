@@ -1,0 +1,172 @@
+"""A schema that was restored on another server, which has begun fewer transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from holdfast import lifecycle
+from holdfast.store import Change, Claim, Order, Search
+from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres.migrating import Migrator
+from tests.conformance.hand import make
+from tests.conformance.snapshot import NO_WAIT
+from tests.conformance.stores import empty_schema
+from tests.servers import Postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.job import Job
+
+pytestmark = pytest.mark.postgres
+SCHEMA = "restored"
+BEGIN_MANY = b"""
+DO $$ BEGIN
+    FOR n IN 1..5000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP;
+END $$
+"""
+SLOWLY = f"""
+CREATE FUNCTION {SCHEMA}.slowly() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_sleep(0.3); RETURN NEW; END $$;
+CREATE TRIGGER slowly BEFORE UPDATE ON {SCHEMA}.job
+FOR EACH ROW WHEN (NEW.xid <> OLD.xid AND NEW.state = OLD.state)
+EXECUTE FUNCTION {SCHEMA}.slowly()
+""".encode()
+WITHIN = 10.0
+MANY = 100
+
+
+@pytest.fixture(scope="module")
+def old() -> Iterator[Postgres]:
+    """A server that has begun many transactions."""
+    with Postgres() as server:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute(BEGIN_MANY)
+        yield server
+
+
+@pytest.fixture
+def new() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+async def _fill(server: Postgres) -> tuple[list[Job], str]:
+    """Write a job that is ready, one that is done and one that is due; and where events end."""
+    empty_schema(server.dsn, SCHEMA)
+    async with PostgresStore(Settings(dsn=server.dsn, schema=SCHEMA)) as store:
+        now = store.now()
+        done, ready, due = (
+            make("done", now=now),
+            make("ready", now=now),
+            make("due", now=now, delay=0.1),
+        )
+        await store.add([done])
+        (running,) = await store.claim(Claim(queues=("default",), limit=1, worker="w", token="t"))
+        await store.swap([Change(running, lifecycle.completed(running, None, now=store.now()))])
+        await store.add([ready, due])
+        return [done, ready, due], (await store.events(None, 0, NO_WAIT)).cursor
+
+
+async def _restore(old: Postgres, new: Postgres) -> None:
+    """Copy every row, as pg_dump and pg_restore do."""
+    async with (
+        await psycopg.AsyncConnection.connect(old.dsn, autocommit=True) as source,
+        await psycopg.AsyncConnection.connect(new.dsn, autocommit=True) as target,
+    ):
+        await Migrator(target, SCHEMA).up()
+        cursor = await source.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> 'migration'",
+            (SCHEMA,),
+        )
+        async with target.transaction():
+            for (table,) in await cursor.fetchall():
+                name = f"{SCHEMA}.{table}"
+                async with (
+                    source.cursor().copy(f"COPY {name} TO STDOUT (FORMAT BINARY)") as rows,
+                    target.cursor().copy(f"COPY {name} FROM STDIN (FORMAT BINARY)") as written,
+                ):
+                    async for row in rows:
+                        await written.write(row)
+        cursor = await source.execute(
+            "SELECT sequencename, last_value FROM pg_sequences"
+            " WHERE schemaname = %s AND last_value IS NOT NULL",
+            (SCHEMA,),
+        )
+        for sequence, value in await cursor.fetchall():
+            await target.execute("SELECT setval(%s, %s)", (f"{SCHEMA}.{sequence}", value))
+
+
+async def _claim_all(store: PostgresStore, wanted: int) -> set[str]:
+    taken: set[str] = set()
+    async with asyncio.timeout(WITHIN):
+        while len(taken) < wanted:
+            await store.promote(MANY)
+            want = Claim(queues=("default",), limit=MANY, worker="w", token=f"t{len(taken)}")
+            taken |= {job.id for job in await store.claim(want)}
+    return taken
+
+
+async def test_restored_jobs_go_on(old: Postgres, new: Postgres) -> None:
+    (done, ready, due), cursor = await _fill(old)
+    await _restore(old, new)
+
+    async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA)) as store:
+        assert {ready.id, due.id} == await _claim_all(store, 2)
+        page = await store.events(cursor, MANY, NO_WAIT)
+        found = await store.find(Search(order=Order.UPDATED_DESC))
+        histories = await store.history([done.id, ready.id])
+
+    assert page.gap
+    told = [(event.job_id, event.transition) for event in page.events]
+    for job, history in zip((done, ready), histories, strict=True):
+        assert history == [step for id_, step in told if id_ == job.id]
+    assert {ready.id, due.id, done.id} == {job.id for job in found.jobs}
+    assert done.id == found.jobs[-1].id
+
+
+async def test_cursor_of_the_old_server_is_known_as_such_later_too(
+    old: Postgres, new: Postgres
+) -> None:
+    _, cursor = await _fill(old)
+    await _restore(old, new)
+    async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA)) as store:
+        async with await psycopg.AsyncConnection.connect(new.dsn, autocommit=True) as connection:
+            await connection.execute(BEGIN_MANY)
+            await connection.execute(BEGIN_MANY)
+        await store.add([make("later", now=store.now())])
+
+        page = await store.events(cursor, MANY, NO_WAIT)
+
+    assert page.gap
+    assert {"done", "ready", "due", "later"} == {event.type for event in page.events}
+
+
+async def test_jobs_restored_beneath_an_open_store_go_on(
+    old: Postgres, new: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.store.postgres.clock.REFRESH_AFTER", 0.0)
+    (_, ready, due), _ = await _fill(old)
+
+    async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA)) as store:
+        await _restore(old, new)
+
+        assert {ready.id, due.id} == await _claim_all(store, 2)
+
+
+async def test_limits_of_the_role_do_not_keep_restored_jobs_out(
+    old: Postgres, new: Postgres
+) -> None:
+    """Behind a pooler the role has the limits that the store cannot set for its sessions."""
+    (_, ready, due), _ = await _fill(old)
+    await _restore(old, new)
+    async with await psycopg.AsyncConnection.connect(new.dsn, autocommit=True) as connection:
+        await connection.execute(SLOWLY)
+        await connection.execute("ALTER ROLE postgres SET statement_timeout = '400ms'")
+
+    async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA, pgbouncer=True)) as store:
+        assert {ready.id, due.id} == await _claim_all(store, 2)

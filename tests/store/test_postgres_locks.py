@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -12,22 +13,27 @@ from msgspec.structs import replace
 
 from holdfast import lifecycle
 from holdfast.clock import SystemClock
-from holdfast.job import Progress
+from holdfast.job import DependencyKind, FailureCategory, Progress, State
+from holdfast.policy import Retention
+from holdfast.releasing import release_dependents
 from holdfast.store import Change, Note
-from holdfast.store.postgres import PostgresStore, Settings, session
+from holdfast.store.postgres import PostgresStore, Settings, adding, session
 from holdfast.store.postgres.heads import LEASES_SETTLED
+from holdfast.store.postgres.linking import tie
 from holdfast.store.postgres.sql import Statement, statement
-from tests.conformance.hand import MANY, Hand, fence
+from tests.conformance.hand import MANY, Hand, failure, fence
 from tests.conformance.stores import empty_schema
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from holdfast.job import Job
+    from holdfast.store import Promoted
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
 SCHEMA = "locks"
+FATAL = failure(FailureCategory.PERMANENT)
 AT_ONCE = 5.0
 """Seconds that nothing here takes unless it waits for a lock, which lasts until the test ends."""
 
@@ -127,6 +133,215 @@ async def test_overdue_job_that_is_locked_keeps_no_other_from_being_found(
 
 
 # --- a transaction of the caller's that stays open -------------------------------------------
+
+
+@asynccontextmanager
+async def _open(
+    server: Postgres, isolation: psycopg.IsolationLevel = psycopg.IsolationLevel.READ_COMMITTED
+) -> AsyncIterator[psycopg.AsyncConnection]:
+    async with await psycopg.AsyncConnection.connect(server.dsn) as connection:
+        await connection.set_isolation_level(isolation)
+        await connection.execute("SELECT 1")
+        yield connection
+
+
+async def _ended(hand: Hand, job: Job, *, well: bool = True) -> None:
+    now = hand.store.now()
+    after = (
+        lifecycle.completed(job, None, now=now)
+        if well
+        else lifecycle.after_failure(job, FATAL, now=now, jitter=0.0)
+    )
+    (answer,) = await hand.store.swap([Change(job, after)])
+    assert answer.written
+
+
+async def _settled(hand: Hand) -> Promoted:
+    """Do what maintenance does."""
+    promoted = await hand.store.promote(MANY)
+    await release_dependents(hand.store)
+    return promoted
+
+
+@pytest.mark.parametrize("well", [True, False])
+async def test_job_that_others_depend_on_in_an_open_transaction_can_end(
+    hand: Hand, postgres_server: Postgres, *, well: bool
+) -> None:
+    parent = await hand.run("parent")
+    child = hand.job("child", after=[parent])
+    async with _open(postgres_server) as connection:
+        await hand.store.add([child], connection=connection)
+        async with asyncio.timeout(AT_ONCE):
+            assert [True] == [b.renewed for b in await hand.store.extend([fence(parent)])]
+            await _ended(hand, parent, well=well)
+            assert not (await _settled(hand)).ripe
+        await connection.commit()
+
+    assert [parent.id] == await hand.store.parents(child.id)
+    assert (await _settled(hand)).ripe
+
+    (stored,) = await hand.store.get([child.id])
+    assert stored is not None
+    assert (State.SCHEDULED if well else State.FAILED) is stored.state
+    assert [parent.id] == await hand.store.parents(child.id)
+    assert not (await _settled(hand)).ripe
+
+
+async def test_job_of_a_transaction_waits_for_one_that_ends_later(
+    hand: Hand, postgres_server: Postgres
+) -> None:
+    assert await hand.store._wake.hears()
+    parent = await hand.run("parent")
+    child = hand.job("child", after=[parent], queue="other")
+    seen = await hand.store.arrivals(["other"], -1, timedelta(0))
+    async with _open(postgres_server) as connection:
+        await hand.store.add([child], connection=connection)
+        await connection.commit()
+    assert seen != await hand.store.arrivals(["other"], seen, timedelta(seconds=10))
+    assert not (await _settled(hand)).ripe
+
+    await _ended(hand, parent)
+
+    assert [child.id] == [dependent.job.id for dependent in await hand.store.dependents(MANY)]
+
+
+async def test_rolled_back_dependency_leaves_nothing_behind(
+    hand: Hand, postgres_server: Postgres
+) -> None:
+    parent = await hand.run("parent")
+    async with _open(postgres_server) as connection:
+        await hand.store.add([hand.job("child", after=[parent])], connection=connection)
+        await connection.rollback()
+
+    assert not (await _settled(hand)).ripe
+    await _ended(hand, parent)
+    assert [True] == await hand.store.delete([parent.id])
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile", "meanwhile, long ago"])
+async def test_job_whose_dependency_was_deleted_before_the_commit_does_not_wait_for_ever(
+    hand: Hand, postgres_server: Postgres, when: str
+) -> None:
+    """How it ended is told by the journal; when that has forgotten it too, nobody knows."""
+    store = hand.store
+    parent = await hand.run("parent")
+    if when == "before":
+        await _ended(hand, parent)
+    child = hand.job("child", after=[parent])
+    async with _open(postgres_server) as connection:
+        await store.add([child], connection=connection)
+        if when != "before":
+            await _ended(hand, parent)
+        if "long ago" in when:
+            store._events_kept = 0
+        assert [True] == await store.delete([parent.id])
+        await connection.commit()
+
+    assert (await _settled(hand)).ripe
+
+    (stored,) = await store.get([child.id])
+    assert stored is not None
+    assert (State.CANCELLED if "long ago" in when else State.SCHEDULED) is stored.state
+    assert [parent.id] == await store.parents(child.id)
+
+
+async def _tied(hand: Hand, server: Postgres, *children: Job) -> None:
+    """Submit jobs in a transaction and commit it; nobody promotes."""
+    async with _open(server) as connection:
+        await hand.store.add(children, connection=connection)
+        await connection.commit()
+
+
+async def test_dependency_that_is_deleted_in_the_middle_of_a_submission_is_not_forgotten(
+    hand: Hand, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = await hand.run("parent")
+    await _ended(hand, parent, well=False)
+
+    async def late(*given: object) -> None:
+        assert [True] == await hand.store.delete([parent.id])
+        await tie(*given)
+
+    monkeypatch.setattr(adding, "tie", late)
+    await _tied(hand, postgres_server, child := hand.job("child", after=[parent]))
+    await _settled(hand)
+
+    (stored,) = await hand.store.get([child.id])
+    assert stored is not None
+    assert State.FAILED is stored.state
+
+
+async def test_dependency_of_a_job_that_is_not_joined_yet_is_not_deleted(
+    hand: Hand, postgres_server: Postgres
+) -> None:
+    parent, other = await _running(hand)
+    await _tied(hand, postgres_server, hand.job("child", after=[parent]))
+    await _ended(hand, parent)
+    await _ended(hand, other)
+    at_once = Retention(completed=timedelta(0))
+
+    assert [False] == await hand.store.delete([parent.id])
+    assert [1, 0] == [await hand.store.prune(at_once, 1) for _ in range(2)]
+    await _settled(hand)
+    (child,) = await hand.claim()
+    await _ended(hand, child)
+    assert 2 == await hand.store.prune(at_once, 10)
+
+
+async def test_job_deleted_before_it_was_joined_leaves_nothing_behind(
+    hand: Hand, postgres_server: Postgres
+) -> None:
+    parent = await hand.run("parent")
+    await _tied(hand, postgres_server, child := hand.job("child", after=[parent]))
+    (child,) = await hand.get_all(child)
+    await hand.swap(child, lifecycle.cancelled(child, now=hand.store.now()))
+
+    assert [True] == await hand.store.delete([child.id])
+
+    async with _open(postgres_server) as connection:
+        cursor = await connection.execute(f"SELECT count(*) FROM {SCHEMA}.tie".encode())
+        assert (0,) == await cursor.fetchone()
+
+
+@pytest.mark.parametrize("kind", [DependencyKind.AFTER, DependencyKind.FAN_IN])
+async def test_dependency_that_is_locked_keeps_nobody_from_being_joined_or_promoted(
+    hand: Hand, postgres_server: Postgres, kind: DependencyKind
+) -> None:
+    first, second = await _running(hand)
+    spawned = await hand.spawn("spawned", first)
+    busy = hand.job("busy", after=[first], dependency_type=kind)
+    free = hand.job("free", after=[second])
+    await _tied(hand, postgres_server, busy, free)
+    await _ended(hand, second)
+    locked = spawned if kind is DependencyKind.FAN_IN else first
+
+    async with _locked(postgres_server, locked), asyncio.timeout(AT_ONCE):
+        assert (await _settled(hand)).ripe
+
+    assert [State.PENDING, State.SCHEDULED] == [job.state for job in await hand.get_all(busy, free)]
+    await _ended(hand, first)
+    assert not (await hand.store.dependents(MANY))
+    assert (await _settled(hand)).ripe
+
+
+@pytest.mark.parametrize("isolation", psycopg.IsolationLevel)
+async def test_fan_in_of_a_transaction_waits_for_what_is_spawned_before_its_commit(
+    hand: Hand, postgres_server: Postgres, isolation: psycopg.IsolationLevel
+) -> None:
+    parent = await hand.run("parent")
+    child = hand.job("child", after=[parent], dependency_type=DependencyKind.FAN_IN)
+    async with _open(postgres_server, isolation) as connection:
+        spawned = await hand.spawn("spawned", parent)
+        await hand.store.add([child], connection=connection)
+        await _ended(hand, parent)
+        await connection.commit()
+
+    await _settled(hand)
+
+    assert [parent.id, spawned.id] == await hand.store.parents(child.id)
+    (stored,) = await hand.store.get([child.id])
+    assert stored is not None
+    assert State.PENDING is stored.state
 
 
 async def test_overdue_job_that_was_locked_is_found_however_short_the_next_look_is(

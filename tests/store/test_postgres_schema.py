@@ -311,6 +311,23 @@ async def test_schema_that_others_use_is_refused(
         await PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)).start()
 
 
+async def test_ties_must_be_joined_before_they_are_given_up(
+    connection: psycopg.AsyncConnection, postgres_server: Postgres
+) -> None:
+    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+        parent = make("parent", now=store.now())
+        await store.add([parent])
+        async with connection.transaction():
+            child = make("child", now=store.now(), after=[parent])
+            await store.add([child], connection=connection)
+        migrator = Migrator(connection, SCHEMA)
+        with pytest.raises(StoreError, match="not joined to their dependencies yet: let a worker"):
+            await migrator.down(3)
+
+        await store.promote(1)
+    assert [4] == await migrator.down(3)
+
+
 async def test_schema_that_needs_a_newer_program_is_refused(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.releasing import release_dependents
 from holdfast.store import Store
 
 PAGE = 1000
@@ -18,6 +19,8 @@ class Promoter:
 
     async def once(self) -> float:
         promoted = await self._store.promote(PAGE)
+        if promoted.ripe:
+            await release_dependents(self._store)
         if promoted.count == PAGE:
             return 0.0
         if promoted.next_due is None:

@@ -95,10 +95,14 @@ class Dossier(msgspec.Struct, frozen=True):
 
 
 class Promoted(msgspec.Struct, frozen=True):
-    """How many jobs became ready, and when the next one will (None: none is waiting)."""
+    """How many jobs became ready, and when the next one will (None: none is waiting).
+
+    ``ripe`` tells that a verdict may be due on jobs that wait for others, see ``dependents``.
+    """
 
     count: int
     next_due: datetime | None
+    ripe: bool = False
 
 
 class Dependent(msgspec.Struct, frozen=True):

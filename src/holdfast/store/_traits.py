@@ -74,7 +74,11 @@ class TransactionalStore(Protocol):
         fence: Fence | None = None,
         connection: object = None,
     ) -> list[Added]:
-        """Write new jobs, as ``Store.add``, if and only if the caller's transaction commits."""
+        """Write new jobs, as ``Store.add``, if and only if the caller's transaction commits.
+
+        Jobs outside of that transaction are not locked by it: those that depend on them are
+        joined to them after it has committed, by whoever promotes.
+        """
         ...
 
     def transaction(

@@ -20,7 +20,7 @@ async def more_within(
     """Return how long to wait for more work after a claim brought none; None: there is none."""
     released = await release_dependents(store)
     promoted = await store.promote(PAGE)
-    if released or promoted.count:
+    if released or promoted.count or promoted.ripe:
         return AT_ONCE
     paused = {queue.name for queue in await store.queues() if queue.paused}
     served = tuple(queue for queue in queues if queue not in paused)

@@ -6,7 +6,6 @@ the caller's transaction. Nothing is written before all is judged, so nothing is
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -14,9 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import StaleLeaseError
-from holdfast.job import TERMINAL, DedupeKey, DependencyKind, Job, State
+from holdfast.job import DedupeKey, Job
 from holdfast.store._shapes import Added, AddStatus, Fence
-from holdfast.store.postgres.arrays import Flags, Moments, Texts
+from holdfast.store.postgres.arrays import Moments, Texts
+from holdfast.store.postgres.linking import Parents, link, lock_parents, see_parents, tie
 from holdfast.store.postgres.session import Statements
 from holdfast.store.postgres.writing import add_one_params, add_params
 
@@ -38,15 +38,20 @@ async def add(
     atomic: bool,
     fence: Fence | None,
     now: datetime,
+    is_ours: bool = True,
 ) -> list[Added]:
-    """Write jobs as ``Store.add`` promises; the session is inside a transaction."""
+    """Write jobs as ``Store.add`` promises; the session is inside a transaction.
+
+    One that is not ours may stay open for long: jobs outside of it are not locked, and joined
+    to those that wait for them later, see ``linking``.
+    """
     if fence is not None and not await session.run(
         "holder", {"id": fence.job_id, "token": fence.token}
     ):
         raise StaleLeaseError(fence.job_id)
     if is_plain(jobs):
         return await add_plain(session, jobs)
-    plan = await _plan(session, jobs, now)
+    plan = await _plan(session, jobs, now, is_ours=is_ours)
     answers = [plan.judge(job) for job in jobs]
     refused = (AddStatus.CONFLICT, AddStatus.MISSING)
     if atomic and any(answer.status in refused for answer in answers):
@@ -57,7 +62,7 @@ async def add(
         await session.run("add", add_params(fresh))
     await _take(session, fresh)
     await _release(session, plan.locked)
-    ripe = await _link(session, fresh, plan.states)
+    ripe = await _link(session, fresh, plan.parents)
     return [replace(a, ripe=True) if a.job_id in ripe else a for a in answers]
 
 
@@ -83,12 +88,16 @@ class _Plan:
     """Judges the jobs of one call, knowing all that is stored about them."""
 
     def __init__(
-        self, known: set[str], holders: Mapping[Key, Holder], states: dict[str, State]
+        self,
+        known: set[str],
+        locked: Sequence[Key],
+        holders: Mapping[Key, Holder],
+        parents: Parents,
     ) -> None:
         self._known = known
+        self.locked = locked
         self._holders = dict(holders)
-        self.locked: list[Key] = []
-        self.states = states
+        self.parents = parents
         self._aliases: dict[str, str] = {}
         self._new: set[str] = set()
 
@@ -100,7 +109,9 @@ class _Plan:
                 return Added(AddStatus.CONFLICT, holder.job_id)
             self._aliases[job.id] = holder.job_id
             return Added(AddStatus.DUPLICATE, holder.job_id)
-        missing = tuple(p for p in self.alias(job) if not (p in self.states or p in self._new))
+        missing = tuple(
+            p for p in self.alias(job) if not (p in self.parents.states or p in self._new)
+        )
         if missing:
             return Added(AddStatus.MISSING, job.id, missing=missing)
         self._new.add(job.id)
@@ -118,20 +129,16 @@ class _Plan:
         return fresh
 
 
-async def _plan(session: Statements, jobs: Sequence[Job], now: datetime) -> _Plan:
+async def _plan(session: Statements, jobs: Sequence[Job], now: datetime, *, is_ours: bool) -> _Plan:
     known = {id_ for (id_,) in await session.run("known", {"id": Texts([j.id for j in jobs])})}
-    dedupes = [job.dedupe for job in jobs if job.dedupe and job.id not in known]
-    locked = sorted({_key(dedupe) for dedupe in dedupes})
-    holders = await _holders(session, locked, now)
-    parents = {p for job in jobs for p in job.depends_on}
-    parents |= {holder.job_id for holder in holders.values()}
-    states = await _lock_parents(session, parents)
-    roots = {p for j in jobs if j.dependency_kind is DependencyKind.FAN_IN for p in j.depends_on}
-    while family := {id_ for _, id_ in await _spawned(session, roots)} - states.keys():
-        states |= await _lock_parents(session, family)
-    plan = _Plan(known, holders, states)
-    plan.locked = locked
-    return plan
+    dedupes = {job.id: _key(job.dedupe) for job in jobs if job.dedupe and job.id not in known}
+    keys = sorted(set(dedupes.values()))
+    holders = await _holders(session, keys, now)
+    named = {p for job in jobs for p in job.depends_on}
+    twins = (dedupes[p] for p in named & dedupes.keys())
+    named |= {holders[key].job_id for key in twins if key in holders}
+    parents = await (lock_parents if is_ours else see_parents)(session, jobs, named)
+    return _Plan(known, keys, holders, parents)
 
 
 async def _holders(session: Statements, keys: Sequence[Key], now: datetime) -> dict[Key, Holder]:
@@ -143,20 +150,6 @@ async def _holders(session: Statements, keys: Sequence[Key], now: datetime) -> d
         for scope, key, digest, job_id, expires_at in rows
         if job_id is not None and (expires_at is None or expires_at > now)
     }
-
-
-async def _lock_parents(session: Statements, ids: Iterable[str]) -> dict[str, State]:
-    wanted = sorted(ids)
-    if not wanted:
-        return {}
-    rows = await session.run("parents_lock", {"id": Texts(wanted)})
-    return {id_: State(state) for id_, _, state in rows}
-
-
-async def _spawned(session: Statements, roots: Iterable[str]) -> list[tuple[str, str]]:
-    wanted = sorted(roots)
-    rows = await session.run("spawned", {"id": Texts(wanted)}) if wanted else []
-    return [(root, id_) for root, id_ in rows]
 
 
 async def _take(session: Statements, fresh: Sequence[Job]) -> None:
@@ -178,52 +171,12 @@ async def _release(session: Statements, locked: Sequence[Key]) -> None:
         await session.run("keys_release", _key_columns(locked))
 
 
-async def _link(session: Statements, fresh: Sequence[Job], states: Mapping[str, State]) -> set[str]:
+async def _link(session: Statements, fresh: Sequence[Job], parents: Parents) -> set[str]:
     """Write who waits for whom; return the new jobs for which a dependency had ended."""
-    pairs = await _pairs(session, fresh)
-    if not pairs:
-        return set()
-    eager = {job.id for job in fresh if job.dependency_kind is DependencyKind.AFTER_ANY}
-    await session.run(
-        "link",
-        {
-            "child": Texts([child for child, _ in pairs]),
-            "parent": Texts([parent for _, parent in pairs]),
-            "eager": Flags([child in eager for child, _ in pairs]),
-        },
-    )
-    return {child for child, parent in pairs if states.get(parent) in TERMINAL}
-
-
-async def _pairs(session: Statements, fresh: Sequence[Job]) -> list[tuple[str, str]]:
-    fan_in = {job.id for job in fresh if job.dependency_kind is DependencyKind.FAN_IN}
-    families = defaultdict(list)
-    for root, id_ in await _spawned(
-        session, {p for j in fresh if j.id in fan_in for p in j.depends_on}
-    ):
-        families[root].append(id_)
-    waiting = await _waiting_fan_in(session, {job.spawned_by for job in fresh if job.spawned_by})
-    pairs: dict[tuple[str, str], None] = {}
-    for job in fresh:
-        for parent in job.depends_on:
-            pairs[job.id, parent] = None
-            if job.id in fan_in:
-                pairs.update(((job.id, spawned), None) for spawned in families[parent])
-        for child in waiting.get(job.spawned_by, ()):
-            pairs[child, job.id] = None
-            waiting[job.id].append(child)
-    return list(pairs)
-
-
-async def _waiting_fan_in(
-    session: Statements, spawners: Iterable[str]
-) -> defaultdict[str, list[str]]:
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    wanted = sorted(spawners)
-    if wanted:
-        for parent, child in await session.run("fan_in", {"id": Texts(wanted)}):
-            found[parent].append(child)
-    return found
+    far = [job for job in fresh if not parents.outside.isdisjoint(job.depends_on)]
+    if far:
+        await tie(session, far, parents)
+    return await link(session, [job for job in fresh if job not in far], parents.states)
 
 
 def _aborted(answer: Added) -> Added:

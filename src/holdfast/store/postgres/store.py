@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Self
 
 from psycopg import AsyncConnection
@@ -30,6 +31,7 @@ from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Longs, Moments, Texts
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.keeping import Records
+from holdfast.store.postgres.linking import join
 from holdfast.store.postgres.rows import (
     WIDTH,
     Row,
@@ -46,6 +48,7 @@ from holdfast.store.postgres.working import Works, queues_of
 MEASURES_KEPT = timedelta(days=7)
 AGED_AT_ONCE = 10_000
 SWEPT_AT_ONCE = 1_000
+JOINED_AT_ONCE = 1_000
 
 
 class PostgresStore(Works, Records, Upgrades):
@@ -98,8 +101,10 @@ class PostgresStore(Works, Records, Upgrades):
         """
         if connection is not None:
             session = enlist(connection, self.settings.schema)
-            added = await add(session, jobs, atomic=atomic, fence=fence, now=self.now())
-            await session.run("notify", self._wake.notice(queues_of(jobs)))
+            added = await add(
+                session, jobs, atomic=atomic, fence=fence, now=self.now(), is_ours=False
+            )
+            await session.run("notify", self._wake.notice({job.queue for job in jobs}))
             return added
         if fence is None and is_plain(jobs):
             added = await add_plain(self._database, jobs)
@@ -161,10 +166,11 @@ class PostgresStore(Works, Records, Upgrades):
             aged = self._run("age", {"most": AGED_AT_ONCE, "now": judged})
             if await self._ageing.keep(aged):
                 self._heads.forget()
-        later = await self._run("next_due", {})
+        ((later, is_tied),) = await self._run("next_due", {})
         self._wake.ring({queue for (queue,) in rows})
         await self._fold()
-        return Promoted(len(rows), later[0][0] if later else None)
+        ripe = is_tied and await self._database.atomically(partial(join, most=JOINED_AT_ONCE))
+        return Promoted(len(rows), later, ripe)
 
     async def overdue(self, limit: int) -> list[Job]:
         if not limit:

@@ -10,6 +10,7 @@ WITH deleted AS (
           SELECT FROM {schema}.edge e JOIN {schema}.job c ON c.number = e.child
           WHERE e.parent = j.number
             AND c.state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING')))
+      AND NOT EXISTS (SELECT FROM {schema}.tie t WHERE t.parent = j.number)
     RETURNING j.number, j.queue, j.type, j.priority, j.state, j.failure_category, j.failure_code
 ), bodies AS (
     DELETE FROM {schema}.body b USING deleted WHERE b.number = deleted.number
@@ -23,6 +24,8 @@ WITH deleted AS (
 ), parents AS (
     UPDATE {schema}.edge e SET gone = bodies.id
     FROM bodies WHERE e.parent = bodies.number AND NOT e.child = ANY (%(number)s::bigint[])
+), ties AS (
+    DELETE FROM {schema}.tie t USING deleted WHERE t.child = deleted.number
 ), waits AS (
     DELETE FROM {schema}.waiting w USING deleted WHERE w.child = deleted.number
 ), lines AS (

@@ -15,11 +15,11 @@ FROM ripe
 JOIN {schema}.job j ON j.number = ripe.child
 JOIN {schema}.body b ON b.number = ripe.child
 CROSS JOIN LATERAL (
-    SELECT array_agg(pb.id ORDER BY e.seq) AS ids,
+    SELECT array_agg(coalesce(pb.id, e.gone) ORDER BY e.seq) AS ids,
         array_agg(coalesce(e.ended, pj.state)::text ORDER BY e.seq) AS states
     FROM {schema}.edge e
-    JOIN {schema}.body pb ON pb.number = e.parent
-    JOIN {schema}.job pj ON pj.number = e.parent
+    LEFT JOIN {schema}.body pb ON pb.number = e.parent
+    LEFT JOIN {schema}.job pj ON pj.number = e.parent
     WHERE e.child = ripe.child
 ) AS parents
 ORDER BY ripe.child

@@ -10,6 +10,7 @@ CROSS JOIN LATERAL (
           SELECT FROM {schema}.edge e JOIN {schema}.job c ON c.number = e.child
           WHERE e.parent = j.number
             AND c.state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING')))
+      AND NOT EXISTS (SELECT FROM {schema}.tie t WHERE t.parent = j.number)
     ORDER BY j.finished_at, j.number
     LIMIT %(most)s::integer
     FOR UPDATE OF j SKIP LOCKED

@@ -7,6 +7,7 @@ import builtins
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar, Unpack
@@ -38,6 +39,8 @@ from holdfast.webhooks import Delivery, DeliveryPage, Webhook, WebhookFilters, W
 from holdfast.workflow import Step
 
 T = TypeVar("T")
+FAREWELL = 2.0
+"""How long the end of a program may take for the sake of those who did not close, in seconds."""
 Home = tuple[asyncio.AbstractEventLoop, Operations]
 """Operations and the loop they live on."""
 
@@ -243,6 +246,7 @@ class SyncOperations:
                 self._thread.start()
                 self._operations = _call(loop, self._app.open_operations())
                 self._loop, self._pid = loop, os.getpid()
+                weakref.finalize(self, _part, loop, self._operations, self._pid)
             return self._loop, self._operations
 
 
@@ -295,6 +299,14 @@ class SyncWebhooks:
     def resend(self, delivery_id: str) -> Delivery:
         """Send a message again."""
         return self._on(lambda hooks: hooks.resend(delivery_id))
+
+
+def _part(loop: asyncio.AbstractEventLoop, operations: Operations, pid: int) -> None:
+    """Let go of the store as the interpreter ends, if that takes a moment only."""
+    if loop.is_running() and pid == os.getpid():
+        closing = asyncio.run_coroutine_threadsafe(operations.close(), loop)
+        with contextlib.suppress(Exception):
+            closing.result(FAREWELL)
 
 
 def _call(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -70,14 +70,14 @@ class Facade(ABC):
         """
         return await self._open.submit_batch(jobs, atomic=atomic, connection=connection)
 
-    async def chain(self, *steps: Step) -> list[SubmissionResult]:
+    async def chain(self, *steps: Step, connection: object = None) -> list[SubmissionResult]:
         """Submit jobs that run one after another; a list is a step whose jobs run side by side.
 
         ``await app.chain(fetch.submission(url), [a.submission(), b.submission()],
         merge.submission())``. All or none are stored. Each reads the results of the step
         before with ``ctx.dependency_results()``.
         """
-        return await self._open.chain(steps)
+        return await self._open.chain(steps, connection=connection)
 
     async def get(
         self, job_id: str, *, include_result: bool = True, include_history: bool = False

@@ -78,9 +78,11 @@ class Operations(Changes):
             results=tuple(await self._described(result.results)),
         )
 
-    async def chain(self, steps: Sequence[Step]) -> list[SubmissionResult]:
+    async def chain(
+        self, steps: Sequence[Step], *, connection: object = None
+    ) -> list[SubmissionResult]:
         """Submit jobs that run one after another, all or none."""
-        return list((await self.submit_batch(chained(steps))).results)
+        return list((await self.submit_batch(chained(steps), connection=connection)).results)
 
     async def get(
         self, job_id: str, *, include_result: bool = True, include_history: bool = False

@@ -75,7 +75,7 @@ class Submitter:
         asked = plain(submission, self._defaults_for(submission.type, submission.queue))
         if asked is not None and connection is None and not self._is_limited:
             return self._result(*await self._batcher.write(asked, self._add_one))
-        parents = await self._parents([submission]) if submission.depends_on else None
+        parents = await self._parents([submission], connection) if submission.depends_on else None
         job = self._accepted(submission, parents)
         await self._admit([job])
         if connection is not None:
@@ -101,7 +101,7 @@ class Submitter:
         if not 1 <= len(submissions) <= self._limits.batch:
             told = f"must hold 1 to {self._limits.batch} submissions, got {len(submissions)}"
             raise ValidationError([Fault("jobs", "OUT_OF_RANGE", told)])
-        jobs = await self._accepted_batch(submissions)
+        jobs = await self._accepted_batch(submissions, connection)
         refused = {i: job for i, job in enumerate(jobs) if isinstance(job, ValidationError)}
         if refused and atomic:
             raise ValidationError(
@@ -156,20 +156,24 @@ class Submitter:
         )
 
     async def _accepted_batch(
-        self, submissions: Sequence[Submission]
+        self, submissions: Sequence[Submission], connection: object
     ) -> list[Job | ValidationError]:
         return accept_batch(
             submissions,
             job_ids=self._chance.uuids(len(submissions)),
             now=self._store.now(),
             defaults_for=lambda s: self._defaults_for(s.type, s.queue),
-            parents=await self._parents(submissions),
+            parents=await self._parents(submissions, connection),
         )
 
-    async def _parents(self, submissions: Sequence[Submission]) -> dict[str, Parent]:
+    async def _parents(
+        self, submissions: Sequence[Submission], connection: object = None
+    ) -> dict[str, Parent]:
         if not any(submission.depends_on for submission in submissions):
             return {}
         named = outside_references(submissions)
+        if connection is not None:
+            return await self._shared().lineage(named, connection)
         found = await self.persist(lambda: self._store.get(named))
         return {job.id: Parent(job.priority, job.depth) for job in found if job is not None}
 
@@ -208,10 +212,13 @@ class Submitter:
     async def _enlist(
         self, jobs: Sequence[Job], connection: object, *, atomic: bool
     ) -> Sequence[Added]:
-        if not isinstance(self._store, TransactionalStore):
-            told = "needs a store that shares your database: postgresql://"
-            raise ValidationError([Fault("connection", "UNSUPPORTED", told)])
-        return await self._store.add(jobs, atomic=atomic, connection=connection)
+        return await self._shared().add(jobs, atomic=atomic, connection=connection)
+
+    def _shared(self) -> TransactionalStore:
+        if isinstance(self._store, TransactionalStore):
+            return self._store
+        told = "needs a store that shares your database: postgresql://"
+        raise ValidationError([Fault("connection", "UNSUPPORTED", told)])
 
     def persist(self, call: Callable[[], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
         """Repeat a call while the store is away, at most for the submission timeout."""

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar, Unpack
 
+from holdfast.connections import blocking
 from holdfast.explain import Explanation
 from holdfast.form import Submission
 from holdfast.job import LogLine, Priority
@@ -87,6 +88,7 @@ class SyncOperations:
     ) -> SubmissionResult:
         """Submit a job by type name."""
         submission = Submission(type=type_, payload=payload, **options)
+        connection = blocking(connection)
         return self._run(lambda does: does.submit(submission, connection=connection))
 
     def submit_batch(
@@ -97,11 +99,13 @@ class SyncOperations:
         connection: object = None,
     ) -> BatchResult:
         """Submit 1 to 1000 jobs."""
+        connection = blocking(connection)
         return self._run(lambda does: does.submit_batch(jobs, atomic=atomic, connection=connection))
 
-    def chain(self, *steps: Step) -> list[SubmissionResult]:
+    def chain(self, *steps: Step, connection: object = None) -> list[SubmissionResult]:
         """Submit jobs that run one after another."""
-        return self._run(lambda does: does.chain(steps))
+        connection = blocking(connection)
+        return self._run(lambda does: does.chain(steps, connection=connection))
 
     def get(
         self, job_id: str, *, include_result: bool = True, include_history: bool = False

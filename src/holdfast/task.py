@@ -81,7 +81,8 @@ class Task(Generic[P, R]):
         ``connection`` submits inside the caller's own database transaction (PostgreSQL).
         """
         merged: SubmitOptions = {**self._options, **options}
-        return Task(self.app, self.type, self.function, merged, connection or self._connection)
+        given = self._connection if connection is None else connection
+        return Task(self.app, self.type, self.function, merged, given)
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
         """Return what ``submit`` would submit, for ``submit_batch`` and ``chain``."""

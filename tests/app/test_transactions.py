@@ -96,3 +96,26 @@ async def test_store_without_transactions_says_so() -> None:
     async with Holdfast("memory://") as app:
         with pytest.raises(ValidationError, match="connection needs a store that shares"):
             await app.submit("greet", connection=object())
+
+
+async def test_workflow_is_submitted_in_one_transaction(postgres_server: Postgres) -> None:
+    app = app_on(postgres_server, "enlisted")
+
+    @app.task("step", queue="steps")
+    async def step(ctx: JobContext) -> list[object]:
+        return [ctx.job_id, *(await ctx.dependency_results()).values()]
+
+    async with app, await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
+        before = await step.submit()
+        await Worker(app, queues=["steps"]).run(burst=True)
+        outside = await step.using(connection=connection, depends_on=[before.job_id]).submit()
+        inside = await step.using(connection=connection, depends_on=[outside.job_id]).submit()
+        _, last = await app.chain(step.submission(), step.submission(), connection=connection)
+        await connection.commit()
+        await Worker(app, queues=["steps"]).run(burst=True)
+
+        ends = [await app.get(job.job_id) for job in (outside, inside, last)]
+
+    assert [State.COMPLETED] * 3 == [end.state for end in ends]
+    assert [outside.job_id, [before.job_id]] == ends[0].output
+    assert [inside.job_id, ends[0].output] == ends[1].output

@@ -17,6 +17,7 @@ from holdfast import (
     State,
     SyncJobContext,
     TemporaryError,
+    ValidationError,
 )
 from holdfast.testing import Sandbox
 
@@ -255,6 +256,33 @@ async def test_a_running_job_hears_at_once_that_it_was_cancelled() -> None:
 
         assert State.CANCELLED is box.job(job).state
         assert "here" == box.job(job).checkpoint
+
+
+async def test_jobs_of_a_callers_transaction_are_there_at_once() -> None:
+    app = Holdfast("postgresql://nowhere/never")
+
+    @app.task("ship")
+    async def ship(order: int) -> None: ...
+
+    async def checkout(connection: object) -> str:
+        parent = await ship.using(connection=connection).submit(order=1)
+        child = await ship.using(connection=connection, depends_on=[parent.job_id]).submit(order=2)
+        await app.submit_batch([ship.submission(order=3)], connection=connection)
+        return child.job_id
+
+    with Sandbox(app) as box:
+        child = await checkout(connection=object())
+        ship.using(connection=object()).submit_sync(order=4)
+        await box.drain()
+
+        assert [1, 2, 3, 4] == [job.payload["order"] for job in box.submitted(ship)]
+        assert State.COMPLETED is box.job(child).state
+
+
+async def test_a_connection_is_refused_where_the_apps_own_store_would_refuse_it() -> None:
+    app = Holdfast("sqlite:///jobs.db")
+    with Sandbox(app), pytest.raises(ValidationError, match="shares your database: postgresql://"):
+        await app.submit("ship", connection=object())
 
 
 async def test_a_handler_that_takes_too_long_times_out() -> None:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import asyncpg
 import psycopg
 import pytest
-from psycopg.rows import dict_row
-from sqlalchemy import create_engine
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy import create_engine, text
 
 from holdfast import lifecycle
 from holdfast.clock import SystemClock
@@ -23,18 +18,15 @@ from holdfast.store import AddStatus, Claim, Fence
 from holdfast.store.postgres import PostgresStore, Settings
 from tests.conformance.hand import Hand
 from tests.conformance.stores import empty_schema
+from tests.store.callers import BLOCKING_DRIVERS, CALLERS, RolledBack, psycopg_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
 SCHEMA = "enlisted"
-
-
-class RolledBack(Exception):
-    """What a caller raises to undo its transaction."""
 
 
 @pytest.fixture
@@ -49,130 +41,6 @@ def hand(store: PostgresStore) -> Hand:
     return Hand(store, SystemClock())
 
 
-@asynccontextmanager
-async def psycopg_async(dsn: str) -> AsyncIterator[object]:
-    async with (
-        await psycopg.AsyncConnection.connect(dsn, row_factory=dict_row) as connection,
-        connection.transaction(),
-    ):
-        yield connection
-
-
-@asynccontextmanager
-async def psycopg_sync(dsn: str) -> AsyncIterator[object]:
-    with psycopg.connect(dsn, row_factory=dict_row) as connection, connection.transaction():
-        yield connection
-
-
-@asynccontextmanager
-async def asyncpg_connection(dsn: str) -> AsyncIterator[object]:
-    connection = await asyncpg.connect(dsn)
-    try:
-        async with connection.transaction():
-            yield connection
-    finally:
-        await connection.close()
-
-
-@asynccontextmanager
-async def asyncpg_pool(dsn: str) -> AsyncIterator[object]:
-    async with (
-        asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool,
-        pool.acquire() as connection,
-        connection.transaction(),
-    ):
-        yield connection
-
-
-def sqlalchemy_sync(use: Callable[..., object]) -> Callable[[str], object]:
-    @asynccontextmanager
-    async def opened(dsn: str) -> AsyncIterator[object]:
-        engine = create_engine(dsn.replace("postgresql:", "postgresql+psycopg:"))
-        try:
-            with use(engine) as connection, connection.begin():
-                yield connection
-        finally:
-            engine.dispose()
-
-    return opened
-
-
-def sqlalchemy_async(driver: str, use: Callable[..., object]) -> Callable[[str], object]:
-    @asynccontextmanager
-    async def opened(dsn: str) -> AsyncIterator[object]:
-        engine = create_async_engine(dsn.replace("postgresql:", f"postgresql+{driver}:"))
-        try:
-            async with use(engine) as connection, connection.begin():
-                yield connection
-        finally:
-            await engine.dispose()
-
-    return opened
-
-
-@asynccontextmanager
-async def django(dsn: str) -> AsyncIterator[object]:
-    from django.conf import settings
-    from django.db import transaction
-    from django.db.utils import ConnectionHandler
-
-    if not settings.configured:
-        settings.configure()
-    info = psycopg.conninfo.conninfo_to_dict(dsn)
-    database = {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": info["dbname"],
-        "USER": info["user"],
-        "HOST": info["host"],
-        "PORT": info["port"],
-    }
-    inside, outcome = asyncio.Event(), asyncio.Event()
-    failure: list[BaseException] = []
-    loop = asyncio.get_running_loop()
-    found: list[object] = []
-
-    def request() -> None:
-        """A view: Django's connections belong to one thread without an event loop."""
-        connection = ConnectionHandler({"default": database})["default"]
-        found.append(connection)
-        try:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(transaction, "get_connection", lambda using=None: connection)
-                with transaction.atomic():
-                    connection.ensure_connection()
-                    loop.call_soon_threadsafe(inside.set)
-                    asyncio.run_coroutine_threadsafe(outcome.wait(), loop).result(30)
-                    if failure:
-                        raise failure[0]
-        finally:
-            connection.close()
-
-    view = asyncio.create_task(asyncio.to_thread(request))
-    await inside.wait()
-    try:
-        yield found[0]
-    except RolledBack as error:
-        failure.append(error)
-    finally:
-        outcome.set()
-    await view
-
-
-CALLERS = {
-    "psycopg async": psycopg_async,
-    "psycopg sync": psycopg_sync,
-    "asyncpg": asyncpg_connection,
-    "asyncpg pool": asyncpg_pool,
-    "SQLAlchemy connection": sqlalchemy_sync(lambda engine: engine.connect()),
-    "SQLAlchemy session": sqlalchemy_sync(Session),
-    "SQLAlchemy async connection": sqlalchemy_async("psycopg", lambda engine: engine.connect()),
-    "SQLAlchemy async session": sqlalchemy_async("psycopg", AsyncSession),
-    "SQLAlchemy async connection on asyncpg": sqlalchemy_async(
-        "asyncpg", lambda engine: engine.connect()
-    ),
-    "SQLAlchemy async session on asyncpg": sqlalchemy_async("asyncpg", AsyncSession),
-    "Django": django,
-}
 caller = pytest.mark.parametrize("caller", CALLERS)
 
 
@@ -236,7 +104,7 @@ async def test_refused_batch_leaves_the_callers_transaction_usable(
 async def test_unknown_kind_of_connection_is_refused_by_name(
     store: PostgresStore, hand: Hand
 ) -> None:
-    with pytest.raises(StoreError, match="must be from psycopg, asyncpg, SQLAlchemy or Django"):
+    with pytest.raises(StoreError, match="must be a connection of psycopg 3 or asyncpg"):
         await store.add([hand.job("a")], connection=object())
 
 
@@ -385,3 +253,24 @@ async def test_handlers_transactions_leave_connections_for_heartbeats(
             beats = await asyncio.wait_for(small.extend([fence]), 10)
 
     assert [True] == [beat.held for beat in beats]
+
+
+@pytest.mark.parametrize("driver", BLOCKING_DRIVERS)
+@pytest.mark.parametrize("option", [{"yield_per": 1}, {"stream_results": True}])
+async def test_jobs_are_submitted_while_the_caller_reads_row_by_row(
+    store: PostgresStore,
+    hand: Hand,
+    postgres_server: Postgres,
+    driver: str,
+    option: dict[str, object],
+) -> None:
+    jobs = [hand.job(str(n)) for n in range(3)]
+    engine = create_engine(postgres_server.dsn.replace("postgresql:", f"postgresql+{driver}:"))
+
+    with engine.connect().execution_options(**option) as connection:
+        for n, _ in enumerate(connection.execute(text("SELECT generate_series(1, 3)"))):
+            await store.add([jobs[n]], connection=connection)
+        connection.commit()
+    engine.dispose()
+
+    assert [job.id for job in jobs] == [job.id for job in await hand.get_all(*jobs)]

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from holdfast import lifecycle
 from holdfast.clock import SystemClock
+from holdfast.form import Parent
 from holdfast.job import DependencyKind, FailureCategory, Progress, State
 from holdfast.policy import Retention
 from holdfast.releasing import release_dependents
@@ -216,6 +217,25 @@ async def test_rolled_back_dependency_leaves_nothing_behind(
     assert not (await _settled(hand)).ripe
     await _ended(hand, parent)
     assert [True] == await hand.store.delete([parent.id])
+
+
+async def test_job_depends_on_one_submitted_earlier_in_the_same_transaction(
+    hand: Hand, postgres_server: Postgres
+) -> None:
+    parent = hand.job("parent")
+    child = hand.job("child", after=[parent])
+    async with _open(postgres_server) as connection:
+        await hand.store.add([parent], connection=connection)
+        kin = await hand.store.lineage([parent.id], connection)
+        await hand.store.add([child], connection=connection)
+        await connection.commit()
+
+    assert {parent.id: Parent(parent.priority, parent.depth)} == kin
+    assert [parent.id] == await hand.store.parents(child.id)
+    assert not (await _settled(hand)).ripe
+    (running,) = await hand.claim()
+    await _ended(hand, running)
+    assert [child.id] == [dependent.job.id for dependent in await hand.store.dependents(MANY)]
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "meanwhile, long ago"])

@@ -13,6 +13,7 @@ from typing import Self, cast
 
 from msgspec.structs import replace
 
+from holdfast.form import Parent
 from holdfast.job import CancelRequest, Job, LogLine, Transition
 from holdfast.policy import Retention
 from holdfast.sealing.contents import Contents
@@ -42,10 +43,10 @@ from holdfast.store import (
     QueueInfo,
     Record,
     Search,
+    SharedStore,
     Stats,
     Store,
     Swapped,
-    TransactionalStore,
 )
 
 
@@ -53,8 +54,8 @@ def sealed(store: Store, keys: KeyRing | None) -> Store:
     """Return a store that keeps everything sealed, or without keys the store itself."""
     if keys is None:
         return store
-    if isinstance(store, TransactionalStore):
-        return SealedTransactionalStore(store, store, keys)
+    if isinstance(store, SharedStore):
+        return SealedSharedStore(store, store, keys)
     return SealedStore(store, keys)
 
 
@@ -199,12 +200,12 @@ class SealedStore:
         return None if job is None else self._contents.opened_job(job)
 
 
-class SealedTransactionalStore(SealedStore):
+class SealedSharedStore(SealedStore):
     """A sealed store that can join its callers' transactions."""
 
-    def __init__(self, inner: Store, transactional: TransactionalStore, keys: KeyRing) -> None:
+    def __init__(self, inner: Store, shared: SharedStore, keys: KeyRing) -> None:
         super().__init__(inner, keys)
-        self._transactional = transactional
+        self._shared = shared
 
     async def add(
         self,
@@ -215,7 +216,7 @@ class SealedTransactionalStore(SealedStore):
         connection: object = None,
     ) -> list[Added]:
         """Write new jobs, sealed, if and only if the caller's transaction commits."""
-        return await self._transactional.add(
+        return await self._shared.add(
             self._sealed(jobs), atomic=atomic, fence=fence, connection=connection
         )
 
@@ -224,11 +225,15 @@ class SealedTransactionalStore(SealedStore):
         """Why nobody tells of new work, if so."""
         return self.inner.deafness if isinstance(self.inner, ListeningStore) else ""
 
+    async def lineage(self, ids: Sequence[str], connection: object) -> dict[str, Parent]:
+        """Return what new jobs inherit of those they depend on, as the caller sees these."""
+        return await self._shared.lineage(ids, connection)
+
     def transaction(
         self, fence: Fence, decide: Callable[[Job], Job]
     ) -> AbstractAsyncContextManager[object]:
         """Lend a connection whose commit also writes, sealed, what ``decide`` decides."""
         contents = self._contents
-        return self._transactional.transaction(
+        return self._shared.transaction(
             fence, lambda job: contents.sealed_change(decide(contents.opened_job(job)))
         )

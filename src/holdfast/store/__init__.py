@@ -43,6 +43,7 @@ from holdfast.store._shapes import (
     Tally,
 )
 from holdfast.store._traits import (
+    CompletingStore,
     GroupCommitStore,
     LanedStore,
     ListeningStore,
@@ -50,6 +51,7 @@ from holdfast.store._traits import (
     PortableStore,
     SchemaMove,
     SchemaStatus,
+    SharedStore,
     TransactionalStore,
     VersionedStore,
 )
@@ -103,6 +105,7 @@ __all__ = [
     "Beat",
     "Change",
     "Claim",
+    "CompletingStore",
     "Dependent",
     "Dossier",
     "Draft",
@@ -134,6 +137,7 @@ __all__ = [
     "SchemaMove",
     "SchemaStatus",
     "Search",
+    "SharedStore",
     "Stats",
     "Store",
     "Swapped",

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from holdfast.form import Parent
 from holdfast.job import Job
 from holdfast.store._shapes import Added, Dossier, Fence
 
@@ -81,6 +82,15 @@ class TransactionalStore(Protocol):
         """
         ...
 
+    async def lineage(self, ids: Sequence[str], connection: object) -> dict[str, Parent]:
+        """Return what new jobs inherit of those they depend on, as the caller sees these."""
+        ...
+
+
+@runtime_checkable
+class CompletingStore(Protocol):
+    """A store that can end a job in the transaction in which its handler writes."""
+
     def transaction(
         self, fence: Fence, decide: Callable[[Job], Job]
     ) -> AbstractAsyncContextManager[object]:
@@ -89,6 +99,11 @@ class TransactionalStore(Protocol):
         A lease that is no longer the newest raises ``StaleLeaseError`` and rolls back.
         """
         ...
+
+
+@runtime_checkable
+class SharedStore(TransactionalStore, CompletingStore, Protocol):
+    """A store in the user's own database, whole."""
 
 
 class SchemaStatus(msgspec.Struct, frozen=True):

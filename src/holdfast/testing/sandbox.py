@@ -13,11 +13,11 @@ from holdfast.chance import Chance
 from holdfast.clock import ManualClock
 from holdfast.context import Named
 from holdfast.results import SubmissionResult
-from holdfast.store import MemoryStore
 from holdfast.testing.blocking import Bridge, SandboxOperations
 from holdfast.testing.borrowing import borrowed
 from holdfast.testing.driver import Driver, Execute
 from holdfast.testing.jobs import SandboxJob, missing, sandbox_job, unwanted
+from holdfast.testing.store import sandbox_store
 from holdfast.timing import Span, parse_duration
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Sandbox:
     ) -> None:
         self.app = app
         self.clock = ManualClock(start)
-        self.store = MemoryStore(self.clock)
+        self.store = sandbox_store(app, self.clock)
         self.sync = SyncSandbox(self)
         self._chance = Chance(seed)
         self._execute = execute

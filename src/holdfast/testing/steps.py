@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from holdfast.context import Channel
 from holdfast.job import Job, LogLine, Progress
 from holdfast.options import SubmitOptions
-from holdfast.store import Added, Fence, Store
+from holdfast.store import Added, Store
 from holdfast.worker.execution import Outcome
 
 Answer = concurrent.futures.Future[Outcome | None]
@@ -123,11 +123,9 @@ class SteppingStore:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    async def add(
-        self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
-    ) -> list[Added]:
+    async def add(self, jobs: Sequence[Job], **how: Any) -> list[Added]:
         before, after = self._steps.around(f"submission of {jobs[0].type}")
         self._steps.take(before)
-        added = await self._store.add(jobs, atomic=atomic, fence=fence)
+        added = await self._store.add(jobs, **how)
         self._steps.take(after)
         return added

@@ -14,7 +14,7 @@ from holdfast.form import Submission
 from holdfast.job import LogLine, Progress
 from holdfast.options import SubmitOptions
 from holdfast.redaction import Redaction
-from holdfast.store import Fence, Note, Store, TransactionalStore
+from holdfast.store import CompletingStore, Fence, Note, Store
 from holdfast.submitting import Submitter
 from holdfast.worker.run import Run
 
@@ -113,7 +113,7 @@ class WorkerChannel:
         return {job.id: job.result for job in jobs if job is not None}
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
-        if not isinstance(self._store, TransactionalStore):
+        if not isinstance(self._store, CompletingStore):
             told = "needs a store that shares your database: postgresql://"
             raise ValidationError([Fault("transaction", "UNSUPPORTED", told)])
         return self._store.transaction(

@@ -57,6 +57,8 @@ class Base:
         self._rules: set[str] = set()
         """The limits last seen: claims that one applies to go the long way."""
 
+        self._place: list[object] = []
+        """The name of the database, and the number of the server it is on."""
         self._restoring: asyncio.Task[None] | None = None
 
     def now(self) -> datetime:
@@ -99,7 +101,7 @@ class Base:
 
     async def _look_at_clock(self) -> None:
         asked = self._clock.ticks()
-        ((at, is_restored),) = await self._database.run("clock", {})
+        ((at, *self._place, is_restored),) = await self._database.run("clock", {})
         self._clock.heard(at, asked)
         if is_restored and (self._restoring is None or self._restoring.done()):
             self._restoring = asyncio.create_task(self._take_in())

@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
+from holdfast.connections import kinds, unwrapped
 from holdfast.errors import StoreError
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.arrays import Column, Documents
@@ -23,40 +25,71 @@ from holdfast.store.postgres.sql import Statement, statement
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult
+    from sqlalchemy.engine.interfaces import CoreExecuteOptionsParameter
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
     from sqlalchemy.orm import Session
 
 _NUMBERED = re.compile(r"\$(\d+)")
+_NO_SCHEMA, _NO_TABLE = "3F000", "42P01"
 
 
 def enlist(connection: object, schema: str) -> Statements:
     """Return what runs our statements on a connection or session of the caller's.
 
     Takes psycopg connections (sync and async), asyncpg connections, SQLAlchemy connections and
-    sessions (sync and async, on psycopg or asyncpg) and Django's connections.
+    sessions (sync and async, on psycopg, psycopg2 or asyncpg, also scoped ones) and Django's
+    connections. It must be in a transaction, or begin one with the first statement.
     """
-    for name in _names(connection):
-        if name in _ADAPTERS:
-            return _ADAPTERS[name](connection, schema)
+    given = unwrapped(connection)
+    for kind in kinds(given):
+        if kind in _ADAPTERS:
+            return _Enlisted(_ADAPTERS[kind](given), schema)
     raise StoreError(
-        f"connection must be from psycopg, asyncpg, SQLAlchemy or Django, got {type(connection)}"
+        "connection must be a connection of psycopg 3 or asyncpg, a connection or session of"
+        f" SQLAlchemy, or Django's, got {type(connection)}"
     )
 
 
-def _names(connection: object) -> list[str]:
-    """The class and its bases as package.Class, so that no driver needs to be imported."""
-    return [f"{c.__module__.partition('.')[0]}.{c.__name__}" for c in type(connection).__mro__]
+class _Driver(Protocol):
+    """Runs a statement on one kind of connection."""
+
+    async def run(self, sql: Statement, params: Params) -> list[Row]: ...
+
+
+class _Enlisted:
+    """The caller's connection, whichever kind it is."""
+
+    def __init__(self, driver: _Driver, schema: str) -> None:
+        self._driver = driver
+        self._schema = schema
+
+    async def run(self, name: str, params: Params) -> list[Row]:
+        try:
+            return await self._driver.run(statement(name, self._schema), params)
+        except Exception as error:
+            cause = getattr(error, "orig", error)
+            if getattr(cause, "sqlstate", "") in (_NO_SCHEMA, _NO_TABLE):
+                told = f"connection leads to a database in which {self._schema!r} is no schema"
+                raise StoreError(f"{told} of holdfast's") from error
+            if hasattr(error, "hide_parameters"):  # SQLAlchemy would show payloads
+                error.hide_parameters = True
+            raise
+
+
+def _refuse_autocommit(*, is_on: bool) -> None:
+    if is_on:
+        raise StoreError("connection must be in a transaction, but this one commits by itself")
 
 
 class _Psycopg:
     """Cursors of our own: the caller's may bind parameters or make rows in other ways."""
 
-    def __init__(self, connection: psycopg.Connection[Row], schema: str) -> None:
+    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+        _refuse_autocommit(is_on=_commits_by_itself(connection))
         self._connection = connection
-        self._schema = schema
 
-    async def run(self, name: str, params: Params) -> list[Row]:
-        return await asyncio.to_thread(self._execute, statement(name, self._schema), params)
+    async def run(self, sql: Statement, params: Params) -> list[Row]:
+        return await asyncio.to_thread(self._execute, sql, params)
 
     def _execute(self, sql: Statement, params: Params) -> list[Row]:
         with psycopg.RawCursor(self._connection, row_factory=tuple_row) as cursor:
@@ -66,29 +99,35 @@ class _Psycopg:
 
 
 class _AsyncPsycopg:
-    def __init__(self, connection: psycopg.AsyncConnection[Row], schema: str) -> None:
+    def __init__(self, connection: psycopg.AsyncConnection[Row]) -> None:
+        _refuse_autocommit(is_on=_commits_by_itself(connection))
         self._connection = connection
-        self._schema = schema
 
-    async def run(self, name: str, params: Params) -> list[Row]:
-        sql = statement(name, self._schema)
+    async def run(self, sql: Statement, params: Params) -> list[Row]:
         async with psycopg.AsyncRawCursor(self._connection, row_factory=tuple_row) as cursor:
             arrays.register(cursor.adapters)
             await cursor.execute(sql.sent, [params[name] for name in sql.names])
             return await cursor.fetchall() if cursor.description else []
 
 
+def _commits_by_itself(
+    connection: psycopg.Connection[Row] | psycopg.AsyncConnection[Row],
+) -> bool:
+    return connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
+
+
 class _Fetching(Protocol):
+    def is_in_transaction(self) -> bool: ...
+
     async def fetch(self, query: str, *args: object) -> Sequence[Sequence[object]]: ...
 
 
 class _Asyncpg:
-    def __init__(self, connection: _Fetching, schema: str) -> None:
+    def __init__(self, connection: _Fetching) -> None:
+        _refuse_autocommit(is_on=not connection.is_in_transaction())
         self._connection = connection
-        self._schema = schema
 
-    async def run(self, name: str, params: Params) -> list[Row]:
-        sql = statement(name, self._schema)
+    async def run(self, sql: Statement, params: Params) -> list[Row]:
         values = [plain(params[name]) for name in sql.names]
         return [tuple(row) for row in await self._connection.fetch(sql.text, *values)]
 
@@ -96,38 +135,47 @@ class _Asyncpg:
 class _SQLAlchemy:
     """A connection or session."""
 
-    def __init__(self, given: Connection | Session, schema: str) -> None:
+    def __init__(self, given: Connection | Session) -> None:
         self._given = given
-        self._schema = schema
 
-    async def run(self, name: str, params: Params) -> list[Row]:
-        return await asyncio.to_thread(self._execute, statement(name, self._schema), params)
+    async def run(self, sql: Statement, params: Params) -> list[Row]:
+        return await asyncio.to_thread(self._execute, sql, params)
 
     def _execute(self, sql: Statement, params: Params) -> list[Row]:
         from sqlalchemy.orm import Session
 
         given = self._given
         connection = given.connection() if isinstance(given, Session) else given
-        return _rows(
-            connection.exec_driver_sql(*_for_driver(connection.dialect.driver, sql, params))
-        )
+        if connection.dialect.is_async:
+            raise StoreError("connection must be the async connection or session itself")
+        _refuse_autocommit(is_on=_is_autocommit(connection))
+        call = _for_driver(connection.dialect.driver, sql, params)
+        return _rows(connection.exec_driver_sql(*call, execution_options=_AT_ONCE))
 
 
 class _AsyncSQLAlchemy:
     """An async connection or session."""
 
-    def __init__(self, given: AsyncConnection | AsyncSession, schema: str) -> None:
+    def __init__(self, given: AsyncConnection | AsyncSession) -> None:
         self._given = given
-        self._schema = schema
 
-    async def run(self, name: str, params: Params) -> list[Row]:
+    async def run(self, sql: Statement, params: Params) -> list[Row]:
         from sqlalchemy.ext.asyncio import AsyncSession
 
         given = self._given
         connection = await given.connection() if isinstance(given, AsyncSession) else given
-        sql = statement(name, self._schema)
+        if connection.sync_connection is not None:
+            _refuse_autocommit(is_on=_is_autocommit(connection.sync_connection))
         call = _for_driver(connection.dialect.driver, sql, params)
-        return _rows(await connection.exec_driver_sql(*call))
+        return _rows(await connection.exec_driver_sql(*call, execution_options=_AT_ONCE))
+
+
+_AT_ONCE: CoreExecuteOptionsParameter = {"stream_results": False, "yield_per": None}
+"""A connection on which the caller reads rows one by one would declare cursors for ours."""
+
+
+def _is_autocommit(connection: Connection) -> bool:
+    return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 
 def _rows(result: CursorResult[tuple[object, ...]]) -> list[Row]:
@@ -144,15 +192,21 @@ def _for_driver(
 
 
 class _Django(Protocol):
-    connection: object
+    connection: psycopg.Connection[Row] | None
     in_atomic_block: bool
+    needs_rollback: bool
 
 
-def _django(wrapper: _Django, schema: str) -> Statements:
+def _django(wrapper: _Django) -> _Driver:
     """Django's wrapper belongs to one thread; the psycopg connection below it does not."""
     if wrapper.connection is None or not wrapper.in_atomic_block:
         raise StoreError("connection must be inside transaction.atomic()")
-    return enlist(wrapper.connection, schema)
+    if wrapper.needs_rollback:
+        raise StoreError("connection is in a transaction that Django will roll back")
+    for kind in kinds(wrapper.connection):
+        if kind == "psycopg.Connection":
+            return _Psycopg(wrapper.connection)
+    raise StoreError(f"connection must use psycopg, got {type(wrapper.connection)}")
 
 
 def plain(value: object) -> object:
@@ -166,7 +220,7 @@ def plain(value: object) -> object:
     return list(value.values) if isinstance(value, Column) else value
 
 
-_ADAPTERS: Mapping[str, Callable[[Any, str], Statements]] = {
+_ADAPTERS: Mapping[str, Callable[[Any], _Driver]] = {
     "psycopg.Connection": _Psycopg,
     "psycopg.AsyncConnection": _AsyncPsycopg,
     "asyncpg.Connection": _Asyncpg,

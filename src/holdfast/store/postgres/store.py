@@ -12,7 +12,8 @@ from typing import Self
 from psycopg import AsyncConnection
 
 from holdfast.clock import Clock
-from holdfast.errors import StaleLeaseError
+from holdfast.errors import StaleLeaseError, StoreError
+from holdfast.form import Parent
 from holdfast.job import Job, State
 from holdfast.policy import Retention
 from holdfast.store._ledger import minute_of
@@ -31,13 +32,13 @@ from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Longs, Moments, Texts
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.keeping import Records
-from holdfast.store.postgres.linking import join
+from holdfast.store.postgres.linking import join, seen
 from holdfast.store.postgres.rows import (
     WIDTH,
     Row,
     seconds,
 )
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.session import Session, Statements
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.swapping import swap_run
 from holdfast.store.postgres.upgrading import Upgrades
@@ -101,11 +102,10 @@ class PostgresStore(Works, Records, Upgrades):
         """
         if connection is not None:
             session = enlist(connection, self.settings.schema)
-            added = await add(
+            await self._announce(session, jobs)
+            return await add(
                 session, jobs, atomic=atomic, fence=fence, now=self.now(), is_ours=False
             )
-            await session.run("notify", self._wake.notice({job.queue for job in jobs}))
-            return added
         if fence is None and is_plain(jobs):
             added = await add_plain(self._database, jobs)
         else:
@@ -114,6 +114,24 @@ class PostgresStore(Works, Records, Upgrades):
             )
         self._wake.ring(queues_of(jobs))
         return added
+
+    async def _announce(self, session: Statements, jobs: Sequence[Job]) -> None:
+        """Let workers be woken when the caller's transaction commits, if it is about our jobs."""
+        notice = self._wake.notice({job.queue for job in jobs})
+        for _, *there in await session.run("notify", notice):
+            if isinstance(there[0], bytes):
+                raise StoreError("connection must have the client encoding UTF8")
+            if there != self._place:
+                await self._look_at_clock()  # another server may have taken over
+            if there[0] != self._place[0]:
+                told = f"connection leads to the database {there[0]!r}, the store is in"
+                raise StoreError(f"{told} {self._place[0]!r}")
+            if there != self._place:
+                raise StoreError("connection leads to another server than that of the store")
+
+    async def lineage(self, ids: Sequence[str], connection: object) -> dict[str, Parent]:
+        rows = await seen(enlist(connection, self.settings.schema), ids)
+        return {id_: Parent(priority, depth) for id_, _, _, priority, depth, _ in rows}
 
     async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
         written = await self._database.atomically(

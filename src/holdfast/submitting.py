@@ -30,10 +30,18 @@ from holdfast.store import (
     TransactionalStore,
 )
 from holdfast.submission import Births, Plain, accept, plain
+from holdfast.turns import Turns
 from holdfast.webhooks.shapes import CALLBACKS
 
 T = TypeVar("T")
 Rejected = ValidationError | DuplicateError
+
+LONGEST_PAUSE = 2.0
+"""Seconds between two tries at a store that is away, at most."""
+KEY_PAUSE = 0.25
+"""Seconds between two tries at a key, at most: its holder may be done at any time."""
+ASIDE = 4
+"""How many jobs are tried at a time whose key is in the hands of somebody else's transaction."""
 
 
 class Submitter:
@@ -54,19 +62,27 @@ class Submitter:
         self._quota = quota
         self._is_limited = quota is not None and quota.is_limited
         self._deadlines = Deadlines()
-        patience = limits.submission_timeout.total_seconds()
-        self._batcher = Batcher(
+        self._batcher = self._new_batcher()
+        self._keyed = self._new_batcher()
+        """For jobs with a key: somebody may have to make up his mind about it first."""
+        self._turns = Turns(ASIDE)
+        """Of those who wait for that."""
+        self._calls_back = False
+        """Whether the store knows that jobs may want to be called back."""
+
+    def _new_batcher(self) -> Batcher[Job | Plain, tuple[Job, Added]]:
+        patience = self._limits.submission_timeout.total_seconds()
+        return Batcher(
             self._add_each,
-            lanes=store.LANES if isinstance(store, LanedStore) else 1,
+            lanes=self._store.LANES if isinstance(self._store, LanedStore) else 1,
             patience=patience,
             late=partial(_silent, patience),
         )
-        self._calls_back = False
-        """Whether the store knows that jobs may want to be called back."""
 
     async def close(self) -> None:
         """Wait for what is on its way."""
         await self._batcher.close()
+        await self._keyed.close()
 
     async def submit(
         self, submission: Submission, *, connection: object = None
@@ -82,8 +98,10 @@ class Submitter:
             added = (await self._enlist([job], connection, atomic=True))[0]
         elif job.depends_on:
             added = (await self._add_all([job], atomic=True))[0]
+        elif job.dedupe is not None:
+            added = await self._add_keyed(job, (job.dedupe.scope, job.dedupe.key))
         else:
-            job, added = await self._batcher.write(job, self._add_one)
+            _, added = await self._batcher.write(job, self._add_one)
         return self._result(job, added)
 
     async def spawn(self, submission: Submission, fence: Fence, key: str | None) -> str:
@@ -201,12 +219,32 @@ class Submitter:
         added = await self.persist(lambda: self._store.add(jobs, atomic=False))
         return list(zip(jobs, added, strict=True))  # none waits for another: none can be ripe
 
+    async def _add_keyed(self, job: Job, key: tuple[str, str]) -> Added:
+        """Add a job with a key; while a transaction has taken that, with others who want it."""
+        if not self._turns.is_wanted(key):
+            _, added = await self._keyed.write(job, self._add_one)
+            if added.status is not AddStatus.BUSY:
+                return added
+        with self._turns.wanting(key):
+            (added,) = await self.persist(
+                lambda: self._turns.take(key, lambda: self._add([job], atomic=False)),
+                longest=KEY_PAUSE,
+            )
+        return added
+
     async def _add_all(self, jobs: Sequence[Job], *, atomic: bool) -> Sequence[Added]:
-        added = await self.persist(lambda: self._store.add(jobs, atomic=atomic))
+        added = await self.persist(lambda: self._add(jobs, atomic=atomic))
         for answer in added:
             if answer.ripe:
                 await self.persist(lambda: release_dependents(self._store))
                 break
+        return added
+
+    async def _add(self, jobs: Sequence[Job], *, atomic: bool) -> Sequence[Added]:
+        added = await self._store.add(jobs, atomic=atomic)
+        if any(answer.status is AddStatus.BUSY for answer in added):
+            told = "idempotency_key is in the hands of a transaction that has not ended"
+            raise StoreUnavailableError(told)
         return added
 
     async def _enlist(
@@ -220,9 +258,12 @@ class Submitter:
         told = "needs a store that shares your database: postgresql://"
         raise ValidationError([Fault("connection", "UNSUPPORTED", told)])
 
-    def persist(self, call: Callable[[], Coroutine[Any, Any, T]]) -> Coroutine[Any, Any, T]:
+    def persist(
+        self, call: Callable[[], Coroutine[Any, Any, T]], longest: float = LONGEST_PAUSE
+    ) -> Coroutine[Any, Any, T]:
         """Repeat a call while the store is away, at most for the submission timeout."""
-        return patiently(call, self._chance, self._limits.submission_timeout, self._deadlines)
+        patience = self._limits.submission_timeout
+        return patiently(call, self._chance, patience, self._deadlines, longest)
 
     def _result(self, job: Job, added: Added) -> SubmissionResult:
         match added.status:
@@ -278,6 +319,7 @@ async def patiently(
     chance: Chance,
     patience: timedelta,
     deadlines: Deadlines | None = None,
+    longest: float = LONGEST_PAUSE,
 ) -> T:
     """Await a call; repeat it with growing, jittered pauses while the store is unavailable.
 
@@ -297,7 +339,7 @@ async def patiently(
             raise trouble or _silent(seconds) from None
         except StoreUnavailableError as error:
             trouble = error
-            pauses = pauses or Pauses(chance)
+            pauses = pauses or Pauses(chance, longest=longest)
             wait = pauses.next()
             if loop.time() + wait > deadline:
                 raise

@@ -17,7 +17,7 @@ from holdfast.form import Parent
 from holdfast.job import DependencyKind, FailureCategory, Progress, State
 from holdfast.policy import Retention
 from holdfast.releasing import release_dependents
-from holdfast.store import Change, Note
+from holdfast.store import AddStatus, Change, Note
 from holdfast.store.postgres import PostgresStore, Settings, adding, session
 from holdfast.store.postgres.heads import LEASES_SETTLED
 from holdfast.store.postgres.linking import tie
@@ -162,6 +162,22 @@ async def _settled(hand: Hand) -> Promoted:
     promoted = await hand.store.promote(MANY)
     await release_dependents(hand.store)
     return promoted
+
+
+async def test_twin_in_an_open_transaction_keeps_nobody_waiting(
+    hand: Hand, postgres_server: Postgres
+) -> None:
+    first = await hand.run("job", idempotency_key="k")
+    twin = hand.job("twin", type="job", payload={"label": "job"}, idempotency_key="k")
+    async with _open(postgres_server) as connection, asyncio.timeout(AT_ONCE):
+        (added,) = await hand.store.add([twin], connection=connection)
+
+        (again,) = await hand.store.add([twin])
+        beats = await hand.store.extend([fence(first)])
+        await _ended(hand, first)
+
+    assert [(AddStatus.DUPLICATE, first.id)] * 2 == [(a.status, a.job_id) for a in (added, again)]
+    assert [True] == [beat.renewed for beat in beats]
 
 
 @pytest.mark.parametrize("well", [True, False])
@@ -404,3 +420,16 @@ async def test_lease_that_goes_on_while_others_look_for_its_end_is_not_overdue(
         await _complete(hand, [job])
 
     assert [] == await looking
+
+
+async def test_dependency_is_waited_for_longer_than_a_key(
+    hand: Hand, postgres_server: Postgres
+) -> None:
+    parent = await hand.run("parent")
+    child = hand.job("child", after=[parent], idempotency_key="k")
+    async with _locked(postgres_server, parent):
+        adding = asyncio.create_task(hand.store.add([child]))
+        done, _ = await asyncio.wait([adding], timeout=0.3)
+        assert not done
+
+    assert [AddStatus.ACCEPTED] == [added.status for added in await adding]

@@ -97,7 +97,8 @@ class Store(Protocol):
 
         ``atomic``: one CONFLICT or MISSING and nothing is written; the rest say ABORTED.
         Not atomic: each job stands alone, but one that depends on a job not written is
-        MISSING.
+        MISSING. BUSY: its key is in the hands of a transaction that has not ended, ask again
+        (where jobs do not stand alone: ``StoreUnavailableError``).
 
         ``fence``: written only while that lease is the newest on that job and it is RUNNING,
         else ``StaleLeaseError`` and nothing is written. The jobs then count as spawned by

@@ -19,6 +19,7 @@ class AddStatus(StrEnum):
     CONFLICT = "CONFLICT"
     MISSING = "MISSING"
     ABORTED = "ABORTED"
+    BUSY = "BUSY"
 
 
 class Added(msgspec.Struct, frozen=True):

@@ -6,6 +6,8 @@ the caller's transaction. Nothing is written before all is judged, so nothing is
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -16,11 +18,17 @@ from holdfast.errors import StaleLeaseError
 from holdfast.job import DedupeKey, Job
 from holdfast.store._shapes import Added, AddStatus, Fence
 from holdfast.store.postgres.arrays import Moments, Texts
+from holdfast.store.postgres.database import Database
 from holdfast.store.postgres.linking import Parents, link, lock_parents, see_parents, tie
 from holdfast.store.postgres.session import Statements
+from holdfast.store.postgres.words import LockedError
 from holdfast.store.postgres.writing import add_one_params, add_params
 
 Key = tuple[str, str]
+PATIENCE = "50ms"
+"""How long a submission waits for a key that another one is taking, which may be a caller's."""
+ASIDE = 4
+"""How many keys are tried at a time, after one of them kept the others waiting."""
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -84,6 +92,32 @@ async def add_plain(session: Statements, jobs: Sequence[Job]) -> list[Added]:
     return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
 
 
+async def add_each(database: Database, jobs: Sequence[Job], now: datetime) -> list[Added]:
+    """Write jobs of which each stands alone; those whose key is busy keep no others waiting."""
+    try:
+        return await database.atomically(
+            lambda session: add(session, jobs, atomic=False, fence=None, now=now)
+        )
+    except LockedError:
+        if any(job.depends_on for job in jobs):  # perhaps on each other
+            raise
+    groups: defaultdict[Key | None, list[int]] = defaultdict(list)
+    for n, job in enumerate(jobs):
+        groups[_key(job.dedupe) if job.dedupe else None].append(n)
+    if len(groups) == 1:
+        return [Added(AddStatus.BUSY, job.id) for job in jobs]
+    few = asyncio.Semaphore(ASIDE)
+
+    async def apart(group: Sequence[int]) -> dict[int, Added]:
+        async with few:
+            added = await add_each(database, [jobs[n] for n in group], now)
+        return dict(zip(group, added, strict=True))
+
+    parts = await asyncio.gather(*map(apart, groups.values()))
+    answers = {n: answer for part in parts for n, answer in part.items()}
+    return [answers[n] for n in range(len(jobs))]
+
+
 class _Plan:
     """Judges the jobs of one call, knowing all that is stored about them."""
 
@@ -133,7 +167,7 @@ async def _plan(session: Statements, jobs: Sequence[Job], now: datetime, *, is_o
     known = {id_ for (id_,) in await session.run("known", {"id": Texts([j.id for j in jobs])})}
     dedupes = {job.id: _key(job.dedupe) for job in jobs if job.dedupe and job.id not in known}
     keys = sorted(set(dedupes.values()))
-    holders = await _holders(session, keys, now)
+    holders = await _holders(session, keys, now, PATIENCE if is_ours else None)
     named = {p for job in jobs for p in job.depends_on}
     twins = (dedupes[p] for p in named & dedupes.keys())
     named |= {holders[key].job_id for key in twins if key in holders}
@@ -141,10 +175,16 @@ async def _plan(session: Statements, jobs: Sequence[Job], now: datetime, *, is_o
     return _Plan(known, keys, holders, parents)
 
 
-async def _holders(session: Statements, keys: Sequence[Key], now: datetime) -> dict[Key, Holder]:
+async def _holders(
+    session: Statements, keys: Sequence[Key], now: datetime, patience: str | None
+) -> dict[Key, Holder]:
     if not keys:
         return {}
-    rows = await session.run("keys_lock", _key_columns(keys))
+    if patience:
+        await session.run("patience", {"longest": patience})
+    rows = await session.run("keys_lock", {**_key_columns(keys), "now": now})
+    if patience:
+        await session.run("patience", {"longest": None})
     return {
         (scope, key): Holder(digest, job_id, expires_at)
         for scope, key, digest, job_id, expires_at in rows

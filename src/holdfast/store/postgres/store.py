@@ -27,7 +27,7 @@ from holdfast.store._shapes import (
     LimitRule,
     Promoted,
 )
-from holdfast.store.postgres.adding import add, add_plain, is_plain
+from holdfast.store.postgres.adding import add, add_each, add_plain, is_plain
 from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Longs, Moments, Texts
 from holdfast.store.postgres.enlist import enlist
@@ -108,6 +108,8 @@ class PostgresStore(Works, Records, Upgrades):
             )
         if fence is None and is_plain(jobs):
             added = await add_plain(self._database, jobs)
+        elif fence is None and not atomic:
+            added = await add_each(self._database, jobs, self.now())
         else:
             added = await self._database.atomically(
                 lambda session: add(session, jobs, atomic=atomic, fence=fence, now=self.now())

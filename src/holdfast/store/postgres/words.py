@@ -33,6 +33,10 @@ OURS = (
 """What may also become of our own statements."""
 
 
+class LockedError(StoreUnavailableError):
+    """Somebody's transaction keeps a call waiting for longer than it may wait."""
+
+
 _MIGRATE = "run holdfast migrate"
 GRANT = (
     "grant the role USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on its tables,"
@@ -45,7 +49,7 @@ _ADVICE: tuple[tuple[type[Exception], type[StoreError], str], ...] = (
     (errors.InsufficientPrivilege, StoreError, GRANT),
     (errors.DuplicatePreparedStatement, StoreError, _POOLER),
     (errors.InvalidSqlStatementName, StoreUnavailableError, _POOLER),
-    (errors.LockNotAvailable, StoreUnavailableError, "another transaction holds it"),
+    (errors.LockNotAvailable, LockedError, "another transaction holds it"),
 )
 _NO_OPTIONS = "unsupported startup parameter"
 

@@ -1,6 +1,19 @@
--- keys_lock: lock keys, whether or not anyone has them, and see who does
+-- keys_lock: see who has keys, and lock those that nobody has
 -- scope text[], key text[], in one order everywhere, or two submissions could wait for each other
-INSERT INTO {schema}.dedupe AS old (scope, key)
-SELECT scope, key FROM unnest(%(scope)s::text[], %(key)s::text[]) AS k (scope, key)
-ON CONFLICT (scope, key) DO UPDATE SET key = excluded.key
-RETURNING old.scope, old.key, old.digest, old.job_id, old.expires_at
+-- now timestamptz: keys are free from their end on
+WITH asked AS MATERIALIZED (
+    SELECT scope, key FROM unnest(%(scope)s::text[], %(key)s::text[]) AS k (scope, key)
+), held AS MATERIALIZED (
+    SELECT d.scope, d.key, d.digest, d.job_id, d.expires_at
+    FROM asked JOIN {schema}.dedupe d USING (scope, key)
+    WHERE d.job_id IS NOT NULL AND (d.expires_at IS NULL OR d.expires_at > %(now)s::timestamptz)
+), locked AS (
+    INSERT INTO {schema}.dedupe AS old (scope, key)
+    SELECT scope, key FROM asked
+    WHERE NOT EXISTS (SELECT FROM held WHERE held.scope = asked.scope AND held.key = asked.key)
+    ON CONFLICT (scope, key) DO UPDATE SET key = excluded.key
+    RETURNING old.scope, old.key, old.digest, old.job_id, old.expires_at
+)
+SELECT scope, key, digest, job_id, expires_at FROM held
+UNION ALL
+SELECT scope, key, digest, job_id, expires_at FROM locked

@@ -12,8 +12,7 @@ from holdfast import Holdfast, lifecycle
 from holdfast.clock import ManualClock
 from holdfast.doctor import examine
 from holdfast.job import State
-from holdfast.maintenance.crew import LEADERSHIP
-from holdfast.presence import WorkerInfo, announce
+from holdfast.presence import LEADERSHIP, WorkerInfo, announce
 from holdfast.sealing import KeyRing, sealed
 from holdfast.store import Dossier, Finding, Level, MemoryStore
 from tests.conformance.conftest import clock, hand, place, store

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from holdfast.job import TERMINAL, Job, State
-from holdfast.maintenance.crew import LEADERSHIP
 from holdfast.policy import Retention
-from holdfast.presence import WorkerInfo, workers
+from holdfast.presence import LEADERSHIP, WorkerInfo, workers
 from holdfast.sealing.envelope import unwrap
 from holdfast.store import Finding, Level, Order, Search, Store, Tally
 

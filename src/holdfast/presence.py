@@ -9,6 +9,8 @@ import msgspec
 from holdfast.store import Store
 
 PREFIX = "worker:"
+LEADERSHIP = "maintenance"
+"""What one of them holds, who looks after all jobs: makes them ready, takes them back."""
 PRESENCE = timedelta(seconds=15)
 
 

@@ -26,8 +26,8 @@ MUTANTS = (
     ),
     _in(
         "worker/settling.py",
-        'self._observer.tell("store.unavailable", error=str(error), kept=len(answers))\n',
-        "return\n",
+        "                self._outage.failed(error)\n",
+        "                return\n",
         "answers are dropped while the store is away",
     ),
     _in(
@@ -76,7 +76,7 @@ MUTANTS = (
     ),
     _in(
         "maintenance/crew.py",
-        "                await asyncio.sleep(pauses.next())\n                continue\n",
+        "                await asyncio.sleep(trouble.failed(error))\n                continue\n",
         "                return\n",
         "maintenance ends when the store is away",
         ("maintenance",),

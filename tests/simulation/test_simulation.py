@@ -34,7 +34,7 @@ MUST_HAPPEN = (
     *("submission ACCEPTED", "submission DUPLICATE", "fan-in submitted", "client gave up"),
     *("cancel CANCELLED", "cancel CANCEL_REQUESTED", "cancel ALREADY_COMPLETE", "wait answered"),
     *("ended COMPLETED", "ended FAILED", "ended DEAD_LETTER", "ended CANCELLED", "tick"),
-    *("retry QUEUED", "retry NOT_RETRIABLE", "maintenance.failed"),
+    *("retry QUEUED", "retry NOT_RETRIABLE", "store.available"),
 )
 
 

@@ -218,7 +218,7 @@ class _Listener:
 
     COUNTED = frozenset(
         {"job.lease_lost", "job.stale", "job.stubborn", "job.released", "heartbeat.missed"}
-        | {"store.unavailable", "maintenance.leading", "job.reaped", "maintenance.failed"}
+        | {"store.unavailable", "store.available", "maintenance.leading", "job.reaped"}
     )
 
     def __init__(self, record: Record, process: str) -> None:

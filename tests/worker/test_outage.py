@@ -11,13 +11,19 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, State
+from holdfast.chance import Chance
 from holdfast.clock import ManualClock
-from holdfast.errors import StoreUnavailableError
+from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.job import Job
+from holdfast.maintenance import Maintenance
+from holdfast.maintenance.trouble import Trouble
+from holdfast.observe import Outage, Silent
 from holdfast.policy import Limits
 from holdfast.store import Added, Fence, MemoryStore
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.worker import Worker
+from holdfast.worker.opening import opened
+from tests.conformance.hand import make
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import Ear, ended, until, until_running, working
 
@@ -96,6 +102,84 @@ async def test_workers_and_maintenance_go_on_by_themselves(
         job = await app.submit("work", delay=0.1)
 
         assert State.COMPLETED is await ended(app, job.job_id)
+
+
+@pytest.mark.parametrize("maintenance", [False, True])
+async def test_a_store_that_is_back_is_told_once(
+    app: Holdfast, store: FaultyStore, maintenance: bool
+) -> None:
+    app.task("work")(_nothing)
+    ear = Ear()
+
+    async with working(app, ear=ear, maintenance=maintenance):
+        await ended(app, (await app.submit("work")).job_id)
+        for outage in (1, 2):
+            told = len(ear.all("store.unavailable"))
+            store.away.add("*")
+            await ear.heard("store.unavailable", told + 1)
+            refused = store.refused
+            await until(lambda refused=refused: store.refused > refused + 1)
+            store.away.clear()
+            await ear.heard("store.available", outage)
+        await ended(app, (await app.submit("work")).job_id)
+
+    assert 2 == len(ear.all("store.available"))
+    assert all(told["away"] > 0 for told in ear.all("store.available"))  # type: ignore[operator]
+
+
+async def test_an_end_of_waiting_is_no_sign_that_the_store_is_back(
+    app: Holdfast, store: FaultyStore
+) -> None:
+    app.task("work")(_nothing)
+    ear = Ear()
+
+    async with working(app, ear=ear):
+        await ear.heard("maintenance.leading")
+        store.away.add("*")  # while the worker waits for work
+        await ear.heard("store.unavailable")
+        await store.inner.add([make("a", now=store.now())])
+        refused = store.refused
+        await until(lambda: store.refused > refused + 5)
+        assert [] == ear.all("store.available")
+
+        store.away.clear()
+        await ear.heard("store.available")
+
+
+async def test_a_store_that_is_back_is_told_by_maintenance_alone(
+    app: Holdfast, store: FaultyStore
+) -> None:
+    ear = Ear()
+
+    async with app:
+        crew = asyncio.create_task(Maintenance(app, "w", ("default",), ear).run())
+        await ear.heard("maintenance.leading")
+        store.away.add("*")
+        await ear.heard("store.unavailable")
+        store.away.clear()
+        await ear.heard("store.available")
+        crew.cancel()
+        await asyncio.wait([crew])
+
+    assert 1 == len(ear.all("store.available"))
+
+
+def test_an_outage_is_told_for_every_new_reason() -> None:
+    clock, ear = ManualClock(), Ear()
+    outage = Outage(clock, ear)
+
+    outage.over()
+    for reason in ("refused", "refused", "starting up"):
+        outage.failed(StoreUnavailableError(reason))
+        clock.advance(1.5)
+    outage.over()
+    outage.over()
+
+    assert [
+        ("store.unavailable", {"error": "refused"}),
+        ("store.unavailable", {"error": "starting up"}),
+        ("store.available", {"away": 4.5}),
+    ] == ear.told
 
 
 @pytest.mark.req("S-9")
@@ -246,3 +330,42 @@ async def _later(app: Holdfast) -> object:
 
 
 async def _nothing() -> None: ...
+
+
+async def test_a_service_that_may_not_do_its_work_says_so_once_and_tries_ever_later() -> None:
+    clock, ear = ManualClock(), Ear()
+    trouble = Trouble("pruner", Chance(), ear, Outage(clock, ear))
+    denied = StoreError("permission denied for table tie")
+
+    waits = [trouble.failed(denied) for _ in range(12)]
+    trouble.over()
+    again = trouble.failed(denied)
+
+    assert 5 < sum(waits[-3:]) / 3 < 15
+    assert again < 1
+    assert [("maintenance.failed", {"service": "pruner", "error": str(denied)})] * 2 == ear.told
+
+
+async def test_a_service_is_back_soon_after_an_outage_of_which_it_tells_as_others_do() -> None:
+    clock, ear = ManualClock(), Ear()
+    outage = Outage(clock, ear)
+    trouble = Trouble("pruner", Chance(), ear, outage)
+
+    waits = [trouble.failed(StoreUnavailableError("away")) for _ in range(12)]
+    outage.failed(StoreUnavailableError("away"))
+
+    assert max(waits) < 0.5
+    assert [("store.unavailable", {"error": "away"})] == ear.told
+
+
+async def test_errors_of_the_store_that_parts_of_a_worker_meet_are_told_as_one() -> None:
+    app, outage = Holdfast("memory://"), Outage(ManualClock(), Silent())
+
+    async def fail(*errors: Exception) -> None:
+        async with opened(app, asyncio.Event(), outage):
+            raise ExceptionGroup("", [ExceptionGroup("", errors)])
+
+    with pytest.raises(StoreError, match="first"):
+        await fail(StoreError("first"), StoreError("second"))
+    with pytest.raises(ExceptionGroup):
+        await fail(StoreError("first"), ValueError("of a programmer"))

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import Holdfast, State
 from holdfast.job import Event
-from holdfast.maintenance.crew import LEADERSHIP
+from holdfast.presence import LEADERSHIP
 from holdfast.store import Search
 from holdfast.timing import parse_timestamp
 from tests.conformance.stores import PLACES

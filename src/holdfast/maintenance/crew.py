@@ -15,19 +15,17 @@ from holdfast.maintenance.pruner import Pruner
 from holdfast.maintenance.reaper import Reaper
 from holdfast.maintenance.releaser import Releaser
 from holdfast.maintenance.service import Service
+from holdfast.maintenance.trouble import LONGEST_PAUSE, Trouble
 from holdfast.maintenance.webhooks import Courier, WebhookService
-from holdfast.observe import Observer
+from holdfast.observe import Observer, Outage
 from holdfast.pauses import Pauses
+from holdfast.presence import LEADERSHIP
 
-LEADERSHIP = "maintenance"
 TERM = timedelta(seconds=1)
 """How long a leader that fell silent still leads: meanwhile nobody takes jobs back."""
 
 CANVASS = 0.4
 """How often leadership is renewed or sought, in seconds."""
-
-LONGEST_PAUSE = 0.2
-"""How long after a failure the next try comes at most, in seconds: jobs wait for it."""
 
 BREATH = 0.02
 """A busy queue rings all the time; due jobs are looked for no more often than this."""
@@ -37,13 +35,19 @@ class Maintenance:
     """Runs the services in the worker that leads; safe even if two believe they do."""
 
     def __init__(
-        self, app: Holdfast, worker: str, queues: Sequence[str], observer: Observer
+        self,
+        app: Holdfast,
+        worker: str,
+        queues: Sequence[str],
+        observer: Observer,
+        outage: Outage | None = None,
     ) -> None:
         store = app.store
         self._store = store
         self._worker = worker
         self._queues = tuple(queues)
         self._observer = observer
+        self._outage = outage or Outage(app.clock, observer)
         self._chance = app.chance
         self._leading = asyncio.Event()
         self._contact = Contact(app.clock)
@@ -71,31 +75,32 @@ class Maintenance:
             await self._resign()
 
     async def _campaign(self) -> None:
-        pauses = self._pauses()
+        pauses = Pauses(self._chance, longest=LONGEST_PAUSE)
         while True:
             try:
                 won, delay = await self._store.hold(LEADERSHIP, self._worker, TERM), CANVASS
-            except StoreError:
+            except StoreError as error:
                 won, delay = False, pauses.next()
+                self._outage.failed(error)
             else:
                 pauses.over()
                 self._contact.heard()
+                self._outage.over()
             if won and not self._leading.is_set():
                 self._observer.tell("maintenance.leading", worker=self._worker)
             self._leading.set() if won else self._leading.clear()
             await asyncio.sleep(delay)
 
     async def _serve(self, service: Service) -> None:
-        seen, pauses, is_new = 0, self._pauses(), True
+        seen, trouble, is_new = 0, self._trouble(service.name), True
         while True:
             await self._leading.wait()
             try:
                 delay = await (self._once_alone(service) if is_new else service.once())
                 is_new = False
-                pauses.over()
+                trouble.over()
             except HoldfastError as error:
-                self._observer.tell("maintenance.failed", service=service.name, error=str(error))
-                await asyncio.sleep(pauses.next())
+                await asyncio.sleep(trouble.failed(error))
                 continue
             if isinstance(service, Promoter) and delay > 0:
                 seen = await self._until_due(seen, delay)
@@ -106,17 +111,18 @@ class Maintenance:
         async with self._first:
             return await service.once()
 
-    def _pauses(self) -> Pauses:
-        return Pauses(self._chance, longest=LONGEST_PAUSE)
+    def _trouble(self, service: str) -> Trouble:
+        return Trouble(service, self._chance, self._observer, self._outage)
 
     async def _deliver(self) -> None:
+        trouble = self._trouble("courier")
         while True:
             await self._leading.wait()
             try:
                 await self._courier.run(self._leading)
+                trouble.over()
             except HoldfastError as error:
-                self._observer.tell("maintenance.failed", service="courier", error=str(error))
-                await asyncio.sleep(CANVASS)
+                await asyncio.sleep(trouble.failed(error))
 
     async def _until_due(self, seen: int, delay: float) -> int:
         """Sleep until the next job is due, or until one that may be due earlier arrives.

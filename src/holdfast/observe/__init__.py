@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from holdfast.observe.observer import Observer, Several, Silent
+from holdfast.observe.outage import Outage
 
-__all__ = ["Observer", "Several", "Silent"]
+__all__ = ["Observer", "Outage", "Several", "Silent"]

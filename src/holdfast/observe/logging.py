@@ -56,6 +56,7 @@ _WORDS = {
     "process.died": "worker process died",
     "heartbeat.missed": "heartbeat missed",
     "store.unavailable": "store unavailable, trying again",
+    "store.available": "store available again",
     "store.deaf": "nobody tells of new work, looking for it now and then",
     "maintenance.leading": "this worker leads maintenance",
     "thread.leaked": "thread would not stop, left behind",

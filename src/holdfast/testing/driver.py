@@ -16,7 +16,7 @@ from holdfast.inline import run_now
 from holdfast.job import TERMINAL, CancelRequest, Job, State
 from holdfast.maintenance.cron import CronService
 from holdfast.maintenance.reaper import Reaper
-from holdfast.observe import Silent
+from holdfast.observe import Outage, Silent
 from holdfast.releasing import release_dependents
 from holdfast.store import Claim, Note, Order, Search, Store
 from holdfast.testing.blocking import loop_runs_here
@@ -47,7 +47,8 @@ class Driver:
         self._execute = execute or run_here
         self._notes = DirectNotes(store)
         self._submitter = app.submitter(store)
-        self._settler = Settler(store, app.chance, Silent())
+        outage = Outage(app.clock, Silent())
+        self._settler = Settler(store, app.chance, Silent(), outage=outage)
         self._reaper = Reaper(store, app.chance, Silent())
         self._cron = CronService(app, store)
         self.raised: BaseException | None = None

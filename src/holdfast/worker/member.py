@@ -17,7 +17,7 @@ from typing import cast
 
 import msgspec
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StoreError
 from holdfast.loading import load_app, load_object
 from holdfast.loop import run
 from holdfast.observe import Observer
@@ -42,7 +42,11 @@ def main() -> None:
         print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201  # nobody else can say it
         sys.exit(CANNOT_START)
     tether.ready()
-    run(_work(worker, line, burst=plan.burst))
+    try:
+        run(_work(worker, line, burst=plan.burst))
+    except StoreError as error:
+        print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201  # as above
+        sys.exit(1)
 
 
 def _prepared(plan: Plan, line: socket.socket) -> tuple[Worker, Tether]:

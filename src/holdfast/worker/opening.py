@@ -7,35 +7,41 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from holdfast.app import Holdfast
-from holdfast.errors import StoreUnavailableError
-from holdfast.observe import Observer
+from holdfast.errors import StoreError, StoreUnavailableError
+from holdfast.observe import Outage
 from holdfast.pauses import Pauses
 from holdfast.store import Store
 
 
 @contextlib.asynccontextmanager
 async def opened(
-    app: Holdfast, stopping: asyncio.Event, observer: Observer
+    app: Holdfast, stopping: asyncio.Event, outage: Outage
 ) -> AsyncGenerator[Store, None]:
-    """Start an app, waiting for its store as long as nobody wants to stop, and close it again."""
-    await _start(app, stopping, observer)
+    """Start an app, waiting for its store as long as nobody wants to stop, and close it again.
+
+    What parts of a worker have to say about the store they say as one.
+    """
+    await _start(app, stopping, outage)
     try:
         yield app.store
+    except ExceptionGroup as several:
+        raise _of_the_store(several) or several from None
     finally:
         await app.close()
 
 
-async def _start(app: Holdfast, stopping: asyncio.Event, observer: Observer) -> None:
+async def _start(app: Holdfast, stopping: asyncio.Event, outage: Outage) -> None:
     pauses = Pauses(app.chance)
     while True:
         try:
             await app.start()
         except StoreUnavailableError as error:
-            observer.tell("store.unavailable", error=str(error))
+            outage.failed(error)
             if stopping.is_set():
                 raise
             await pause_unless(stopping, pauses.next())
         else:
+            outage.over()
             return
 
 
@@ -44,3 +50,14 @@ async def pause_unless(stopping: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stopping.wait()
+
+
+def _of_the_store(several: ExceptionGroup[Exception]) -> Exception | None:
+    """The first of several errors, if they are all the store's."""
+    errors, others = several.split(StoreError)
+    if errors is None or others is not None:
+        return None
+    first: Exception = errors
+    while isinstance(first, ExceptionGroup):
+        first = first.exceptions[0]
+    return first

@@ -10,7 +10,7 @@ from holdfast import lifecycle
 from holdfast.chance import Chance
 from holdfast.errors import StoreUnavailableError
 from holdfast.job import Failure, Job, State
-from holdfast.observe import Observer, Silent
+from holdfast.observe import Observer, Outage, Silent
 from holdfast.pauses import Pauses
 from holdfast.releasing import release_dependents
 from holdfast.store import Change, Store
@@ -43,10 +43,13 @@ class Settler:
         custody: Custody | None = None,
         after: Callable[[], None] | None = None,
         notes: Notes | None = None,
+        *,
+        outage: Outage,
     ) -> None:
         self._store = store
         self._chance = chance
         self._observer = observer
+        self._outage = outage
         self._is_heard = not isinstance(observer, Silent)
         self._custody = custody or Nobody()
         self._after = after
@@ -97,9 +100,10 @@ class Settler:
             try:
                 await self._write_now(answers)
             except StoreUnavailableError as error:
-                self._observer.tell("store.unavailable", error=str(error), kept=len(answers))
+                self._outage.failed(error)
                 await asyncio.sleep(pauses.next())
             else:
+                self._outage.over()
                 return
 
     async def _write_now(self, answers: Sequence[Answer]) -> None:

@@ -17,7 +17,7 @@ from holdfast.errors import Fault, StoreError, ValidationError
 from holdfast.loading import load_app, load_object
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.reaper import Reaper
-from holdfast.observe import Observer
+from holdfast.observe import Observer, Outage
 from holdfast.policy import SECOND
 from holdfast.store import Store
 from holdfast.submitting import patiently
@@ -95,16 +95,18 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         try:
-            async with opened(self._app, self._draining, self._observer) as store:
-                await self._supervise(store)
+            outage = Outage(self._app.clock, self._observer)
+            async with opened(self._app, self._draining, outage) as store:
+                await self._supervise(store, outage)
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
         return self._code
 
-    async def _supervise(self, store: Store) -> None:
+    async def _supervise(self, store: Store, outage: Outage) -> None:
         name = f"{HOST}-supervisor-{self._app.chance.token()[:8]}"
-        service = Maintenance(self._app, name, tuple(self._plan.queues), self._observer)
+        queues = tuple(self._plan.queues)
+        service = Maintenance(self._app, name, queues, self._observer, outage)
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(service.run()),

@@ -13,7 +13,7 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.handlers import RunnerKind
 from holdfast.job import Job
 from holdfast.maintenance import Maintenance
-from holdfast.observe import Observer, Silent
+from holdfast.observe import Observer, Outage, Silent
 from holdfast.pauses import Pauses
 from holdfast.presence import PRESENCE, WorkerInfo, announce
 from holdfast.store import Claim, GroupCommitStore, ListeningStore, Store
@@ -80,6 +80,7 @@ class Worker:
         self._with_maintenance = maintenance
         self._observer = observer or Silent()
         self._is_heard = not isinstance(self._observer, Silent)
+        self._outage = Outage(app.clock, self._observer)
         self._custody = custody or Nobody()
         self._hands = Hands(app.registry, slots)
         self._quarantine = Quarantine(self._hands.wake)
@@ -91,7 +92,7 @@ class Worker:
 
     async def run(self, *, burst: bool = False) -> None:
         """Work until told to stop, or, in a burst, until there is nothing left to do."""
-        async with opened(self._app, self._stopping, self._observer) as store:
+        async with opened(self._app, self._stopping, self._outage) as store:
             await self._run(store, burst=burst)
 
     async def _run(self, store: Store, *, burst: bool) -> None:
@@ -99,7 +100,13 @@ class Worker:
         if isinstance(store, GroupCommitStore):
             self._hands.fill_at_once()
         self._settler = Settler(
-            store, self._app.chance, self._observer, self._custody, self._hands.wake, self._notes
+            store,
+            self._app.chance,
+            self._observer,
+            self._custody,
+            self._hands.wake,
+            self._notes,
+            outage=self._outage,
         )
         self._submitter = self._app.submitter(store)
         self._runners = self._make_runners()
@@ -111,7 +118,9 @@ class Worker:
             await self._say_present(store)  # before the first claim: whoever asks finds us
             tasks = [group.create_task(self._be_present(store))]
             if self._with_maintenance:
-                service = Maintenance(self._app, self.id, self._queues, self._observer)
+                service = Maintenance(
+                    self._app, self.id, self._queues, self._observer, self._outage
+                )
                 tasks.append(group.create_task(service.run()))
             self._observer.tell("worker.started", worker=self.id, queues=self._queues)
             try:
@@ -169,7 +178,7 @@ class Worker:
                     seen = await self._idle(store, seen, burst=burst)
                 pauses.over()
             except StoreUnavailableError as error:
-                self._observer.tell("store.unavailable", error=str(error))
+                self._outage.failed(error)
                 await pause_unless(self._stopping, pauses.next())
 
     async def _claim(self, store: Store) -> int:
@@ -188,6 +197,7 @@ class Worker:
                     types=types,
                 )
             )
+            self._outage.over()
             if jobs:
                 self._rates.worked()
                 self._take(jobs, sent)

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.errors import Fault, JobCancelledError, StaleLeaseError, ValidationError
 from holdfast.job import CancelRequest, Job, LogLine, Progress
 from holdfast.options import SubmitOptions
-from holdfast.payload import clean, encode
+from holdfast.payload import clean, encode, encode_result
 from holdfast.sealing.envelope import must_be_open
 
 T = TypeVar("T")
@@ -82,6 +82,8 @@ class _JobView:
         self._job = job
         self._deadline = deadline
         self._signals = signals
+        self.given_result: bytes | None = None
+        """What ``set_result`` was given, as JSON."""
 
     @property
     def job_id(self) -> str:
@@ -161,6 +163,14 @@ class _JobView:
         if self._job.checkpoint is None:
             return None
         return msgspec.json.decode(self._job.checkpoint, type=as_)
+
+    def set_result(self, value: object) -> None:
+        """Give the job its result now, to be kept when it completes.
+
+        Checked at once, as a returned value is: one that cannot be kept is a ``PermanentError``.
+        A handler that returns a value means that one.
+        """
+        self.given_result = encode_result(value)
 
 
 class JobContext(_JobView):

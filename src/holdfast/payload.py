@@ -16,11 +16,12 @@ from typing import NoReturn
 
 import msgspec
 
-from holdfast.errors import Fault
+from holdfast.errors import Fault, PermanentError
 from holdfast.job import Encoding
 from holdfast.policy import MEBIBYTE
 
 MAX_DEPTH = 64
+MAX_RESULT = 16 * MEBIBYTE
 MAX_DIGITS = 4300
 
 _STRING = re.compile(rb'"(?:[^"\\]+|\\.)*+"?', re.DOTALL)
@@ -71,6 +72,20 @@ def encode_json(value: object) -> bytes:
         raise PayloadError("NOT_FINITE", "must not hold NaN or Infinity")
     if b"\\" in data and b"\\u" in data:  # one byte is found much faster than two
         check_json(data)
+    return data
+
+
+def encode_result(value: object) -> bytes | None:
+    """Encode what a handler gives back; what cannot be kept fails its job for good."""
+    if value is None:
+        return None
+    try:
+        data = encode_json(value)
+    except PayloadError as error:
+        raise PermanentError(f"result {error}", code="RESULT_INVALID") from None
+    if len(data) > MAX_RESULT:
+        told = f"result of {len(data)} bytes exceeds limit of {MAX_RESULT} bytes"
+        raise PermanentError(told, code="RESULT_TOO_LARGE")
     return data
 
 

@@ -258,6 +258,26 @@ async def test_a_running_job_hears_at_once_that_it_was_cancelled() -> None:
         assert "here" == box.job(job).checkpoint
 
 
+async def test_a_result_that_was_set_counts_unless_another_is_returned() -> None:
+    app = Holdfast()
+
+    @app.task("patient")
+    async def patient(ctx: JobContext) -> None:
+        ctx.set_result("set")
+
+    @app.task("plain")
+    def plain(ctx: SyncJobContext) -> str:
+        ctx.set_result("set")
+        return "returned"
+
+    with Sandbox(app) as box:
+        jobs = [await patient.submit(), await plain.submit()]
+
+        await box.drain()
+
+        assert ["set", "returned"] == [box.job(job).result for job in jobs]
+
+
 async def test_jobs_of_a_callers_transaction_are_there_at_once() -> None:
     app = Holdfast("postgresql://nowhere/never")
 

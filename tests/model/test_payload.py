@@ -16,15 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import Fault
+from holdfast.errors import Fault, PermanentError
 from holdfast.job import Encoding
 from holdfast.payload import (
     MAX_DEPTH,
+    MAX_RESULT,
     PayloadError,
     check_json,
     clean,
     encode,
     encode_json,
+    encode_result,
     is_model,
     size_fault,
 )
@@ -365,3 +367,28 @@ def test_good_text_stays_as_it_is_and_long_text_shows_that_it_was_cut() -> None:
 def test_a_model_is_recognised_by_what_it_can_do() -> None:
     assert is_model(Person)
     assert not is_model(Address)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (None, None),
+        ({"a": [1]}, b'{"a":[1]}'),
+        ("x" * (MAX_RESULT - 2), b'"' + b"x" * (MAX_RESULT - 2) + b'"'),
+    ],
+    ids=["nothing", "a value", "the longest"],
+)
+def test_result_is_kept_as_json(value: object, kept: bytes | None) -> None:
+    assert kept == encode_result(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [(float("nan"), "RESULT_INVALID"), ("x" * (MAX_RESULT - 1), "RESULT_TOO_LARGE")],
+    ids=["no JSON", "too long"],
+)
+def test_result_that_cannot_be_kept_is_refused_for_good(value: object, code: str) -> None:
+    with pytest.raises(PermanentError, match=r"^result ") as caught:
+        encode_result(value)
+
+    assert code == caught.value.code

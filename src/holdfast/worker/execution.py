@@ -24,12 +24,11 @@ from holdfast.errors import (
 )
 from holdfast.handlers import Handler
 from holdfast.job import Failure, FailureCategory, Job
-from holdfast.payload import PayloadError, clean, encode_json
+from holdfast.payload import clean, encode_result
 from holdfast.sealing.envelope import must_be_open
 
 MAX_MESSAGE = 4096
 MAX_TRACE = 16_384
-MAX_RESULT = 16 * 1024 * 1024
 HOST = socket.gethostname()
 
 
@@ -69,7 +68,7 @@ async def perform(handler: Handler, job: Job, context: JobContext | None) -> Out
     """Call a coroutine handler and await it. CancelledError goes through."""
     try:
         function = cast("Callable[..., Awaitable[object]]", handler.function)
-        return Succeeded(_result(await function(**_arguments(handler, job, context))))
+        return _answer(await function(**_arguments(handler, job, context)), context)
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome
@@ -79,8 +78,7 @@ async def perform(handler: Handler, job: Job, context: JobContext | None) -> Out
 def perform_sync(handler: Handler, job: Job, context: SyncJobContext | None) -> Outcome:
     """Call a plain handler, in whatever thread or process this is."""
     try:
-        value = handler.function(**_arguments(handler, job, context))
-        return Succeeded(_result(value))
+        return _answer(handler.function(**_arguments(handler, job, context)), context)
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome
         return failed(handler, error)
 
@@ -141,18 +139,10 @@ def _arguments(
     return arguments
 
 
-def _result(value: object) -> bytes | None:
-    """Encode what a handler returned; a value that cannot be kept fails the job for good."""
-    if value is None:
-        return None
-    try:
-        data = encode_json(value)
-    except PayloadError as error:
-        raise PermanentError(f"result {error}", code="RESULT_INVALID") from None
-    if len(data) > MAX_RESULT:
-        told = f"result of {len(data)} bytes exceeds limit of {MAX_RESULT} bytes"
-        raise PermanentError(told, code="RESULT_TOO_LARGE")
-    return data
+def _answer(value: object, context: JobContext | SyncJobContext | None) -> Succeeded:
+    """What a handler returned or, when that is nothing, what it set as its result before."""
+    result = encode_result(value)
+    return Succeeded(context.given_result if result is None and context is not None else result)
 
 
 def _trace(error: BaseException) -> str:

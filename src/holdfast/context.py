@@ -9,17 +9,28 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import Protocol, TypeVar, Unpack
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar, Unpack, cast
 
 import msgspec
 
-from holdfast.errors import Fault, JobCancelledError, StaleLeaseError, ValidationError
+from holdfast.errors import (
+    Fault,
+    JobCancelledError,
+    PermanentError,
+    StaleLeaseError,
+    ValidationError,
+)
 from holdfast.job import CancelRequest, Job, LogLine, Progress
 from holdfast.options import SubmitOptions
 from holdfast.payload import clean, encode, encode_result
 from holdfast.sealing.envelope import must_be_open
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
+    from psycopg.rows import TupleRow
 
 T = TypeVar("T")
 
@@ -70,8 +81,13 @@ class Channel(Protocol):
         """Return the results of the jobs this one waited for, by id."""
         ...
 
-    def transaction(self) -> AbstractAsyncContextManager[object]:
-        """Open a transaction that completes the job when it commits."""
+    def transaction(
+        self, result: Callable[[], bytes | None], *, blocking: bool = False
+    ) -> AbstractAsyncContextManager[object]:
+        """Open a transaction that completes the job when it commits, with what ``result`` says.
+
+        ``blocking``: one whose connection is used in another thread.
+        """
         ...
 
 
@@ -167,8 +183,9 @@ class _JobView:
     def set_result(self, value: object) -> None:
         """Give the job its result now, to be kept when it completes.
 
-        Checked at once, as a returned value is: one that cannot be kept is a ``PermanentError``.
-        A handler that returns a value means that one.
+        That is how a job has one that its ``transaction`` completes; set it before the end of
+        the block. Checked at once, as a returned value is: one that cannot be kept is a
+        ``PermanentError``. A handler that returns a value without a transaction means that one.
         """
         self.given_result = encode_result(value)
 
@@ -246,12 +263,51 @@ class JobContext(_JobView):
             for job_id, data in results.items()
         }
 
-    def transaction(self) -> AbstractAsyncContextManager[object]:
-        """Open a database transaction that also completes this job when it commits.
+    def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[TupleRow]]:
+        """Open a database transaction that completes this job when it commits; PostgreSQL only.
 
-        PostgreSQL only. A stale lease rolls everything back.
+        ``async with ctx.transaction() as conn`` lends a psycopg connection. What the block writes
+        and the end of the job are committed together, with what ``set_result`` was given; a lease
+        that was lost rolls everything back. What the block raises passes as it is and undoes it,
+        and ``raise psycopg.Rollback()`` undoes it and leaves the job to the handler. Afterwards
+        nothing more can be written in the job's name, and what the handler returns is not kept.
         """
-        return self._channel.transaction()
+        lent = self._lend(lambda: self.given_result)
+        return cast("AbstractAsyncContextManager[AsyncConnection[TupleRow]]", _Awaited(lent))
+
+    def _lend(
+        self, result: Callable[[], bytes | None], *, blocking: bool = False
+    ) -> AbstractAsyncContextManager[object]:
+        return self._channel.transaction(result, blocking=blocking)
+
+
+class _Awaited(AbstractAsyncContextManager[object]):
+    """A transaction that tells whoever forgot ``async``."""
+
+    def __init__(self, lent: AbstractAsyncContextManager[object]) -> None:
+        self._lent = lent
+
+    async def __aenter__(self) -> object:
+        return await self._lent.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._lent.__aexit__(kind, error, trace)
+
+    def __enter__(self) -> NoReturn:
+        raise no_transaction("needs 'async with' in a coroutine")
+
+    def __exit__(self, *_: object) -> None:
+        """Is never come to."""
+
+
+def no_transaction(why: str) -> PermanentError:
+    """Say why there can be none: trying again would not change that."""
+    return PermanentError(f"ctx.transaction() {why}", code="TRANSACTION_REFUSED")
 
 
 Call = Callable[..., object]
@@ -296,3 +352,12 @@ class SyncJobContext(_JobView):
         results = self._call("dependency_results")
         assert isinstance(results, dict)
         return results
+
+    def transaction(self) -> AbstractContextManager[Connection[TupleRow]]:
+        """Open a database transaction that completes this job; see ``JobContext.transaction``.
+
+        ``with ctx.transaction() as conn`` lends a blocking psycopg connection. In threads only: a
+        handler with ``runner="process"`` cannot have one.
+        """
+        lent = self._call("_lend", lambda: self.given_result, blocking=True)
+        return cast("AbstractContextManager[Connection[TupleRow]]", lent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast.chance import Chance
 from holdfast.clock import Clock
-from holdfast.context import JobContext, Signals, SyncJobContext
-from holdfast.errors import Fault, StaleLeaseError, ValidationError
+from holdfast.context import JobContext, Signals, SyncJobContext, no_transaction
+from holdfast.errors import StaleLeaseError
 from holdfast.form import Submission
 from holdfast.handlers import Function, is_coroutine
 from holdfast.job import Job, LogLine, Progress
@@ -85,9 +85,10 @@ class InlineChannel:
     async def results(self) -> dict[str, bytes | None]:
         return self.given_results
 
-    def transaction(self) -> AbstractAsyncContextManager[object]:
-        told = "needs a job that runs in a worker on postgresql://"
-        raise ValidationError([Fault("transaction", "UNSUPPORTED", told)])
+    def transaction(
+        self, result: Callable[[], bytes | None], *, blocking: bool = False
+    ) -> AbstractAsyncContextManager[object]:
+        raise no_transaction("needs a job that runs in a worker on postgresql://")
 
 
 def inline_context(

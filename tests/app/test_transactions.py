@@ -92,6 +92,24 @@ async def test_handlers_own_mistake_in_its_transaction_is_told_as_it_is(
     assert "duplicate key" in failure.message
 
 
+async def test_more_handlers_than_connections_all_have_their_turn_in_their_first_attempt(
+    postgres_server: Postgres,
+) -> None:
+    app = Holdfast(f"{postgres_server.dsn}?schema=enlisted&durability=server&wait=1")
+
+    @app.task("dawdle", queue="dawdling")
+    async def dawdle(ctx: JobContext) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute("SELECT pg_sleep(0.5)")
+
+    async with app:
+        jobs = await app.submit_batch([dawdle.submission() for _ in range(40)])
+        await Worker(app, queues=["dawdling"]).run(burst=True)
+        ended = [await app.get(job.job_id) for job in jobs.results]
+
+    assert {(State.COMPLETED, 1)} == {(job.state, job.attempt) for job in ended}
+
+
 async def test_store_without_transactions_says_so() -> None:
     async with Holdfast("memory://") as app:
         with pytest.raises(ValidationError, match="connection needs a store that shares"):

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from holdfast import Holdfast, JobContext, State
 from holdfast.errors import StoreUnavailableError
 from holdfast.store import Claim
 from holdfast.store.postgres import PostgresStore, Settings
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 from tests.store.processes import line_of, process
+from tests.worker.rig import working
 
 if TYPE_CHECKING:
     from holdfast.job import Job
@@ -28,6 +30,7 @@ SCHEMA = "frozen"
 CLAIMER = """
 import asyncio, sys
 from datetime import timedelta
+from holdfast import Holdfast, JobContext, State
 from holdfast.errors import StoreUnavailableError
 from holdfast.store import Claim
 from holdfast.store.postgres import PostgresStore, Settings
@@ -49,6 +52,28 @@ async def main():
             print("refused", flush=True)
 
 asyncio.run(main())
+"""
+
+
+COUNTER = """
+import asyncio, sys
+from holdfast import Holdfast, JobContext, Worker
+
+app = Holdfast(sys.argv[1])
+
+@app.task("count")
+async def count(ctx: JobContext) -> None:
+    async with ctx.transaction() as connection:
+        await connection.execute("UPDATE frozen_counter SET n = n + 1")
+        print("counted", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+
+class Ear:
+    def tell(self, event: str, **fields: object) -> None:
+        if event == "job.lease_lost":
+            print("refused", flush=True)
+
+asyncio.run(Worker(app, maintenance=False, observer=Ear()).run())
 """
 
 
@@ -106,3 +131,32 @@ async def test_table_locked_by_a_stranger_is_given_up_in_time(postgres_server: P
             await stranger.rollback()
 
         assert job.id == (await _claimed_within(store, 5))[0].id
+
+
+@pytest.mark.req("S-5", "S-6")
+async def test_rows_of_a_handler_that_is_stopped_are_free_once_its_lease_has_ended(
+    postgres_server: Postgres,
+) -> None:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    app = Holdfast(f"{postgres_server.dsn}?schema={SCHEMA}")
+
+    @app.task("count", lease=2, max_attempts=2)
+    async def count(ctx: JobContext) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute("UPDATE frozen_counter SET n = n + 1")
+
+    counter = await psycopg.AsyncConnection.connect(postgres_server.dsn, autocommit=True)
+    await counter.execute("DROP TABLE IF EXISTS frozen_counter")
+    await counter.execute("CREATE TABLE frozen_counter AS SELECT 0 AS n")
+    async with app, counter:
+        with process(COUNTER, app.url) as frozen:
+            job = await count.submit()
+            assert "counted" == await asyncio.to_thread(line_of, frozen)
+            frozen.send_signal(signal.SIGSTOP)
+            async with working(app):
+                ended = await app.wait(job.job_id, timeout=2 + 8)
+            frozen.send_signal(signal.SIGCONT)
+            assert "refused" == await asyncio.to_thread(line_of, frozen)
+
+        assert (State.COMPLETED, 2) == (ended.state, ended.attempt)
+        assert [(1,)] == await (await counter.execute("SELECT n FROM frozen_counter")).fetchall()

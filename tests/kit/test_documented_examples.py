@@ -7,12 +7,19 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.servers import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"```(?:python|ini)\n# ([\w.]+)\n(.*?)```", re.DOTALL)
 
 
-def test_the_examples_of_the_testing_page_pass(tmp_path: Path) -> None:
+@pytest.mark.postgres
+def test_the_examples_of_the_testing_page_pass(tmp_path: Path, postgres_server: Postgres) -> None:
     blocks = BLOCK.findall((ROOT / "docs" / "testing.md").read_text("utf-8"))
     for name, text in blocks:
         (tmp_path / name).write_text(text, "utf-8")
@@ -21,13 +28,13 @@ def test_the_examples_of_the_testing_page_pass(tmp_path: Path) -> None:
         [
             sys.executable,
             *("-m", "pytest", "-q", "-p", "pytest_asyncio.plugin", "-p", "holdfast.pytest_plugin"),
-            *("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
         ],
         cwd=tmp_path,
         env=os.environ
         | {
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(tmp_path)]),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "DATABASE_URL": postgres_server.dsn,
         },
         capture_output=True,
         text=True,
@@ -35,6 +42,6 @@ def test_the_examples_of_the_testing_page_pass(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert "8 passed" in done.stdout, done.stdout
-    assert 7 == len(blocks)
+    assert "9 passed" in done.stdout, done.stdout
+    assert 9 == len(blocks)
     assert not (tmp_path / "holdfast.db").exists()

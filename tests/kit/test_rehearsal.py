@@ -112,3 +112,24 @@ async def test_calling_a_plain_task_works_inside_a_loop() -> None:
 async def test_arguments_that_cannot_travel_are_refused() -> None:
     with pytest.raises(PermanentError, match=r"Expected `int`, got `str` - at `\$.copies`"):
         await Rehearsal(print_book)([], copies="many")  # type: ignore[arg-type]
+
+
+@app.task("book.sell")
+async def sell(ctx: JobContext) -> None:
+    async with ctx.transaction() as connection:
+        await connection.execute("UPDATE stock SET books = books - 1")
+
+
+@app.task("book.restock")
+def restock(ctx: SyncJobContext) -> None:
+    with ctx.transaction() as connection:
+        connection.execute("UPDATE stock SET books = books + 1")
+
+
+async def test_a_transaction_needs_a_worker_and_a_database() -> None:
+    with pytest.raises(PermanentError, match="needs a job that runs in a worker on postgresql://"):
+        await Rehearsal(sell)()
+    with pytest.raises(PermanentError, match="needs a job that runs in a worker on postgresql://"):
+        Rehearsal(restock)()
+    with pytest.raises(PermanentError, match="needs a job that runs in a worker on postgresql://"):
+        await sell()

@@ -305,6 +305,33 @@ async def test_a_connection_is_refused_where_the_apps_own_store_would_refuse_it(
         await app.submit("ship", connection=object())
 
 
+async def test_a_transaction_in_a_sandbox_is_refused_in_words() -> None:
+    app = Holdfast("postgresql://nowhere/never")
+
+    @app.task("sell")
+    async def sell(ctx: JobContext) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute("UPDATE stock SET books = books - 1")
+
+    @app.task("restock")
+    def restock(ctx: SyncJobContext) -> None:
+        with ctx.transaction() as connection:
+            connection.execute("UPDATE stock SET books = books + 1")
+
+    with Sandbox(app) as box:
+        jobs = [await sell.submit(), await restock.submit()]
+
+        await box.drain()
+
+        for job in jobs:
+            failure = box.job(job).failure
+            assert failure is not None
+            assert (
+                "needs a worker whose store shares your database: postgresql://" in failure.message
+            )
+            assert State.FAILED is box.job(job).state
+
+
 async def test_a_handler_that_takes_too_long_times_out() -> None:
     app = Holdfast()
 

@@ -183,12 +183,14 @@ async def test_sealed_jobs_join_the_callers_transaction(
     async def rest(ctx: JobContext, word: str) -> None:
         async with ctx.transaction() as connection:
             await connection.execute("SELECT 1")
+            ctx.set_result({"said": word})
 
     async with working(app):
         async with await psycopg.AsyncConnection.connect(dsn) as connection:
             job = await app.submit("bird.rest", {"word": CANARY}, connection=connection)
         assert State.COMPLETED is await ended(app, job.job_id)
         kept = await every_byte(Place(app.url, dsn=dsn))
+        assert {"said": CANARY} == (await app.get(job.job_id)).output
 
     assert job.job_id.encode() in kept
     assert CANARY.encode() not in kept

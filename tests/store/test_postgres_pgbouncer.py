@@ -21,7 +21,7 @@ import pytest
 from holdfast import lifecycle
 from holdfast.errors import StoreError
 from holdfast.job import State
-from holdfast.store import Change, Claim, Search
+from holdfast.store import Change, Claim, Fence, Search
 from holdfast.store.postgres import PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
@@ -29,6 +29,7 @@ from tests.conformance.stores import empty_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from holdfast.job import Job
     from tests.servers import Postgres
 
 PGBOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
@@ -138,3 +139,32 @@ async def test_statements_lost_behind_a_pooler_that_takes_all_options_are_told(
         pytest.raises(StoreError, match=r"prepared statement .* add pgbouncer=true to the URL"),
     ):
         await asyncio.wait_for(lose(f"{url}?schema={SCHEMA}"), 30)
+
+
+async def test_handlers_transaction_behind_pgbouncer_ends_when_its_job_is_taken_back(
+    pgbouncer: str, postgres_server: Postgres
+) -> None:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    url = f"{pgbouncer}?schema={SCHEMA}&pgbouncer=true"
+    async with PostgresStore.from_url(url) as store:
+        done, lost = (make(label, now=store.now()) for label in ("done", "lost"))
+        await store.add([done, lost])
+        want = Claim(queues=("default",), limit=2, worker="w", token="t")
+        done, lost = await store.claim(want)
+
+        async def work(job: Job, *, is_lost: bool) -> None:
+            async with store.transaction(
+                Fence(job.id, "t"), lambda job: lifecycle.completed(job, None, now=store.now())
+            ) as connection:
+                await connection.execute("SELECT 1")
+                if is_lost:
+                    now = store.now()
+                    await store.swap([Change(job, lifecycle.lease_lost(job, now=now))])
+                    await connection.execute("SELECT pg_sleep(10)")
+
+        await work(done, is_lost=False)
+        with pytest.raises(psycopg.OperationalError):
+            await work(lost, is_lost=True)
+
+        ended = await store.get([done.id, lost.id])
+    assert [State.COMPLETED, State.RETRYING] == [job.state for job in ended if job]

@@ -44,6 +44,18 @@ async def coroutine(ctx: JobContext, value: int) -> dict[str, object]:
     return {"value": value, "restored": ctx.restore(dict)}
 
 
+@app.task("process.transaction", runner="process")
+def transaction(ctx: SyncJobContext) -> None:
+    with ctx.transaction():
+        pass
+
+
+@app.task("process.transaction.coroutine", runner="process")
+async def transaction_coroutine(ctx: JobContext) -> None:
+    async with ctx.transaction():
+        pass
+
+
 @app.task("process.die", runner="process", max_attempts=1)
 def die(how: str) -> None:
     match how:

@@ -259,3 +259,16 @@ async def test_a_task_that_a_fresh_process_cannot_find_says_so(ear: Ear) -> None
 
     assert details.failure is not None
     assert "HANDLER_NOT_FOUND" == details.failure.code
+
+
+@pytest.mark.parametrize("type_", ["process.transaction", "process.transaction.coroutine"])
+async def test_a_process_that_wants_a_transaction_is_told_once_that_it_cannot(
+    app: Holdfast, type_: str
+) -> None:
+    job = await app.submit(type_)
+
+    status = await app.wait(job.job_id, timeout=15)
+
+    assert status.failure is not None
+    assert (State.FAILED, FailureCategory.PERMANENT) == (status.state, status.failure.category)
+    assert "not runner='process'" in status.failure.message

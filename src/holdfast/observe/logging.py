@@ -31,6 +31,7 @@ _LEVEL_OF = {
     "job.dead": logging.WARNING,
     "job.lease_lost": logging.WARNING,
     "job.stale": logging.WARNING,
+    "job.afterwards": logging.WARNING,
     "job.stubborn": logging.WARNING,
     "job.reaped": logging.WARNING,
     "thread.leaked": logging.WARNING,
@@ -43,6 +44,7 @@ _LEVEL_OF = {
     "maintenance.failed": logging.ERROR,
 }
 _WORDS = {
+    "job.afterwards": "job was completed by its transaction, what came after is dropped",
     "job.dead": "job is dead, no attempt left",
     "job.lease_lost": "job lost its lease",
     "job.reaped": "job taken back from a silent worker",

@@ -230,10 +230,12 @@ class SealedSharedStore(SealedStore):
         return await self._shared.lineage(ids, connection)
 
     def transaction(
-        self, fence: Fence, decide: Callable[[Job], Job]
+        self, fence: Fence, decide: Callable[[Job], Job], *, blocking: bool = False
     ) -> AbstractAsyncContextManager[object]:
         """Lend a connection whose commit also writes, sealed, what ``decide`` decides."""
         contents = self._contents
         return self._shared.transaction(
-            fence, lambda job: contents.sealed_change(decide(contents.opened_job(job)))
+            fence,
+            lambda job: contents.sealed_change(decide(contents.opened_job(job))),
+            blocking=blocking,
         )

@@ -92,11 +92,13 @@ class CompletingStore(Protocol):
     """A store that can end a job in the transaction in which its handler writes."""
 
     def transaction(
-        self, fence: Fence, decide: Callable[[Job], Job]
+        self, fence: Fence, decide: Callable[[Job], Job], *, blocking: bool = False
     ) -> AbstractAsyncContextManager[object]:
         """Lend a connection whose commit also writes what ``decide`` makes of the leased job.
 
-        A lease that is no longer the newest raises ``StaleLeaseError`` and rolls back.
+        A lease that is no longer the newest raises ``StaleLeaseError`` and rolls back. What the
+        block raises passes as it is. ``blocking``: one for plain functions in another thread;
+        whoever is cancelled inside the block leaves it to that thread, cut off from the server.
         """
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import datetime
@@ -109,8 +109,10 @@ class SteppingChannel:
     async def results(self) -> dict[str, bytes | None]:
         return await self._channel.results()
 
-    def transaction(self) -> AbstractAsyncContextManager[object]:
-        return self._channel.transaction()
+    def transaction(
+        self, result: Callable[[], bytes | None], *, blocking: bool = False
+    ) -> AbstractAsyncContextManager[object]:
+        return self._channel.transaction(result, blocking=blocking)
 
 
 class SteppingStore:

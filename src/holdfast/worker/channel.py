@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
 from holdfast import lifecycle
 from holdfast.batcher import Batcher
-from holdfast.errors import Fault, ValidationError
+from holdfast.context import no_transaction
+from holdfast.errors import PermanentError
 from holdfast.form import Submission
-from holdfast.job import LogLine, Progress
+from holdfast.job import Job, LogLine, Progress
 from holdfast.options import SubmitOptions
 from holdfast.redaction import Redaction
 from holdfast.store import CompletingStore, Fence, Note, Store
@@ -90,19 +92,23 @@ class WorkerChannel:
         return self._store.now()
 
     async def progress(self, progress: Progress) -> None:
+        self._must_be_open()
         shown = self._redaction.progress(progress)
         self._notes.mention(Note(fence=self._run.fence, progress=shown))
 
     async def checkpoint(self, data: bytes) -> bool:
+        self._must_be_open()
         note = Note(fence=self._run.fence, checkpoint=data)
         return await self._submitter.persist(lambda: self._notes.keep(note))
 
     async def log(self, line: LogLine) -> None:
+        self._must_be_open()
         self._notes.mention(Note(fence=self._run.fence, log=self._redaction.line(line)))
 
     async def spawn(
         self, type_: str, payload: object, key: str | None, options: SubmitOptions
     ) -> str:
+        self._must_be_open()
         submission = Submission(type=type_, payload=payload, **options)
         return await self._submitter.spawn(submission, self._run.fence, key)
 
@@ -112,10 +118,40 @@ class WorkerChannel:
         jobs = await persist(lambda: store.get(parents))
         return {job.id: job.result for job in jobs if job is not None}
 
-    def transaction(self) -> AbstractAsyncContextManager[object]:
+    def transaction(
+        self, result: Callable[[], bytes | None], *, blocking: bool = False
+    ) -> AbstractAsyncContextManager[object]:
         if not isinstance(self._store, CompletingStore):
-            told = "needs a store that shares your database: postgresql://"
-            raise ValidationError([Fault("transaction", "UNSUPPORTED", told)])
-        return self._store.transaction(
-            self._run.fence, lambda job: lifecycle.completed(job, None, now=self._store.now())
-        )
+            raise no_transaction("needs a worker whose store shares your database: postgresql://")
+        return self._completing(self._store, result, blocking=blocking)
+
+    @contextlib.asynccontextmanager
+    async def _completing(
+        self, store: CompletingStore, result: Callable[[], bytes | None], *, blocking: bool
+    ) -> AsyncGenerator[object, None]:
+        """Let the handler write in the transaction that completes its job: once, and then never."""
+        run, decided = self._run, list[Job]()
+
+        def decide(job: Job) -> Job:
+            decided.append(lifecycle.completed(job, result(), now=self._store.now()))
+            return decided[0]
+
+        self._must_be_open()
+        if run.in_transaction:
+            raise no_transaction("is open already: write inside the block that is")
+        run.in_transaction = True
+        try:
+            async with store.transaction(run.fence, decide, blocking=blocking) as connection:
+                yield connection
+                await self._notes.written([run.fence])  # a job that has ended takes no more
+                run.completing = True
+            if run.completing:  # it was not rolled back on request
+                run.completed = decided[0]
+        finally:
+            run.in_transaction = False
+            run.completing = run.completed is not None
+
+    def _must_be_open(self) -> None:
+        if self._run.completed is not None:
+            told = f"job {self._run.job.id} was completed by its transaction: nothing can follow"
+            raise PermanentError(told, code="JOB_COMPLETED")

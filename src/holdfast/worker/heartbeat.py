@@ -49,7 +49,7 @@ class Heartbeat:
     async def once(self) -> float:
         """Renew what is due, look for cancellations, and return seconds until the next look."""
         now = self._clock.monotonic()
-        runs = list(self._runs())
+        runs = [run for run in self._runs() if run.completed is None]
         due = [run for run in runs if _is_due(run, now)]
         others = [run for run in runs if not _is_due(run, now)]
         try:
@@ -88,7 +88,7 @@ class Heartbeat:
             self._deliver(lambda: run.cancel(wish))
 
     def _lose(self, run: Run) -> None:
-        if not run.answered and not run.signals.lease_lost:
+        if not (run.answered or run.completing or run.signals.lease_lost):
             run.signals.lease_lost = True
             self._observer.tell(
                 "job.lease_lost", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt

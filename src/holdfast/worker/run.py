@@ -28,6 +28,12 @@ class Run:
     interruption: Interruption | None = None
     answered = False
     """Whether its outcome was handed over; what comes later is dropped."""
+    in_transaction = False
+    """Whether its handler is inside a transaction that is to complete it."""
+    completing = False
+    """Whether that transaction is being committed, or was: the lease may be over at any time."""
+    completed: Job | None = None
+    """The job as its handler's transaction completed it: there is nothing left to answer."""
 
     def __init__(
         self, job: Job, handler: Handler, channel: Callable[[Run], Channel], started: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -30,6 +31,8 @@ Answer = tuple[Run, Outcome]
 
 
 LARGEST_GROUP = 1000
+RELEASE_AFTER = 0.02
+"""Seconds after a transaction completed its job in which more may do so."""
 
 
 class Settler:
@@ -56,6 +59,7 @@ class Settler:
         self._notes = notes
         self._waiting: list[Answer] = []
         self._task: asyncio.Task[None] | None = None
+        self._release: asyncio.Task[None] | None = None
         self.unwritten = 0
         """How many outcomes are not written yet."""
 
@@ -68,8 +72,8 @@ class Settler:
 
     async def close(self) -> None:
         """Wait until everything is written."""
-        while self._task is not None and not self._task.done():
-            await asyncio.wait([self._task])
+        while left := [task for task in (self._task, self._release) if task and not task.done()]:
+            await asyncio.wait(left)
 
     async def _drain(self) -> None:
         while self._waiting:
@@ -82,6 +86,27 @@ class Settler:
                 self.unwritten -= len(group)
                 if self._after is not None:
                     self._after()
+
+    def conclude(self, run: Run, after: Job, outcome: Outcome) -> None:
+        """Tell of a job that its handler's transaction completed: nothing is left to write."""
+        self._tell(run, after)
+        if unheard := _unheard(outcome, after):
+            self._observer.tell(
+                "job.afterwards",
+                job_id=after.id,
+                type=after.type,
+                attempt=after.attempt,
+                error=unheard,
+            )
+        self._let_go([run])
+        if self._release is None or self._release.done():
+            self._release = asyncio.get_running_loop().create_task(self._release_soon())
+
+    async def _release_soon(self) -> None:
+        """Let go what waited for jobs that their transactions completed, once for many."""
+        await asyncio.sleep(RELEASE_AFTER)
+        with contextlib.suppress(StoreUnavailableError):  # a sweep finds them later
+            await release_dependents(self._store)
 
     def drop(self, run: Run) -> None:
         """Write nothing about a job that is no longer ours."""
@@ -181,6 +206,20 @@ class Settler:
             self._observer.tell(
                 "job.stale", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt
             )
+
+
+def _unheard(outcome: Outcome, after: Job) -> str | None:
+    """What a handler said after its job was completed, in words."""
+    match outcome:
+        case Failed(failure):
+            return str(failure)
+        case Interrupted(why):
+            return f"the handler was stopped: {why}"
+        case Succeeded(result) if result not in (None, after.result):
+            told = "what the handler returned, or set after its block, is not kept"
+            return f"{told}: give it with ctx.set_result() before the block ends"
+        case Succeeded():
+            return None
 
 
 _GIVEN_BACK = {

@@ -245,7 +245,9 @@ class Worker:
         run.answered = True
         if isinstance(outcome, Failed):
             outcome = Failed(self._app.redaction.failure(outcome.failure))
-        if isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
+        if run.completed is not None:
+            self._settler.conclude(run, run.completed, outcome)
+        elif isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
             self._settler.drop(run)
         else:
             self._settler.settle(run, outcome)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import assert_type
 
+from psycopg import AsyncConnection, Connection
+from psycopg.rows import TupleRow
+
 from holdfast import Holdfast, JobContext, JobStatus, SubmissionResult, SyncJobContext, Task
 
 app = Holdfast("memory://")
@@ -36,6 +39,22 @@ def square(number: int) -> int:
 @app.task("tidy")
 async def tidy(ctx: JobContext) -> None:
     await ctx.log("INFO", "tidied")
+
+
+@app.task("account.charge")
+async def charge(ctx: JobContext, cents: int) -> None:
+    async with ctx.transaction() as connection:
+        assert_type(connection, AsyncConnection[TupleRow])
+        await connection.execute("UPDATE account SET cents = cents - %s", (cents,))
+        ctx.set_result(cents)
+
+
+@app.task("account.refund")
+def refund(ctx: SyncJobContext, cents: int) -> None:
+    with ctx.transaction() as connection:
+        assert_type(connection, Connection[TupleRow])
+        connection.execute("UPDATE account SET cents = cents + %s", (cents,))
+        ctx.set_result(cents)
 
 
 async def submit() -> None:

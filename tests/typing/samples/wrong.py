@@ -45,3 +45,12 @@ async def call(ctx: JobContext) -> None:
     print(text)
     await app.submit("email.send", {"to": "a@b.c"}, queue=7)  # wrong
     await app.search(types="email.send", colour="red")  # wrong
+
+
+async def write(ctx: JobContext, plain: SyncJobContext) -> None:
+    async with ctx.transaction() as connection:
+        connection.excute("SELECT 1")  # wrong
+    with ctx.transaction():  # wrong
+        pass
+    with plain.transaction() as other:
+        other.execute("SELECT %s", 1)  # wrong

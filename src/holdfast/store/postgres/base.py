@@ -14,6 +14,7 @@ from holdfast.store._base import EVENTS_KEPT
 from holdfast.store._shapes import Change
 from holdfast.store.postgres.clock import ServerClock
 from holdfast.store.postgres.database import Database
+from holdfast.store.postgres.guests import Guests
 from holdfast.store.postgres.heads import Heads, Leases
 from holdfast.store.postgres.pace import Pace
 from holdfast.store.postgres.restoring import take_in
@@ -46,6 +47,7 @@ class Base:
         self._clock = ServerClock(clock)
         self._events_kept = events_kept
         self._database = Database(settings)
+        self._guests = Guests(self._database, settings)
         direct = settings.listen_url or (None if settings.pgbouncer else settings.dsn)
         self._wake = Wake(self._database, settings.schema, direct)
         self._heads = Heads()
@@ -56,7 +58,6 @@ class Base:
         """The numbers of jobs that were claimed here, until they end."""
         self._rules: set[str] = set()
         """The limits last seen: claims that one applies to go the long way."""
-
         self._place: list[object] = []
         """The name of the database, and the number of the server it is on."""
         self._restoring: asyncio.Task[None] | None = None

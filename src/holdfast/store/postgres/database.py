@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -31,8 +31,8 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 # What its pool warns of is in our errors too. A program that set up no log would else find it on
 # its stderr, and between our own lines of JSON; one that did still hears of it.
 
-GUEST_IDLE = timedelta(minutes=5)
-"""How long a handler's transaction may stay idle: a frozen one must not hold its rows for ever."""
+Callback = Callable[[Line], Awaitable[None]]
+"""What a pool does with a connection."""
 
 TRIES = 6
 """How often a call is made that lost to another transaction (deadlock, serialization)."""
@@ -55,6 +55,7 @@ _SESSION = {
 # do neither, and are made once. Without scans from end to end, jobs are reached by their numbers
 # however few there are, and so locked in that order. Searches, which need all means, turn them on.
 
+_LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 NO_LIMIT = timedelta(0)
 
 
@@ -68,7 +69,6 @@ class Database:
         self._adapters = adapters()
         self._pool = self._own_pool()
         self._is_spent = False
-        self._guests: AsyncConnectionPool[Line] | None = None
         self._warm: list[Session] = []
         """Connections of the pool that are kept at hand, the one used last at the end."""
         self._room = WARM
@@ -109,9 +109,6 @@ class Database:
         await self._cool()
         self._is_spent = True
         await self._pool.close()
-        if self._guests is not None:
-            await self._guests.close()
-            self._guests = None
 
     def run(self, name: str, params: Params) -> Coroutine[Any, Any, list[Row]]:
         """Run one statement, committed when it returns."""
@@ -142,21 +139,9 @@ class Database:
                     work = partial(_as_one, work)  # at our level, not at that of the role
         raise AssertionError("the loop returns or raises")
 
-    @contextlib.asynccontextmanager
-    async def guest(self) -> AsyncIterator[Session]:
-        """Lend a connection to a handler, from a pool of its own: heartbeats need theirs."""
-        if self._guests is None:
-            self._guests = self._new_pool(self._settings.pool, idle=GUEST_IDLE)
-            await self._guests.open()
-        connection = await self._taken_from(self._guests)
-        try:
-            yield self._wrapped(connection)
-        finally:
-            await self._guests.putconn(connection)
-
     async def connect(self, dsn: str = "") -> AsyncConnection[Row]:
         """Open a connection outside the pool: to listen somewhere, or for work that may last."""
-        told = conninfo(dsn, {}) if dsn else self._conninfo(NO_LIMIT, idle=NO_LIMIT)
+        told = conninfo(dsn, {}) if dsn else self._conninfo(NO_LIMIT)
         try:
             with translated():
                 connection = await AsyncConnection.connect(
@@ -182,11 +167,11 @@ class Database:
             await self._pool.putconn(session.connection)  # to be replaced if it was closed
         self._waiting += 1
         try:
-            return self._wrapped(await self._taken_from(self._pool))
+            return self.wrapped(await self.taken_from(self._pool))
         finally:
             self._waiting -= 1
 
-    async def _taken_from(self, pool: AsyncConnectionPool[Line]) -> Line:
+    async def taken_from(self, pool: AsyncConnectionPool[Line]) -> Line:
         """Take a connection out of a pool; it waits with ``wait_for``, see ``_heed``."""
         earlier = _cancellations()
         with self._patience():
@@ -237,18 +222,25 @@ class Database:
         self._warm.append(session)
         return True
 
-    def _wrapped(self, connection: Line) -> Session:
+    def wrapped(self, connection: Line) -> Session:
+        """Return what runs our statements on a connection of ours."""
         return Session(connection, self._settings.schema, prepare=not self._settings.pgbouncer)
 
     def _own_pool(self) -> AsyncConnectionPool[Line]:
-        return self._new_pool(self._settings.pool, idle=self._settings.timeout)
+        return self._new_pool(self._conninfo(self._settings.timeout), self._configure)
 
-    def _new_pool(self, size: int, *, idle: timedelta) -> AsyncConnectionPool[Line]:
+    def guest_pool(self, reset: Callback | None) -> AsyncConnectionPool[Line]:
+        """Return a pool, not open yet, of sessions as the server and the role make them."""
+        return self._new_pool(conninfo(self._settings.dsn, {}), self._sign, reset)
+
+    def _new_pool(
+        self, told: str, configure: Callback, reset: Callback | None = None
+    ) -> AsyncConnectionPool[Line]:
         return AsyncConnectionPool(
-            self._conninfo(self._settings.timeout, idle=idle),
+            told,
             connection_class=Line,
             min_size=1,
-            max_size=size,
+            max_size=self._settings.pool,
             open=False,
             kwargs={
                 "autocommit": True,
@@ -256,27 +248,28 @@ class Database:
                 "prepare_threshold": None if self._settings.pgbouncer else 2,
                 "tried": self._tried,
             },
-            configure=self._configure,
+            configure=configure,
+            reset=reset,
             check=_check,
             timeout=self.wait,
             reconnect_timeout=self.wait,  # whoever asks next begins anew, without long pauses
         )
 
-    def _conninfo(self, limit: timedelta, *, idle: timedelta) -> str:
+    def _conninfo(self, limit: timedelta) -> str:
         if self._settings.pgbouncer:
             return conninfo(self._settings.dsn, {})
-        limits = {
-            "statement_timeout": _milliseconds(limit),
-            "lock_timeout": _milliseconds(limit),
-            "idle_in_transaction_session_timeout": _milliseconds(idle),
-        }
-        return conninfo(self._settings.dsn, {**_SESSION, **limits})
+        return conninfo(
+            self._settings.dsn, {**_SESSION, **dict.fromkeys(_LIMITS, _milliseconds(limit))}
+        )
 
     def _tried(self, error: Exception | None) -> None:
         self._trouble = error
 
-    async def _configure(self, connection: Line) -> None:
+    async def _sign(self, connection: Line) -> None:
         connection.era = self._era
+
+    async def _configure(self, connection: Line) -> None:
+        await self._sign(connection)
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         if self._settings.pgbouncer:
             await connection.execute(b"SET timezone = 'UTC'")  # the one setting it carries along

@@ -87,6 +87,11 @@ class Session:
         result = await self._answer()
         return self._rows(result) if result.nfields else []
 
+    async def script(self, text: bytes) -> list[Row]:
+        """Run statements as they are, several at once; return the rows of the last one."""
+        self.connection.pgconn.send_query(text)
+        return self._rows(await self._answer())
+
     async def _prepared(self, name: str) -> Prepared:
         line, sql = self.connection, statement(name, self._schema)
         known = prepared(f"holdfast_{next(_names)}".encode(), sql)

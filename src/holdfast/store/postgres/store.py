@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Self
 
-from psycopg import AsyncConnection
-
 from holdfast.clock import Clock
-from holdfast.errors import StaleLeaseError, StoreError
+from holdfast.errors import StoreError
 from holdfast.form import Parent
 from holdfast.job import Job, State
 from holdfast.policy import Retention
@@ -20,7 +17,6 @@ from holdfast.store._ledger import minute_of
 from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
-    Change,
     Dependent,
     Dossier,
     Fence,
@@ -35,15 +31,12 @@ from holdfast.store.postgres.keeping import Records
 from holdfast.store.postgres.linking import join, seen
 from holdfast.store.postgres.rows import (
     WIDTH,
-    Row,
     seconds,
 )
 from holdfast.store.postgres.session import Session, Statements
 from holdfast.store.postgres.settings import Settings
-from holdfast.store.postgres.swapping import swap_run
 from holdfast.store.postgres.upgrading import Upgrades
 from holdfast.store.postgres.wake import EVERY_QUEUE
-from holdfast.store.postgres.words import AWAY, translated
 from holdfast.store.postgres.working import Works, queues_of
 
 MEASURES_KEPT = timedelta(days=7)
@@ -76,7 +69,7 @@ class PostgresStore(Works, Records, Upgrades):
         if self._restoring is not None:
             self._restoring.cancel()
             await asyncio.wait([self._restoring])
-
+        await self._guests.close()
         await self._database.close()
 
     async def __aenter__(self) -> Self:
@@ -142,36 +135,6 @@ class PostgresStore(Works, Records, Upgrades):
         self._wake.ring(queues_of([dossier.job for dossier in dossiers]))
         new = dict.fromkeys(written, True)
         return [new.pop(dossier.job.id, False) for dossier in dossiers]
-
-    @contextlib.asynccontextmanager
-    async def transaction(
-        self, fence: Fence, decide: Callable[[Job], Job]
-    ) -> AsyncIterator[AsyncConnection[Row]]:
-        """Lend a connection inside a transaction that ends the job when it commits.
-
-        At the end of the block the job is read and locked under its lease, ``decide`` says how
-        it goes on, and that is committed together with whatever the block wrote. When the lease
-        is no longer the newest, everything is rolled back and ``StaleLeaseError`` raised.
-        """
-        async with self._database.guest() as session:
-            with translated(AWAY):  # the handler's own errors are none of ours
-                async with session.connection.transaction():
-                    yield session.connection
-                    change, written = await self._settle(session, fence, decide)
-        self._wake.ring(self._woken([change], written))
-
-    async def _settle(
-        self, session: Session, fence: Fence, decide: Callable[[Job], Job]
-    ) -> tuple[Change, dict[int, bool]]:
-        held = await session.run("holder", {"id": fence.job_id, "token": fence.token})
-        if not held:
-            raise StaleLeaseError(fence.job_id)
-        (before,) = self._jobs(held)
-        change = Change(before, decide(before))
-        written = await swap_run(session, [(0, change)], self._numbers)
-        if not written:
-            raise StaleLeaseError(fence.job_id)
-        return change, written
 
     @property
     def deafness(self) -> str:

@@ -24,12 +24,13 @@ from holdfast.store.postgres.rows import (
     places_of,
 )
 from holdfast.store.postgres.swapping import swap_all
+from holdfast.store.postgres.transacting import Transactions
 
 NUMBERS_KEPT = 20_000
 _WRITTEN = {ripe: Swapped(written=True, ripe=ripe) for ripe in (False, True)}
 
 
-class Works(Reads):
+class Works(Reads, Transactions):
     """The part of the store that workers need; see ``Store`` for what each verb promises."""
 
     async def claim(self, want: Claim) -> list[Job]:
@@ -73,6 +74,7 @@ class Works(Reads):
         for change in changes:
             self._numbers.pop(change.before.id, None)
         self._wake.ring(self._woken(changes, written))
+        await self._evict([changes[n] for n in written])
         stale = [c.before.id for n, c in enumerate(changes) if n not in written]
         stored = dict(zip(stale, await self.get(stale), strict=True)) if stale else {}
         return [

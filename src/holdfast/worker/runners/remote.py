@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from holdfast.context import Call, JobContext
-from holdfast.errors import Fault, ValidationError
+from holdfast.context import Call, JobContext, no_transaction
+from holdfast.errors import ValidationError
 from holdfast.job import LogLine, Progress
 from holdfast.options import SubmitOptions
 from holdfast.payload import PayloadError, encode
@@ -65,9 +65,10 @@ class RemoteChannel:
         assert isinstance(results, dict)
         return cast("dict[str, bytes | None]", results)
 
-    def transaction(self) -> AbstractAsyncContextManager[object]:
-        told = "needs a handler on the worker's own loop: runner='async'"
-        raise ValidationError([Fault("transaction", "UNSUPPORTED", told)])
+    def transaction(
+        self, result: Callable[[], bytes | None], *, blocking: bool = False
+    ) -> AbstractAsyncContextManager[object]:
+        raise no_transaction("needs a handler in the worker's own process: not runner='process'")
 
     async def _asked(self, question: Question) -> object:
         if self._in_loop:

@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable
 
 from holdfast.context import SyncJobContext
-from holdfast.errors import StaleLeaseError
 from holdfast.observe import Observer
 from holdfast.worker.execution import Outcome, perform_sync
 from holdfast.worker.run import Run
+from holdfast.worker.runners.bridge import Bridge
 
 IDLE_SECONDS = 30.0
 
@@ -35,7 +35,7 @@ class ThreadRunner:
     async def run(self, run: Run) -> Outcome:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Outcome] = loop.create_future()
-        call = _Bridge(run, loop)
+        call = Bridge(run, loop)
         context = SyncJobContext(run.job, run.context.deadline, run.signals, call)
 
         def work() -> None:
@@ -89,16 +89,16 @@ class ThreadRunner:
             self._threads -= 1
             return True
 
-    def _ended(self, call: _Bridge) -> None:
+    def _ended(self, call: Bridge) -> None:
         with self._lock:
             call.ended = True
             if call.fenced:
                 self.leaked -= 1
 
-    def _leak(self, run: Run, call: _Bridge) -> None:
+    def _leak(self, run: Run, call: Bridge) -> None:
         """Fence a thread off that goes on; one that ended in this very moment is no leak."""
         with self._lock:
-            call.fenced = True
+            call.fence()
             if call.ended:
                 return
             self.leaked += 1
@@ -109,25 +109,6 @@ class ThreadRunner:
             attempt=run.job.attempt,
             leaked=self.leaked,
         )
-
-
-class _Bridge:
-    """Runs context methods on the worker's loop and blocks the handler's thread for them."""
-
-    def __init__(self, run: Run, loop: asyncio.AbstractEventLoop) -> None:
-        self._run = run
-        self._loop = loop
-        self.fenced = False
-        self.ended = False
-
-    def __call__(self, method: str, *args: object, **kwargs: object) -> object:
-        if self.fenced or self._loop.is_closed():
-            raise StaleLeaseError(self._run.job.id)
-        coroutine = getattr(self._run.context, method)(*args, **kwargs)
-        answer = asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-        if self.fenced:
-            raise StaleLeaseError(self._run.job.id)
-        return answer
 
 
 def _finish(done: asyncio.Future[Outcome], outcome: Outcome) -> None:

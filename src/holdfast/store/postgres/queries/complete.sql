@@ -10,7 +10,14 @@
 -- running jobs it knows of as its way in, and compare each with every answer. A job that others
 -- wait for is left to swap, which tells them; alone, nothing is written when there is one (and
 -- the rest, should a job become so just now).
-WITH answer AS MATERIALIZED (
+--
+-- A handler may have begun its transaction long ago, and have reported progress in others since.
+-- Its end is told as part of the newest one there is: no reader passes a transaction that is open,
+-- so none can have passed this one.
+WITH stamp AS MATERIALIZED (
+    SELECT greatest(pg_current_xact_id(),
+        (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)::text::xid8) AS xid
+), answer AS MATERIALIZED (
     SELECT coalesce(c.number, (SELECT b.number FROM {schema}.body b WHERE b.id = c.id)) AS number,
         coalesce(c.was, %(usual_was)s::integer) AS was,
         coalesce(c.token, %(usual_token)s::text) AS token,
@@ -28,7 +35,7 @@ WITH answer AS MATERIALIZED (
     UPDATE {schema}.job j
     SET state = 'COMPLETED', revision = j.revision + 1, updated_at = a.at, finished_at = a.at,
         result = a.result, lease_until = NULL, failure = NULL, failed_at = NULL,
-        failure_category = NULL, failure_code = NULL, xid = pg_current_xact_id()
+        failure_category = NULL, failure_code = NULL, xid = (SELECT xid FROM stamp)
     FROM answer a
     WHERE j.number = a.number AND j.revision = a.was
       AND j.lease_token = a.token AND NOT j.awaited AND NOT (SELECT yes FROM blocked)
@@ -36,9 +43,9 @@ WITH answer AS MATERIALIZED (
         j.lease_worker, j.started_at, j.finished_at
 ), told AS (
     INSERT INTO {schema}.journal
-        (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
-    SELECT number, finished_at, attempt, lease_version, 'RUNNING', 'COMPLETED', 'complete',
-        'handler returned', lease_worker
+        (xid, job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
+    SELECT (SELECT xid FROM stamp), number, finished_at, attempt, lease_version, 'RUNNING',
+        'COMPLETED', 'complete', 'handler returned', lease_worker
     FROM done ORDER BY position
 ), ran AS MATERIALIZED (
     SELECT floor(date_part('epoch', finished_at) / 60) AS minute, queue, type, priority,

@@ -7,7 +7,11 @@
 -- is one that others wait for
 --
 -- Written only while revision, and where given token and end of the lease, are as expected.
-WITH change AS MATERIALIZED (
+-- The stamp is that of complete.
+WITH stamp AS MATERIALIZED (
+    SELECT greatest(pg_current_xact_id(),
+        (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)::text::xid8) AS xid
+), change AS MATERIALIZED (
     SELECT given.*, CASE WHEN given.enters THEN nextval('{schema}.place') END AS place
     FROM unnest(
         %(id)s::text[], %(was)s::integer[], %(token)s::text[], %(until)s::timestamptz[],
@@ -46,7 +50,7 @@ WITH change AS MATERIALIZED (
     SET state = c.state::{schema}.state, revision = c.revision, priority = c.priority,
         level = CASE WHEN c.moved THEN least(greatest(c.priority, 0), 4) ELSE j.level END,
         place = CASE WHEN c.moved THEN c.place ELSE j.place END,
-        xid = CASE WHEN c.moved THEN pg_current_xact_id() ELSE j.xid END,
+        xid = CASE WHEN c.moved THEN (SELECT xid FROM stamp) ELSE j.xid END,
         max_attempts = c.max_attempts, attempt = c.attempt, generation = c.generation,
         held = c.held, updated_at = c.updated_at, due_at = c.due_at,
         scheduled_at = c.scheduled_at, started_at = c.started_at, finished_at = c.finished_at,
@@ -78,10 +82,10 @@ WITH change AS MATERIALIZED (
         at, from_state, to_state, event, reason, attempt, lease_version, worker, failure, turn
     )
 ), told AS (
-    INSERT INTO {schema}.journal (job, at, attempt, lease_version, from_state, to_state, event,
-        reason, worker, failure)
-    SELECT number, at, attempt, lease_version, from_state::{schema}.state,
-        to_state::{schema}.state, event, reason, worker, failure
+    INSERT INTO {schema}.journal (xid, job, at, attempt, lease_version, from_state, to_state,
+        event, reason, worker, failure)
+    SELECT (SELECT xid FROM stamp), number, at, attempt, lease_version,
+        from_state::{schema}.state, to_state::{schema}.state, event, reason, worker, failure
     FROM edge ORDER BY position, turn
 ), counted AS (
     INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.changes import Changes, read_span
-from holdfast.errors import Fault, ValidationError
+from holdfast.errors import Fault, StoreUnavailableError, ValidationError
 from holdfast.explain import Explanation, explain
 from holdfast.form import Submission
 from holdfast.job import TERMINAL, Job, LogLine, attempts
@@ -34,6 +35,8 @@ from holdfast.workflow import Step, chained
 
 LONGEST_LOOK = 5.0
 """A waiter looks for itself at least so often, in seconds."""
+LAST_LOOK = 1.0
+"""How many seconds more to give the store when time is over."""
 
 
 class Operations(Changes):
@@ -95,17 +98,35 @@ class Operations(Changes):
     async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
         """Wait until a job has ended; TimeoutError when that takes longer than ``timeout``."""
         patience = None if timeout is None else parse_duration(timeout).total_seconds()
-        async with asyncio.timeout(patience):
-            ended = await self._watcher.watch(job_id)
-            try:
-                while True:
-                    ended.clear()
-                    job = await self.job(job_id)
-                    if job.state in TERMINAL:
-                        return job_status(job)
-                    await _any_of(ended, LONGEST_LOOK)
-            finally:
-                self._watcher.forget(job_id, ended)
+        try:
+            async with asyncio.timeout(patience):
+                job = await self._until_ended(job_id)
+        except TimeoutError:
+            job = await self._last_look(job_id, f"after {patience:g} s")
+        return job_status(job)
+
+    async def _last_look(self, job_id: str, when: str) -> Job:
+        """Return a job that has ended; if it has not, or that cannot be seen, say so."""
+        told = f"job {job_id} has not ended, and the store is silent, {when}"
+        with contextlib.suppress(TimeoutError, StoreUnavailableError):
+            async with asyncio.timeout(LAST_LOOK):
+                job = await self.job(job_id)
+                if job.state in TERMINAL:
+                    return job
+                told = f"job {job_id} is {job.state} {when}"
+        raise TimeoutError(told)
+
+    async def _until_ended(self, job_id: str) -> Job:
+        ended = await self._watcher.watch(job_id)
+        try:
+            while True:
+                ended.clear()
+                job = await self.job(job_id)
+                if job.state in TERMINAL:
+                    return job
+                await _any_of(ended, LONGEST_LOOK)
+        finally:
+            self._watcher.forget(job_id, ended)
 
     async def search(self, wanted: JobFilter) -> SearchResult:
         """Return one page of jobs."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from datetime import timedelta
+from itertools import islice
 
-from holdfast.errors import StoreUnavailableError
+from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.job import TERMINAL
-from holdfast.store import EventPage, Store
+from holdfast.store import EventPage, LateStore, Store
 
 STREAM_WAIT = timedelta(seconds=5)
+LATE_WAIT = timedelta(milliseconds=250)
+"""How long to trust a stream that may be late: PostgreSQL's waits for any open transaction."""
+AT_ONCE = 1000
+"""How many jobs to ask for in one go."""
 RETRY_DELAY = 0.5
 
 
@@ -50,8 +55,12 @@ class Watcher:
         cursor: str | None = None
         while self._waiters:
             try:
-                page = await self._store.events(cursor, 1000 if cursor else 0, STREAM_WAIT)
-            except StoreUnavailableError:
+                page = await self._store.events(cursor, 1000 if cursor else 0, self._patience)
+                if cursor is not None and not page.events:
+                    await self._ask()
+            except StoreError as error:
+                if not isinstance(error, StoreUnavailableError):
+                    placed.set()  # they will hear of it when they look for themselves
                 await asyncio.sleep(RETRY_DELAY)
                 self._tell_all()
                 continue
@@ -60,13 +69,31 @@ class Watcher:
             cursor = page.cursor
             placed.set()
 
+    @property
+    def _patience(self) -> timedelta:
+        return LATE_WAIT if isinstance(self._store, LateStore) else STREAM_WAIT
+
+    async def _ask(self) -> None:
+        """Ask a store whose stream may be late for what its waiters want to know."""
+        if not isinstance(self._store, LateStore):
+            self._tell_all()
+            return
+        asked = list(islice(self._waiters, AT_ONCE))
+        for job_id in asked:  # whoever was asked for comes last the next time
+            self._waiters[job_id] = self._waiters.pop(job_id)
+        for job_id in await self._store.ended(asked):
+            self._tell_ended(job_id)
+
     def _tell(self, page: EventPage) -> None:
-        if page.gap or not page.events:
+        if page.gap:
             self._tell_all()
         for event in page.events:
             if event.transition is not None and event.transition.to_state in TERMINAL:
-                for ended in self._waiters.get(event.job_id, ()):
-                    ended.set()
+                self._tell_ended(event.job_id)
+
+    def _tell_ended(self, job_id: str) -> None:
+        for ended in self._waiters.get(job_id, ()):
+            ended.set()
 
     def _tell_all(self) -> None:
         """Something may have been missed: let every waiter look for itself."""

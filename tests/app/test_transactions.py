@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
 from holdfast import Holdfast, JobContext, NotFoundError, State, ValidationError, Worker
+from tests.worker.rig import working
 
 if TYPE_CHECKING:
     from tests.servers import Postgres
@@ -137,3 +140,51 @@ async def test_workflow_is_submitted_in_one_transaction(postgres_server: Postgre
     assert [State.COMPLETED] * 3 == [end.state for end in ends]
     assert [outside.job_id, [before.job_id]] == ends[0].output
     assert [inside.job_id, ends[0].output] == ends[1].output
+
+
+async def test_waiting_for_a_job_does_not_wait_for_strangers_transactions(
+    postgres_server: Postgres,
+) -> None:
+    app = app_on(postgres_server, "enlisted")
+
+    @app.task("noop", queue="awaited")
+    async def noop() -> str:
+        return "done"
+
+    async with app, await psycopg.AsyncConnection.connect(postgres_server.dsn) as stranger:
+        await stranger.execute("SELECT pg_current_xact_id()")
+        job = await noop.submit()
+        waiting = asyncio.create_task(app.wait(job.job_id, timeout=30))
+        await asyncio.wait([waiting], timeout=0.1)
+        begun = time.monotonic()
+        await Worker(app, queues=["awaited"]).run(burst=True)
+
+        assert "done" == (await waiting).output
+
+    assert time.monotonic() - begun < 3
+
+
+async def test_job_that_does_not_end_in_time_is_told_with_its_state(
+    postgres_server: Postgres,
+) -> None:
+    async with app_on(postgres_server, "enlisted") as app:
+        job = await app.submit("nobody", queue="nowhere")
+
+        with pytest.raises(TimeoutError, match=f"{job.job_id} is SCHEDULED after 0.1 s"):
+            await app.wait(job.job_id, timeout=0.1)
+
+
+async def test_end_of_a_quick_job_is_heard_of_quickly(postgres_server: Postgres) -> None:
+    app = app_on(postgres_server, "enlisted")
+
+    @app.task("quick", queue="quick")
+    async def quick() -> None: ...
+
+    async with working(app, queues=["quick"]):
+        spans = []
+        for _ in range(9):
+            begun = time.monotonic()
+            await app.wait((await quick.submit()).job_id, timeout=30)
+            spans.append(time.monotonic() - begun)
+
+    assert sorted(spans)[4] < 0.08

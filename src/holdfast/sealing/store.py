@@ -33,6 +33,7 @@ from holdfast.store import (
     GroupCommitStore,
     Hold,
     LanedStore,
+    LateStore,
     LimitRule,
     LimitState,
     ListeningStore,
@@ -224,6 +225,10 @@ class SealedSharedStore(SealedStore):
     def deafness(self) -> str:
         """Why nobody tells of new work, if so."""
         return self.inner.deafness if isinstance(self.inner, ListeningStore) else ""
+
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        """Return those of these jobs that have ended."""
+        return await self.inner.ended(ids) if isinstance(self.inner, LateStore) else set()
 
     async def lineage(self, ids: Sequence[str], connection: object) -> dict[str, Parent]:
         """Return what new jobs inherit of those they depend on, as the caller sees these."""

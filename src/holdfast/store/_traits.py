@@ -28,6 +28,15 @@ class LanedStore(Protocol):
 
 
 @runtime_checkable
+class LateStore(Protocol):
+    """A store that may tell of events late, but knows at once what it is asked."""
+
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        """Return those of these jobs that have ended; a cheap read for whoever waits."""
+        ...
+
+
+@runtime_checkable
 class ListeningStore(Protocol):
     """A store that is told of new work, and looks for it now and then when that fails."""
 

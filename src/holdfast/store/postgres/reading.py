@@ -47,8 +47,8 @@ from holdfast.store.postgres.rows import (
 from holdfast.store.postgres.session import Session
 
 FAILURE_ORDER = "FAILURE"
-LOOK_FOR_EVENTS = 0.1
-"""Seconds between two looks at the journal while someone waits for events."""
+SOONEST_LOOK, LATEST_LOOK = 0.01, 0.1
+"""Seconds between two looks for events: whoever begins to wait often waits for something quick."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _log_line = msgspec.json.Decoder(LogLine).decode
@@ -66,6 +66,9 @@ class Reads(Base):
         rows = await self._run("cancels", {"id": Texts(ids)})
         found = {id_: cancel_of(wish) for id_, wish in rows}
         return [found.get(id_) for id_ in ids]
+
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        return {id_ for (id_,) in await self._run("ended", {"id": Texts(ids)})}
 
     async def parents(self, job_id: str) -> list[str]:
         return [id_ for (id_,) in await self._run("parents", {"id": job_id})]
@@ -173,9 +176,10 @@ class Reads(Base):
         place = None if after is None else read_event_cursor(after)
         page = await self._events(place, limit)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + wait.total_seconds()
+        deadline, look = loop.time() + wait.total_seconds(), SOONEST_LOOK
         while limit and not page.events and loop.time() < deadline:
-            await self._wake.bell.wait(min(deadline, loop.time() + LOOK_FOR_EVENTS))
+            await self._wake.bell.wait(min(deadline, loop.time() + look))
+            look = min(2 * look, LATEST_LOOK)
             page = await self._events(place, limit)
         return page
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.job import TERMINAL, Job, State
-from holdfast.presence import WorkerInfo, workers
+from holdfast.presence import LEADERSHIP, WorkerInfo, workers
 from holdfast.store import LimitState, Store
 from holdfast.timing import format_timestamp
 
@@ -55,14 +55,14 @@ async def _reason(store: Store, job: Job) -> Reason:
         return _ended(job)
     match job.state:
         case State.RUNNING:
-            return _running(store, job)
+            return await _running(store, job)
         case State.PENDING:
             return await _pending(store, job)
         case State.DELAYED:
-            return _later(Cause.DELAYED, job, "it is delayed until")
+            return await _later(store, job, Cause.DELAYED, "it is delayed")
         case State.RETRYING:
             why = str(job.failure or "a failure")
-            return _later(Cause.BACKING_OFF, job, f"it backs off after {why!r} until")
+            return await _later(store, job, Cause.BACKING_OFF, f"it backs off after {why!r}")
         case _:
             return await _ready(store, job)
 
@@ -73,7 +73,7 @@ def _ended(job: Job) -> Reason:
     return Cause.ENDED, f"it ended {job.state} at {when}{why}", {"finished_at": when}
 
 
-def _running(store: Store, job: Job) -> Reason:
+async def _running(store: Store, job: Job) -> Reason:
     assert job.lease is not None
     worker = job.lease.worker
     until = format_timestamp(job.lease.until) if job.lease.until else ""
@@ -84,8 +84,8 @@ def _running(store: Store, job: Job) -> Reason:
         "cancel_requested": job.cancel is not None,
     }
     if job.lease.until is not None and job.lease.until <= store.now():
-        told = f"its worker {worker} fell silent at {until}; it will be taken back shortly"
-        return Cause.LEASE_EXPIRED, told, details
+        told = f"its worker {worker} fell silent at {until}; it will be taken back"
+        return await _shortly(store, Cause.LEASE_EXPIRED, told, details)
     told = f"it is running: worker {worker} holds the lease until {until}"
     return Cause.RUNNING, told, details
 
@@ -101,17 +101,28 @@ async def _pending(store: Store, job: Job) -> Reason:
         "open": len(waiting),
     }
     if not waiting:
-        return Cause.DEPENDENCY, "all it waited for has ended; it will move shortly", details
+        told = "all it waited for has ended; it will move on"
+        return await _shortly(store, Cause.DEPENDENCY, told, details)
     first = waiting[0]
     more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
     told = f"it waits for {first.type} job {first.id}, which is {first.state}{more}"
     return Cause.DEPENDENCY, told, details
 
 
-def _later(cause: Cause, job: Job, told: str) -> Reason:
+async def _later(store: Store, job: Job, cause: Cause, told: str) -> Reason:
     when = format_timestamp(job.due_at) if job.due_at else "now"
     details: dict[str, object] = {"due_at": when, "attempt": job.attempt}
-    return cause, f"{told} {when}", details
+    if job.due_at is None or job.due_at > store.now():
+        return cause, f"{told} until {when}", details
+    return await _shortly(store, cause, f"it was due at {when}; it will be made ready", details)
+
+
+async def _shortly(store: Store, cause: Cause, told: str, details: dict[str, object]) -> Reason:
+    """Say what maintenance is going to do, if there is any."""
+    if await store.holds(LEADERSHIP):
+        return cause, f"{told} shortly", details
+    told = f"{told} once a worker is there that leads maintenance: none is running"
+    return Cause.NO_WORKER, told, details
 
 
 async def _ready(store: Store, job: Job) -> Reason:

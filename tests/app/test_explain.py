@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, LimitRule, TemporaryError, Worker
+from holdfast import Holdfast, LimitRule, TemporaryError, Worker, lifecycle
 from holdfast.clock import ManualClock
 from holdfast.explain import Cause
-from holdfast.presence import WorkerInfo, announce
-from holdfast.store import Claim
+from holdfast.presence import LEADERSHIP, WorkerInfo, announce
+from holdfast.store import Change, Claim
 from tests.app.conftest import Drain
 
 
@@ -34,6 +34,11 @@ async def _claim(app: Holdfast) -> None:
     await app.store.claim(Claim(queues=("default",), limit=1, worker="w1", token="t"))
 
 
+async def _lead(app: Holdfast) -> None:
+    """Say that a worker leads maintenance."""
+    await app.store.hold(LEADERSHIP, "w1", timedelta(hours=1))
+
+
 async def test_ended(app: Holdfast) -> None:
     job_id = (await app.submit("x")).job_id
     await app.cancel(job_id, reason="not needed")
@@ -50,6 +55,7 @@ async def test_running_under_a_lease_and_after_it(app: Holdfast, clock: ManualCl
 
     running = await app.explain(job_id)
     clock.advance(30)
+    await _lead(app)
     silent = await app.explain(job_id)
 
     assert Cause.RUNNING is running.cause
@@ -57,6 +63,34 @@ async def test_running_under_a_lease_and_after_it(app: Holdfast, clock: ManualCl
     assert ("w1", 1) == (running.details["worker"], running.details["attempt"])
     assert Cause.LEASE_EXPIRED is silent.cause
     assert "w1 fell silent" in silent.message
+    assert silent.message.endswith("it will be taken back shortly")
+
+
+async def test_nothing_moves_while_no_worker_leads_maintenance(
+    app: Holdfast, clock: ManualClock
+) -> None:
+    done = (await app.submit("done")).job_id
+    await _claim(app)
+    child = (await app.submit("child", depends_on=[done])).job_id
+    (running,) = await app.store.get([done])
+    assert running is not None
+    ended = lifecycle.completed(running, None, now=clock.now())
+    await app.store.swap([Change(running, ended)])
+    silent = (await app.submit("silent")).job_id
+    await _claim(app)
+    delayed = (await app.submit("delayed", delay=10)).job_id
+    clock.advance(40)
+
+    stuck = [await app.explain(job_id) for job_id in (child, silent, delayed)]
+    await _lead(app)
+    moving = [await app.explain(job_id) for job_id in (child, silent, delayed)]
+
+    assert [Cause.NO_WORKER] * 3 == [told.cause for told in stuck]
+    assert all("once a worker is there that leads maintenance" in told.message for told in stuck)
+    assert [Cause.DEPENDENCY, Cause.LEASE_EXPIRED, Cause.DELAYED] == [t.cause for t in moving]
+    assert "it was due at 2026-01-01T00:00:10Z; it will be made ready shortly" == (
+        moving[2].message
+    )
 
 
 async def test_held(app: Holdfast) -> None:

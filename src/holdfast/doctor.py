@@ -5,9 +5,10 @@ Looks only. The cost is a few reads, however many jobs have ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from holdfast.errors import StoreError
 from holdfast.job import TERMINAL, Job, State
 from holdfast.policy import Retention
 from holdfast.presence import LEADERSHIP, WorkerInfo, workers
@@ -36,15 +37,23 @@ async def examine(
         *found,
         _maintenance(led=bool(leader), live=live),
         *_leaks(present),
-        *await _unserved(store, tallies, present),
-        *await _overdue(store),
-        await _due(store),
-        *await _waiting(store),
+        *await _if_seen("workers", _unserved(store, tallies, present)),
+        *await _if_seen("leases", _overdue(store)),
+        *await _if_seen("due", _due(store)),
+        *await _if_seen("dependencies", _waiting(store)),
         _dead(tallies),
-        await _outlived(store, retention or Retention()),
-        *await _sealed(store, key_ids),
+        *await _if_seen("retention", _outlived(store, retention or Retention())),
+        *await _if_seen("keys", _sealed(store, key_ids)),
         _counted(tallies),
     ]
+
+
+async def _if_seen(name: str, look: Awaitable[list[Finding]]) -> list[Finding]:
+    """What a look finds; whoever may only read is told what it could not see."""
+    try:
+        return await look
+    except StoreError as error:
+        return [Finding(name, Level.WARN, f"This could not be looked at: {error}.")]
 
 
 def _ok(name: str, text: str) -> Finding:
@@ -151,17 +160,19 @@ def _ended(job: Job) -> datetime:
     return job.lease.until or job.updated_at
 
 
-async def _due(store: Store) -> Finding:
+async def _due(store: Store) -> list[Finding]:
     next_due = (await store.promote(0)).next_due
     if next_due is None or next_due > store.now() - PATIENCE:
-        return _ok("due", "No job is past its due time.")
+        return [_ok("due", "No job is past its due time.")]
     late = (store.now() - next_due).total_seconds()
-    return Finding(
-        "due",
-        Level.ERROR,
-        f"The earliest delayed job or retry is {late:.0f} s past its due time.",
-        "Start a worker; maintenance makes due jobs ready.",
-    )
+    return [
+        Finding(
+            "due",
+            Level.ERROR,
+            f"The earliest delayed job or retry is {late:.0f} s past its due time.",
+            "Start a worker; maintenance makes due jobs ready.",
+        )
+    ]
 
 
 async def _waiting(store: Store) -> list[Finding]:
@@ -208,7 +219,7 @@ def _dead(tallies: Sequence[Tally]) -> Finding:
     )
 
 
-async def _outlived(store: Store, retention: Retention) -> Finding:
+async def _outlived(store: Store, retention: Retention) -> list[Finding]:
     """Ended jobs that should have been pruned a day ago."""
     late = 0
     for state in sorted(TERMINAL):
@@ -219,13 +230,16 @@ async def _outlived(store: Store, retention: Retention) -> Finding:
         edge = store.now() - kept - PRUNING
         late += sum(j.finished_at is not None and j.finished_at <= edge for j in page.jobs)
     if not late:
-        return _ok("retention", "Ended jobs are pruned in time.")
-    return Finding(
-        "retention",
-        Level.WARN,
-        f"{late}{'' if late < SAMPLE else ' or more'} ended job(s) are a day past their retention.",
-        "Start a worker; maintenance prunes. Jobs that live ones depend on stay as they are.",
-    )
+        return [_ok("retention", "Ended jobs are pruned in time.")]
+    return [
+        Finding(
+            "retention",
+            Level.WARN,
+            f"{late}{'' if late < SAMPLE else ' or more'} ended job(s) are a day past their"
+            " retention.",
+            "Start a worker; maintenance prunes. Jobs that live ones depend on stay as they are.",
+        )
+    ]
 
 
 async def _sealed(store: Store, key_ids: Sequence[str]) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -58,6 +59,24 @@ async def test_postgres_that_may_lose_jobs_is_an_error() -> None:
     assert "Turn fsync on" in by_name["durability"].advice
     assert Level.WARN is by_name["wake"].level
     assert Level.OK is by_name["schema"].level
+
+
+@pytest.mark.postgres
+async def test_postgres_says_which_settings_a_pooler_keeps_from_its_sessions(
+    postgres_server: Postgres,
+) -> None:
+    url = f"{postgres_server.dsn}?schema=found"
+    given = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off"
+    given += " -c statement_timeout=9s"
+
+    sound = (await found(url))["session"]
+    bare = (await found(f"{url}&pgbouncer=true"))["session"]
+    nearly = (await found(f"{url}&pgbouncer=true&options={quote(given)}"))["session"]
+
+    assert (Level.OK, Level.WARN, Level.WARN) == (sound.level, bare.level, nearly.level)
+    assert "statement_timeout" in bare.text
+    assert "of enable_bitmapscan:" in nearly.text
+    assert "ALTER ROLE" in bare.advice
 
 
 @pytest.mark.redis

@@ -9,9 +9,10 @@ import psycopg
 import pytest
 
 from holdfast import lifecycle
-from holdfast.store import Change, Claim, Order, Search
+from holdfast.store import Change, Claim, Level, Order, Search
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.migrating import Migrator
+from holdfast.store.postgres.restoring import ALONE
 from tests.conformance.hand import make
 from tests.conformance.snapshot import NO_WAIT
 from tests.conformance.stores import empty_schema
@@ -170,3 +171,20 @@ async def test_limits_of_the_role_do_not_keep_restored_jobs_out(
 
     async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA, pgbouncer=True)) as store:
         assert {ready.id, due.id} == await _claim_all(store, 2)
+
+
+async def test_doctor_says_that_restored_jobs_could_not_be_taken_in(
+    old: Postgres, new: Postgres
+) -> None:
+    await _fill(old)
+    await _restore(old, new)
+    async with (
+        await psycopg.AsyncConnection.connect(new.dsn) as stranger,
+        PostgresStore(Settings(dsn=old.dsn, schema=SCHEMA)) as sound,
+    ):
+        await stranger.execute(ALONE, (SCHEMA,))
+        async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA)) as store:
+            bad, good = [{f.name: f for f in await s.findings()} for s in (store, sound)]
+
+    assert Level.ERROR is bad["restored"].level
+    assert Level.OK is good["restored"].level

@@ -9,8 +9,10 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from holdfast.doctor import examine
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.policy import Retention
+from holdfast.store import Level
 from holdfast.store.postgres import PostgresStore, Settings
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
@@ -182,6 +184,44 @@ async def test_missing_right_is_told_with_what_to_grant(
             await store.add([make("a", now=store.now())])
 
     assert not isinstance(caught.value, StoreUnavailableError)
+
+
+async def test_doctor_tells_a_reader_what_it_could_not_look_at(
+    postgres_server: Postgres, settings: Settings
+) -> None:
+    with _weak_role(postgres_server, READER) as dsn:
+        async with PostgresStore(replace(settings, dsn=dsn)) as store:
+            found = {finding.name: finding for finding in await examine(store)}
+
+    assert Level.WARN is found["due"].level is found["rights"].level
+    assert "could not be looked at: PostgreSQL: permission denied" in found["due"].text
+    assert Level.OK is found["schema"].level
+    assert "jobs" in found
+
+
+async def test_doctor_goes_on_where_nothing_may_be_written(
+    postgres_server: Postgres, settings: Settings
+) -> None:
+    with _role(postgres_server, default_transaction_read_only="on") as dsn:
+        async with PostgresStore(settings), PostgresStore(replace(settings, dsn=dsn)) as store:
+            found = {finding.name: finding for finding in await examine(store)}
+
+    assert "read-only transaction" in found["due"].text
+    assert "no worker could run with it" in found["rights"].text
+
+
+async def test_doctor_finds_a_table_that_a_migration_brought_and_nobody_granted(
+    postgres_server: Postgres, settings: Settings
+) -> None:
+    with _weak_role(postgres_server, WRITER) as dsn:
+        async with PostgresStore(replace(settings, dsn=dsn, migrate=False)) as store:
+            sound = {finding.name: finding for finding in await store.findings()}["rights"]
+            with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
+                connection.execute(f"REVOKE ALL ON {SCHEMA}.tie FROM PUBLIC, weak".encode())
+            found = {finding.name: finding for finding in await store.findings()}["rights"]
+
+    assert Level.OK is sound.level
+    assert (Level.ERROR, True) == (found.level, "lacks rights on tie:" in found.text)
 
 
 async def test_sequence_that_was_set_back_is_told_at_once(

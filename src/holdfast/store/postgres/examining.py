@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from psycopg import AsyncConnection
@@ -10,6 +11,7 @@ from holdfast.errors import StoreError, UnsafeStoreError
 from holdfast.store._findings import Finding, Level, clock_finding
 from holdfast.store.postgres.migrating import known
 from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.words import GRANT
 
 
 def refuse_unreadable(connection: AsyncConnection[Row]) -> None:
@@ -38,12 +40,16 @@ async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:
 
 def findings(row: Row, here: datetime, *, listens: bool, trouble: str) -> list[Finding]:
     """Report on the server from the answer to ``examine.sql``."""
-    version, fsync, commit, pages, standbys, in_recovery, replicas, schema, server_time, size = row
+    version, fsync, commit, pages, standbys, in_recovery, replicas, schema, *rest = row
+    server_time, size, lacking, is_restored, is_read_only, closed, may_write = rest
     return [
         _durability(fsync, commit, pages),
         _replicas(standbys, replicas, in_recovery=in_recovery),
         _schema(schema),
         _wake(trouble, listens=listens),
+        _session(lacking),
+        _rights(closed, is_reader=is_read_only or not may_write),
+        _restored(is_restored=is_restored),
         clock_finding(server_time, here),
         Finding("size", Level.OK, f"The schema takes {size / 2**20:.1f} MiB."),
         Finding("version", Level.OK, f"PostgreSQL {version}."),
@@ -100,6 +106,50 @@ def _schema(version: int) -> Finding:
         Level.WARN,
         f"The schema is version {version}, this program was written for {newest}.",
         "Finish the roll-out: run the same version of holdfast everywhere.",
+    )
+
+
+def _session(lacking: Sequence[str]) -> Finding:
+    if not lacking:
+        return Finding("session", Level.OK, "Sessions have the settings that the store needs.")
+    return Finding(
+        "session",
+        Level.WARN,
+        f"Sessions lack what the store needs of {', '.join(lacking)}: claims can be many times"
+        " slower, and statements go on for ever.",
+        "Behind a pooler give each to the role (ALTER ROLE ... SET): plan_cache_mode ="
+        " force_generic_plan, enable_seqscan = off, enable_bitmapscan = off, jit = off,"
+        " statement_timeout = '30s'.",
+    )
+
+
+def _rights(closed: Sequence[str], *, is_reader: bool) -> Finding:
+    if is_reader:
+        return Finding(
+            "rights",
+            Level.WARN,
+            "This role only reads: no worker could run with it.",
+            f"For a worker, {GRANT}.",
+        )
+    if closed:
+        return Finding(
+            "rights",
+            Level.ERROR,
+            f"This role lacks rights on {', '.join(closed)}: a worker with it fails.",
+            f"As the owner, {GRANT}.",
+        )
+    return Finding("rights", Level.OK, "This role may do what a worker needs.")
+
+
+def _restored(*, is_restored: bool) -> Finding:
+    if not is_restored:
+        return Finding("restored", Level.OK, "Every job and event is of this server.")
+    return Finding(
+        "restored",
+        Level.ERROR,
+        "Jobs were restored from another server and are not taken in yet: nobody claims them.",
+        "Every open store tries that twice a minute. Let its role write, and end transactions"
+        " that are open for long.",
     )
 
 

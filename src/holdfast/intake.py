@@ -18,7 +18,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.form import Defaults, Parent, Spawner, Submission, is_list, named_jobs, silent_job
 from holdfast.job import DedupeKey, DependencyKind, Job, Priority
 from holdfast.payload import PayloadError, clean, encode, size_fault
-from holdfast.policy import MAX_ATTEMPTS, Backoff, effective_timeout
+from holdfast.policy import MAX_ATTEMPTS, Backoff, BackoffKind, effective_timeout
 from holdfast.timing import Moment, Span, format_timestamp, parse_duration, parse_timestamp, shown
 
 MAX_KEY = 256
@@ -220,6 +220,9 @@ class Intake:
     def _backoff_answer(self, name: object, value: object) -> object:
         if name not in Backoff.__struct_fields__:
             self._fault(_part("backoff", name), "UNKNOWN_FIELD", "is not a field of a backoff")
+        elif name == "strategy" and value not in list(BackoffKind):
+            rule = f"must be one of {', '.join(BackoffKind)}, got {shown(value)}"
+            self._fault("backoff.strategy", "INVALID", rule)
         elif name in ("initial_delay", "max_delay"):
             return self._span(f"backoff.{name}", value)  # type: ignore[arg-type]  # it checks
         return value

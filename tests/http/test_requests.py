@@ -43,7 +43,8 @@ async def test_wrong_request_lists_every_fault_with_its_field(site: Site) -> Non
 
     assert (400, "INVALID_REQUEST") == (reply.status, reply.code)
     expected = {"type", "payload", "queue", "priority", "delay", "timeout", "max_attempts"}
-    expected |= {"backoff.huh", "tags", "depends_on", "callback_url", "job_id", "unknown"}
+    expected |= {"backoff.huh", "backoff.strategy", "tags", "depends_on", "callback_url"}
+    expected |= {"job_id", "unknown"}
     assert expected == set(reply.fields)
     assert "my-request-1" == reply.headers["x-request-id"] == reply.json["error"]["request_id"]
     assert {"code", "message", "details", "request_id"} == set(reply.json["error"])

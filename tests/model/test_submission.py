@@ -451,7 +451,8 @@ def test_retries_come_from_the_submission_the_handler_or_the_profile() -> None:
     [
         (5, [("backoff", "INVALID")]),
         ([], [("backoff", "INVALID")]),
-        ({"strategy": "SOMETIMES"}, [("backoff", "INVALID")]),
+        ({"strategy": "SOMETIMES"}, [("backoff.strategy", "INVALID")]),
+        ({"strategy": ["LINEAR"]}, [("backoff.strategy", "INVALID")]),
         ({"multiplier": "2"}, [("backoff", "INVALID")]),
         ({"multiplier": 10**400}, [("backoff", "INVALID")]),
         ({"jitter": 1}, [("backoff", "INVALID")]),
@@ -483,6 +484,11 @@ def test_a_backoff_is_read_from_an_object_and_checked(
         assert isinstance(backoff.initial_delay, timedelta)
     else:
         assert expected == faults(backoff=value)
+
+
+def test_a_strategy_nobody_knows_is_answered_with_those_there_are() -> None:
+    with pytest.raises(ValidationError, match=r"one of CONSTANT, LINEAR, .*, got 'SOMETIMES'"):
+        job(backoff={"strategy": "SOMETIMES"})
 
 
 @pytest.mark.req("M-2")

@@ -2,8 +2,8 @@
 
 The driver brings ``lib`` (which reads the command line) and ``tick`` (which records that a job
 ran): copy this file beside its other adapters, register it with ``env={"HB_HOLDFAST": "redis"}``
-(or ``pg``, ``sqlite``), ``bulk=True`` and the variants 20, 100 and 200, and let it install
-``holdfast[redis,postgres,speed]`` from this checkout.
+(or ``pg``, ``sqlite``), ``bulk=True`` and the variants 20, 100 and 200 (on PostgreSQL also 500 and
+2,000), and let it install ``holdfast[redis,postgres,speed]`` from this checkout.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ URLS = {"redis": REDIS_URL, "pg": PG_DSN, "sqlite": f"sqlite:///{SQLITE}"}
 URL = URLS[os.environ["HB_HOLDFAST"]]
 IS_ASYNC = True
 BULK = True
+UVLOOP_CLIENT = True
 
 app = Holdfast(URL)
 

@@ -57,7 +57,7 @@ def drained(
 ) -> None:
     """Measure one system once."""
     name = peer.name if processes == 1 else f"{peer.name}, {processes} processes"
-    result, filled = bench.drain(peer, count, processes)
+    result, filled = bench.drain_in_quiet(peer, count, processes)
     drains.setdefault(name, []).append(result)
     rates.setdefault(f"{name} bulk", []).append(filled)
 
@@ -65,13 +65,14 @@ def drained(
 def report(drains: Drains, rate: dict[str, float]) -> None:
     """Print the tables and the ratios that matter."""
     print(f"{'no-op jobs worked off':28} {'jobs/s':>8} {'of ours':>8} {'worker us':>10}"
-          f" {'server us':>10} {'busiest':>8} {'bulk/s':>8}")  # fmt: skip
+          f" {'server us':>10} {'busiest':>8} {'stolen':>7} {'bulk/s':>8}")  # fmt: skip
     middle = {name: median(each) for name, each in drains.items()}
     ours = middle["holdfast"]
     for name, each in middle.items():
+        bulk = rate[f"{name} bulk"]
         print(
             f"{name:28} {each.rate:8,.0f} {ours.rate / each.rate:8.2f} {each.worker:10.0f}"
-            f" {each.server:10.0f} {each.busiest:8.0%} {rate[f'{name} bulk']:8,.0f}"
+            f" {each.server:10.0f} {each.busiest:8.0%} {each.stolen:7.0%} {bulk:8,.0f}"
         )
     for title, mine, other in (
         ("claim + complete, store / by hand", "store work", "hand work"),

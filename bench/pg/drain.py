@@ -25,6 +25,8 @@ LONGEST = 120.0
 TURN = 250
 """Jobs that a client submits one by one before it is the next one's turn."""
 TICK = os.sysconf("SC_CLK_TCK")
+QUIET, TRIES = 0.05, 4
+"""How much of the processors may be stolen from a run that counts, and how often one is tried."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Drained:
     server: float
     busiest: float
     """The share of one core that the busiest process of the server used."""
+    stolen: float
+    """The share of the machine's processors that its host took for something else."""
 
 
 class Bench:
@@ -54,6 +58,13 @@ class Bench:
         self._admin.execute(f"CREATE DATABASE {name}".encode())
         yield self.server.dsn.removesuffix("/postgres") + f"/{name}"
         self._admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+    def drain_in_quiet(self, peer: Peer, count: int, processes: int) -> tuple[Drained, float]:
+        """Drain, and again if the host was busy, which hurts most whoever uses all processors."""
+        tries = [self.drain(peer, count, processes)]
+        while tries[-1][0].stolen > QUIET and len(tries) < TRIES:
+            tries.append(self.drain(peer, count, processes))
+        return min(tries, key=lambda each: each[0].stolen)
 
     def drain(self, peer: Peer, count: int, processes: int = 1) -> tuple[Drained, float]:
         """Fill a queue and work it off; return that, and the rate at which it was filled."""
@@ -108,7 +119,7 @@ class Bench:
         while ran < count:
             begun, ran = ticks.read(paths)
             if begun and before is None:
-                before = self._spent(pids), ran
+                before = self._spent(pids), stolen(), ran
             if time.monotonic() > until:
                 raise TimeoutError(f"{peer.name} ran {ran} of {count} jobs")
             time.sleep(0.002)
@@ -118,8 +129,9 @@ class Bench:
             time.sleep(0.001)
         seconds = (time.monotonic_ns() - begun) / 1e9
         assert before is not None
-        (worker, server), already = before
+        (worker, server), (taken, passed), already = before
         worker_now, server_now = self._spent(pids)
+        taken_now, passed_now = stolen()
         left = count - already
         spent = {pid: used - server.get(pid, 0.0) for pid, used in server_now.items()}
         return Drained(
@@ -127,6 +139,7 @@ class Bench:
             (worker_now - worker) / left * 1e6,
             sum(spent.values()) / left * 1e6,
             max(spent.values()) / seconds,
+            (taken_now - taken) / max(1, passed_now - passed),
         )
 
     def _spent(self, workers: list[int]) -> tuple[float, dict[int, float]]:
@@ -160,3 +173,10 @@ def cpu(pid: int) -> float:
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def stolen() -> tuple[int, int]:
+    """Return how much of the processors' time the host took so far, and all of it."""
+    with Path("/proc/stat").open() as told:
+        times = [int(each) for each in told.readline().split()[1:9]]
+    return times[7], sum(times)

@@ -12,16 +12,22 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from tests.architecture import tree
 from tests.cli.conftest import environment
+from tests.servers import Postgres
 
 FENCE = re.compile(r"^```(\w+) (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = [tree.ROOT / "README.md", *sorted((tree.ROOT / "docs").glob("*.md"))]
 WITH_EXAMPLES = [page for page in PAGES if FENCE.search(page.read_text("utf-8"))]
+SERVER = "DATABASE_URL"
+"""Names a PostgreSQL server in the examples that need one."""
 SHELL = """set -euo pipefail
 stop() { for pid in $(jobs -p); do kill "$pid"; wait "$pid" || true; done; }
 trap stop EXIT
@@ -30,8 +36,35 @@ trap stop EXIT
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
+def _needs_server(page: Path) -> bool:
+    return SERVER in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", [page for page in WITH_EXAMPLES if not _needs_server(page)])
 def test_examples_of_a_page_run_and_print_what_it_says(page: Path, tmp_path: Path) -> None:
+    _try(page, tmp_path)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("page", [page for page in WITH_EXAMPLES if _needs_server(page)])
+def test_examples_of_a_page_run_on_a_server_and_print_what_it_says(
+    page: Path, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SERVER, database)
+
+    _try(page, tmp_path)
+
+
+@pytest.fixture
+def database(postgres_server: Postgres) -> Iterator[str]:
+    """An empty database."""
+    with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE documented")
+        yield urlsplit(postgres_server.dsn)._replace(path="/documented").geturl()
+        connection.execute("DROP DATABASE documented WITH (FORCE)")
+
+
+def _try(page: Path, tmp_path: Path) -> None:
     _command(tmp_path)
     printed = ""
     for language, use, text in FENCE.findall(page.read_text("utf-8")):
@@ -75,10 +108,11 @@ def _command(folder: Path) -> None:
 def _run(folder: Path, command: list[str]) -> str:
     search = os.pathsep.join([str(folder), str(tree.PACKAGE.parent)])
     path = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
+    store = {"HOLDFAST_URL": url} if (url := os.environ.get(SERVER)) else {}
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env=environment(PYTHONPATH=search, PATH=path, HOLDFAST_WORKER_GRACE="1"),
+        env=environment(PYTHONPATH=search, PATH=path, HOLDFAST_WORKER_GRACE="1", **store),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

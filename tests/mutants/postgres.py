@@ -7,6 +7,9 @@ from tests.mutants.mutant import Mutant
 VERBS = ("postgres verbs",)
 RACING = ("postgres race",)
 FROZEN = ("postgres frozen",)
+LOCKS = ("postgres locks",)
+RESTORED = ("postgres restored",)
+GUESTS = ("postgres guests",)
 
 
 def _sql(
@@ -172,5 +175,207 @@ MUTANTS = (
         "THEN 1 ELSE 1 END",
         "twice as many events are kept as promised",
         "only_about_so_many",
+    ),
+    Mutant(
+        "store/postgres/rows.py",
+        "scheduled_at=moments[row[SCHEDULED_AT]],",
+        "scheduled_at=moments[row[CREATED_AT]],",
+        "a delayed job of a claim is told to have been ready since its birth",
+        VERBS,
+        "one_claim",
+    ),
+    Mutant(
+        "store/postgres/rows.py",
+        "kind = row[KIND:] if",
+        "kind = row[KIND] if",
+        "jobs of a claim share their tags",
+        VERBS,
+        "one_claim",
+    ),
+    _sql(
+        "extend",
+        " SKIP LOCKED",
+        "",
+        "a locked job keeps the leases of others from being renewed",
+        layers=LOCKS,
+    ),
+    _sql(
+        "overdue",
+        " SKIP LOCKED",
+        "",
+        "a locked job keeps others from being taken back",
+        layers=LOCKS,
+    ),
+    *(
+        _sql(name, by, "", f"two who {name} jobs wait for each other", layers=LOCKS)
+        for name, by in (
+            ("complete", "    ORDER BY 1  -- in which order jobs are locked"),
+            ("swap", "    ORDER BY aim.number"),
+            ("note", "    ORDER BY n.number"),
+        )
+    ),
+    _sql(
+        "keys_lock",
+        "    WHERE NOT EXISTS (SELECT FROM held",
+        "    WHERE true OR NOT EXISTS (SELECT FROM held",
+        "a twin in an open transaction keeps others waiting",
+        layers=LOCKS,
+    ),
+    _sql(
+        "parents_see",
+        "j.xid = coalesce(pg_current_xact_id_if_assigned(), '0')",
+        "true",
+        "a job that is joined too early misses an end",
+        layers=LOCKS,
+    ),
+    _sql(
+        "untie",
+        "    WHERE NOT EXISTS (SELECT FROM {schema}.body b WHERE b.number = joined.parent)\n",
+        "    WHERE false\n",
+        "a job waits for ever for one that was deleted",
+        layers=LOCKS,
+    ),
+    Mutant(
+        "store/postgres/linking.py",
+        "    return bool(ripe or lost)\n",
+        "    return False\n",
+        "nobody looks at jobs that were joined to ended ones",
+        LOCKS,
+    ),
+    _sql(
+        "clock",
+        ") >= pg_snapshot_xmax(pg_current_snapshot())",
+        ") IS NULL",
+        "restored jobs are not noticed",
+        layers=RESTORED,
+    ),
+    _sql(
+        "take_in",
+        "UPDATE {schema}.job j SET xid = '1'",
+        "UPDATE {schema}.job j SET xid = j.xid",
+        "restored jobs are not claimed",
+        layers=RESTORED,
+    ),
+    _sql(
+        "events",
+        "    SELECT t.seq, EXISTS (",
+        "    SELECT t.seq, true OR EXISTS (",
+        "a cursor of another server is taken for one of this",
+        layers=RESTORED,
+    ),
+    _sql(
+        "evict",
+        "pg_has_role(a.usesysid, 'USAGE')",
+        "false",
+        "rows of a handler that froze stay locked when its job is taken back",
+        layers=FROZEN,
+    ),
+    _sql(
+        "complete",
+        "(pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)::text::xid8",
+        "pg_current_xact_id()",
+        "a job is told to be completed before what it reported",
+        layers=GUESTS,
+    ),
+    Mutant(
+        "store/postgres/transacting.py",
+        "if mark != _mark(fence):",
+        "if mark is None:",
+        "a transaction that was ended and begun by hand completes its job",
+        GUESTS,
+    ),
+    Mutant(
+        "store/postgres/guests.py",
+        "        async with self._places:\n",
+        "        if True:\n",
+        "a handler loses its attempt because every connection is in use",
+        GUESTS,
+    ),
+    Mutant(
+        "store/postgres/guests.py",
+        "if ours != set(names):",
+        "if not names:",
+        "statements that a handler prepared stay for the next",
+        GUESTS,
+    ),
+    Mutant(
+        "worker/channel.py",
+        "await self._notes.written([run.fence])",
+        "pass",
+        "progress reported last in a transaction is lost",
+        ("completing",),
+    ),
+    _sql(
+        "overdue",
+        "          <= (SELECT now FROM clock)\n    FOR NO KEY",
+        "          <= 'infinity'\n    FOR NO KEY",
+        "a lease that was renewed meanwhile is taken back",
+        layers=LOCKS,
+    ),
+    Mutant(
+        "store/postgres/store.py",
+        "ends = [row[-2] for row in rows if row[0] not in live]",
+        "ends = [row[-2] for row in rows if row[0] not in {None, *live}]",
+        "a lease that was locked is not looked for again",
+        LOCKS,
+    ),
+    *(
+        _sql(
+            name,
+            "      AND NOT EXISTS (SELECT FROM {schema}.tie t WHERE t.parent = j.number)\n",
+            "",
+            f"{name} spares no job that others are tied to",
+            layers=LOCKS,
+        )
+        for name in ("delete", "prunable")
+    ),
+    _sql(
+        "delete",
+        "    DELETE FROM {schema}.tie t USING deleted WHERE t.child = deleted.number\n",
+        "    SELECT FROM deleted\n",
+        "ties of a deleted job stay for ever",
+        layers=LOCKS,
+    ),
+    _sql(
+        "tie",
+        "LEFT JOIN {schema}.body p",
+        "JOIN {schema}.body p",
+        "a dependency that was deleted meanwhile is forgotten",
+        layers=LOCKS,
+    ),
+    _sql(
+        "parents_free",
+        " SKIP LOCKED",
+        "",
+        "a locked dependency keeps others from being joined",
+        layers=LOCKS,
+    ),
+    Mutant(
+        "store/postgres/linking.py",
+        "    return states, busy | {root for root, id_ in families if id_ in busy}\n",
+        "    return states, busy\n",
+        "a job is joined to a family of which one is locked",
+        LOCKS,
+    ),
+    _sql(
+        "settle",
+        "    set_config('idle_in_transaction_session_timeout', %(limit)s::text, true),\n",
+        "",
+        "a worker that froze at the end of a transaction keeps its job for minutes",
+        layers=GUESTS,
+    ),
+    _sql(
+        "ready",
+        "  AND r.xid < pg_current_xact_id()\n",
+        "",
+        "a claim under limits is told before the birth of its job",
+        layers=("postgres limits",),
+    ),
+    Mutant(
+        "store/postgres/adding.py",
+        '        await session.run("patience", {"longest": None})\n',
+        "        pass\n",
+        "a submission waits no longer for its dependencies than for its key",
+        LOCKS,
     ),
 )

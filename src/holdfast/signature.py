@@ -32,24 +32,27 @@ class Signature:
 
     def __init__(self, function: Callable[..., object]) -> None:
         try:
-            self._signature = inspect.signature(function)
+            signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
             raise SignatureError(f"cannot read the signature: {error}") from None
         hints = _hints(function)
         self.context = next(
-            (name for name in self._signature.parameters if hints.get(name) in _CONTEXTS), None
+            (name for name in signature.parameters if hints.get(name) in _CONTEXTS), None
         )
         self._parameters = {
             name: parameter
-            for name, parameter in self._signature.parameters.items()
+            for name, parameter in signature.parameters.items()
             if name != self.context
         }
+        self._call = signature.replace(parameters=list(self._parameters.values()))
         for name, parameter in self._parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL or (
                 parameter.kind is parameter.POSITIONAL_ONLY
             ):
                 raise SignatureError(f"parameter {name!r} cannot be given by name")
-        self._takes_any = any(p.kind is p.VAR_KEYWORD for p in self._parameters.values())
+        self._rest = next(
+            (name for name, p in self._parameters.items() if p.kind is p.VAR_KEYWORD), None
+        )
         self._has_defaults = any(p.default is not p.empty for p in self._parameters.values())
         self._whole = list(self._parameters) == [WHOLE]
         self._target = hints.get(WHOLE, Any) if self._whole else self._struct(function, hints)
@@ -66,13 +69,10 @@ class Signature:
 
     def pack(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         """Return the payload for a call with these arguments; TypeError as the call would."""
-        parameters = [*self._parameters.values()]
-        bound = self._signature.replace(parameters=parameters).bind(*args, **kwargs)
+        named = self._call.bind(*args, **kwargs).arguments
         if self._whole:
-            return bound.arguments.get(WHOLE)
-        extra = next((n for n, p in self._parameters.items() if p.kind is p.VAR_KEYWORD), None)
-        named = dict(bound.arguments)
-        return named | named.pop(extra, {}) if extra else named
+            return named.get(WHOLE)
+        return named | named.pop(self._rest, {}) if self._rest else named
 
     def unpack(self, job: Job) -> dict[str, object]:
         """Return the arguments a payload holds, or raise PermanentError naming what is wrong."""
@@ -91,7 +91,7 @@ class Signature:
         given: dict[str, object] = msgspec.structs.asdict(value)
         if self._has_defaults:
             given = {name: v for name, v in given.items() if v is not msgspec.UNSET}
-        if self._takes_any:
+        if self._rest:
             given = msgspec.json.decode(data, type=dict[str, object]) | given
         return given
 
@@ -115,7 +115,7 @@ class Signature:
             else:
                 fields.append((name, kind, msgspec.UNSET))
         name = getattr(function, "__name__", "task")
-        forbid = not self._takes_any
+        forbid = self._rest is None
         return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=forbid)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import (
@@ -38,14 +39,12 @@ class Task(Generic[P, R]):
         app: Holdfast,
         type_: str,
         function: Callable[..., R],
-        options: SubmitOptions | None = None,
-        connection: object = None,
     ) -> None:
         self.app = app
         self.type = type_
         self.function = function
-        self._options: SubmitOptions = options or {}
-        self._connection = connection
+        self._options: SubmitOptions = {}
+        self._connection: object = None
         self._signature = Signature(function)
         functools.update_wrapper(self, function)
 
@@ -80,9 +79,11 @@ class Task(Generic[P, R]):
 
         ``connection`` submits inside the caller's own database transaction (PostgreSQL).
         """
-        merged: SubmitOptions = {**self._options, **options}
-        given = self._connection if connection is None else connection
-        return Task(self.app, self.type, self.function, merged, given)
+        task = copy.copy(self)
+        task._options = {**self._options, **options}
+        if connection is not None:
+            task._connection = connection
+        return task
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
         """Return what ``submit`` would submit, for ``submit_batch`` and ``chain``."""

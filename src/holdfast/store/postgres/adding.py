@@ -213,10 +213,10 @@ async def _release(session: Statements, locked: Sequence[Key]) -> None:
 
 async def _link(session: Statements, fresh: Sequence[Job], parents: Parents) -> set[str]:
     """Write who waits for whom; return the new jobs for which a dependency had ended."""
-    far = [job for job in fresh if not parents.outside.isdisjoint(job.depends_on)]
+    far = {job.id for job in fresh if not parents.outside.isdisjoint(job.depends_on)}
     if far:
-        await tie(session, far, parents)
-    return await link(session, [job for job in fresh if job not in far], parents.states)
+        await tie(session, [job for job in fresh if job.id in far], parents)
+    return await link(session, [job for job in fresh if job.id not in far], parents.states)
 
 
 def _aborted(answer: Added) -> Added:

@@ -21,6 +21,7 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.job import Event, State
 from holdfast.store import AddStatus, Change, Claim, Fence
 from holdfast.store.postgres import PostgresStore, Settings, line, wake
+from holdfast.store.postgres.database import RETURN_EVERY
 from holdfast.submitting import patiently
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
@@ -454,6 +455,23 @@ async def test_cancellation_is_heard_in_the_moment_a_connection_comes_free(
         await asyncio.wait([task], timeout=1)
         assert task.cancelled()
         later.set()
+
+
+async def test_call_cancelled_while_it_gives_its_connection_back_loses_none(
+    postgres_server: Postgres,
+) -> None:
+    async with PostgresStore(
+        Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=timedelta(seconds=1))
+    ) as store:
+        await store.holds("")
+        store._database._used = RETURN_EVERY - 1  # the next call gives its connection back
+        async with store._database._pool._lock:  # which another one is just about to do
+            call = asyncio.create_task(store.holds(""))
+            await asyncio.sleep(0.1)
+            call.cancel()
+            await asyncio.wait([call])
+
+        assert [] == await store.holds("")
 
 
 @pytest.mark.parametrize("milliseconds", range(0, 40, 4))

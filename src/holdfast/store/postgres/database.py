@@ -103,7 +103,7 @@ class Database:
     async def _cool(self) -> None:
         self._room = 0
         while self._warm:
-            await self._pool.putconn(self._warm.pop().connection)
+            await give_back(self._pool, self._warm.pop().connection)
 
     async def close(self) -> None:
         await self._cool()
@@ -131,7 +131,7 @@ class Database:
                 finally:
                     self._alarm.stop(session.connection)
                     if not self._keeps(session):
-                        await self._pool.putconn(session.connection)
+                        await give_back(self._pool, session.connection)
             except OURS as error:
                 if attempt == TRIES or not is_lost(error):
                     raise in_our_words(error) from error
@@ -164,7 +164,7 @@ class Database:
             session = self._warm.pop()
             if session.connection.ear or not session.connection.has_said():
                 return session
-            await self._pool.putconn(session.connection)  # to be replaced if it was closed
+            await give_back(self._pool, session.connection)  # to be replaced if it was closed
         self._waiting += 1
         try:
             return self.wrapped(await self.taken_from(self._pool))
@@ -178,12 +178,12 @@ class Database:
             connection = await pool.getconn(timeout=self.wait)
             while connection.era != self._era:
                 await connection.close()
-                await pool.putconn(connection)  # which opens another one
+                await give_back(pool, connection)  # which opens another one
                 connection = await pool.getconn(timeout=self.wait)
         try:
             _heed(earlier)
         except asyncio.CancelledError:
-            await pool.putconn(connection)
+            await give_back(pool, connection)
             raise
         return connection
 
@@ -206,7 +206,7 @@ class Database:
         """Use no connection again that is open now: the address may lead to a primary again."""
         self._era += 1
         while self._warm:
-            await self._pool.putconn(self._warm.pop().connection)
+            await give_back(self._pool, self._warm.pop().connection)
 
     def _keeps(self, session: Session) -> bool:
         """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
@@ -273,6 +273,11 @@ class Database:
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         if self._settings.pgbouncer:
             await connection.execute(b"SET timezone = 'UTC'")  # the one setting it carries along
+
+
+async def give_back(pool: AsyncConnectionPool[Line], connection: Line) -> None:
+    """Return a connection to its pool, also when cancelled meanwhile: it would be lost for good."""
+    await asyncio.shield(pool.putconn(connection))
 
 
 async def _as_one(work: Callable[[Session], Awaitable[T]], session: Session) -> T:

@@ -15,7 +15,7 @@ from psycopg.pq import PGconn
 from psycopg_pool import AsyncConnectionPool
 
 from holdfast.store.postgres.alarm import cut
-from holdfast.store.postgres.database import Database
+from holdfast.store.postgres.database import Database, give_back
 from holdfast.store.postgres.line import Line
 from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.session import Session
@@ -57,7 +57,7 @@ class Guests:
             try:
                 yield self._database.wrapped(connection)
             finally:
-                await pool.putconn(connection)
+                await give_back(pool, connection)
 
     async def _opened(self) -> AsyncConnectionPool[Line]:
         if self._pool is None:

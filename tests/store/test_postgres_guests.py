@@ -337,6 +337,25 @@ async def test_handler_may_choose_how_it_is_isolated(store: PostgresStore, hand:
     assert State.COMPLETED is await _state(store, fence)
 
 
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+async def test_child_added_behind_the_back_of_a_handlers_snapshot_is_not_forgotten(
+    store: PostgresStore, hand: Hand, level: str
+) -> None:
+    fence = await _running(store, hand)
+    (parent,) = await store.get([fence.job_id])
+    assert parent is not None
+    await hand.add("one", after=[parent])
+
+    with pytest.raises(StoreUnavailableError, match="could not serialize"):
+        async with _completing(store, fence) as connection:
+            await connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}".encode())
+            await connection.execute("SELECT 1")
+            await hand.add("two", after=[parent])
+
+    assert State.RUNNING is await _state(store, fence)
+
+
 async def test_query_of_a_handlers_may_take_longer_than_the_stores_own(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:

@@ -1,6 +1,7 @@
 -- link: children wait for parents from now on
 -- child text[]  parent text[]  eager boolean[]: one end is enough, whichever
--- The parents' rows are locked by this transaction, or new in it.
+-- The parents' rows are locked by this transaction, or new in it. One that runs is written even if
+-- it says all already: its handler may be about to end it with a snapshot that has not seen us.
 WITH pair AS MATERIALIZED (
     SELECT c.number AS child, p.number AS parent, given.eager, given.turn,
         CASE WHEN j.state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED')
@@ -18,7 +19,7 @@ WITH pair AS MATERIALIZED (
 ), marked AS (
     UPDATE {schema}.job j SET awaited = true
     FROM (SELECT DISTINCT parent FROM edges) AS p
-    WHERE j.number = p.parent AND NOT j.awaited
+    WHERE j.number = p.parent AND (NOT j.awaited OR j.state = 'RUNNING')
 ), counted AS (
     SELECT edges.child, count(*) FILTER (WHERE edges.ended IS NULL) AS open,
         coalesce(bool_or(edges.ended <> 'COMPLETED' OR (pair.eager AND edges.ended IS NOT NULL)),

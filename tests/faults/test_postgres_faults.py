@@ -123,6 +123,27 @@ async def test_producer_hears_in_time_that_the_server_is_down(own_server: Postgr
         assert time.monotonic() - begun < 5  # a second, on a machine that has other work
 
 
+@pytest.mark.req("S-9")
+async def test_internal_error_of_the_server_is_an_outage_like_any_other(
+    store: PostgresStore,
+) -> None:
+    """A bad page, a relation that was not found: workers go on trying, as after a restart."""
+    await store._database.atomically(_break_holds)
+
+    with pytest.raises(StoreUnavailableError, match="could not read block 7"):
+        await store.hold("lead", "me", timedelta(seconds=1))
+
+
+async def _break_holds(session: Session) -> None:
+    await session.connection.execute(
+        f"""
+        CREATE FUNCTION {SCHEMA}.broken() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'could not read block 7' USING ERRCODE = 'XX001'; END $$;
+        CREATE TRIGGER broken BEFORE INSERT ON {SCHEMA}.hold EXECUTE FUNCTION {SCHEMA}.broken()
+        """.encode()
+    )
+
+
 async def test_who_finds_every_connection_busy_is_told_so(postgres_server: Postgres) -> None:
     settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=SOON / 10)
     async with PostgresStore(settings) as store, lent(store):

@@ -14,9 +14,7 @@ from holdfast.errors import StoreError, StoreUnavailableError
 AWAY = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
-    errors.ReadOnlySqlTransaction,
-    errors.IdleInTransactionSessionTimeout,
-    errors.TransactionTimeout,
+    psycopg.InternalError,  # a bad page, say, or a transaction that was ended from outside
     errors.InvalidSqlStatementName,
     OSError,
 )

@@ -135,6 +135,23 @@ async def test_handlers_own_lock_timeout_passes_untouched(
             await work()
 
 
+async def test_deferred_constraint_of_the_handlers_own_passes_untouched(
+    store: PostgresStore, hand: Hand
+) -> None:
+    fence = await _running(store, hand)
+
+    async def put_off() -> None:
+        async with _completing(store, fence) as connection:
+            await connection.execute(
+                "CREATE TEMP TABLE once (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)"
+            )
+            await connection.execute("INSERT INTO once VALUES (1), (1)")
+
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        await put_off()
+    assert State.RUNNING is await _state(store, fence)
+
+
 async def test_raised_rollback_undoes_the_block_and_leaves_the_job_running(
     store: PostgresStore, hand: Hand
 ) -> None:
@@ -347,11 +364,14 @@ async def test_child_added_behind_the_back_of_a_handlers_snapshot_is_not_forgott
     assert parent is not None
     await hand.add("one", after=[parent])
 
-    with pytest.raises(StoreUnavailableError, match="could not serialize"):
+    async def complete_late() -> None:
         async with _completing(store, fence) as connection:
             await connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}".encode())
             await connection.execute("SELECT 1")
             await hand.add("two", after=[parent])
+
+    with pytest.raises(StoreUnavailableError, match="could not serialize"):
+        await complete_late()
 
     assert State.RUNNING is await _state(store, fence)
 

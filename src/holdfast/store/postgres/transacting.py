@@ -23,7 +23,7 @@ from holdfast.store.postgres.base import Base
 from holdfast.store.postgres.guests import Lent, lent
 from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.swapping import swap_run
-from holdfast.store.postgres.words import translated
+from holdfast.store.postgres.words import AWAY, translated
 
 IDLE = timedelta(minutes=5)
 """How long a handler's transaction may stay idle: a frozen one must not hold its rows for ever."""
@@ -69,7 +69,9 @@ class Transactions(Base):
                 with lent(session.connection, blocking=blocking) as connection:
                     yield connection
                 with translated():
-                    woken = await self._commit(session, fence, decide)
+                    woken = await self._settle(session, fence, decide)
+                with translated(AWAY):  # the handler's deferred constraints are its own
+                    await session.script(b"COMMIT")
             except BaseException as error:
                 await _undo(session)
                 if blocking and isinstance(error, asyncio.CancelledError):
@@ -85,7 +87,7 @@ class Transactions(Base):
         begin = _BEGIN.format(idle=idle, mark=mark, name=bytes(name).decode()).encode()
         return begin + _AS_USUAL if self.settings.pgbouncer else begin
 
-    async def _commit(
+    async def _settle(
         self, session: Session, fence: Fence, decide: Callable[[Job], Job]
     ) -> set[str]:
         limit = str(int(self._database.limit * 1000))
@@ -102,7 +104,6 @@ class Transactions(Base):
         written = await swap_run(session, [(0, change)], self._numbers)
         if not written:
             raise StaleLeaseError(fence.job_id)
-        await session.script(b"COMMIT")
         return self._woken([change], written)
 
     async def _evict(self, changes: Sequence[Change]) -> None:

@@ -422,6 +422,19 @@ async def test_lease_that_goes_on_while_others_look_for_its_end_is_not_overdue(
     assert [] == await looking
 
 
+async def test_claims_that_passed_over_a_job_while_others_were_made_to_wait_for_it_are_told(
+    hand: Hand,
+) -> None:
+    parent = await hand.add("parent")
+    seen, now = -2, -1
+    while seen != now:  # until all is heard that was told before
+        seen, now = now, await hand.store.arrivals(["default"], now, timedelta(seconds=0.2))
+
+    await hand.add("child", after=[parent])  # which locks its parent for a moment
+
+    assert seen != await hand.store.arrivals(["default"], seen, timedelta(seconds=1))
+
+
 async def test_dependency_is_waited_for_longer_than_a_key(
     hand: Hand, postgres_server: Postgres
 ) -> None:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from holdfast.job import Job
 from holdfast.maintenance.reaper import Reaper
 from holdfast.observe import Silent
 from holdfast.presence import workers
-from holdfast.store import Change, Claim, Fence, MemoryStore, Swapped
+from holdfast.store import Added, Change, Claim, Fence, MemoryStore, Swapped
 from holdfast.worker import Worker, quarantine, rates
 from holdfast.worker.guard import orphans
 from tests.worker.rig import Ear, ended, until, until_running, working
@@ -447,12 +448,39 @@ async def test_a_worker_that_had_work_just_now_looks_again_soon(
             assert State.COMPLETED is await ended(app, second.job_id)
 
 
+async def test_work_that_was_locked_when_it_was_told_of_is_looked_for_again_soon() -> None:
+    class Locked(MemoryStore):
+        """Passes over a new job once, as a store does whose row another transaction has locked."""
+
+        passes = 0
+
+        async def add(self, jobs: Sequence[Job], **how: Any) -> list[Added]:
+            self.passes = 1
+            return await super().add(jobs, **how)
+
+        async def claim(self, want: Claim) -> list[Job]:
+            if self.passes:
+                self.passes -= 1
+                return []
+            return await super().claim(want)
+
+    app = Holdfast(store=Locked())
+    app.task("work")(_nothing)
+    async with app, working(app):
+        await asyncio.sleep(0.1)
+        begun = asyncio.get_running_loop().time()
+        job = await app.submit("work")
+        assert State.COMPLETED is await ended(app, job.job_id)
+
+    assert rates.POLL.total_seconds() / 2 > asyncio.get_running_loop().time() - begun
+
+
 async def test_trust_in_being_told_grows_with_the_time_without_work() -> None:
     clock, store = ManualClock(), MemoryStore()
     trust = rates.Rates(clock)
 
     assert rates.POLL == await trust.patience(store)
-    trust.worked()
+    trust.stirred()
     assert rates.FIRST_POLL == await trust.patience(store)
     clock.advance(timedelta(seconds=4))
     assert timedelta(seconds=1) == await trust.patience(store)

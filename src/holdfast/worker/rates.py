@@ -11,7 +11,8 @@ POLL = timedelta(seconds=2)
 """How long a worker trusts at most that it would be told of new work."""
 
 FIRST_POLL = timedelta(milliseconds=250)
-"""How long when it had some just now: who was told of the next may have died or been stopped."""
+"""How long when it had or was told of some just now: who was told of the next may have died, and
+what it was told of may have been passed over because somebody had it locked."""
 
 EASING = 4
 """A fourth of the time without work is how long it trusts by then."""
@@ -25,11 +26,11 @@ class Rates:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._free_until = float("-inf")
-        self._worked = float("-inf")
+        self._stirred = float("-inf")
 
-    def worked(self) -> None:
-        """Hear that there was work."""
-        self._worked = self._clock.monotonic()
+    def stirred(self) -> None:
+        """Hear that there is work, or may be."""
+        self._stirred = self._clock.monotonic()
 
     async def patience(self, store: Store) -> timedelta:
         """Return how long to wait unless told of work: until the next closed limit opens."""
@@ -44,7 +45,7 @@ class Rates:
         return max(SHORTEST, min([self._trust(now), *opens]))
 
     def _trust(self, now: float) -> timedelta:
-        idle = min(now - self._worked, EASING * POLL.total_seconds())
+        idle = min(now - self._stirred, EASING * POLL.total_seconds())
         return max(FIRST_POLL, timedelta(seconds=idle / EASING))
 
 

@@ -199,7 +199,7 @@ class Worker:
             )
             self._outage.over()
             if jobs:
-                self._rates.worked()
+                self._rates.stirred()
                 self._take(jobs, sent)
                 taken += len(jobs)
         return taken
@@ -273,7 +273,11 @@ class Worker:
         other = asyncio.ensure_future(self._hands.changed() if freed else self._stopping.wait())
         try:
             await asyncio.wait({arrival, other}, return_when=asyncio.FIRST_COMPLETED)
-            return arrival.result() if arrival.done() else seen
+            if not arrival.done():
+                return seen
+            if arrival.result() != seen:
+                self._rates.stirred()
+            return arrival.result()
         finally:
             arrival.cancel()
             other.cancel()

@@ -101,13 +101,16 @@ class PostgresStore(Works, Records, Upgrades):
             )
         if fence is None and is_plain(jobs):
             added = await add_plain(self._database, jobs)
-        elif fence is None and not atomic:
+            self._wake.ring(queues_of(jobs))
+            return added
+        if fence is None and not atomic:
             added = await add_each(self._database, jobs, self.now())
         else:
             added = await self._database.atomically(
                 lambda session: add(session, jobs, atomic=atomic, fence=fence, now=self.now())
             )
-        self._wake.ring(queues_of(jobs))
+        # Also for those that wait for others: claims passed over these while they were locked.
+        self._wake.ring({job.queue for job in jobs})
         return added
 
     async def _announce(self, session: Statements, jobs: Sequence[Job]) -> None:

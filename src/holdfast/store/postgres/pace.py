@@ -18,6 +18,7 @@ class Pace:
         self._ticks = ticks
         self._every = every
         self._next = 0.0
+        self._took = 0.0
 
     @property
     def is_due(self) -> bool:
@@ -30,5 +31,10 @@ class Pace:
         self._next = begun + self._every  # for others, and should it fail
         done = await work
         ended = self._ticks()
-        self._next = ended + max(self._every, SHARE * (ended - begun))
+        self._took = ended - begun
+        self._next = ended + max(self._every, SHARE * self._took)
         return done
+
+    def hurry(self) -> None:
+        """Hear that much of it was left undone: it then rests for no longer than it took."""
+        self._next = self._ticks() + self._took

@@ -41,8 +41,10 @@ from holdfast.store.postgres.working import Works, queues_of
 
 MEASURES_KEPT = timedelta(days=7)
 AGED_AT_ONCE = 10_000
+FOLDED_AT_ONCE = 20_000
 SWEPT_AT_ONCE = 1_000
 JOINED_AT_ONCE = 1_000
+TRIMMED_AT_ONCE = 5_000
 
 
 class PostgresStore(Works, Records, Upgrades):
@@ -201,11 +203,18 @@ class PostgresStore(Works, Records, Upgrades):
         deleted = await self._database.atomically(
             lambda session: self._delete(session, "prunable", params)
         )
-        await self._run("trim_keys", {"most": limit, "now": self._clock.judged})
-        await self._run("trim_events", {"most": limit * 10, "kept": self._events_kept})
+        await self._trim("trim_expired")
+        await self._trim("trim_events")
         await self._run("trim_readings", {"before": minute_of(now - MEASURES_KEPT)})
         await self._fold(at_once=True)
         return len(deleted)
+
+    async def _trim(self, name: str) -> None:
+        """Forget what is over: as much as there is, but not all in one statement."""
+        most = count = TRIMMED_AT_ONCE
+        while count == most:
+            params = {"most": most, "now": self._clock.judged, "kept": self._events_kept}
+            ((count,),) = await self._run(name, params)
 
     async def delete(self, ids: Sequence[str]) -> list[bool]:
         params = {"id": Texts(ids)}
@@ -226,7 +235,9 @@ class PostgresStore(Works, Records, Upgrades):
 
     async def _fold(self, *, at_once: bool = False) -> None:
         if at_once or self._folding.is_due:
-            await self._folding.keep(self._run("fold", {}))
+            ((count,),) = await self._folding.keep(self._run("fold", {"most": FOLDED_AT_ONCE}))
+            if count == FOLDED_AT_ONCE:
+                self._folding.hurry()
 
     async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         params = {

@@ -1,4 +1,5 @@
 -- fold: add what statements counted to the sums
+-- most integer
 -- returns how many rows were folded
 --
 -- Only one at a time: the sums are few rows, and two would wait for each other.
@@ -6,7 +7,7 @@ WITH gate AS MATERIALIZED (
     SELECT pg_try_advisory_xact_lock(hashtextextended('holdfast fold {schema}', 0)) AS mine
 ), gone AS (
     DELETE FROM {schema}.delta d WHERE d.ctid = ANY (ARRAY(
-        SELECT ctid FROM {schema}.delta WHERE (SELECT mine FROM gate) LIMIT 20000
+        SELECT ctid FROM {schema}.delta WHERE (SELECT mine FROM gate) LIMIT %(most)s::integer
     ))
     RETURNING minute, queue, type, priority, name, bucket, count, top, category, code
 ), tallied AS (

@@ -1,0 +1,106 @@
+"""What a store forgets and sums up keeps pace with what comes in, however much that is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from holdfast.policy import Retention
+from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres.base import FOLD_EVERY
+from holdfast.store.postgres.pace import Pace
+from holdfast.store.postgres.store import FOLDED_AT_ONCE, TRIMMED_AT_ONCE
+from tests.conformance.stores import empty_schema
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.servers import Postgres
+
+pytestmark = pytest.mark.postgres
+SCHEMA = "upkeep"
+KEPT = 10
+MANY = 2 * TRIMMED_AT_ONCE + 1
+FILLED = {
+    "dedupe": "(scope, key, expires_at) SELECT 's', n::text, now() - interval '1 s'",
+    "hold": "(name, holder, until, data) SELECT n::text, 'w', now() - interval '1 s', ''",
+    "rate_window": "(scope, started, until) SELECT n::text, 1, now() - interval '1 s'",
+    "journal": "(job, at, attempt, lease_version, reason, worker) SELECT 1, now(), 1, 1, '', ''",
+}
+
+
+@pytest.fixture
+async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    async with PostgresStore(settings, events_kept=KEPT) as store:
+        yield store
+
+
+def _fill(server: Postgres, table: str, count: int) -> None:
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        text = f"INSERT INTO {SCHEMA}.{table} {FILLED[table]} FROM generate_series(1, {count}) AS n"
+        connection.execute(text.encode())
+
+
+def _rows(server: Postgres, table: str) -> int:
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        cursor = connection.execute(f"SELECT count(*) FROM {SCHEMA}.{table}".encode())
+        return sum(count for (count,) in cursor)
+
+
+@pytest.mark.parametrize("table", FILLED)
+async def test_all_that_is_over_is_forgotten_however_much_there_is(
+    store: PostgresStore, postgres_server: Postgres, table: str
+) -> None:
+    _fill(postgres_server, table, MANY)
+
+    await store.prune(Retention(), 1)
+
+    assert KEPT >= _rows(postgres_server, table)
+
+
+async def test_what_is_still_held_is_not_forgotten(store: PostgresStore) -> None:
+    await store.hold("mine", "me", timedelta(minutes=1))
+
+    await store.prune(Retention(), 1)
+
+    assert ["mine"] == [hold.name for hold in await store.holds("")]
+
+
+async def test_backlog_of_counters_is_summed_up_without_long_rests(
+    store: PostgresStore, postgres_server: Postgres
+) -> None:
+    with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
+        connection.execute(
+            f"""
+            INSERT INTO {SCHEMA}.delta (queue, type, priority, name, bucket, count, top)
+            SELECT 'q', 't', 2, 'SCHEDULED', 0, 1, 0
+            FROM generate_series(1, {FOLDED_AT_ONCE} + 1)
+            """.encode()
+        )
+
+    await store.prune(Retention(), 1)
+
+    assert 1 == _rows(postgres_server, "delta")
+    assert FOLD_EVERY > store._folding._next - store._ticks()
+
+
+async def test_work_of_which_much_is_left_rests_only_as_long_as_it_took() -> None:
+    time = [0.0]
+
+    async def work() -> None:
+        time[0] += 3.0
+
+    pace = Pace(lambda: time[0], every=1.0)
+    await pace.keep(work())
+    time[0] += 3.0
+    assert not pace.is_due
+
+    pace.hurry()
+    assert not pace.is_due
+    time[0] += 3.0
+    assert pace.is_due

@@ -30,7 +30,6 @@ SCHEMA = "frozen"
 CLAIMER = """
 import asyncio, sys
 from datetime import timedelta
-from holdfast import Holdfast, JobContext, State
 from holdfast.errors import StoreUnavailableError
 from holdfast.store import Claim
 from holdfast.store.postgres import PostgresStore, Settings

@@ -19,6 +19,7 @@ from holdfast.policy import Retention
 from holdfast.releasing import release_dependents
 from holdfast.store import AddStatus, Change, Note
 from holdfast.store.postgres import PostgresStore, Settings, adding, session
+from holdfast.store.postgres import store as whole
 from holdfast.store.postgres.heads import LEASES_SETTLED
 from holdfast.store.postgres.linking import tie
 from holdfast.store.postgres.sql import Statement, statement
@@ -357,6 +358,32 @@ async def test_dependency_that_is_locked_keeps_nobody_from_being_joined_or_promo
     assert [State.PENDING, State.SCHEDULED] == [job.state for job in await hand.get_all(busy, free)]
     await _ended(hand, first)
     assert not (await hand.store.dependents(MANY))
+    assert (await _settled(hand)).ripe
+
+
+async def test_many_that_cannot_be_joined_keep_nobody_from_it_who_came_later(
+    hand: Hand, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "JOINED_AT_ONCE", 2)
+    first, second = await _running(hand)
+    busy = [hand.job(f"busy {n}", after=[first]) for n in range(5)]
+    free = hand.job("free", after=[second])
+    await _tied(hand, postgres_server, *busy, free)
+    await _ended(hand, second)
+
+    async with _locked(postgres_server, first):
+        await _settled(hand)
+
+    assert [State.SCHEDULED] == [job.state for job in await hand.get_all(free)]
+
+
+async def test_looking_when_jobs_are_due_joins_none(hand: Hand, postgres_server: Postgres) -> None:
+    first, _ = await _running(hand)
+    await _tied(hand, postgres_server, hand.job("child", after=[first]))
+    await _ended(hand, first)
+
+    assert not (await hand.store.promote(0)).ripe
+
     assert (await _settled(hand)).ripe
 
 

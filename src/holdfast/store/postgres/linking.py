@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.job import TERMINAL, DependencyKind, Job, State
 from holdfast.store.postgres.arrays import Flags, Longs, Texts
-from holdfast.store.postgres.rows import job_of
+from holdfast.store.postgres.rows import WIDTH, job_of
 from holdfast.store.postgres.session import Statements
 
 
@@ -85,19 +85,22 @@ async def tie(session: Statements, fresh: Sequence[Job], parents: Parents) -> No
     )
 
 
-async def join(session: Statements, most: int) -> bool:
-    """Write what ties say, in a transaction of ours; whether a dependency had ended.
+async def join(session: Statements, after: int, most: int) -> tuple[bool, int | None]:
+    """Write what some ties say, in a transaction of ours, those of jobs up to ``after`` left out.
 
-    Jobs that wait for one that somebody is writing right now are left for the next time.
+    Returns whether a dependency had ended, and where to go on, if there may be more. Jobs that
+    wait for one that somebody is writing right now are left for the next time.
     """
-    jobs = [job_of(row) for row in await session.run("tied", {"most": most})]
+    rows = await session.run("tied", {"after": after, "most": most})
+    jobs = [job_of(row[:WIDTH]) for row in rows]
+    last = max((row[WIDTH] for row in rows), default=None)
     states, busy = await _free_parents(session, jobs)
     free = [job for job in jobs if busy.isdisjoint(job.depends_on)]
     if not free:
-        return False
+        return False, last
     ripe = await link(session, free, states)
     lost = await session.run("untie", {"child": Texts([job.id for job in free])})
-    return bool(ripe or lost)
+    return bool(ripe or lost), last
 
 
 async def _free_parents(

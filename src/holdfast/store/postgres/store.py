@@ -29,10 +29,7 @@ from holdfast.store.postgres.arrays import Longs, Moments, Texts
 from holdfast.store.postgres.enlist import enlist
 from holdfast.store.postgres.keeping import Records
 from holdfast.store.postgres.linking import join, seen
-from holdfast.store.postgres.rows import (
-    WIDTH,
-    seconds,
-)
+from holdfast.store.postgres.rows import WIDTH, seconds
 from holdfast.store.postgres.session import Session, Statements
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.upgrading import Upgrades
@@ -157,8 +154,18 @@ class PostgresStore(Works, Records, Upgrades):
         ((later, is_tied),) = await self._run("next_due", {})
         self._wake.ring({queue for (queue,) in rows})
         await self._fold()
-        ripe = is_tied and await self._database.atomically(partial(join, most=JOINED_AT_ONCE))
+        ripe = await self._join() if limit and is_tied else False
         return Promoted(len(rows), later, ripe)
+
+    async def _join(self) -> bool:
+        """Join jobs to what they are tied to; whether a dependency had ended."""
+        ripe = False
+        after: int | None = 0
+        while after is not None:
+            some = partial(join, after=after, most=JOINED_AT_ONCE)
+            is_ripe, after = await self._database.atomically(some)
+            ripe = ripe or is_ripe
+        return ripe
 
     async def overdue(self, limit: int) -> list[Job]:
         if not limit:

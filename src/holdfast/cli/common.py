@@ -14,6 +14,7 @@ from holdfast.app import Holdfast
 from holdfast.cli.exits import UNREACHABLE, Problem
 from holdfast.cli.finding import find_app
 from holdfast.errors import HoldfastError
+from holdfast.urls import is_postgres, scheme, with_option
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
@@ -58,10 +59,10 @@ def plain_app(settings: config.Settings) -> Holdfast:
 
 def as_it_is(url: str, source: str) -> str:
     """Return a URL under which a store is opened whatever it is, not created and not migrated."""
-    if url.startswith("sqlite:"):
+    if scheme(url) == "sqlite":
         _must_exist(url, source)
-    if url.startswith(("postgresql:", "postgres:")):
-        return f"{url}{'&' if '?' in url else '?'}migrate=false&durability=server"
+    if is_postgres(url):
+        return with_option(url, "migrate=false&durability=server")
     return url
 
 

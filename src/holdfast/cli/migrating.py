@@ -13,6 +13,7 @@ from holdfast.cli.exits import USAGE, Problem
 from holdfast.cli.tables import facts, table
 from holdfast.redaction import redacted
 from holdfast.store import SchemaMove, SchemaStatus, VersionedStore, open_store
+from holdfast.urls import is_postgres
 
 
 @click.command()
@@ -27,7 +28,7 @@ def migrate(to: int | None, lose_data: bool, status: bool, url: str | None, as_j
     a later version before going back, they would bring it forward again.
     """
     place = config.load(flags={"url": url}).text("url")
-    if not place.startswith(("postgresql:", "postgres:")):
+    if not is_postgres(place):
         _open(place, as_json=as_json, chosen=status or lose_data or to is not None)
         return
     store = open_store(place)

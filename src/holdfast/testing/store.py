@@ -9,11 +9,12 @@ from holdfast.clock import Clock
 from holdfast.form import Parent
 from holdfast.job import Job
 from holdfast.store import Added, Fence, MemoryStore
+from holdfast.urls import is_postgres
 
 
 def sandbox_store(app: Holdfast, clock: Clock) -> MemoryStore:
     """Return a store in memory that takes what the app's own store would take."""
-    if app.url.startswith(("postgresql:", "postgres:")):
+    if is_postgres(app.url):
         return CarelessStore(clock)
     return MemoryStore(clock)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.errors import Fault, ValidationError
+from holdfast.urls import with_option
 
 PORTS = {"postgresql": 5432, "postgres": 5432, "redis": 6379, "valkey": 6379}
 
@@ -16,7 +17,6 @@ class Ground:
 
     def __init__(self, url: str, name: str) -> None:
         """``name`` is one that nobody else has."""
-        self._url = url
         self._parts = urlsplit(url)
         self._name = f"torture_{name}"
         match self._parts.scheme:
@@ -24,9 +24,9 @@ class Ground:
                 place, mark, options = url.partition("?")
                 self.url = f"{place}.{self._name}{mark}{options}"
             case "postgresql" | "postgres":
-                self.url = self._with(f"schema={self._name}")
+                self.url = with_option(url, f"schema={self._name}")
             case "redis" | "rediss" | "valkey" | "valkeys":
-                self.url = self._with(f"prefix={self._name}")
+                self.url = with_option(url, f"prefix={self._name}")
             case _:
                 told = "must be one that several processes can open: sqlite, postgresql or redis"
                 raise ValidationError([Fault("url", "UNSUPPORTED", told)])
@@ -54,10 +54,6 @@ class Ground:
                 self._drop_schema()
             case _:
                 self._unlink_keys()
-
-    def _with(self, option: str) -> str:
-        """The URL as it was written, and one option more: the last of a name counts."""
-        return f"{self._url}{'&' if self._parts.query else '?'}{option}"
 
     def _unlink(self) -> None:
         from holdfast.store.sqlite.location import Location

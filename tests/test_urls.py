@@ -1,0 +1,32 @@
+"""URLs of stores, as they are written and as others need them."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import urls
+from holdfast.cli.common import as_it_is
+from holdfast.store.postgres import Settings
+
+
+@pytest.mark.parametrize(
+    ("url", "longer"),
+    [
+        ("postgresql://u:p@h/app", "postgresql://u:p@h/app?a=1"),
+        ("postgresql://u:p@h/app?schema=x", "postgresql://u:p@h/app?schema=x&a=1"),
+        ("postgresql://u:a?b@h/app", "postgresql://u:a?b@h/app?a=1"),
+        ("postgresql://u:a?b@h/app?schema=x", "postgresql://u:a?b@h/app?schema=x&a=1"),
+        ("postgresql:///app?host=/run&listen_url=postgresql://u@h/x", None),
+        ("redis://h:6379/0", "redis://h:6379/0?a=1"),
+    ],
+)
+def test_option_is_added_where_options_are(url: str, longer: str | None) -> None:
+    assert (longer or f"{url}&a=1") == urls.with_option(url, "a=1")
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:a?b@h/app", "POSTGRES://u:a?b@h/app?schema=x"])
+def test_store_that_is_only_looked_at_is_not_migrated(url: str) -> None:
+    given, taken = Settings.from_url(url), Settings.from_url(as_it_is(url, "--url"))
+
+    assert not taken.migrate
+    assert (given.dsn, given.schema) == (taken.dsn, taken.schema)

@@ -66,6 +66,8 @@ EDGES = frozenset((before, after) for before, _, after in TABLE)
 
 MAX_REASON = 1000
 """Characters of a failure's message that the history repeats as the reason."""
+MAX_CODE = 128
+"""Characters of a failure's code: stores count by it, and no index takes long texts."""
 
 LAPSE_SPREAD = SECOND / 4
 """Jobs of a dead worker come back spread over this time, not all in one instant."""
@@ -366,7 +368,7 @@ def _noted(job: Job, failure: Failure, now: datetime) -> Failure:
     return replace(
         failure,
         message=clean(failure.message),
-        code=clean(failure.code),
+        code=clean(failure.code, MAX_CODE),
         stack_trace=clean(failure.stack_trace),
         context={clean(name): clean(value) for name, value in failure.context.items()},
         attempt=job.attempt,

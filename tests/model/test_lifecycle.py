@@ -222,6 +222,12 @@ def test_the_reason_in_the_history_is_a_bounded_part_of_a_long_message() -> None
     assert lifecycle.MAX_REASON == len(after.trail[-1].reason)
 
 
+def test_the_code_of_a_failure_is_bounded() -> None:
+    after = lifecycle.after_failure(running(), replace(PERMANENT, code="x" * 5000), now=LATER)
+
+    assert lifecycle.MAX_CODE == len(after.failure.code)
+
+
 @pytest.mark.req("S-10")
 def test_the_last_attempt_says_so_in_the_history() -> None:
     after = lifecycle.after_failure(running(max_attempts=1), TEMPORARY, now=LATER)

@@ -24,6 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.handlers import Handler
 from holdfast.job import Failure, FailureCategory, Job
+from holdfast.lifecycle import MAX_CODE
 from holdfast.payload import clean, encode_result
 from holdfast.sealing.envelope import must_be_open
 
@@ -102,7 +103,7 @@ def failed(handler: Handler, error: BaseException) -> Outcome:
         Failure(
             category=category,
             message=message,
-            code=clean(code, 128),
+            code=clean(code, MAX_CODE),
             stack_trace=clean(_trace(error), MAX_TRACE),
             retry_after=error.retry_after if isinstance(error, TemporaryError) else None,
             host=HOST,

@@ -17,7 +17,7 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.job import Priority, State
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
-from holdfast.store.postgres.heads import LEVELS, SETTLED_AFTER, Heads
+from holdfast.store.postgres.heads import LEVELS, MOST_KINDS, SETTLED_AFTER, Heads
 from holdfast.store.postgres.limiting import claim_params
 from holdfast.store.postgres.pace import Pace
 from holdfast.store.postgres.rows import places_of
@@ -121,6 +121,15 @@ async def test_head_follows_the_first_job_that_a_claim_got_of_each_level(
     assert 6 == len(rows)
     assert 2 == len(first)
     assert heads.start(want.queues, None, SETTLED_AFTER) == [first.get(n, 0) for n in LEVELS]
+
+
+def test_kinds_of_claims_are_not_remembered_without_end() -> None:
+    heads = Heads()
+
+    for n in range(3 * MOST_KINDS):
+        heads.looked(["q"], (str(n),), 0.0, 0.0)
+
+    assert MOST_KINDS >= len(heads._full_at)
 
 
 async def test_leases_that_were_answered_long_ago_are_not_looked_at_again(

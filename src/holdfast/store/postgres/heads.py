@@ -23,6 +23,9 @@ FULL_EVERY = 1.0
 LEASES_SETTLED = timedelta(seconds=1)
 """How long after its end a lease is looked for, unless the look is from the very front."""
 
+MOST_KINDS = 1_000
+"""How many kinds of claims are remembered."""
+
 Types = tuple[str, ...] | None
 
 
@@ -57,6 +60,8 @@ class Heads:
 
     def looked(self, queues: Sequence[str], types: Types, ticks: float, took: float) -> None:
         """Take note of a claim from the very front."""
+        if len(self._full_at) >= MOST_KINDS:  # of claims: callers over HTTP choose queues and types
+            self.forget()
         self._full_at[tuple(queues), types] = ticks + max(FULL_EVERY, SHARE * took)
 
     def saw(self, taken: Iterable[tuple[str, int, int]], types: Types, ticks: float) -> None:

@@ -277,9 +277,11 @@ class Submitter:
                 )
             case AddStatus.CONFLICT:
                 raise DuplicateError(job.idempotency_key, added.job_id)
-            case _:
+            case AddStatus.MISSING:
                 told = f"must exist, got unknown {', '.join(added.missing)}"
                 raise ValidationError([Fault("depends_on", "NOT_FOUND", told)])
+            case AddStatus.ABORTED | AddStatus.BUSY:
+                raise AssertionError(f"{added.status} is no answer to one submission")
 
     def _batch_result(self, job: Job, added: Added, i: int, *, atomic: bool) -> SubmissionResult:
         if added.status is AddStatus.ACCEPTED:

@@ -101,7 +101,7 @@ class Wake:
     async def hears(self) -> bool:
         """Whether others are heard, given a moment: whoever hears them hears himself."""
         self.listen()
-        with contextlib.suppress(TimeoutError, HoldfastError):
+        try:
             async with asyncio.timeout(HEARS_WITHIN if self._listener_task else 0):
                 await self.listening.wait()
                 self._echo.clear()
@@ -110,6 +110,10 @@ class Wake:
                 await self._echo.wait()
                 self.trouble = ""
                 return True
+        except TimeoutError:
+            pass
+        except HoldfastError as error:
+            self.trouble = str(error)
         return False
 
     async def stop(self) -> None:

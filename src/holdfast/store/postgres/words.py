@@ -38,7 +38,7 @@ class LockedError(StoreUnavailableError):
 _MIGRATE = "run holdfast migrate"
 GRANT = (
     "grant the role USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on its tables,"
-    " and USAGE on its sequences"
+    " USAGE on its sequences, and EXECUTE on pg_control_system() where not everybody has that"
 )
 _POOLER = "behind PgBouncer add pgbouncer=true to the URL"
 _ADVICE: tuple[tuple[type[Exception], type[StoreError], str], ...] = (

@@ -41,6 +41,8 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "postgres verbs": (VERBS, "postgres"),
     "postgres race": (["tests/conformance/test_race.py"], "postgres"),
     "postgres frozen": (["tests/faults/test_postgres_frozen.py"], ""),
+    "postgres faults": (["tests/faults/test_postgres_faults.py"], ""),
+    "postgres upkeep": (["tests/store/test_postgres_upkeep.py"], ""),
     "postgres limits": (["tests/store/test_postgres_limits.py"], ""),
     "postgres locks": (["tests/store/test_postgres_locks.py"], ""),
     "postgres restored": (["tests/store/test_postgres_restored.py"], ""),

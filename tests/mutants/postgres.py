@@ -237,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         "store/postgres/linking.py",
-        "    return bool(ripe or lost), last\n",
+        "    return bool(ripe or lost or busy), last\n",
         "    return False, last\n",
         "nobody looks at jobs that were joined to ended ones",
         LOCKS,
@@ -380,7 +380,7 @@ MUTANTS = (
     ),
     Mutant(
         "store/postgres/store.py",
-        "            ripe = ripe or is_ripe\n",
+        "            found.append(ripe)\n",
         "            break\n",
         "many that cannot be joined hide those that can",
         LOCKS,

@@ -377,6 +377,22 @@ async def test_many_that_cannot_be_joined_keep_nobody_from_it_who_came_later(
     assert [State.SCHEDULED] == [job.state for job in await hand.get_all(free)]
 
 
+async def test_jobs_that_are_left_to_be_joined_are_told_of(
+    hand: Hand, postgres_server: Postgres
+) -> None:
+    first, _ = await _running(hand)
+    await _tied(hand, postgres_server, hand.job("child", after=[first]))
+    joining = f"SELECT FROM {SCHEMA}.tie FOR UPDATE"
+
+    async with _locked(postgres_server, first) as stranger:
+        assert (await hand.store.promote(MANY)).ripe
+        await stranger.rollback()
+        await stranger.execute(joining.encode())
+        assert (await hand.store.promote(MANY)).ripe
+
+    assert not (await hand.store.promote(MANY)).ripe
+
+
 async def test_looking_when_jobs_are_due_joins_none(hand: Hand, postgres_server: Postgres) -> None:
     first, _ = await _running(hand)
     await _tied(hand, postgres_server, hand.job("child", after=[first]))

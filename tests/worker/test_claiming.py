@@ -17,7 +17,16 @@ from holdfast.job import Job
 from holdfast.maintenance.reaper import Reaper
 from holdfast.observe import Silent
 from holdfast.presence import workers
-from holdfast.store import Added, Change, Claim, Fence, MemoryStore, Swapped
+from holdfast.store import (
+    Added,
+    Change,
+    Claim,
+    Dependent,
+    Fence,
+    MemoryStore,
+    Promoted,
+    Swapped,
+)
 from holdfast.worker import Worker, quarantine, rates
 from holdfast.worker.guard import orphans
 from tests.worker.rig import Ear, ended, until, until_running, working
@@ -473,6 +482,29 @@ async def test_work_that_was_locked_when_it_was_told_of_is_looked_for_again_soon
         assert State.COMPLETED is await ended(app, job.job_id)
 
     assert rates.POLL.total_seconds() / 2 > asyncio.get_running_loop().time() - begun
+
+
+async def test_a_burst_ends_with_what_another_promoter_joined_meanwhile() -> None:
+    class Late(MemoryStore):
+        """Knows who waits for what only once somebody promoted, who may not be the worker."""
+
+        joined = False
+
+        async def promote(self, limit: int) -> Promoted:
+            self.joined = True
+            return await super().promote(limit)
+
+        async def dependents(self, limit: int) -> list[Dependent]:
+            return await super().dependents(limit) if self.joined else []
+
+    app = Holdfast(store=Late())
+    app.task("work")(_nothing)
+    async with app:
+        first = await app.submit("work")
+        second = await app.submit("work", depends_on=[first.job_id])
+        await Worker(app, maintenance=False).run(burst=True)
+
+        assert State.COMPLETED is (await app.get(second.job_id)).state
 
 
 async def test_trust_in_being_told_grows_with_the_time_without_work() -> None:

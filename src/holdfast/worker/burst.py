@@ -10,7 +10,8 @@ from holdfast.releasing import release_dependents
 from holdfast.store import Search, Store
 from holdfast.worker.rates import POLL
 
-AT_ONCE = timedelta(0)
+SOON = timedelta(milliseconds=10)
+"""When what was found has to be waited for; whatever becomes ready rings before."""
 PAGE = 1000
 
 
@@ -18,10 +19,10 @@ async def more_within(
     store: Store, queues: Sequence[str], types: Sequence[str]
 ) -> timedelta | None:
     """Return how long to wait for more work after a claim brought none; None: there is none."""
-    released = await release_dependents(store)
     promoted = await store.promote(PAGE)
+    released = await release_dependents(store)  # what this or another promoter has just joined, too
     if released or promoted.count or promoted.ripe:
-        return AT_ONCE
+        return SOON
     paused = {queue.name for queue in await store.queues() if queue.paused}
     served = tuple(queue for queue in queues if queue not in paused)
     if not served or not types:

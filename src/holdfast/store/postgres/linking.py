@@ -88,7 +88,7 @@ async def tie(session: Statements, fresh: Sequence[Job], parents: Parents) -> No
 async def join(session: Statements, after: int, most: int) -> tuple[bool, int | None]:
     """Write what some ties say, in a transaction of ours, those of jobs up to ``after`` left out.
 
-    Returns whether a dependency had ended, and where to go on, if there may be more. Jobs that
+    Returns whether a verdict may be due soon, and where to go on, if there may be more. Jobs that
     wait for one that somebody is writing right now are left for the next time.
     """
     rows = await session.run("tied", {"after": after, "most": most})
@@ -96,11 +96,9 @@ async def join(session: Statements, after: int, most: int) -> tuple[bool, int | 
     last = max((row[WIDTH] for row in rows), default=None)
     states, busy = await _free_parents(session, jobs)
     free = [job for job in jobs if busy.isdisjoint(job.depends_on)]
-    if not free:
-        return False, last
     ripe = await link(session, free, states)
-    lost = await session.run("untie", {"child": Texts([job.id for job in free])})
-    return bool(ripe or lost), last
+    lost = await session.run("untie", {"child": Texts([job.id for job in free])}) if free else []
+    return bool(ripe or lost or busy), last
 
 
 async def _free_parents(

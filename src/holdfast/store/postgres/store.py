@@ -158,14 +158,14 @@ class PostgresStore(Works, Records, Upgrades):
         return Promoted(len(rows), later, ripe)
 
     async def _join(self) -> bool:
-        """Join jobs to what they are tied to; whether a dependency had ended."""
-        ripe = False
+        """Join jobs to what they are tied to; whether a verdict may be due soon."""
+        found: list[bool] = []
         after: int | None = 0
         while after is not None:
             some = partial(join, after=after, most=JOINED_AT_ONCE)
-            is_ripe, after = await self._database.atomically(some)
-            ripe = ripe or is_ripe
-        return ripe
+            ripe, after = await self._database.atomically(some)
+            found.append(ripe)
+        return len(found) == 1 or any(found)  # none at all: another one is joining them right now
 
     async def overdue(self, limit: int) -> list[Job]:
         if not limit:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from holdfast.job import Job as StoredJob
+    from holdfast.model.job import Job as StoredJob
     from holdfast.store import Fence
 
 

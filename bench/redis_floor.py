@@ -8,11 +8,11 @@ import uuid
 
 from redis.asyncio import Redis
 
-from holdfast import lifecycle
-from holdfast.form import Submission
+from holdfast.model import lifecycle
+from holdfast.model.acceptance import accept
+from holdfast.model.submission import Submission
 from holdfast.store import Change, Claim
 from holdfast.store.redis import RedisStore
-from holdfast.submission import accept
 
 BATCH = 100
 ADDED = 1000

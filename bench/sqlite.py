@@ -12,14 +12,14 @@ from pathlib import Path
 
 from bench.fill import fill
 from bench.hand import Bare, Hand
-from holdfast import lifecycle
 from holdfast.chance import Chance
-from holdfast.form import Submission
-from holdfast.job import Job
+from holdfast.model import lifecycle
+from holdfast.model.acceptance import accept
+from holdfast.model.job import Job
+from holdfast.model.submission import Submission
 from holdfast.store import Change, Claim
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.location import Location
-from holdfast.submission import accept
 
 PAYLOAD = {"to": "someone@example.com", "subject": "hello", "template": "welcome", "n": 12345}
 BYTES = b'{"to":"someone@example.com","subject":"hello","template":"welcome","n":12345}'

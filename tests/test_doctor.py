@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from holdfast import Holdfast, lifecycle
+from holdfast import Holdfast
 from holdfast.clock import ManualClock
 from holdfast.doctor import examine
-from holdfast.job import State
+from holdfast.model import lifecycle
+from holdfast.model.job import State
 from holdfast.presence import LEADERSHIP, WorkerInfo, announce
 from holdfast.sealing import KeyRing, sealed
 from holdfast.store import Dossier, Finding, Level, MemoryStore
@@ -19,7 +20,7 @@ from tests.conformance.conftest import clock, hand, place, store
 from tests.conformance.hand import failure, make
 
 if TYPE_CHECKING:
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from holdfast.store import Store
     from tests.conformance.hand import Hand
 

@@ -16,7 +16,7 @@ import lib
 from lib import HANG, PG_DSN, REDIS_URL, SQLITE, tick
 
 from holdfast import Holdfast
-from holdfast.job import TERMINAL
+from holdfast.model.job import TERMINAL
 
 URLS = {"redis": REDIS_URL, "pg": PG_DSN, "sqlite": f"sqlite:///{SQLITE}"}
 URL = URLS[os.environ["HB_HOLDFAST"]]

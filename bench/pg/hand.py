@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from holdfast import lifecycle
+from holdfast.model import lifecycle
+from holdfast.model.acceptance import Submission, accept
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.rows import policy_json
-from holdfast.submission import Submission, accept
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
 
 BATCH = 500
 BULK = 1000

@@ -26,11 +26,11 @@ if typing.TYPE_CHECKING:
         TemporaryError,
         ValidationError,
     )
-    from holdfast.form import Submission
-    from holdfast.job import DependencyKind, FailureCategory, Priority, State
-    from holdfast.policy import Backoff, BackoffKind, Limits, Retention
-    from holdfast.profiles import Profile
-    from holdfast.results import JobStatus, SubmissionResult, SubmissionStatus
+    from holdfast.model.job import DependencyKind, FailureCategory, Priority, State
+    from holdfast.model.policy import Backoff, BackoffKind, Limits, Retention
+    from holdfast.model.profiles import Profile
+    from holdfast.model.results import JobStatus, SubmissionResult, SubmissionStatus
+    from holdfast.model.submission import Submission
     from holdfast.store import LimitRule
     from holdfast.task import Task
     from holdfast.worker import Worker
@@ -55,11 +55,11 @@ _HOMES = {
         "TemporaryError",
         "ValidationError",
     ),
-    "form": ("Submission",),
-    "job": ("DependencyKind", "FailureCategory", "Priority", "State"),
-    "policy": ("Backoff", "BackoffKind", "Limits", "Retention"),
-    "profiles": ("Profile",),
-    "results": ("JobStatus", "SubmissionResult", "SubmissionStatus"),
+    "model.submission": ("Submission",),
+    "model.job": ("DependencyKind", "FailureCategory", "Priority", "State"),
+    "model.policy": ("Backoff", "BackoffKind", "Limits", "Retention"),
+    "model.profiles": ("Profile",),
+    "model.results": ("JobStatus", "SubmissionResult", "SubmissionStatus"),
     "store": ("LimitRule",),
     "task": ("Task",),
     "worker": ("Worker",),

@@ -12,25 +12,24 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.cron import CronEntry, MissedRuns, cron_entry
 from holdfast.errors import Fault, ValidationError
 from holdfast.facade import Facade
-from holdfast.form import Defaults
 from holdfast.handlers import Function, HandlerOptions, Registry, RunnerKind, optional_span
-from holdfast.job import Priority
-from holdfast.operations import Operations
-from holdfast.options import SubmitOptions
-from holdfast.policy import Backoff, CustomDelay, Limits, Retention, declared_backoff
-from holdfast.profiles import Profile, profile_named
-from holdfast.quota import Quota
-from holdfast.redaction import Redaction
-from holdfast.results import (
+from holdfast.model.job import Priority
+from holdfast.model.policy import Backoff, CustomDelay, Limits, Retention, declared_backoff
+from holdfast.model.profiles import Profile, profile_named
+from holdfast.model.results import (
     RegistrationResult,
     RegistrationStatus,
 )
+from holdfast.model.submission import Defaults, SubmitOptions
+from holdfast.model.times import Span
+from holdfast.operations import Operations
+from holdfast.quota import Quota
+from holdfast.redaction import Redaction
 from holdfast.sealing import KeyRing, sealed
 from holdfast.store import DEFAULT_URL, LimitRule, Store, open_store
 from holdfast.submitting import Submitter
 from holdfast.sync import Home, SyncOperations
 from holdfast.task import Task, TaskDecorator
-from holdfast.timing import Span
 from holdfast.watcher import Watcher
 from holdfast.webhooks import Guard, Webhooks, WebhookSettings
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
-from holdfast import lifecycle
 from holdfast.errors import Fault, NotFoundError, ValidationError
-from holdfast.intake import MAX_KEY
-from holdfast.job import TERMINAL, Job, Priority, State
-from holdfast.payload import clean
-from holdfast.releasing import release_dependents
-from holdfast.results import (
+from holdfast.model import lifecycle
+from holdfast.model.job import TERMINAL, Job, Priority, State
+from holdfast.model.payload import clean
+from holdfast.model.results import (
     BatchCancellationResult,
     CancellationResult,
     CancellationStatus,
@@ -22,9 +20,11 @@ from holdfast.results import (
     RetryResult,
     RetryStatus,
 )
+from holdfast.model.times import Span, parse_duration
+from holdfast.model.validation import MAX_KEY
+from holdfast.releasing import release_dependents
 from holdfast.searching import JobFilter, job_search
 from holdfast.store import Change, Store
-from holdfast.timing import Span, parse_duration
 
 Decided = tuple[Job | None, Job | None]
 """A job before and after a decision: twice the same when nothing was to be changed."""

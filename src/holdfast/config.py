@@ -16,13 +16,13 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.intake import QUEUE_RULE
-from holdfast.job import DEFAULT_QUEUE
+from holdfast.model.job import DEFAULT_QUEUE
+from holdfast.model.times import format_duration, parse_duration
+from holdfast.model.validation import QUEUE_RULE
 from holdfast.observe.logging import FORMATS, LEVELS
 from holdfast.redaction import MASK, redacted
 from holdfast.sealing import KeyRing
 from holdfast.store import DEFAULT_URL
-from holdfast.timing import format_duration, parse_duration
 
 FILE = "holdfast.toml"
 PREFIX = "HOLDFAST_"

@@ -23,9 +23,9 @@ from holdfast.errors import (
     StaleLeaseError,
     ValidationError,
 )
-from holdfast.job import CancelRequest, Job, LogLine, Progress
-from holdfast.options import SubmitOptions
-from holdfast.payload import clean, encode, encode_result
+from holdfast.model.job import CancelRequest, Job, LogLine, Progress
+from holdfast.model.payload import clean, encode, encode_result
+from holdfast.model.submission import SubmitOptions
 from holdfast.sealing.envelope import must_be_open
 
 if TYPE_CHECKING:

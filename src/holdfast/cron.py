@@ -15,7 +15,7 @@ import msgspec
 from cronsim import CronSim, CronSimError
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.options import SubmitOptions
+from holdfast.model.submission import SubmitOptions
 
 ALIASES = {
     "@yearly": "0 0 1 1 *",

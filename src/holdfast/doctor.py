@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from holdfast.errors import StoreError
-from holdfast.job import TERMINAL, Job, State
-from holdfast.policy import Retention
+from holdfast.model.job import TERMINAL, Job, State
+from holdfast.model.policy import Retention
 from holdfast.presence import LEADERSHIP, WorkerInfo, workers
 from holdfast.sealing.envelope import unwrap
 from holdfast.store import Finding, Level, Order, Search, Store, Tally

@@ -7,10 +7,10 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.job import TERMINAL, Job, State
+from holdfast.model.job import TERMINAL, Job, State
+from holdfast.model.times import format_timestamp
 from holdfast.presence import LEADERSHIP, WorkerInfo, workers
 from holdfast.store import LimitState, Store
-from holdfast.timing import format_timestamp
 
 
 class Cause(StrEnum):

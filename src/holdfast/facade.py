@@ -8,12 +8,8 @@ from datetime import timedelta
 from typing import Unpack
 
 from holdfast.explain import Explanation
-from holdfast.form import Submission
-from holdfast.job import LogLine, Priority
-from holdfast.operations import Operations
-from holdfast.options import SubmitOptions
-from holdfast.presence import WorkerInfo
-from holdfast.results import (
+from holdfast.model.job import LogLine, Priority
+from holdfast.model.results import (
     BatchCancellationResult,
     BatchResult,
     CancellationResult,
@@ -26,11 +22,13 @@ from holdfast.results import (
     SearchResult,
     SubmissionResult,
 )
+from holdfast.model.statistics import QueueStats
+from holdfast.model.submission import Step, Submission, SubmitOptions
+from holdfast.model.times import Span
+from holdfast.operations import Operations
+from holdfast.presence import WorkerInfo
 from holdfast.searching import FailureFilter, JobFilter
-from holdfast.statistics import QueueStats
 from holdfast.store import JobEvent, QueueInfo
-from holdfast.timing import Span
-from holdfast.workflow import Step
 
 
 class Facade(ABC):

@@ -10,15 +10,15 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.errors import Fault
-from holdfast.form import Defaults
-from holdfast.intake import QUEUE_RULE, TYPE_RULE
-from holdfast.job import DEFAULT_QUEUE, FailureCategory, Priority
-from holdfast.policy import MAX_ATTEMPTS, Backoff, CustomDelay, Limits
-from holdfast.profiles import STANDARD, Profile
-from holdfast.results import RegistrationResult, RegistrationStatus
+from holdfast.model.job import DEFAULT_QUEUE, FailureCategory, Priority
+from holdfast.model.policy import MAX_ATTEMPTS, Backoff, CustomDelay, Limits
+from holdfast.model.profiles import STANDARD, Profile
+from holdfast.model.results import RegistrationResult, RegistrationStatus
+from holdfast.model.submission import Defaults
+from holdfast.model.times import Span, parse_duration
+from holdfast.model.validation import QUEUE_RULE, TYPE_RULE
 from holdfast.signature import Signature, SignatureError
 from holdfast.store import LimitRule
-from holdfast.timing import Span, parse_duration
 
 Function = Callable[..., object]
 MOST_KEPT = 1000

@@ -13,12 +13,11 @@ from holdfast.chance import Chance
 from holdfast.clock import Clock
 from holdfast.context import JobContext, Signals, SyncJobContext, no_transaction
 from holdfast.errors import StaleLeaseError
-from holdfast.form import Submission
 from holdfast.handlers import Function, is_coroutine
-from holdfast.job import Job, LogLine, Progress
-from holdfast.lifecycle import claimed
-from holdfast.options import SubmitOptions
-from holdfast.submission import accept
+from holdfast.model.acceptance import accept
+from holdfast.model.job import Job, LogLine, Progress
+from holdfast.model.lifecycle import claimed
+from holdfast.model.submission import Submission, SubmitOptions
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.chance import Chance
 from holdfast.clock import Clock
 from holdfast.errors import Fault, NotFoundError, ValidationError
-from holdfast.payload import clean
+from holdfast.model.payload import clean
 from holdfast.store import Draft, Store
 from holdfast.tenancy import NAMESPACE_RULE
 

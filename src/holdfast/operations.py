@@ -10,10 +10,9 @@ from datetime import timedelta
 from holdfast.changes import Changes, read_span
 from holdfast.errors import Fault, StoreUnavailableError, ValidationError
 from holdfast.explain import Explanation, explain
-from holdfast.form import Submission
-from holdfast.job import TERMINAL, Job, LogLine, attempts
-from holdfast.presence import WorkerInfo, workers
-from holdfast.results import (
+from holdfast.model.acceptance import read
+from holdfast.model.job import TERMINAL, Job, LogLine, attempts
+from holdfast.model.results import (
     BatchResult,
     FailureDetails,
     FailureSearchResult,
@@ -24,14 +23,14 @@ from holdfast.results import (
     attempt_info,
     job_status,
 )
+from holdfast.model.statistics import Breakdown, QueueStats, summarise
+from holdfast.model.submission import Step, Submission, chained
+from holdfast.model.times import Span, parse_duration
+from holdfast.presence import WorkerInfo, workers
 from holdfast.searching import FailureFilter, JobFilter, failure_search, job_search
-from holdfast.statistics import Breakdown, QueueStats, summarise
 from holdfast.store import JobEvent, QueueInfo, Store
-from holdfast.submission import read
 from holdfast.submitting import Submitter
-from holdfast.timing import Span, parse_duration
 from holdfast.watcher import Watcher
-from holdfast.workflow import Step, chained
 
 LONGEST_LOOK = 5.0
 """A waiter looks for itself at least so often, in seconds."""

@@ -14,8 +14,8 @@ from datetime import timedelta
 
 from holdfast.clock import Clock
 from holdfast.errors import QuotaError
-from holdfast.job import LIVE, Job, State
-from holdfast.policy import SECOND, Limits
+from holdfast.model.job import LIVE, Job, State
+from holdfast.model.policy import SECOND, Limits
 from holdfast.store import Store
 
 FRESH = 1.0

@@ -15,7 +15,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from holdfast.job import Failure, LogLine, Progress
+from holdfast.model.job import Failure, LogLine, Progress
 
 NAMES = (
     "password",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast import lifecycle
-from holdfast.dependencies import verdict
+from holdfast.model import lifecycle
+from holdfast.model.dependencies import verdict
 from holdfast.store import Change, Store
 
 PAGE = 500

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any, TypedDict, TypeVar
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.job import FailureCategory, Priority, State
-from holdfast.payload import clean
+from holdfast.model.job import FailureCategory, Priority, State
+from holdfast.model.payload import clean
+from holdfast.model.times import Moment, parse_timestamp
 from holdfast.store import FailureSearch, Order, Search
-from holdfast.timing import Moment, parse_timestamp
 
 T = TypeVar("T")
 MAX_PAGE = 1000

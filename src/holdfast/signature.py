@@ -16,8 +16,8 @@ import msgspec
 
 from holdfast.context import JobContext, SyncJobContext
 from holdfast.errors import PermanentError
-from holdfast.job import Encoding, Job
-from holdfast.payload import is_model
+from holdfast.model.job import Encoding, Job
+from holdfast.model.payload import is_model
 
 WHOLE = "payload"
 _CONTEXTS = (JobContext, SyncJobContext)

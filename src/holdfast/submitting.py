@@ -8,18 +8,23 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from holdfast.batch import accept_batch, outside_references
 from holdfast.batcher import Batcher
 from holdfast.chance import Chance
 from holdfast.deadlines import Deadlines
 from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, ValidationError
-from holdfast.form import Defaults, Parent, Spawner, Submission
-from holdfast.job import Job
+from holdfast.model.acceptance import Births, Plain, accept, accept_batch, outside_references, plain
+from holdfast.model.job import Job
+from holdfast.model.policy import Limits
+from holdfast.model.results import (
+    BatchResult,
+    SubmissionResult,
+    SubmissionStatus,
+    submission_result,
+)
+from holdfast.model.submission import Defaults, Parent, Spawner, Submission
 from holdfast.pauses import Pauses
-from holdfast.policy import Limits
 from holdfast.quota import Quota
 from holdfast.releasing import release_dependents
-from holdfast.results import BatchResult, SubmissionResult, SubmissionStatus, submission_result
 from holdfast.store import (
     Added,
     AddStatus,
@@ -29,7 +34,6 @@ from holdfast.store import (
     Store,
     TransactionalStore,
 )
-from holdfast.submission import Births, Plain, accept, plain
 from holdfast.turns import Turns
 from holdfast.webhooks.shapes import CALLBACKS
 

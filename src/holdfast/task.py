@@ -18,10 +18,9 @@ from typing import (
 )
 
 from holdfast.context import JobContext, SyncJobContext
-from holdfast.form import Submission
 from holdfast.inline import inline_context
-from holdfast.options import SubmitOptions
-from holdfast.results import SubmissionResult
+from holdfast.model.results import SubmissionResult
+from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.signature import Signature
 
 if TYPE_CHECKING:

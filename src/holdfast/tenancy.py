@@ -18,8 +18,8 @@ from msgspec import json
 from msgspec.structs import replace
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.job import CancelRequest, Job, LogLine, Transition
-from holdfast.policy import Retention
+from holdfast.model.job import CancelRequest, Job, LogLine, Transition
+from holdfast.model.policy import Retention
 from holdfast.presence import PREFIX as PRESENCE
 from holdfast.presence import WorkerInfo
 from holdfast.store import (

@@ -8,7 +8,7 @@ from datetime import timedelta
 from itertools import islice
 
 from holdfast.errors import StoreError, StoreUnavailableError
-from holdfast.job import TERMINAL
+from holdfast.model.job import TERMINAL
 from holdfast.store import EventPage, LateStore, Store
 
 STREAM_WAIT = timedelta(seconds=5)

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from holdfast import Holdfast, Limits, StoreUnavailableError
-from holdfast.results import SubmissionStatus
+from holdfast.model.results import SubmissionStatus
 from tests.conformance.stores import empty_schema
 
 if TYPE_CHECKING:

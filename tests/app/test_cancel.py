@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Holdfast, JobContext, State, ValidationError, Worker
 from holdfast.clock import ManualClock
-from holdfast.results import CancellationStatus
+from holdfast.model.results import CancellationStatus
 from holdfast.store import Change, Store, Swapped
 from tests.app.conftest import Drain
 

@@ -18,7 +18,7 @@ from holdfast import (
 )
 from holdfast.chance import Chance
 from holdfast.clock import ManualClock
-from holdfast.results import AttemptResult, RetryStatus
+from holdfast.model.results import AttemptResult, RetryStatus
 from holdfast.store import Store
 from tests.app.conftest import Drain
 

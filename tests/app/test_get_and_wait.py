@@ -11,7 +11,7 @@ import pytest
 from holdfast import Holdfast, JobContext, NotFoundError, State, Worker
 from holdfast.chance import Chance
 from holdfast.clock import ManualClock
-from holdfast.results import ResultStatus
+from holdfast.model.results import ResultStatus
 from holdfast.store import Store
 from tests.app.conftest import Drain
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Holdfast
-from holdfast.form import Submission
+from holdfast.model.submission import Submission
 from holdfast.sealing.keys import KeyRing
 from holdfast.sealing.store import sealed
 from holdfast.store import MemoryStore
@@ -17,7 +17,7 @@ from holdfast.tenancy import TenantStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from holdfast.store import Added, Fence, Store
 
 

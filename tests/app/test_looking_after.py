@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Holdfast, JobContext, State, Submission, ValidationError
 from holdfast.clock import ManualClock
-from holdfast.results import DeletionStatus, ReleaseStatus
+from holdfast.model.results import DeletionStatus, ReleaseStatus
 from holdfast.store import EventKind
 from tests.app.conftest import Drain
 

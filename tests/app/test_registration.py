@@ -11,7 +11,7 @@ import pytest
 from holdfast import Backoff, BackoffKind, Holdfast, Priority, State, ValidationError, Worker
 from holdfast.clock import ManualClock
 from holdfast.handlers import HandlerOptions, RunnerKind
-from holdfast.results import RegistrationStatus
+from holdfast.model.results import RegistrationStatus
 from tests.app.conftest import Drain
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, JobContext, NotFoundError, State, Worker
-from holdfast.results import CancellationStatus
+from holdfast.model.results import CancellationStatus
 from holdfast.sync import SyncOperations
 from tests.conformance.stores import Place
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast import Holdfast, StoreError
-from holdfast.job import Job
+from holdfast.model.job import Job
 from holdfast.store import MemoryStore
 
 

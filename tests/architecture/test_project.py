@@ -32,12 +32,6 @@ def test_constraints_hold_versions_and_nothing_else() -> None:
     assert [] == [line for line in _constraints() if not PIN.fullmatch(line)]
 
 
-def test_purity_and_full_coverage_are_asked_of_the_same_modules() -> None:
-    purity = PROJECT["tool"]["importlinter"]["contracts"][0]
-
-    assert [f"holdfast.{name}" for name in dev.MODEL] == purity["source_modules"]
-
-
 def test_requirements_are_numbered_without_gaps() -> None:
     numbers: dict[str, list[int]] = {}
     for id_ in REQUIREMENTS:

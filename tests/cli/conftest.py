@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from holdfast import Holdfast
 from holdfast.cli import cli
-from holdfast.job import Job
+from holdfast.model.job import Job
 
 APP = """
 from holdfast import Holdfast, JobContext, PermanentError

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from holdfast import lifecycle
-from holdfast.dependencies import Verdict
-from holdfast.job import FailureCategory, State
+from holdfast.model import lifecycle
+from holdfast.model.dependencies import Verdict
+from holdfast.model.job import FailureCategory, State
 from tests.conformance.hand import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from holdfast.job import Failure, Job
+    from holdfast.model.job import Failure, Job
 
     Decision = Callable[[Job, datetime], Job]
 

@@ -13,12 +13,12 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from holdfast import lifecycle
-from holdfast.dependencies import verdict
-from holdfast.form import Defaults, Parent, Spawner, Submission
-from holdfast.job import Failure, FailureCategory, Job, State
+from holdfast.model import lifecycle
+from holdfast.model.acceptance import NO_DEFAULTS, accept
+from holdfast.model.dependencies import verdict
+from holdfast.model.job import Failure, FailureCategory, Job, State
+from holdfast.model.submission import Defaults, Parent, Spawner, Submission
 from holdfast.store import AddStatus, Change, Claim, Fence, Note
-from holdfast.submission import NO_DEFAULTS, accept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,12 +12,12 @@ from datetime import timedelta
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, multiple, rule
 
-from holdfast import lifecycle
-from holdfast.dependencies import verdict
 from holdfast.errors import IllegalTransitionError
-from holdfast.form import Spawner
-from holdfast.job import TERMINAL, Job, LogLine, Progress, State
-from holdfast.policy import Retention
+from holdfast.model import lifecycle
+from holdfast.model.dependencies import verdict
+from holdfast.model.job import TERMINAL, Job, LogLine, Progress, State
+from holdfast.model.policy import Retention
+from holdfast.model.submission import Spawner
 from holdfast.store import AddStatus, Change, Claim, Fence, LimitRule, Note
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, TICK, fence, make

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from datetime import datetime
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from holdfast.store import Store, Swapped
 
     Verb = Callable[[Store], Awaitable[object]]

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.dependencies import verdict
-from holdfast.job import TERMINAL, Job, State
-from holdfast.policy import SECOND, Retention
+from holdfast.model import lifecycle
+from holdfast.model.dependencies import verdict
+from holdfast.model.job import TERMINAL, Job, State
+from holdfast.model.policy import SECOND, Retention
 from holdfast.store import Change, Claim, open_store
 from tests.conformance.hand import MANY, failure, fence, job_id, make
 

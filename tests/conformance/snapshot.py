@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.store import Claim, FailureSearch, Order, Search
 from tests.conformance.hand import MANY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from holdfast.store import JobEvent, Store
 
 WINDOWS = (timedelta(0), timedelta(minutes=1), timedelta(days=1))

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.clock import SystemClock
 from holdfast.errors import StaleLeaseError
-from holdfast.job import TERMINAL, Event, State
+from holdfast.model.job import TERMINAL, Event, State
 from holdfast.store import AddStatus, LimitRule, Search
 from holdfast.verify import violations
 from tests.conformance.hand import MANY, Hand, fence, job_id
@@ -24,7 +24,7 @@ from tests.conformance.racers import ROLES, STORES_EACH
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from holdfast.store import Store
     from tests.conformance.stores import Place
 

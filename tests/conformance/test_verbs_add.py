@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import Event, State
+from holdfast.model.job import Event, State
 from holdfast.store import Added, AddStatus
 from tests.conformance.hand import MANY, job_id
 

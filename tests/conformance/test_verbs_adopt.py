@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from holdfast.job import LogLine, State
+from holdfast.model.job import LogLine, State
 from holdfast.store import Dossier, MemoryStore, Order, Search
 from tests.conformance.cells import CELLS
 from tests.conformance.hand import MANY, make

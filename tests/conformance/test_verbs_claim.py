@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import Encoding, Event, Priority, State
+from holdfast.model.job import Encoding, Event, Priority, State
 from tests.conformance.hand import LEASE, MANY, TICK
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import lifecycle
-from holdfast.job import Priority, State
+from holdfast.model import lifecycle
+from holdfast.model.job import Priority, State
 from tests.conformance.decisions import ENDINGS
 from tests.conformance.hand import MANY
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import ValidationError
-from holdfast.job import Event, Progress
-from holdfast.policy import Retention
+from holdfast.model.job import Event, Progress
+from holdfast.model.policy import Retention
 from holdfast.store import EventKind, LimitRule
 from holdfast.store._base import EVENTS_KEPT
 from tests.conformance.hand import MANY

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import ValidationError
-from holdfast.job import FailureCategory, Priority, State
+from holdfast.model.job import FailureCategory, Priority, State
 from holdfast.store import FailureSearch, Order, Search
 from tests.conformance.hand import MANY, TICK, job_id
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import State
-from holdfast.policy import Retention
+from holdfast.model.job import State
+from holdfast.model.policy import Retention
 from holdfast.store import Added, AddStatus
 from tests.conformance.hand import MANY, TICK, fence
 
 if TYPE_CHECKING:
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from tests.conformance.hand import Hand
 
 WINDOW = 60

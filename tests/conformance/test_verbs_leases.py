@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import LogLine, Progress
+from holdfast.model.job import LogLine, Progress
 from holdfast.store import Beat, EventKind, Fence, Note
 from holdfast.store._base import MAX_LOG_LINES
 from tests.conformance.hand import LEASE, MANY, TICK, fence, job_id
 from tests.conformance.snapshot import NO_WAIT
 
 if TYPE_CHECKING:
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from tests.conformance.hand import Hand
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import Priority, State
+from holdfast.model.job import Priority, State
 from holdfast.store import LimitRule, LimitState
 from tests.conformance.hand import MANY, TICK
 

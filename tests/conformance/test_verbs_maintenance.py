@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import Event, Priority, State
-from holdfast.policy import Retention
+from holdfast.model.job import Event, Priority, State
+from holdfast.model.policy import Retention
 from holdfast.store import Hold, Promoted, Search
 from tests.conformance.hand import LEASE, MANY, TICK, fence, job_id
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from holdfast.job import Event, FailureCategory, Priority, State
+from holdfast.model.job import Event, FailureCategory, Priority, State
 from holdfast.store import Change
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, TICK
 
 if TYPE_CHECKING:
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from tests.conformance.hand import Hand
 
 

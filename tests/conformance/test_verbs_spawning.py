@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import StaleLeaseError
-from holdfast.job import State
-from holdfast.policy import Retention
+from holdfast.model.job import State
+from holdfast.model.policy import Retention
 from holdfast.store import Fence
 from tests.conformance.hand import MANY, fence
 

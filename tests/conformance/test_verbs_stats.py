@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import Event, FailureCategory, State
-from holdfast.policy import Retention
+from holdfast.model.job import Event, FailureCategory, State
+from holdfast.model.measures import bucket_of
+from holdfast.model.policy import Retention
 from holdfast.store import Measure, QueueInfo, Search
-from holdfast.store._ledger import bucket_of
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import LEASE, MANY, TICK
 

@@ -10,10 +10,10 @@ import pytest
 
 from holdfast.clock import ManualClock
 from holdfast.errors import ValidationError
-from holdfast.form import Defaults
-from holdfast.job import FailureCategory, State
-from holdfast.policy import Retention
-from holdfast.profiles import DOCUMENT, document_metadata, document_word
+from holdfast.model.job import FailureCategory, State
+from holdfast.model.policy import Retention
+from holdfast.model.profiles import DOCUMENT, document_metadata, document_word
+from holdfast.model.submission import Defaults
 from holdfast.store import Level, LimitRule, Search
 from tests.conformance.conftest import SERVED
 from tests.conformance.hand import MANY, TICK, Hand, fence, make

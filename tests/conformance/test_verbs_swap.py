@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.job import Event, FailureCategory, State
+from holdfast.model import lifecycle
+from holdfast.model.job import Event, FailureCategory, State
 from holdfast.store import Change, Swapped
 from tests.conformance.decisions import DECISIONS, ENDINGS, REFUSED
 from tests.conformance.hand import LEASE, MANY, TICK, fence
 
 if TYPE_CHECKING:
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from tests.conformance.hand import Hand
 
 

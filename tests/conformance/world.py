@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from holdfast.clock import ManualClock
-from holdfast.form import Spawner
-from holdfast.job import Job, LogLine, Progress
+from holdfast.model.job import Job, LogLine, Progress
+from holdfast.model.submission import Spawner
 from holdfast.store import Change, Claim, Fence, LimitRule, MemoryStore, Note
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, job_id, make

@@ -12,7 +12,7 @@ from holdfast import Holdfast
 from holdfast.clock import ManualClock
 from holdfast.copying import Copier, CopyRefusedError
 from holdfast.copying.register import FROM, read_note
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.presence import WorkerInfo, announce
 from holdfast.sealing import KeyRing, sealed
 from holdfast.store import Change, Draft, LimitRule, MemoryStore, Order, Search

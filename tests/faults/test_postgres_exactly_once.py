@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from holdfast import lifecycle
-from holdfast.job import Event
+from holdfast.model import lifecycle
+from holdfast.model.job import Event
 from holdfast.store import Change, Search
 from holdfast.store.postgres import PostgresStore
 from tests.architecture import tree
@@ -24,7 +24,7 @@ from tests.conformance.stores import empty_schema
 from tests.faults.counting import COUNTERS, TYPE
 
 if TYPE_CHECKING:
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from tests.servers import Postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]

@@ -14,11 +14,11 @@ import psycopg
 import pytest
 import time_machine
 
-from holdfast import lifecycle
 from holdfast.chance import Chance
 from holdfast.clock import SystemClock
 from holdfast.errors import StoreUnavailableError
-from holdfast.job import Event, State
+from holdfast.model import lifecycle
+from holdfast.model.job import Event, State
 from holdfast.store import AddStatus, Change, Claim, Fence
 from holdfast.store.postgres import PostgresStore, Settings, line, wake
 from holdfast.store.postgres.database import RETURN_EVERY
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from psycopg.rows import TupleRow
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from holdfast.store.postgres.session import Session
 
 pytestmark = pytest.mark.postgres

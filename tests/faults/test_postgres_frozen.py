@@ -21,7 +21,7 @@ from tests.store.processes import line_of, process
 from tests.worker.rig import working
 
 if TYPE_CHECKING:
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres

@@ -15,11 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast import config, payload
+from holdfast import config
 from holdfast.cron import MissedRuns, cron_entry
 from holdfast.errors import StoreError, ValidationError
-from holdfast.job import Encoding, Job
-from holdfast.policy import HOUR
+from holdfast.model import payload
+from holdfast.model.acceptance import accept, read
+from holdfast.model.job import Encoding, Job
+from holdfast.model.policy import HOUR
+from holdfast.model.times import (
+    CENTURY,
+    format_duration,
+    format_timestamp,
+    parse_duration,
+    parse_timestamp,
+)
 from holdfast.searching import failure_search, job_search
 from holdfast.store import open_store
 from holdfast.store._cursor import read_cursor, write_cursor
@@ -29,14 +38,6 @@ from holdfast.store.redis import foreign, reads
 from holdfast.store.redis.fields import Row
 from holdfast.store.sqlite import reading as sqlite_reading
 from holdfast.store.sqlite.values import id_of, key_of
-from holdfast.submission import accept, read
-from holdfast.timing import (
-    CENTURY,
-    format_duration,
-    format_timestamp,
-    parse_duration,
-    parse_timestamp,
-)
 from holdfast.worker.runners.frames import Unframer, orders, words
 
 if TYPE_CHECKING:

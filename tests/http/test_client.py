@@ -37,15 +37,15 @@ from holdfast.errors import ForbiddenError, ServiceError, StoreError, Unauthoriz
 from holdfast.facade import Facade
 from holdfast.http.application import create_app
 from holdfast.keys import Role
-from holdfast.operations import Operations
-from holdfast.policy import Limits
-from holdfast.results import (
+from holdfast.model.policy import Limits
+from holdfast.model.results import (
     CancellationStatus,
     DeletionStatus,
     ReleaseStatus,
     RetryStatus,
     SubmissionStatus,
 )
+from holdfast.operations import Operations
 from holdfast.store import EventKind, MemoryStore
 from holdfast.sync import SyncOperations
 from tests.http.site import Site

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ValidationError
-from holdfast.form import Parent, Submission
 from holdfast.http.intake import read_batch, read_submission, submission_of
 from holdfast.http.reading import raw_fields
-from holdfast.job import Job
-from holdfast.submission import accept
+from holdfast.model.acceptance import accept
+from holdfast.model.job import Job
+from holdfast.model.submission import Parent, Submission
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 PARENTS = {"p": Parent(2, 0)}

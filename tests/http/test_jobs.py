@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import State
+from holdfast.model.job import State
 from tests.http.site import API
 
 if TYPE_CHECKING:

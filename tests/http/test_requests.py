@@ -11,7 +11,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.errors import StoreUnavailableError
 from holdfast.http.gate import RequestLimits
-from holdfast.policy import Limits
+from holdfast.model.policy import Limits
 from holdfast.store import MemoryStore
 from tests.http.site import API, running
 from tests.worker.rig import Ear

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast import results
 from holdfast.errors import DuplicateError, Fault, ValidationError
-from holdfast.results import SubmissionStatus, submission_result
+from holdfast.model import results
+from holdfast.model.results import SubmissionStatus, submission_result
 from holdfast.shapes.submitted import BatchResult, SubmissionResult, submitted
 from tests.model.making import job
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import Holdfast, lifecycle
+from holdfast import Holdfast
 from holdfast.clock import ManualClock
-from holdfast.job import State
+from holdfast.model import lifecycle
+from holdfast.model.job import State
 from holdfast.store import Change, MemoryStore
 from tests.http.site import API, running
 

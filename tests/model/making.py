@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from holdfast import lifecycle
 from holdfast.errors import ValidationError
-from holdfast.form import Defaults, Parent, Spawner, Submission
-from holdfast.job import Failure, FailureCategory, Job, State
-from holdfast.submission import NO_DEFAULTS, accept, read
+from holdfast.model import lifecycle
+from holdfast.model.acceptance import NO_DEFAULTS, accept, read
+from holdfast.model.job import Failure, FailureCategory, Job, State
+from holdfast.model.submission import Defaults, Parent, Spawner, Submission
 
 NOW = datetime(2026, 1, 15, 10, 30, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=1)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.batch import MOST_JOBS, accept_batch, outside_references
 from holdfast.errors import ValidationError
-from holdfast.form import Defaults, Parent, Submission
-from holdfast.job import Job, State
-from holdfast.profiles import BULLMQ
+from holdfast.model.acceptance import MOST_JOBS, accept_batch, outside_references
+from holdfast.model.job import Job, State
+from holdfast.model.profiles import BULLMQ
+from holdfast.model.submission import Defaults, Parent, Submission
 from tests.model.making import NOW
 
 pytestmark = pytest.mark.req("A-2", "M-9")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.dependencies import (
+from holdfast.errors import Fault
+from holdfast.model.dependencies import (
     WAIT,
     Node,
     Verdict,
@@ -19,8 +20,7 @@ from holdfast.dependencies import (
     order,
     verdict,
 )
-from holdfast.errors import Fault
-from holdfast.job import LIVE, TERMINAL, DependencyKind, State
+from holdfast.model.job import LIVE, TERMINAL, DependencyKind, State
 
 pytestmark = pytest.mark.req("M-9")
 

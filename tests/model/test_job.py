@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.job import (
+from holdfast.model import lifecycle
+from holdfast.model.job import (
     DedupeKey,
     Event,
     Failure,

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.dependencies import WAIT, Verdict
-from holdfast.job import (
+from holdfast.model import lifecycle
+from holdfast.model.dependencies import WAIT, Verdict
+from holdfast.model.job import (
     Event,
     Failure,
     FailureCategory,
@@ -17,7 +17,7 @@ from holdfast.job import (
     Priority,
     State,
 )
-from holdfast.policy import Backoff, BackoffKind
+from holdfast.model.policy import Backoff, BackoffKind
 from tests.model.making import LATER, NOW, PERMANENT, TEMPORARY, in_state, job, running
 
 SECOND = timedelta(seconds=1)

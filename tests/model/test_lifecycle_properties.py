@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.dependencies import Verdict
 from holdfast.errors import IllegalTransitionError
-from holdfast.job import TERMINAL, Event, Failure, FailureCategory, Job, State, attempts
+from holdfast.model import lifecycle
+from holdfast.model.dependencies import Verdict
+from holdfast.model.job import TERMINAL, Event, Failure, FailureCategory, Job, State, attempts
 from tests.model import making
 from tests.model.making import NOW
 

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Fault, PermanentError
-from holdfast.job import Encoding
-from holdfast.payload import (
+from holdfast.model.job import Encoding
+from holdfast.model.payload import (
     MAX_DEPTH,
     MAX_RESULT,
     PayloadError,
@@ -30,7 +30,7 @@ from holdfast.payload import (
     is_model,
     size_fault,
 )
-from holdfast.policy import MEBIBYTE
+from holdfast.model.policy import MEBIBYTE
 
 pytestmark = pytest.mark.req("M-12")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Fault
-from holdfast.policy import (
+from holdfast.model.policy import (
     DAY,
     HOUR,
     MEBIBYTE,

@@ -8,11 +8,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.form import Defaults
-from holdfast.job import Event, Failure, FailureCategory, Job, Priority, State
-from holdfast.policy import Backoff, BackoffKind
-from holdfast.profiles import (
+from holdfast.model import lifecycle
+from holdfast.model.job import Event, Failure, FailureCategory, Job, Priority, State
+from holdfast.model.policy import Backoff, BackoffKind
+from holdfast.model.profiles import (
     BULLMQ,
     DOCUMENT,
     LEASE,
@@ -27,6 +26,7 @@ from holdfast.profiles import (
     lease_word,
     profile_named,
 )
+from holdfast.model.submission import Defaults
 from tests.model.making import LATER, NOW, PERMANENT, TEMPORARY, in_state, job, running
 
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=7)

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast import lifecycle
 from holdfast.clock import ManualClock
-from holdfast.job import State
-from holdfast.statistics import (
+from holdfast.model import lifecycle
+from holdfast.model.job import State
+from holdfast.model.measures import bucket_of
+from holdfast.model.statistics import (
     Breakdown,
     Counts,
     LatencyStats,
@@ -22,7 +23,6 @@ from holdfast.statistics import (
     summarise,
 )
 from holdfast.store import Change, Claim, Measure, MemoryStore, Reading, Stats, Tally
-from holdfast.store._ledger import bucket_of
 from tests.model.making import NOW, PERMANENT, TEMPORARY, in_state
 
 pytestmark = pytest.mark.req("A-8")

@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.chance import Chance
 from holdfast.errors import Fault, ValidationError
-from holdfast.form import Defaults, Parent, Spawner, Submission, named_jobs
-from holdfast.job import DedupeKey, DependencyKind, Encoding, Event, Job, Priority, State
-from holdfast.policy import MEBIBYTE, Backoff, BackoffKind, Limits
-from holdfast.profiles import BULLMQ, LEASE
-from holdfast.submission import NO_DEFAULTS, Births, accept, plain, read
+from holdfast.model.acceptance import NO_DEFAULTS, Births, accept, plain, read
+from holdfast.model.job import DedupeKey, DependencyKind, Encoding, Event, Job, Priority, State
+from holdfast.model.policy import MEBIBYTE, Backoff, BackoffKind, Limits
+from holdfast.model.profiles import BULLMQ, LEASE
+from holdfast.model.submission import Defaults, Parent, Spawner, Submission, named_jobs
 from tests.model.making import ID, LATER, NOW, faults, job, refusal
 
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -126,7 +126,7 @@ def test_what_most_submissions_say_is_accepted_or_refused_the_short_way_like_the
             return list(error.faults)
 
     short = outcome()
-    monkeypatch.setattr("holdfast.submission.plain", lambda *_: None)
+    monkeypatch.setattr("holdfast.model.acceptance.plain", lambda *_: None)
 
     assert outcome() == short
 

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.batch import accept_batch, outside_references
 from holdfast.errors import ValidationError
-from holdfast.form import Spawner, Submission
-from holdfast.job import Job
-from holdfast.policy import Backoff
-from holdfast.submission import FIELDS, accept, read
+from holdfast.model.acceptance import FIELDS, accept, accept_batch, outside_references, read
+from holdfast.model.job import Job
+from holdfast.model.policy import Backoff
+from holdfast.model.submission import Spawner, Submission
 from tests.model.making import ID, NOW
 
 pytestmark = pytest.mark.req("A-3")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast import lifecycle
-from holdfast.dependencies import Verdict
 from holdfast.errors import IllegalTransitionError
-from holdfast.job import LIVE, TERMINAL, Event, Job, State
+from holdfast.model import lifecycle
+from holdfast.model.dependencies import Verdict
+from holdfast.model.job import LIVE, TERMINAL, Event, Job, State
 from tests.model import making
 from tests.model.making import LATER, NOW
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.timing import (
+from holdfast.model.times import (
     CENTURY,
     format_duration,
     format_timestamp,

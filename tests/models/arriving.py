@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.dependencies import verdict
-from holdfast.form import Parent, Submission
-from holdfast.job import TERMINAL, Failure, FailureCategory, Job, State
+from holdfast.model import lifecycle
+from holdfast.model.acceptance import accept
+from holdfast.model.dependencies import verdict
+from holdfast.model.job import TERMINAL, Failure, FailureCategory, Job, State
+from holdfast.model.submission import Parent, Submission
 from holdfast.store import Added, AddStatus
 from holdfast.store.memory.judging import Plan, is_ripe
 from holdfast.store.memory.tables import Tables
-from holdfast.submission import accept
 from tests.models import walking
 
 if TYPE_CHECKING:

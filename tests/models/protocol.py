@@ -1,6 +1,6 @@
 """What a decision makes of a job, in the terms of a prover.
 
-The same as in ``holdfast.lifecycle``, which ``test_induction`` compares it with.
+The same as in ``holdfast.model.lifecycle``, which ``test_induction`` compares it with.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import z3
 
-from holdfast.job import State
+from holdfast.model.job import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable

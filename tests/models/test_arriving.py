@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import Job, State
+from holdfast.model.job import Job, State
 from holdfast.store import Added, AddStatus
 from tests.models.arriving import Rules, walk
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from holdfast import lifecycle
 from holdfast.errors import IllegalTransitionError
-from holdfast.form import Submission
-from holdfast.job import CancelRequest, Failure, FailureCategory, Job, Lease, State
-from holdfast.submission import accept
+from holdfast.model import lifecycle
+from holdfast.model.acceptance import accept
+from holdfast.model.job import CancelRequest, Failure, FailureCategory, Job, Lease, State
+from holdfast.model.submission import Submission
 
 z3 = pytest.importorskip("z3", reason="the proof needs z3-solver, of the group 'proof'")
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.dependencies import Verdict
-from holdfast.job import Job, State
+from holdfast.model import lifecycle
+from holdfast.model.dependencies import Verdict
+from holdfast.model.job import Job, State
 from holdfast.store import Change
 from holdfast.store.memory.judging import matches
 from tests.models.lease import Rules, walk

@@ -115,19 +115,19 @@ MUTANTS = (
         "every leader submits a schedule's job",
     ),
     _in(
-        "lifecycle.py",
+        "model/lifecycle.py",
         "        attempt=job.attempt - 1,\n",
         "",
         "giving a job back uses up an attempt",
     ),
     _in(
-        "lifecycle.py",
+        "model/lifecycle.py",
         "    if job.cancel is not None or failure.category is FailureCategory.CANCELLED:",
         "    if failure.category is FailureCategory.CANCELLED:",
         "a job that was asked to stop is tried again",
     ),
     _in(
-        "lifecycle.py",
+        "model/lifecycle.py",
         "    if job.state is R and job.cancel is not None:",
         "    if job.state is not R and job.cancel is not None:",
         "a job that was asked to stop is given back",

@@ -34,7 +34,7 @@ def test_every_layer_of_a_mutant_exists() -> None:
 
 
 def test_rotten_mutant_is_an_error() -> None:
-    rotten = Mutant("job.py", "no such text", "", "never", ("lifecycle",))
+    rotten = Mutant("model/job.py", "no such text", "", "never", ("lifecycle",))
 
     with pytest.raises(RottenMutant):
         rotten.apply(ROOT)
@@ -42,4 +42,4 @@ def test_rotten_mutant_is_an_error() -> None:
 
 def test_mutants_are_chosen_by_words_in_file_or_reason() -> None:
     assert list(MUTANTS) == chosen_by([])
-    assert {"policy.py"} == {mutant.file for mutant in chosen_by(["policy.py"])}
+    assert {"model/policy.py"} == {mutant.file for mutant in chosen_by(["policy.py"])}

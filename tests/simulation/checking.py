@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from holdfast.job import TERMINAL, Event, Job, State, Transition
-from holdfast.lifecycle import may_answer
+from holdfast.model.job import TERMINAL, Event, Job, State, Transition
+from holdfast.model.lifecycle import may_answer
 from holdfast.store import Fence
 from holdfast.verify import Checker, Witness
 from holdfast.worker.heartbeat import DEADLINE_MARGIN

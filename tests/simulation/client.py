@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import DuplicateError, NotFoundError, StoreUnavailableError, ValidationError
-from holdfast.results import SubmissionStatus
+from holdfast.model.results import SubmissionStatus
 
 if TYPE_CHECKING:
     import random
 
     from holdfast.app import Holdfast
-    from holdfast.results import SubmissionResult
+    from holdfast.model.results import SubmissionResult
     from tests.simulation.record import Record
 
 KINDS = ("AFTER", "AFTER", "CHAIN", "AFTER_ANY", "FAN_IN")

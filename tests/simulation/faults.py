@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.inline import run_now
-from holdfast.job import Event
+from holdfast.model.job import Event
 from holdfast.store import MemoryStore, Store
 from tests.simulation.loop import PROCESS, WORLD, SimLoop
 

@@ -7,15 +7,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from holdfast.job import Event
-from holdfast.lifecycle import may_answer
-from holdfast.timing import parse_timestamp
+from holdfast.model.job import Event
+from holdfast.model.lifecycle import may_answer
+from holdfast.model.times import parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from holdfast.store import Added, Change, Fence, Promoted, Swapped
 
 ANSWERS = frozenset({Event.COMPLETE, Event.FAIL, Event.RETRY, Event.GIVE_BACK})

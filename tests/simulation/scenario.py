@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.job import TERMINAL, State
-from holdfast.lifecycle import cancel_requested, released
+from holdfast.model.job import TERMINAL, State
+from holdfast.model.lifecycle import cancel_requested, released
 from holdfast.store import Change, MemoryStore, Order, Search
 from holdfast.store.sqlite.lane import InlineLane
 from holdfast.store.sqlite.location import Durability, Location
@@ -26,7 +26,7 @@ from tests.simulation.world import LEASE, QUEUES, TrueClock, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from holdfast.store import Store
 
 SAFETY = 40.0

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.form import Parent, Submission
-from holdfast.job import DedupeKey, DependencyKind, Job, State
+from holdfast.model import lifecycle
+from holdfast.model.acceptance import accept
+from holdfast.model.job import DedupeKey, DependencyKind, Job, State
+from holdfast.model.submission import Parent, Submission
 from holdfast.store import Change, Fence, Swapped
-from holdfast.submission import accept
 from tests.simulation.checking import Evidence, violations
 from tests.simulation.record import Claimed, Execution, Record, Written
 from tests.simulation.world import BEGIN

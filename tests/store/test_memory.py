@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.clock import ManualClock
-from holdfast.policy import Retention
+from holdfast.model.policy import Retention
 from holdfast.store import MemoryStore, open_store
 from tests.conformance.hand import Hand
 from tests.conformance.snapshot import NO_WAIT

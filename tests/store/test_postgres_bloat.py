@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from psycopg import AsyncRawCursor
 
-from holdfast import lifecycle
 from holdfast.clock import ManualClock
 from holdfast.errors import StoreUnavailableError
-from holdfast.job import Priority, State
+from holdfast.model import lifecycle
+from holdfast.model.job import Priority, State
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.heads import LEVELS, MOST_KINDS, SETTLED_AFTER, Heads
@@ -29,7 +29,7 @@ from tests.lines import lent
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from tests.servers import Postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.job import Failure, FailureCategory
+from holdfast.model import lifecycle
+from holdfast.model.job import Failure, FailureCategory
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
 from tests.conformance.hand import make
@@ -18,7 +18,7 @@ from tests.conformance.stores import empty_schema
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from holdfast import lifecycle
 from holdfast.clock import SystemClock
-from holdfast.form import Parent
-from holdfast.job import DependencyKind, FailureCategory, Progress, State
-from holdfast.policy import Retention
+from holdfast.model import lifecycle
+from holdfast.model.job import DependencyKind, FailureCategory, Progress, State
+from holdfast.model.policy import Retention
+from holdfast.model.submission import Parent
 from holdfast.releasing import release_dependents
 from holdfast.store import AddStatus, Change, Note
 from holdfast.store.postgres import PostgresStore, Settings, adding, session
@@ -29,7 +29,7 @@ from tests.conformance.stores import empty_schema
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from holdfast.store import Promoted
     from tests.servers import Postgres
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from holdfast import lifecycle
 from holdfast.errors import StoreError
-from holdfast.job import State
+from holdfast.model import lifecycle
+from holdfast.model.job import State
 from holdfast.store import Change, Claim, Fence, Search
 from holdfast.store.postgres import PostgresStore
 from tests.conformance.hand import make
@@ -29,7 +29,7 @@ from tests.conformance.stores import empty_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from tests.servers import Postgres
 
 PGBOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import AsyncRawCursor
 
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.store import Search
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.base import _FOR_SEARCHES

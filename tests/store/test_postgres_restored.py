@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from holdfast import lifecycle
+from holdfast.model import lifecycle
 from holdfast.store import Change, Claim, Level, Order, Search
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.migrating import Migrator
@@ -21,7 +21,7 @@ from tests.servers import Postgres
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
 
 pytestmark = pytest.mark.postgres
 SCHEMA = "restored"

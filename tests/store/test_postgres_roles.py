@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.doctor import examine
 from holdfast.errors import StoreError, StoreUnavailableError
-from holdfast.policy import Retention
+from holdfast.model.policy import Retention
 from holdfast.store import Level
 from holdfast.store.postgres import PostgresStore, Settings
 from tests.conformance.hand import make

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from holdfast.policy import Retention
+from holdfast.model.policy import Retention
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.base import FOLD_EVERY
 from holdfast.store.postgres.pace import Pace

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.clock import ManualClock
-from holdfast.job import Priority
-from holdfast.policy import DAY, HOUR
+from holdfast.model.job import Priority
+from holdfast.model.policy import DAY, HOUR
 from holdfast.store import AddStatus
 from holdfast.store.sqlite import SQLiteStore, adding
 from holdfast.store.sqlite.lane import InlineLane
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
 
 TABLES = ("job", "body", "journal", "mark", "tally", "minute", "tag", "key")
 

@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.clock import ManualClock
-from holdfast.job import FailureCategory, State
-from holdfast.policy import DAY, HOUR, MINUTE, Retention
+from holdfast.model.job import FailureCategory, State
+from holdfast.model.policy import DAY, HOUR, MINUTE, Retention
 from holdfast.store import Draft, FailureSearch, LimitRule, Order, Search
 from holdfast.store.sqlite import SQLiteStore, searching
 from holdfast.store.sqlite.lane import InlineLane

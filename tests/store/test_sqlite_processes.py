@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import StoreUnavailableError
-from holdfast.form import Submission
-from holdfast.job import State
+from holdfast.model.acceptance import accept
+from holdfast.model.job import State
+from holdfast.model.submission import Submission
 from holdfast.store import Claim, Search, open_store
 from holdfast.store.sqlite import SQLiteStore
-from holdfast.submission import accept
 from tests.conformance.hand import job_id, make
 from tests.store.processes import line_of, process, tell
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
 
 START = """
 import asyncio, itertools, sys, time
 from datetime import timedelta
 from holdfast.chance import Chance
-from holdfast.form import Submission
+from holdfast.model.submission import Submission
 from holdfast.store import Claim, open_store
-from holdfast.submission import accept
+from holdfast.model.acceptance import accept
 
 chance = Chance()
 url = sys.argv[1]

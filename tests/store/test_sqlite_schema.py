@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import lifecycle
 from holdfast.errors import SchemaVersionError, StoreError
+from holdfast.model import lifecycle
 from holdfast.store.sqlite import SQLiteStore, schema
 from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.sql import MIGRATIONS, SOURCES

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from holdfast.job import Job, Transition
+    from holdfast.model.job import Job, Transition
 
 Picture = list[tuple["Job | None", list["Transition"]]]
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import ManualClock
 from holdfast.errors import StaleLeaseError, StoreError, StoreUnavailableError
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.store import AddStatus, Fence, Search
 from holdfast.store.sqlite import SQLiteStore, writer
 from holdfast.store.sqlite.lane import InlineLane, ThreadLane

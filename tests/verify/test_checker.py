@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.dependencies import Verdict
-from holdfast.job import DedupeKey, DependencyKind, Job, State
+from holdfast.model import lifecycle
+from holdfast.model.dependencies import Verdict
+from holdfast.model.job import DedupeKey, DependencyKind, Job, State
 from holdfast.verify import Checker, Kind, Report, Witness
 from holdfast.verify.checker import MOST_TOLD
 from tests.conformance.hand import failure, make

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from holdfast import lifecycle
-from holdfast.job import Event, FailureCategory, Job, State, Transition
+from holdfast.model import lifecycle
+from holdfast.model.job import Event, FailureCategory, Job, State, Transition
 from holdfast.verify import Kind, violations
 from tests.conformance.hand import failure, make
 

@@ -15,7 +15,7 @@ from standardwebhooks import Webhook as Verifier
 from holdfast import Holdfast, PermanentError, State
 from holdfast.errors import NotFoundError, ValidationError
 from holdfast.maintenance.webhooks import WebhookService
-from holdfast.policy import Backoff, BackoffKind
+from holdfast.model.policy import Backoff, BackoffKind
 from holdfast.sealing import KeyRing
 from holdfast.store import Draft, MemoryStore
 from holdfast.webhooks import Delivery, WebhookSettings

@@ -8,11 +8,11 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from holdfast import lifecycle
-from holdfast.form import Parent, Submission
-from holdfast.job import Failure, FailureCategory, Job, State
+from holdfast.model import lifecycle
+from holdfast.model.acceptance import accept
+from holdfast.model.job import Failure, FailureCategory, Job, State
+from holdfast.model.submission import Parent, Submission
 from holdfast.store import AddStatus, Change, Claim, Fence
-from holdfast.submission import accept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import State
+from holdfast.model.job import State
 
 if TYPE_CHECKING:
     from tests.wire.peer import Peer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.store import LimitRule, LimitState
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import lifecycle
-from holdfast.job import Event, State
-from holdfast.policy import BackoffKind, Retention
+from holdfast.model import lifecycle
+from holdfast.model.job import Event, State
+from holdfast.model.policy import BackoffKind, Retention
 from holdfast.store import Search
 from holdfast.store.redis import RedisStore
 

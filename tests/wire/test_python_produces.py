@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import lifecycle
-from holdfast.dependencies import verdict
-from holdfast.job import Event, State
-from holdfast.policy import Backoff, BackoffKind
+from holdfast.model import lifecycle
+from holdfast.model.dependencies import verdict
+from holdfast.model.job import Event, State
+from holdfast.model.policy import Backoff, BackoffKind
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

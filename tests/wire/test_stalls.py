@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import lifecycle
-from holdfast.job import Event, State
+from holdfast.model import lifecycle
+from holdfast.model.job import Event, State
 from holdfast.store import Change
 from tests.worker.machines import Machines
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from tests.servers import Valkey
     from tests.wire.peer import Peer
     from tests.wire.side import Side

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.job import LogLine, Progress
+from holdfast.model.job import LogLine, Progress
 from holdfast.store import Fence, Note
 
 if TYPE_CHECKING:

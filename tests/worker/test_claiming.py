@@ -13,8 +13,8 @@ import pytest
 
 from holdfast import Holdfast, LimitRule, State
 from holdfast.clock import ManualClock
-from holdfast.job import Job
 from holdfast.maintenance.reaper import Reaper
+from holdfast.model.job import Job
 from holdfast.observe import Silent
 from holdfast.presence import workers
 from holdfast.store import (

@@ -18,7 +18,7 @@ from tests.worker.rig import Ear, ended, working
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from holdfast.results import JobStatus
+    from holdfast.model.results import JobStatus
     from holdfast.store import Note
     from tests.servers import Postgres
 

@@ -25,7 +25,7 @@ from tests.worker.rig import PATIENCE, Ear, ended, until, working
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from holdfast.results import JobStatus
+    from holdfast.model.results import JobStatus
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres

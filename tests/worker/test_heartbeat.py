@@ -8,9 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, State, lifecycle
+from holdfast import Holdfast, State
 from holdfast.clock import ManualClock
-from holdfast.job import Job
+from holdfast.model import lifecycle
+from holdfast.model.job import Job
 from holdfast.observe import Silent
 from holdfast.store import Beat, Change, Claim, Fence, MemoryStore
 from holdfast.worker.channel import Notes, WorkerChannel

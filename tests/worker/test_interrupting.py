@@ -9,9 +9,10 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import FailureCategory, Holdfast, JobContext, State, SyncJobContext, lifecycle
+from holdfast import FailureCategory, Holdfast, JobContext, State, SyncJobContext
 from holdfast.errors import StaleLeaseError
-from holdfast.job import Event
+from holdfast.model import lifecycle
+from holdfast.model.job import Event
 from holdfast.store import Change, Claim, MemoryStore
 from holdfast.worker import worker as worker_module
 from tests.worker.rig import Ear, ended, until, until_running, working

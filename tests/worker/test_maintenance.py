@@ -10,11 +10,10 @@ from typing import cast
 
 import pytest
 
-from holdfast import FailureCategory, Holdfast, State, lifecycle
+from holdfast import FailureCategory, Holdfast, State
 from holdfast.chance import Chance
 from holdfast.clock import ManualClock
 from holdfast.cron import MissedRuns, cron_entry, due_instants, instants
-from holdfast.job import Event, Job
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.contact import MOMENT, SILENCE, Contact
 from holdfast.maintenance.cron import CronService
@@ -22,8 +21,10 @@ from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
 from holdfast.maintenance.reaper import Reaper
 from holdfast.maintenance.releaser import Releaser
+from holdfast.model import lifecycle
+from holdfast.model.job import Event, Job
+from holdfast.model.policy import Retention
 from holdfast.observe import Silent
-from holdfast.policy import Retention
 from holdfast.store import Change, Claim, Fence, MemoryStore, Store
 from tests.simulation.loop import SimLoop
 from tests.simulation.world import TrueClock

@@ -15,7 +15,7 @@ from holdfast import (
     SyncJobContext,
     TemporaryError,
 )
-from holdfast.job import Event
+from holdfast.model.job import Event
 from holdfast.store import MemoryStore
 from tests.worker.rig import Ear, ended, working
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast, JobContext, LimitRule, State
-from holdfast.job import Event
+from holdfast.model.job import Event
 from holdfast.store import MemoryStore
 from holdfast.worker import Worker
 from tests.conformance.stores import PLACES

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import FailureCategory, Holdfast, State
-from holdfast.job import Event
+from holdfast.model.job import Event
 from tests.worker.machines import Machines, children, crew
 from tests.worker.rig import appeared, ended, is_alive, until
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, State
-from holdfast.job import Event
+from holdfast.model.job import Event
+from holdfast.model.times import parse_timestamp
 from holdfast.presence import LEADERSHIP
 from holdfast.store import Search
-from holdfast.timing import parse_timestamp
 from tests.conformance.stores import PLACES
 from tests.worker.machines import Machines, crew
 from tests.worker.rig import appeared, ended

@@ -13,8 +13,8 @@ from holdfast.cli.exits import FAILED, USAGE, Problem
 from holdfast.cli.filters import filter_options, job_filter
 from holdfast.cli.submitting import span_or_text
 from holdfast.cli.tables import table
-from holdfast.job import Priority
-from holdfast.results import (
+from holdfast.model.job import Priority
+from holdfast.model.results import (
     BatchCancellationResult,
     CancellationStatus,
     DeletionStatus,

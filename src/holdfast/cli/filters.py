@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 
 from holdfast.cli.submitting import tags_of
-from holdfast.job import Priority, State
+from holdfast.model.job import Priority, State
 from holdfast.searching import JobFilter
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -10,7 +10,7 @@ from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.submitting import span_or_text
 from holdfast.cli.tables import facts, moment, table
 from holdfast.keys import ApiKey, KeyTerms, Role, create_key, list_keys, revoke_key
-from holdfast.timing import parse_duration
+from holdfast.model.times import parse_duration
 
 
 @click.group()

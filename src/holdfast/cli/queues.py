@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.tables import span, table
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.store import QueueInfo
 
 SHOWN = (

@@ -12,15 +12,15 @@ from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.filters import filter_options, job_filter
 from holdfast.cli.tables import facts, level, mapping, moment, span, table
 from holdfast.explain import Explanation
-from holdfast.job import Failure, FailureCategory, LogLine, State, Transition
-from holdfast.observe.text import plain
-from holdfast.results import (
+from holdfast.model.job import Failure, FailureCategory, LogLine, State, Transition
+from holdfast.model.results import (
     AttemptInfo,
     FailureDetails,
     FailureSearchResult,
     JobStatus,
     SearchResult,
 )
+from holdfast.observe.text import plain
 from holdfast.searching import FailureFilter
 from holdfast.store import Order
 

@@ -12,9 +12,9 @@ from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.exits import FAILED, USAGE, Problem
 from holdfast.cli.tables import facts, moment
-from holdfast.job import DependencyKind, Priority, State
-from holdfast.options import SubmitOptions
-from holdfast.results import JobStatus, SubmissionResult
+from holdfast.model.job import DependencyKind, Priority, State
+from holdfast.model.results import JobStatus, SubmissionResult
+from holdfast.model.submission import SubmitOptions
 
 SPAN = "SPAN"
 

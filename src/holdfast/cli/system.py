@@ -12,9 +12,9 @@ from holdfast.app import Holdfast
 from holdfast.cli.common import answer, json_option, on_store, store_options, url_option
 from holdfast.cli.submitting import span_or_text
 from holdfast.cli.tables import facts, moment, span, table
+from holdfast.model.statistics import Breakdown, Counts, LatencyStats, QueueStats
 from holdfast.observe.text import plain
 from holdfast.presence import WorkerInfo
-from holdfast.statistics import Breakdown, Counts, LatencyStats, QueueStats
 from holdfast.store import JobEvent
 
 COUNTS = tuple(Counts.__struct_fields__)

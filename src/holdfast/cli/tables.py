@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import click
 
-from holdfast.job import Priority, State
+from holdfast.model.job import Priority, State
 from holdfast.observe.text import plain
 
 COLOURS = {

@@ -20,12 +20,9 @@ from holdfast.client.writing import job_path, loose_body, query, submission_body
 from holdfast.clock import Clock
 from holdfast.errors import Fault, NotFoundError, StoreError, ValidationError
 from holdfast.explain import Explanation
-from holdfast.form import Submission
-from holdfast.job import TERMINAL, LogLine, Priority
-from holdfast.operations import Operations
-from holdfast.policy import Limits
-from holdfast.presence import WorkerInfo
-from holdfast.results import (
+from holdfast.model.job import TERMINAL, LogLine, Priority
+from holdfast.model.policy import Limits
+from holdfast.model.results import (
     BatchCancellationResult,
     BatchResult,
     CancellationResult,
@@ -43,6 +40,11 @@ from holdfast.results import (
     SubmissionResult,
     SubmissionStatus,
 )
+from holdfast.model.statistics import QueueStats
+from holdfast.model.submission import Submission
+from holdfast.model.times import Span, parse_duration
+from holdfast.operations import Operations
+from holdfast.presence import WorkerInfo
 from holdfast.searching import FailureFilter, JobFilter
 from holdfast.shapes.answers import JobSearchResult, LogLines, QueueList, WorkerList
 from holdfast.shapes.failures import FailureDetails as FailureDetailsBody
@@ -50,10 +52,8 @@ from holdfast.shapes.failures import FailureSearchResult as FailurePage
 from holdfast.shapes.jobs import JobStatus as JobStatusBody
 from holdfast.shapes.submitted import BatchResult as BatchBody
 from holdfast.shapes.submitted import SubmissionResult as SubmissionBody
-from holdfast.statistics import QueueStats
 from holdfast.store import JobEvent, QueueInfo, Store
 from holdfast.submitting import patiently
-from holdfast.timing import Span, parse_duration
 
 T = TypeVar("T")
 LONGEST_WAIT = 25.0

@@ -18,7 +18,7 @@ from holdfast.errors import (
     UnauthorizedError,
     ValidationError,
 )
-from holdfast.policy import SECOND
+from holdfast.model.policy import SECOND
 from holdfast.shapes.problems import APIError, ErrorResponse
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.client.writing import query, written
 from holdfast.errors import StoreError
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.webhooks.registry import SECRETS_KEPT, Webhooks
 from holdfast.webhooks.shapes import CALLBACK, ENDS, Delivery, DeliveryPage, Webhook
 

@@ -9,10 +9,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.form import Submission
-from holdfast.job import Encoding
-from holdfast.payload import PayloadError, encode
-from holdfast.timing import format_duration, shown
+from holdfast.model.job import Encoding
+from holdfast.model.payload import PayloadError, encode
+from holdfast.model.submission import Submission
+from holdfast.model.times import format_duration, shown
 
 AUTOMATIC = timedelta(minutes=10)
 """How long a key counts that only serves to repeat a request safely."""

@@ -29,8 +29,8 @@ from holdfast.copying.register import (
     refuse_workers,
     write_note,
 )
-from holdfast.job import Job
 from holdfast.maintenance.cron import PREFIX as CRON
+from holdfast.model.job import Job
 from holdfast.store import Dossier, Draft, Order, PortableStore, Record, Search, Store
 from holdfast.webhooks.shapes import PLACE
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from holdfast.errors import HoldfastError
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.presence import workers
 from holdfast.store import Draft, Search, Store
 

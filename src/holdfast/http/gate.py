@@ -15,7 +15,7 @@ from holdfast.chance import Chance
 from holdfast.deadlines import Deadlines
 from holdfast.errors import ForbiddenError, UnauthorizedError
 from holdfast.http.access import ANYONE, Caller
-from holdfast.policy import MEBIBYTE
+from holdfast.model.policy import MEBIBYTE
 from holdfast.shapes.problems import Refusal
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.form import Submission
 from holdfast.http.reading import raw_fields, whole
-from holdfast.submission import read
+from holdfast.model.acceptance import read
+from holdfast.model.submission import Submission
+from holdfast.model.times import shown
 from holdfast.tenancy import RESERVED
-from holdfast.timing import shown
 
 
 class _Usual(msgspec.Struct, forbid_unknown_fields=True):

@@ -10,8 +10,8 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.errors import QuotaError
 from holdfast.http.access import Caller
-from holdfast.job import LIVE
-from holdfast.policy import SECOND
+from holdfast.model.job import LIVE
+from holdfast.model.policy import SECOND
 from holdfast.store import Search, Store
 from holdfast.tenancy import OWNER
 

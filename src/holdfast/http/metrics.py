@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from holdfast.http.counting import BUCKETS, Counting
 from holdfast.http.endpoint import Call
-from holdfast.statistics import LatencyStats, QueueStats
+from holdfast.model.statistics import LatencyStats, QueueStats
 from holdfast.store import QueueInfo
 
 WINDOW = timedelta(minutes=5)

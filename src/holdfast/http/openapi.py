@@ -11,8 +11,8 @@ from holdfast import __version__
 from holdfast.http.endpoint import Endpoint
 from holdfast.http.reading import Field, Schema
 from holdfast.http.schemas import BACKOFF, BATCH, DURATION_SCHEMA, SUBMISSION
-from holdfast.intake import QUEUE_RULE
-from holdfast.job import State
+from holdfast.model.job import State
+from holdfast.model.validation import QUEUE_RULE
 from holdfast.shapes.jobs import JobHappening
 from holdfast.shapes.problems import MEANING, STATUS_OF, ErrorResponse
 

@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.payload import clean
-from holdfast.timing import format_duration, parse_duration, shown
+from holdfast.model.payload import clean
+from holdfast.model.times import format_duration, parse_duration, shown
 
 Schema = Mapping[str, object]
 MOST_PARAMETERS = 1000

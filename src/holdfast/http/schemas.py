@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.http.reading import DURATION, NO_CONTROLS, TIMESTAMP, Schema
-from holdfast.intake import (
+from holdfast.model.job import DependencyKind, Priority
+from holdfast.model.policy import MAX_ATTEMPTS, BackoffKind
+from holdfast.model.validation import (
     MAX_KEY,
     MAX_TAG_NAME,
     MAX_TAG_VALUE,
@@ -15,8 +17,6 @@ from holdfast.intake import (
     QUEUE_RULE,
     TYPE_RULE,
 )
-from holdfast.job import DependencyKind, Priority
-from holdfast.policy import MAX_ATTEMPTS, BackoffKind
 
 PRIORITIES = [level.name for level in Priority]
 

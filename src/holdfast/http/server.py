@@ -18,9 +18,9 @@ from holdfast.errors import HoldfastError
 from holdfast.http.application import create_app
 from holdfast.http.gate import is_loopback
 from holdfast.http.service import Service
-from holdfast.job import DEFAULT_QUEUE
 from holdfast.keys import list_keys
 from holdfast.maintenance.crew import Maintenance
+from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.observe import Observer
 
 GRACE = 10

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 
 from holdfast.app import Holdfast
 from holdfast.cron import CronEntry, due_instants, instants
-from holdfast.form import Submission
+from holdfast.model.submission import Submission
+from holdfast.model.times import format_timestamp, parse_timestamp
 from holdfast.store import Store
-from holdfast.timing import format_timestamp, parse_timestamp
 
 PREFIX = "cron:"
 LONGEST_WAIT = 1.0

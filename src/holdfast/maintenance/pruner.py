@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.policy import Retention
+from holdfast.model.policy import Retention
 from holdfast.store import Store
 
 PAGE = 500

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from holdfast import lifecycle
 from holdfast.chance import Chance
-from holdfast.job import Job, State
+from holdfast.model import lifecycle
+from holdfast.model.job import Job, State
 from holdfast.observe import Observer
 from holdfast.releasing import release_dependents
 from holdfast.store import Change, Fence, Store

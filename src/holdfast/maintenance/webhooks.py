@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from holdfast.app import Holdfast
 from holdfast.errors import ValidationError
-from holdfast.form import Submission
-from holdfast.job import DEFAULT_QUEUE, TERMINAL, Encoding, Job, Priority
+from holdfast.model.job import DEFAULT_QUEUE, TERMINAL, Encoding, Job, Priority
+from holdfast.model.policy import Backoff
+from holdfast.model.submission import Submission
 from holdfast.observe import Observer
-from holdfast.policy import Backoff
 from holdfast.store import Draft, EventPage, JobEvent, ListingStore, Order, Search, Store
 from holdfast.tenancy import TenantStore
 from holdfast.webhooks.delivering import Deliverer

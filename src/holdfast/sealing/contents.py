@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.job import Failure, Job, LogLine, Progress, Transition
+from holdfast.model.job import Failure, Job, LogLine, Progress, Transition
 from holdfast.sealing.envelope import unwrap
 from holdfast.sealing.keys import KeyRing
 from holdfast.store import Draft, JobEvent, Note, Record

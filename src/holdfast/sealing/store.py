@@ -13,9 +13,9 @@ from typing import Self, cast
 
 from msgspec.structs import replace
 
-from holdfast.form import Parent
-from holdfast.job import CancelRequest, Job, LogLine, Transition
-from holdfast.policy import Retention
+from holdfast.model.job import CancelRequest, Job, LogLine, Transition
+from holdfast.model.policy import Retention
+from holdfast.model.submission import Parent
 from holdfast.sealing.contents import Contents
 from holdfast.sealing.keys import KeyRing
 from holdfast.store import (

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import msgspec
 
-from holdfast import results
-from holdfast.job import LogLine
+from holdfast.model import results
+from holdfast.model.job import LogLine
 from holdfast.presence import WorkerInfo
 from holdfast.shapes.jobs import JobStatus
 from holdfast.store import QueueInfo

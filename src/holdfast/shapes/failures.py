@@ -7,8 +7,8 @@ from datetime import datetime
 
 import msgspec
 
-from holdfast import results
-from holdfast.job import State
+from holdfast.model import results
+from holdfast.model.job import State
 from holdfast.shapes.jobs import FailureInfo
 
 

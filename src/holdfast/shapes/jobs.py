@@ -10,9 +10,17 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from holdfast import results
-from holdfast.job import Event, Failure, FailureCategory, Priority, Progress, State, Transition
-from holdfast.profiles import DocumentMetadata
+from holdfast.model import results
+from holdfast.model.job import (
+    Event,
+    Failure,
+    FailureCategory,
+    Priority,
+    Progress,
+    State,
+    Transition,
+)
+from holdfast.model.profiles import DocumentMetadata
 from holdfast.store import EventKind, JobEvent
 from holdfast.tenancy import RESERVED
 

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import msgspec
 
-from holdfast import results as library
 from holdfast.errors import DuplicateError, Fault, ValidationError
-from holdfast.job import State
+from holdfast.model import results as library
+from holdfast.model.job import State
 from holdfast.shapes.problems import APIError, problem_of
 
 

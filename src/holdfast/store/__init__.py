@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreError, UnknownStoreError
+from holdfast.model.measures import Measure, Reading, Stats, Tally
 from holdfast.store._base import Store
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
@@ -29,18 +30,14 @@ from holdfast.store._shapes import (
     JobEvent,
     LimitRule,
     LimitState,
-    Measure,
     Note,
     Order,
     Page,
     Promoted,
     QueueInfo,
-    Reading,
     Record,
     Search,
-    Stats,
     Swapped,
-    Tally,
 )
 from holdfast.store._traits import (
     CompletingStore,

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol, Self
 
-from holdfast.job import CancelRequest, Job, LogLine, Transition
-from holdfast.policy import Retention
+from holdfast.model.job import CancelRequest, Job, LogLine, Transition
+from holdfast.model.measures import Stats
+from holdfast.model.policy import Retention
 from holdfast.store._findings import Finding
 from holdfast.store._shapes import (
     Added,
@@ -34,7 +35,6 @@ from holdfast.store._shapes import (
     QueueInfo,
     Record,
     Search,
-    Stats,
     Swapped,
 )
 

@@ -5,17 +5,13 @@ A batch is summed here first, so that a store writes a handful of rows for a tho
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
 
-from holdfast.job import Event, Job, State, Transition
-from holdfast.store._shapes import Measure
-
-BUCKETS_PER_DOUBLING = 4
-MICROSECOND = 1e-6
+from holdfast.model.job import Event, Job, State, Transition
+from holdfast.model.measures import Measure, bucket_of, minute_of
 
 _COUNTED = {
     State.COMPLETED: Measure.COMPLETED,
@@ -148,15 +144,3 @@ class Ledger:
 
 def _span(measure: Measure, since: datetime | None, until: datetime) -> _Span | None:
     return None if since is None else (measure, since, until)
-
-
-def bucket_of(seconds: float) -> int:
-    """Return the logarithmic bucket of a duration: four per doubling, so within 19 %."""
-    return max(
-        0, math.ceil(math.log2(max(seconds, MICROSECOND) / MICROSECOND) * BUCKETS_PER_DOUBLING)
-    )
-
-
-def minute_of(at: datetime) -> int:
-    """Return the minute, counted from the epoch, in which an instant lies."""
-    return int(at.timestamp() // 60)

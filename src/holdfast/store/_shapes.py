@@ -8,7 +8,15 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.job import CancelRequest, FailureCategory, Job, LogLine, Progress, State, Transition
+from holdfast.model.job import (
+    CancelRequest,
+    FailureCategory,
+    Job,
+    LogLine,
+    Progress,
+    State,
+    Transition,
+)
 
 
 class AddStatus(StrEnum):
@@ -204,51 +212,6 @@ class EventPage(msgspec.Struct, frozen=True):
     gap: bool = False
 
 
-class Measure(StrEnum):
-    """What is counted per minute as jobs move."""
-
-    SUBMITTED = "submitted"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    DEAD_LETTER = "dead_letter"
-    CANCELLED = "cancelled"
-    RETRIED = "retried"
-    WAIT = "wait"
-    """Time from ready to claimed."""
-    RUN = "run"
-    """Time from claimed to answered."""
-
-
-class Tally(msgspec.Struct, frozen=True):
-    """How many jobs of one kind are in one state now."""
-
-    queue: str
-    type: str
-    priority: int
-    state: State
-    count: int
-
-
-class Reading(msgspec.Struct, frozen=True):
-    """One bucket of one measure, summed over the window asked for."""
-
-    queue: str
-    type: str
-    priority: int
-    measure: Measure
-    bucket: int
-    count: int
-    top: float
-    """The largest value in the bucket, in seconds; 0 for plain counts."""
-
-
-class Stats(msgspec.Struct, frozen=True):
-    """The raw counters; ``statistics.summarise`` turns them into what people read."""
-
-    tallies: tuple[Tally, ...]
-    readings: tuple[Reading, ...]
-
-
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A queue's settings and how many of its jobs are in which state."""
 
@@ -324,16 +287,12 @@ __all__ = [
     "JobEvent",
     "LimitRule",
     "LimitState",
-    "Measure",
     "Note",
     "Order",
     "Page",
     "Promoted",
     "QueueInfo",
-    "Reading",
     "Record",
     "Search",
-    "Stats",
     "Swapped",
-    "Tally",
 ]

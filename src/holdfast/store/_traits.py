@@ -8,8 +8,8 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from holdfast.form import Parent
-from holdfast.job import Job
+from holdfast.model.job import Job
+from holdfast.model.submission import Parent
 from holdfast.store._shapes import Added, Dossier, Fence
 
 

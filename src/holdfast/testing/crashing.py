@@ -20,8 +20,8 @@ import msgspec
 
 from holdfast.context import JobContext
 from holdfast.handlers import RunnerKind
-from holdfast.job import State
-from holdfast.options import SubmitOptions
+from holdfast.model.job import State
+from holdfast.model.submission import SubmitOptions
 from holdfast.task import Task
 from holdfast.testing.borrowing import put_under
 from holdfast.testing.driver import sync_context

@@ -13,9 +13,9 @@ from holdfast.context import JobContext, Signals, SyncJobContext
 from holdfast.cron import instants
 from holdfast.handlers import RunnerKind
 from holdfast.inline import run_now
-from holdfast.job import TERMINAL, CancelRequest, Job, State
 from holdfast.maintenance.cron import CronService
 from holdfast.maintenance.reaper import Reaper
+from holdfast.model.job import TERMINAL, CancelRequest, Job, State
 from holdfast.observe import Outage, Silent
 from holdfast.releasing import release_dependents
 from holdfast.store import Claim, Note, Order, Search, Store

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from holdfast.job import Encoding, Failure, Job, Priority, Progress, State
+from holdfast.model.job import Encoding, Failure, Job, Priority, Progress, State
 
 SHOWN = 10
 """How many jobs a message lists."""

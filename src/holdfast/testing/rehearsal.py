@@ -13,8 +13,8 @@ from holdfast.clock import ManualClock
 from holdfast.context import JobContext, Signals, SyncJobContext
 from holdfast.handlers import is_coroutine
 from holdfast.inline import InlineChannel, Spawned, inline_job, run_now
-from holdfast.job import CancelRequest, LogLine, Progress
-from holdfast.payload import encode, encode_json
+from holdfast.model.job import CancelRequest, LogLine, Progress
+from holdfast.model.payload import encode, encode_json
 from holdfast.signature import Signature
 from holdfast.task import Task
 

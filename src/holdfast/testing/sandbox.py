@@ -12,13 +12,13 @@ from holdfast.app import Holdfast
 from holdfast.chance import Chance
 from holdfast.clock import ManualClock
 from holdfast.context import Named
-from holdfast.results import SubmissionResult
+from holdfast.model.results import SubmissionResult
+from holdfast.model.times import Span, parse_duration
 from holdfast.testing.blocking import Bridge, SandboxOperations
 from holdfast.testing.borrowing import borrowed
 from holdfast.testing.driver import Driver, Execute
 from holdfast.testing.jobs import SandboxJob, missing, sandbox_job, unwanted
 from holdfast.testing.store import sandbox_store
-from holdfast.timing import Span, parse_duration
 
 T = TypeVar("T")
 

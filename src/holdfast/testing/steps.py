@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from holdfast.context import Channel
-from holdfast.job import Job, LogLine, Progress
-from holdfast.options import SubmitOptions
+from holdfast.model.job import Job, LogLine, Progress
+from holdfast.model.submission import SubmitOptions
 from holdfast.store import Added, Store
 from holdfast.worker.execution import Outcome
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from holdfast.app import Holdfast
 from holdfast.clock import Clock
-from holdfast.form import Parent
-from holdfast.job import Job
+from holdfast.model.job import Job
+from holdfast.model.submission import Parent
 from holdfast.store import Added, Fence, MemoryStore
 from holdfast.urls import is_postgres
 

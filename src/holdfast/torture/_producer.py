@@ -14,8 +14,8 @@ from typing import Any
 
 from holdfast.chance import Chance
 from holdfast.errors import StoreUnavailableError
-from holdfast.job import State
-from holdfast.results import SubmissionResult, SubmissionStatus
+from holdfast.model.job import State
+from holdfast.model.results import SubmissionResult, SubmissionStatus
 from holdfast.submitting import patiently
 from holdfast.torture._site import app, post
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, Ledger, allowed

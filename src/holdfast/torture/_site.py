@@ -11,7 +11,7 @@ import msgspec
 from holdfast.app import Holdfast
 from holdfast.context import JobContext
 from holdfast.errors import PermanentError, TemporaryError
-from holdfast.policy import Backoff, BackoffKind
+from holdfast.model.policy import Backoff, BackoffKind
 from holdfast.torture.ledger import Ledger
 from holdfast.torture.places import CRON, TICK
 from holdfast.torture.plan import POST, Post

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from holdfast.job import LIVE, Event, Job, Priority, Transition
+from holdfast.model.job import LIVE, Event, Job, Priority, Transition
 from holdfast.store import Store
 from holdfast.torture.chaos import Chaos
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, read

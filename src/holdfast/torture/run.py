@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from holdfast.chance import Chance
 from holdfast.clock import Clock, SystemClock
+from holdfast.model.times import format_timestamp
 from holdfast.store import Store, open_store
-from holdfast.timing import format_timestamp
 from holdfast.torture import ledger
 from holdfast.torture.chaos import Chaos, Crash
 from holdfast.torture.crew import Crew, TortureError

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreError
-from holdfast.job import TERMINAL
+from holdfast.model.job import TERMINAL
 from holdfast.presence import workers
 from holdfast.store import Store, open_store
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from holdfast.job import Job, State, Transition
+from holdfast.model.job import Job, State, Transition
 from holdfast.verify import dependents
 from holdfast.verify.findings import Finding, Kind
 from holdfast.verify.keys import Keys

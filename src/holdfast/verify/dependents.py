@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from holdfast.dependencies import verdict
-from holdfast.job import TERMINAL, DependencyKind, Event, Job, State, Transition
+from holdfast.model.dependencies import verdict
+from holdfast.model.job import TERMINAL, DependencyKind, Event, Job, State, Transition
 from holdfast.verify.findings import Finding, Kind
 
 Histories = Mapping[str, Sequence[Transition]]

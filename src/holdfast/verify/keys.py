@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from hashlib import blake2b
 
-from holdfast.job import DedupeKey, Job
+from holdfast.model.job import DedupeKey, Job
 from holdfast.verify.findings import Finding, Kind
 
 FOR_EVER = float("inf")

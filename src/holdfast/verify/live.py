@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
-from holdfast.job import DependencyKind, Job, Transition
+from holdfast.model.job import DependencyKind, Job, Transition
 from holdfast.presence import workers
 from holdfast.store import Order, Search, Store
 from holdfast.verify.checker import GRACE, ON_ITS_WAY, Checker, Report

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from holdfast.job import Event, Job, State, Transition
+from holdfast.model.job import Event, Job, State, Transition
 from holdfast.verify.findings import Finding, Kind
 
 Line = tuple[str, int, str, str]

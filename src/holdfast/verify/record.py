@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
-from holdfast.job import TERMINAL, Event, Job, State, Transition
-from holdfast.lifecycle import EDGES, TABLE
+from holdfast.model.job import TERMINAL, Event, Job, State, Transition
+from holdfast.model.lifecycle import EDGES, TABLE
 from holdfast.verify.findings import Finding, Kind
 
 History = Sequence[Transition]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from holdfast.job import Event, Job, State, Transition
+from holdfast.model.job import Event, Job, State, Transition
 from holdfast.verify.findings import Finding, Kind
 
 _ENDS_A_RUN = frozenset(

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.form import Submission
-from holdfast.job import Job, State
+from holdfast.model.job import Job, State
+from holdfast.model.submission import Submission
+from holdfast.model.times import format_timestamp
 from holdfast.tenancy import RESERVED
-from holdfast.timing import format_timestamp
 from holdfast.webhooks.shapes import (
     DELIVERY,
     QUEUE,

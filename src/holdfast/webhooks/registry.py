@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from holdfast.chance import Chance
 from holdfast.errors import Fault, NotFoundError, ValidationError
-from holdfast.form import Submission
-from holdfast.intake import MAX_URL
-from holdfast.job import TERMINAL, Event, Job, State, attempts
+from holdfast.model.job import TERMINAL, Event, Job, State, attempts
+from holdfast.model.submission import Submission
+from holdfast.model.validation import MAX_URL
 from holdfast.store import Draft, Order, Search, Store
 from holdfast.webhooks.guard import Guard, RefusedAddressError
 from holdfast.webhooks.shapes import (

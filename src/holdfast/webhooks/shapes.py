@@ -9,8 +9,8 @@ from typing import Self, TypedDict
 
 import msgspec
 
-from holdfast.job import TERMINAL, Job, State
-from holdfast.policy import DAY, HOUR, Backoff, BackoffKind
+from holdfast.model.job import TERMINAL, Job, State
+from holdfast.model.policy import DAY, HOUR, Backoff, BackoffKind
 
 KIND = "webhook"
 CALLBACKS = "webhook-callbacks"

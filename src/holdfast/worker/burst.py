@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.releasing import release_dependents
 from holdfast.store import Search, Store
 from holdfast.worker.rates import POLL

@@ -8,13 +8,12 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
-from holdfast import lifecycle
 from holdfast.batcher import Batcher
 from holdfast.context import no_transaction
 from holdfast.errors import PermanentError
-from holdfast.form import Submission
-from holdfast.job import Job, LogLine, Progress
-from holdfast.options import SubmitOptions
+from holdfast.model import lifecycle
+from holdfast.model.job import Job, LogLine, Progress
+from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.redaction import Redaction
 from holdfast.store import CompletingStore, Fence, Note, Store
 from holdfast.submitting import Submitter

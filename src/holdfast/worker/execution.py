@@ -23,9 +23,9 @@ from holdfast.errors import (
     TemporaryError,
 )
 from holdfast.handlers import Handler
-from holdfast.job import Failure, FailureCategory, Job
-from holdfast.lifecycle import MAX_CODE
-from holdfast.payload import clean, encode_result
+from holdfast.model.job import Failure, FailureCategory, Job
+from holdfast.model.lifecycle import MAX_CODE
+from holdfast.model.payload import clean, encode_result
 from holdfast.sealing.envelope import must_be_open
 
 MAX_MESSAGE = 4096

@@ -10,7 +10,7 @@ import asyncio
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreError
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.observe import Observer
 from holdfast.store import Fence, Search, Store
 from holdfast.worker.heartbeat import DEADLINE_MARGIN

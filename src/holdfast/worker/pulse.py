@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.app import Holdfast
+from holdfast.model.profiles import RENEWALS_PER_LEASE
 from holdfast.observe import Observer
-from holdfast.profiles import RENEWALS_PER_LEASE
 from holdfast.store import Store
 from holdfast.worker.custody import Custody
 from holdfast.worker.heartbeat import LOOK_EVERY, Heartbeat

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from holdfast.job import Job
+from holdfast.model.job import Job
 from holdfast.worker.run import Run
 
 SYMPTOM = "LEASE_EXPIRED"

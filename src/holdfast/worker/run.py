@@ -8,7 +8,7 @@ from functools import cached_property
 
 from holdfast.context import Channel, JobContext, Signals
 from holdfast.handlers import Handler
-from holdfast.job import CancelRequest, Job
+from holdfast.model.job import CancelRequest, Job
 from holdfast.store import Fence
 from holdfast.worker.execution import Interruption
 

@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from holdfast import lifecycle
 from holdfast.chance import Chance
 from holdfast.errors import StoreUnavailableError
-from holdfast.job import Failure, Job, State
+from holdfast.model import lifecycle
+from holdfast.model.job import Failure, Job, State
 from holdfast.observe import Observer, Outage, Silent
 from holdfast.pauses import Pauses
 from holdfast.releasing import release_dependents

@@ -17,8 +17,8 @@ from holdfast.errors import Fault, StoreError, ValidationError
 from holdfast.loading import load_app, load_object
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.reaper import Reaper
+from holdfast.model.policy import SECOND
 from holdfast.observe import Observer, Outage
-from holdfast.policy import SECOND
 from holdfast.store import Store
 from holdfast.submitting import patiently
 from holdfast.worker.execution import HOST

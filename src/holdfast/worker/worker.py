@@ -11,8 +11,8 @@ from datetime import timedelta
 from holdfast.app import Holdfast
 from holdfast.errors import StoreUnavailableError
 from holdfast.handlers import RunnerKind
-from holdfast.job import Job
 from holdfast.maintenance import Maintenance
+from holdfast.model.job import Job
 from holdfast.observe import Observer, Outage, Silent
 from holdfast.pauses import Pauses
 from holdfast.presence import PRESENCE, WorkerInfo, announce

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.errors import IllegalTransitionError
-from holdfast.job import Job
+from holdfast.model.job import Job
 from holdfast.store import Change, Claim, Fence
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, job_id

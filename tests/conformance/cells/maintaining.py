@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from holdfast.policy import Retention
+from holdfast.model.policy import Retention
 from holdfast.store import LimitRule
 from tests.conformance.cells.cell import STRANGER, cell, want
 from tests.conformance.cells.submitting import rivals

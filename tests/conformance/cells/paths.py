@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.store import Change, Note
 from tests.conformance.cells.cell import cell, changes_of, want
 from tests.conformance.decisions import DECISIONS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
-from holdfast.form import Spawner
-from holdfast.job import DependencyKind, Job
+from holdfast.model.job import DependencyKind, Job
+from holdfast.model.submission import Spawner
 from tests.conformance.cells.cell import FENCES, cell
 from tests.conformance.hand import job_id, make
 from tests.conformance.world import held

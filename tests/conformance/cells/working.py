@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from holdfast.job import LogLine, Progress
+from holdfast.model.job import LogLine, Progress
 from holdfast.store import Change, Note
 from tests.conformance.cells.cell import BEFORES, FENCES, cell, changes_of, want
 from tests.conformance.decisions import DECISIONS

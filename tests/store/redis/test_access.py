@@ -15,7 +15,7 @@ from redis.exceptions import NoPermissionError
 
 from holdfast import Holdfast, State
 from holdfast.errors import StoreError, StoreUnavailableError
-from holdfast.policy import Retention
+from holdfast.model.policy import Retention
 from holdfast.store import FailureSearch, Fence, Level, LimitRule, Note, Search
 from holdfast.store.redis import RedisStore
 from holdfast.worker import Worker

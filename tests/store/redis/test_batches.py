@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.asyncio import Redis
 
-from holdfast import lifecycle
 from holdfast.clock import ManualClock
-from holdfast.job import State
+from holdfast.model import lifecycle
+from holdfast.model.acceptance import accept, read
+from holdfast.model.job import State
 from holdfast.store import AddStatus, Change, Claim
 from holdfast.store.redis import RedisStore, alike, calls
-from holdfast.submission import accept, read
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
     from tests.servers import Valkey
 
 pytestmark = pytest.mark.redis

@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from holdfast.clock import ManualClock
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.store import MemoryStore, Search
 from holdfast.store.redis import RedisStore
 from tests.conformance.snapshot import differences, snapshot

@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from holdfast.errors import StoreError, StoreUnavailableError, UnconfirmedError, UnsafeStoreError
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.store import AddStatus, Search
 from holdfast.store.redis import RedisStore
 from holdfast.store.redis.settings import Settings
@@ -24,7 +24,7 @@ from tests.wire.side import Side
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from holdfast.job import Job
+    from holdfast.model.job import Job
 
 pytestmark = pytest.mark.redis
 JOBS = 20

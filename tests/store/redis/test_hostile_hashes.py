@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.asyncio import Redis
 
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.store import FailureSearch, Search
 from holdfast.store.redis import RedisStore
 from tests.wire.side import Side

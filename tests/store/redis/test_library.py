@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 from redis.asyncio import Redis
 
-from holdfast import lifecycle
 from holdfast.errors import StoreError
+from holdfast.model import lifecycle
 from holdfast.store import Change
 from holdfast.store.redis import RedisStore
 from holdfast.store.redis.scripts import library

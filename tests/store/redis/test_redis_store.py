@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from redis.asyncio import Redis
 
 from holdfast.errors import StoreError, StoreUnavailableError, UnsafeStoreError, ValidationError
-from holdfast.job import Priority, State
-from holdfast.policy import BackoffKind
+from holdfast.model.job import Priority, State
+from holdfast.model.policy import BackoffKind
 from holdfast.store import Claim, Search, open_store
 from holdfast.store.redis import RedisStore
 from tests.servers import Valkey
 from tests.wire.side import Side
 
 if TYPE_CHECKING:
-    from holdfast.job import Job
+    from holdfast.model.job import Job
 
 pytestmark = pytest.mark.redis
 
@@ -255,8 +255,8 @@ async def _fill(side: Side) -> None:
 
 
 def _made(store: RedisStore) -> Job:
-    from holdfast.form import Submission
-    from holdfast.submission import accept
+    from holdfast.model.acceptance import accept
+    from holdfast.model.submission import Submission
 
     return accept(Submission(type="some"), job_id=str(uuid.uuid4()), now=store.now())
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from holdfast.app import Holdfast
-from holdfast.job import LIVE, Event
+from holdfast.model.job import LIVE, Event
 from holdfast.verify import Witness, verify
 
 

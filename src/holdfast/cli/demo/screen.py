@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import click
 
-from holdfast.job import TERMINAL, Event, State
+from holdfast.model.job import TERMINAL, Event, State
 from holdfast.observe.text import plain
 from holdfast.store import JobEvent
 

@@ -15,8 +15,8 @@ from holdfast.cli.demo import tasks
 from holdfast.cli.demo.checking import check
 from holdfast.cli.demo.screen import Screen
 from holdfast.cli.tables import table
-from holdfast.job import State
-from holdfast.results import JobStatus, SubmissionResult
+from holdfast.model.job import State
+from holdfast.model.results import JobStatus, SubmissionResult
 
 MANY = 30
 

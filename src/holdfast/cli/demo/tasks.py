@@ -9,7 +9,7 @@ from datetime import timedelta
 from holdfast.app import Holdfast
 from holdfast.context import JobContext, SyncJobContext
 from holdfast.errors import TemporaryError
-from holdfast.policy import Backoff, BackoffKind
+from holdfast.model.policy import Backoff, BackoffKind
 
 app = Holdfast()
 

@@ -9,9 +9,9 @@ import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.cli.tables import moment, span
-from holdfast.job import State
-from holdfast.results import FailureDetails, JobStatus
-from holdfast.statistics import QueueStats
+from holdfast.model.job import State
+from holdfast.model.results import FailureDetails, JobStatus
+from holdfast.model.statistics import QueueStats
 from holdfast.store import QueueInfo
 
 WINDOW = timedelta(minutes=1)

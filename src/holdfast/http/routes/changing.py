@@ -11,16 +11,16 @@ from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.reading import Field, duration, flag, text, whole, words
 from holdfast.http.routes.jobs import plain_filter
 from holdfast.http.schemas import PRIORITIES, SEARCH
-from holdfast.job import Priority
-from holdfast.results import (
+from holdfast.model.job import Priority
+from holdfast.model.results import (
     BatchCancellationResult,
     CancellationResult,
     DeletionResult,
     ReleaseResult,
     RetryResult,
 )
+from holdfast.model.times import shown
 from holdfast.searching import JobFilter, job_search
-from holdfast.timing import shown
 
 NOT_FOUND = "NOT_FOUND"
 

@@ -11,7 +11,7 @@ from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.reading import TIMESTAMP, Field, decoded, duration, flag, whole
 from holdfast.http.schemas import PRIORITIES, SEARCH
-from holdfast.job import State
+from holdfast.model.job import State
 from holdfast.searching import JobFilter
 from holdfast.shapes.answers import JobSearchResult, LogLines
 from holdfast.shapes.failures import FailureDetails

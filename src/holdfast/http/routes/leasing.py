@@ -19,12 +19,12 @@ from holdfast.http.working import (
     LeaseStates,
     Workplace,
 )
-from holdfast.intake import QUEUE_RULE
-from holdfast.job import DEFAULT_QUEUE, LogLine, Progress
-from holdfast.payload import clean
+from holdfast.model.job import DEFAULT_QUEUE, LogLine, Progress
+from holdfast.model.payload import clean
+from holdfast.model.times import shown
+from holdfast.model.validation import QUEUE_RULE
 from holdfast.presence import WorkerInfo
 from holdfast.store import Fence, Note
-from holdfast.timing import shown
 
 LONGEST_POLL = 30.0
 MAX_MESSAGE = 4096

@@ -8,7 +8,6 @@ from typing import cast
 
 import msgspec
 
-from holdfast import lifecycle
 from holdfast.errors import ValidationError
 from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
@@ -16,9 +15,10 @@ from holdfast.http.intake import submission_of
 from holdfast.http.reading import Field, duration, raw_fields, text
 from holdfast.http.routes.leasing import JOB, LOST, MAP, TOKEN, fence_of, one_of, texts, workplace
 from holdfast.http.working import Settlement
-from holdfast.job import Failure, FailureCategory, Job
-from holdfast.payload import PayloadError, encode
-from holdfast.timing import shown
+from holdfast.model import lifecycle
+from holdfast.model.job import Failure, FailureCategory, Job
+from holdfast.model.payload import PayloadError, encode
+from holdfast.model.times import shown
 
 MAX_MESSAGE = 4096
 MAX_TRACE = 16_384

@@ -7,8 +7,8 @@ from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.intake import read_batch, read_submission
 from holdfast.http.reading import Field, text
-from holdfast.intake import MAX_KEY
-from holdfast.results import SubmissionStatus
+from holdfast.model.results import SubmissionStatus
+from holdfast.model.validation import MAX_KEY
 from holdfast.shapes.submitted import BatchResult, SubmissionResult, submitted
 
 KEY = b"idempotency-key"

@@ -11,14 +11,14 @@ from holdfast.http.access import Permission
 from holdfast.http.audit import Audit
 from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.reading import TIMESTAMP, Field, duration, integer, text, words
-from holdfast.intake import QUEUE_RULE
-from holdfast.job import FailureCategory
-from holdfast.policy import DAY, HOUR
+from holdfast.model.job import FailureCategory
+from holdfast.model.policy import DAY, HOUR
+from holdfast.model.statistics import Breakdown, QueueStats
+from holdfast.model.times import shown
+from holdfast.model.validation import QUEUE_RULE
 from holdfast.searching import FailureFilter
 from holdfast.shapes.answers import AuditPage, QueueList, QueueState, WorkerList
 from holdfast.shapes.failures import FailureSearchResult
-from holdfast.statistics import Breakdown, QueueStats
-from holdfast.timing import shown
 
 MEASURED = 7 * DAY
 """How long measures are kept."""

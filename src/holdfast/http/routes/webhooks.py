@@ -10,8 +10,8 @@ import msgspec
 from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.reading import Field, flag, integer, text, words
-from holdfast.intake import MAX_URL
-from holdfast.job import State
+from holdfast.model.job import State
+from holdfast.model.validation import MAX_URL
 from holdfast.webhooks import Delivery, DeliveryPage, Guard, Webhook, Webhooks
 from holdfast.webhooks.shapes import ENDS
 

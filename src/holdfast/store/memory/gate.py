@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from holdfast.job import Job, State
+from holdfast.model.job import Job, State
 from holdfast.store._shapes import LimitRule, LimitState
 from holdfast.store.memory.tables import Tables
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from holdfast.job import TERMINAL, DedupeKey, DependencyKind, Job, State
+from holdfast.model.job import TERMINAL, DedupeKey, DependencyKind, Job, State
 from holdfast.store._shapes import Added, AddStatus, Change
 from holdfast.store.memory.tables import Tables
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.job import Job, State
+from holdfast.model.job import Job, State
+from holdfast.model.measures import Reading, Stats, Tally
 from holdfast.store._cursor import read_cursor, write_cursor
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (
@@ -18,10 +19,7 @@ from holdfast.store._shapes import (
     Order,
     Page,
     QueueInfo,
-    Reading,
     Search,
-    Stats,
-    Tally,
 )
 from holdfast.store.memory.tables import Tables
 

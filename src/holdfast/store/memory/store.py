@@ -13,10 +13,10 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from holdfast import lifecycle
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StaleLeaseError
-from holdfast.job import (
+from holdfast.model import lifecycle
+from holdfast.model.job import (
     TERMINAL,
     CancelRequest,
     DependencyKind,
@@ -25,10 +25,11 @@ from holdfast.job import (
     State,
     Transition,
 )
-from holdfast.policy import Retention
+from holdfast.model.measures import Stats, minute_of
+from holdfast.model.policy import Retention
 from holdfast.store._base import EVENTS_KEPT, MAX_LOG_LINES
 from holdfast.store._findings import Finding
-from holdfast.store._ledger import Ledger, minute_of
+from holdfast.store._ledger import Ledger
 from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
@@ -50,7 +51,6 @@ from holdfast.store._shapes import (
     Promoted,
     QueueInfo,
     Search,
-    Stats,
     Swapped,
 )
 from holdfast.store.memory import queries

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 
-from holdfast.job import (
+from holdfast.model.job import (
     TERMINAL,
     DedupeKey,
     DependencyKind,
@@ -16,7 +16,7 @@ from holdfast.job import (
     State,
     Transition,
 )
-from holdfast.policy import Retention
+from holdfast.model.policy import Retention
 from holdfast.store._ledger import Ledger, ReadingKey, TallyKey
 from holdfast.store._shapes import EventKind, Fence, Hold, JobEvent, LimitRule
 

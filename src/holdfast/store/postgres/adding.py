@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import StaleLeaseError
-from holdfast.job import DedupeKey, Job
+from holdfast.model.job import DedupeKey, Job
 from holdfast.store._shapes import Added, AddStatus, Fence
 from holdfast.store.postgres.arrays import Moments, Texts
 from holdfast.store.postgres.database import Database

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from holdfast.job import Job, State
+from holdfast.model.job import Job, State
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._shapes import AddStatus, Change, Dossier
 from holdfast.store.postgres.adding import add

@@ -16,7 +16,7 @@ from typing import ClassVar, Generic, TypeVar
 from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.pq import Format
 
-from holdfast.payload import clean
+from holdfast.model.payload import clean
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from holdfast.job import TERMINAL, DependencyKind, Job, State
+from holdfast.model.job import TERMINAL, DependencyKind, Job, State
 from holdfast.store.postgres.arrays import Flags, Longs, Texts
 from holdfast.store.postgres.rows import WIDTH, job_of
 from holdfast.store.postgres.session import Statements

@@ -11,10 +11,10 @@ import msgspec
 
 from holdfast.clock import SystemClock
 from holdfast.errors import Fault, ValidationError
-from holdfast.job import TERMINAL, CancelRequest, Job, LogLine, State, Transition
+from holdfast.model.job import TERMINAL, CancelRequest, Job, LogLine, State, Transition
+from holdfast.model.measures import Measure, Reading, Stats, Tally, minute_of
 from holdfast.store._cursor import read_cursor, write_cursor
 from holdfast.store._findings import Finding
-from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import (
     COUNT_CAP,
     EventKind,
@@ -24,14 +24,10 @@ from holdfast.store._shapes import (
     Hold,
     JobEvent,
     LimitState,
-    Measure,
     Order,
     Page,
     QueueInfo,
-    Reading,
     Search,
-    Stats,
-    Tally,
 )
 from holdfast.store.postgres.arrays import Ints, Texts
 from holdfast.store.postgres.base import Base

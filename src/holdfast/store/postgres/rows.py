@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 from psycopg.rows import TupleRow
 
-from holdfast.job import (
+from holdfast.model.job import (
     CancelRequest,
     DedupeKey,
     DependencyKind,
@@ -24,7 +24,7 @@ from holdfast.job import (
     State,
     Transition,
 )
-from holdfast.policy import Backoff, BackoffKind
+from holdfast.model.policy import Backoff, BackoffKind
 from holdfast.store._shapes import Claim
 from holdfast.store.postgres.loading import Instants, record_of
 

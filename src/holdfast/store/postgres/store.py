@@ -10,10 +10,10 @@ from typing import Self
 
 from holdfast.clock import Clock
 from holdfast.errors import StoreError
-from holdfast.form import Parent
-from holdfast.job import Job, State
-from holdfast.policy import Retention
-from holdfast.store._ledger import minute_of
+from holdfast.model.job import Job, State
+from holdfast.model.measures import minute_of
+from holdfast.model.policy import Retention
+from holdfast.model.submission import Parent
 from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
 
-from holdfast.job import TERMINAL, State
+from holdfast.model.job import TERMINAL, State
 from holdfast.store._shapes import Change
 from holdfast.store.postgres.arrays import Longs, Texts
 from holdfast.store.postgres.database import Database

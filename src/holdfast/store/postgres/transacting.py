@@ -16,7 +16,7 @@ import psycopg
 from psycopg.pq import Escaping
 
 from holdfast.errors import PermanentError, StaleLeaseError, StoreUnavailableError
-from holdfast.job import Job, State
+from holdfast.model.job import Job, State
 from holdfast.store._shapes import Change, Fence
 from holdfast.store.postgres.arrays import Texts, text
 from holdfast.store.postgres.base import Base

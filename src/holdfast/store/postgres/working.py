@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from operator import itemgetter
 
-from holdfast.job import Job
+from holdfast.model.job import Job
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._shapes import Beat, Change, Claim, Fence, Note, Swapped
 from holdfast.store.postgres.arrays import Blobs, Documents, Moments, Texts

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
-from holdfast.job import DependencyKind, Event, Job, State, Transition
+from holdfast.model.job import DependencyKind, Event, Job, State, Transition
 from holdfast.store._shapes import Change
 from holdfast.store.postgres.arrays import (
     Blobs,

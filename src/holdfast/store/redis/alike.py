@@ -12,7 +12,7 @@ from operator import attrgetter
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.job import Job, State
+from holdfast.model.job import Job, State
 from holdfast.store._shapes import Change
 from holdfast.store.redis import calls, wire
 

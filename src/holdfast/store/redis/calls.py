@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.job import TERMINAL, Job, State
+from holdfast.model.job import TERMINAL, Job, State
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._shapes import Change, Dossier, Note
 from holdfast.store.redis import fields, wire

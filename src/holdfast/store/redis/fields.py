@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from holdfast.job import CancelRequest, Failure, Lease, Priority, Progress, State
+from holdfast.model.job import CancelRequest, Failure, Lease, Priority, Progress, State
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.job import Encoding, Failure, FailureCategory, Job, State
-from holdfast.policy import HOUR, MAX_ATTEMPTS, Backoff, BackoffKind
-from holdfast.profiles import BULLMQ
+from holdfast.model.job import Encoding, Failure, FailureCategory, Job, State
+from holdfast.model.policy import HOUR, MAX_ATTEMPTS, Backoff, BackoffKind
+from holdfast.model.profiles import BULLMQ
+from holdfast.model.times import CENTURY
 from holdfast.store.redis.fields import (
     Now,
     Rest,
@@ -21,7 +22,6 @@ from holdfast.store.redis.fields import (
     time,
 )
 from holdfast.store.redis.settings import FOREVER
-from holdfast.timing import CENTURY
 
 _MILLISECOND = timedelta(milliseconds=1)
 STALL = "stalled"

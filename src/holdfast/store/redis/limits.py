@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.job import State
-from holdfast.store._shapes import LimitRule, LimitState, Tally
+from holdfast.model.job import State
+from holdfast.model.measures import Tally
+from holdfast.store._shapes import LimitRule, LimitState
 from holdfast.store.redis import fields, reads
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.job import Job, State
+from holdfast.model.job import Job, State
+from holdfast.model.measures import Measure, Reading, Stats, Tally
 from holdfast.store._cursor import read_cursor, write_cursor
 from holdfast.store._shapes import (
     COUNT_CAP,
@@ -21,14 +22,10 @@ from holdfast.store._shapes import (
     FailureSearch,
     Hold,
     JobEvent,
-    Measure,
     Order,
     Page,
     QueueInfo,
-    Reading,
     Search,
-    Stats,
-    Tally,
 )
 from holdfast.store.redis import calls, fields, wire
 

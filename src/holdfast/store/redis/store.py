@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Fault, StaleLeaseError, StoreError, UnsafeStoreError, ValidationError
-from holdfast.job import CancelRequest, Job, LogLine, State, Transition
-from holdfast.payload import clean
-from holdfast.policy import Retention
-from holdfast.profiles import BULLMQ
+from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
+from holdfast.model.measures import Stats, minute_of
+from holdfast.model.payload import clean
+from holdfast.model.policy import Retention
+from holdfast.model.profiles import BULLMQ
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._findings import Finding
-from holdfast.store._ledger import minute_of
 from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
@@ -44,7 +44,6 @@ from holdfast.store._shapes import (
     QueueInfo,
     Record,
     Search,
-    Stats,
     Swapped,
 )
 from holdfast.store.redis import (

@@ -14,7 +14,7 @@ from datetime import timedelta
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.job import (
+from holdfast.model.job import (
     DedupeKey,
     DependencyKind,
     Encoding,
@@ -25,7 +25,7 @@ from holdfast.job import (
     State,
     Transition,
 )
-from holdfast.policy import Backoff, BackoffKind
+from holdfast.model.policy import Backoff, BackoffKind
 from holdfast.store.redis import foreign
 from holdfast.store.redis.fields import (
     EPOCH,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from holdfast.errors import StaleLeaseError
-from holdfast.job import DependencyKind, Job, State
+from holdfast.model.job import DependencyKind, Job, State
 from holdfast.store._ledger import Ledger
 from holdfast.store._shapes import Added, AddStatus, Fence
 from holdfast.store.sqlite.bearing import bear

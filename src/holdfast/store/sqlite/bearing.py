@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from operator import attrgetter
 
-from holdfast.job import DependencyKind, Event, Job, State
+from holdfast.model.job import DependencyKind, Event, Job, State
 from holdfast.store.sqlite.encoding import key_blob, options_blob
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.values import Row, micros, micros_of_span

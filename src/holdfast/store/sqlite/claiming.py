@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.job import Job
+from holdfast.model.job import Job
 from holdfast.store._shapes import Claim
 from holdfast.store.sqlite.decoding import read_claimed
 from holdfast.store.sqlite.gate import Gate

@@ -10,7 +10,7 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.job import (
+from holdfast.model.job import (
     CancelRequest,
     DependencyKind,
     Event,

@@ -8,8 +8,17 @@ from functools import lru_cache
 
 import msgspec
 
-from holdfast.job import DedupeKey, Encoding, Failure, Job, Lease, LogLine, Progress, Transition
-from holdfast.policy import Backoff
+from holdfast.model.job import (
+    DedupeKey,
+    Encoding,
+    Failure,
+    Job,
+    Lease,
+    LogLine,
+    Progress,
+    Transition,
+)
+from holdfast.model.policy import Backoff
 from holdfast.store.sqlite.values import NEVER, NOTHING, Row, key_of, micros, micros_of_span
 
 PROGRESS = "progress"

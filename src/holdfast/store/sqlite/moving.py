@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.job import Job, State
+from holdfast.model.job import Job, State
 from holdfast.store.sqlite.values import micros
 from holdfast.store.sqlite.writer import Transaction
 

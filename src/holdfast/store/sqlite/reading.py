@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.job import CancelRequest, Job, LogLine, State, Transition
-from holdfast.store._shapes import EventPage, Hold, Measure, QueueInfo, Reading, Stats, Tally
+from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
+from holdfast.model.measures import Measure, Reading, Stats, Tally
+from holdfast.store._shapes import EventPage, Hold, QueueInfo
 from holdfast.store.sqlite.decoding import (
     STATES,
     cancel_of,

@@ -13,8 +13,8 @@ from datetime import datetime
 
 import msgspec
 
+from holdfast.model.measures import minute_of
 from holdfast.store._cursor import read_cursor, write_cursor
-from holdfast.store._ledger import minute_of
 from holdfast.store._shapes import (
     COUNT_CAP,
     FailurePage,

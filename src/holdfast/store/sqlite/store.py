@@ -14,10 +14,10 @@ from typing import Self
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StoreError
-from holdfast.job import CancelRequest, Job, LogLine, Transition
-from holdfast.policy import Retention
+from holdfast.model.job import CancelRequest, Job, LogLine, Transition
+from holdfast.model.measures import Stats, minute_of
+from holdfast.model.policy import Retention
 from holdfast.store._findings import Finding
-from holdfast.store._ledger import minute_of
 from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,
@@ -40,7 +40,6 @@ from holdfast.store._shapes import (
     QueueInfo,
     Record,
     Search,
-    Stats,
     Swapped,
 )
 from holdfast.store.sqlite import (

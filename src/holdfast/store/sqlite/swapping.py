@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from holdfast.job import TERMINAL, Event, Job, State
+from holdfast.model.job import TERMINAL, Event, Job, State
 from holdfast.store._shapes import Change, Swapped
 from holdfast.store.sqlite.decoding import by_key, read_jobs
 from holdfast.store.sqlite.encoding import journal_row, moving_part, settled_part

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.job import Job, State
-from holdfast.policy import Retention
-from holdfast.store._ledger import minute_of
+from holdfast.model.job import Job, State
+from holdfast.model.measures import minute_of
+from holdfast.model.policy import Retention
 from holdfast.store._shapes import Dependent, Promoted
 from holdfast.store.sqlite.decoding import STATES, read_jobs
 from holdfast.store.sqlite.sql import statement

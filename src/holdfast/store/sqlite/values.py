@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from holdfast.payload import clean
+from holdfast.model.payload import clean
 
 Key = bytes | str
 Row = tuple[Any, ...]  # sqlite3 knows no column types

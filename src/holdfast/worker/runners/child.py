@@ -23,7 +23,7 @@ from typing import NoReturn
 from holdfast.context import JobContext, Signals, SyncJobContext
 from holdfast.errors import JobCancelledError
 from holdfast.handlers import Handler, is_coroutine
-from holdfast.payload import clean
+from holdfast.model.payload import clean
 from holdfast.worker.execution import (
     MAX_MESSAGE,
     Failed,

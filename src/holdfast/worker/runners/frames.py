@@ -19,7 +19,7 @@ from holdfast.errors import (
     StoreUnavailableError,
     ValidationError,
 )
-from holdfast.job import CancelRequest, Encoding, Job, LogLine, Progress
+from holdfast.model.job import CancelRequest, Encoding, Job, LogLine, Progress
 from holdfast.worker.execution import Failed, Interrupted, Succeeded
 
 HEADER = 4

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.handlers import RunnerKind
-from holdfast.job import Encoding
+from holdfast.model.job import Encoding
 from holdfast.observe import Observer
 from holdfast.worker.execution import Outcome, system_failure
 from holdfast.worker.run import Run

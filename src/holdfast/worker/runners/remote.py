@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from holdfast.context import Call, JobContext, no_transaction
 from holdfast.errors import ValidationError
-from holdfast.job import LogLine, Progress
-from holdfast.options import SubmitOptions
-from holdfast.payload import PayloadError, encode
+from holdfast.model.job import LogLine, Progress
+from holdfast.model.payload import PayloadError, encode
+from holdfast.model.submission import SubmitOptions
 from holdfast.worker.runners.frames import (
     KeepCheckpoint,
     Question,

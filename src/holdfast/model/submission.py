@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import TypeGuard
+from typing import TypedDict, TypeGuard
 
 import msgspec
 
-from holdfast.errors import Fault
-from holdfast.job import DEFAULT_QUEUE, DependencyKind, Encoding, Job, Priority
-from holdfast.policy import Backoff, Limits, effective_timeout
-from holdfast.profiles import STANDARD, Profile
-from holdfast.timing import Moment, Span
+from holdfast.errors import Fault, ValidationError
+from holdfast.model.job import DEFAULT_QUEUE, DependencyKind, Encoding, Job, Priority
+from holdfast.model.policy import Backoff, Limits, effective_timeout
+from holdfast.model.profiles import STANDARD, Profile
+from holdfast.model.times import Moment, Span
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -111,3 +111,62 @@ def named_jobs(depends_on: object) -> tuple[str, ...]:
 def is_list(value: object) -> TypeGuard[Sequence[object]]:
     """Whether a value is a sequence, strings not counted."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+class SubmitOptions(TypedDict, total=False):
+    """Keyword arguments of ``submit``; see ``Submission`` for what each means."""
+
+    queue: str
+    priority: Priority | str | int
+    delay: Span
+    scheduled_at: Moment
+    hold: bool
+    timeout: Span
+    lifetime: Span
+    lease: Span
+    max_attempts: int
+    backoff: Backoff | Mapping[str, object]
+    retry_timeouts: bool
+    idempotency_key: str
+    idempotency_window: Span
+    correlation_id: str
+    tags: Mapping[str, str]
+    depends_on: Sequence[str]
+    dependency_type: DependencyKind | str
+    callback_url: str
+    limit_key: str
+
+
+Step = Submission | Sequence[Submission]
+"""One job, or several that run side by side."""
+
+
+def chained(steps: Sequence[Step]) -> list[Submission]:
+    """Return the submissions of a chain, each waiting for all jobs of the step before it.
+
+    After a single job the next step waits for that job (CHAIN). After a list it waits for
+    all of the list and for everything those jobs spawned (FAN_IN).
+    """
+    linked: list[Submission] = []
+    before: tuple[str, ...] = ()
+    kind = DependencyKind.CHAIN
+    for number, step in enumerate(steps, 1):
+        group = (step,) if isinstance(step, Submission) else tuple(step)
+        if not group:
+            raise ValidationError([Fault(f"steps[{number - 1}]", "REQUIRED", "must hold a job")])
+        named = [_linked(job, f"{number}.{i}", before, kind) for i, job in enumerate(group, 1)]
+        before = tuple(job.ref for job in named if job.ref)
+        kind = DependencyKind.CHAIN if isinstance(step, Submission) else DependencyKind.FAN_IN
+        linked += named
+    return linked
+
+
+def _linked(
+    job: Submission, name: str, before: tuple[str, ...], kind: DependencyKind
+) -> Submission:
+    return msgspec.structs.replace(
+        job,
+        ref=job.ref or f"step {name}",
+        depends_on=(*job.depends_on, *before),
+        dependency_type=job.dependency_type or (kind if before else None),
+    )

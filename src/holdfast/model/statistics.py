@@ -17,9 +17,8 @@ from itertools import accumulate
 
 import msgspec
 
-from holdfast.job import TERMINAL, Priority, State
-from holdfast.store._ledger import minute_of
-from holdfast.store._shapes import Measure, Reading, Stats, Tally
+from holdfast.model.job import TERMINAL, Priority, State
+from holdfast.model.measures import Measure, Reading, Stats, Tally, minute_of
 
 
 class Breakdown(StrEnum):

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.job import (
+from holdfast.model.job import (
     Attempt,
     Event,
     Failure,
@@ -21,7 +21,7 @@ from holdfast.job import (
     State,
     Transition,
 )
-from holdfast.profiles import PROFILES, STANDARD, DocumentMetadata, document_metadata
+from holdfast.model.profiles import PROFILES, STANDARD, DocumentMetadata, document_metadata
 
 
 class SubmissionStatus(StrEnum):

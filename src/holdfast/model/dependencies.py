@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from holdfast.errors import Fault
-from holdfast.job import TERMINAL, DependencyKind, State
-from holdfast.timing import shown
+from holdfast.model.job import TERMINAL, DependencyKind, State
+from holdfast.model.times import shown
 
 MISSING_TOLD = 10
 

@@ -13,13 +13,33 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import asdict, astuple, replace
 
-from holdfast.dependencies import breadth_fault, depth_fault, inherited_priority, missing_fault
 from holdfast.errors import Fault, ValidationError
-from holdfast.form import Defaults, Parent, Spawner, Submission, is_list, named_jobs, silent_job
-from holdfast.job import DedupeKey, DependencyKind, Job, Priority
-from holdfast.payload import PayloadError, clean, encode, size_fault
-from holdfast.policy import MAX_ATTEMPTS, Backoff, BackoffKind, effective_timeout
-from holdfast.timing import Moment, Span, format_timestamp, parse_duration, parse_timestamp, shown
+from holdfast.model.dependencies import (
+    breadth_fault,
+    depth_fault,
+    inherited_priority,
+    missing_fault,
+)
+from holdfast.model.job import DedupeKey, DependencyKind, Job, Priority
+from holdfast.model.payload import PayloadError, clean, encode, size_fault
+from holdfast.model.policy import MAX_ATTEMPTS, Backoff, BackoffKind, effective_timeout
+from holdfast.model.submission import (
+    Defaults,
+    Parent,
+    Spawner,
+    Submission,
+    is_list,
+    named_jobs,
+    silent_job,
+)
+from holdfast.model.times import (
+    Moment,
+    Span,
+    format_timestamp,
+    parse_duration,
+    parse_timestamp,
+    shown,
+)
 
 MAX_KEY = 256
 MAX_TAGS = 64

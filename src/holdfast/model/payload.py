@@ -17,8 +17,8 @@ from typing import NoReturn
 import msgspec
 
 from holdfast.errors import Fault, PermanentError
-from holdfast.job import Encoding
-from holdfast.policy import MEBIBYTE
+from holdfast.model.job import Encoding
+from holdfast.model.policy import MEBIBYTE
 
 MAX_DEPTH = 64
 MAX_RESULT = 16 * MEBIBYTE

@@ -14,7 +14,7 @@ from typing import Self
 
 import msgspec
 
-from holdfast.policy import Backoff
+from holdfast.model.policy import Backoff
 
 DEFAULT_QUEUE = "default"
 

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import force_setattr, replace
 
-from holdfast.dependencies import Verdict
 from holdfast.errors import IllegalTransitionError
-from holdfast.job import (
+from holdfast.model.dependencies import Verdict
+from holdfast.model.job import (
     LIVE,
     TERMINAL,
     CancelRequest,
@@ -25,9 +25,9 @@ from holdfast.job import (
     State,
     Transition,
 )
-from holdfast.payload import clean
-from holdfast.policy import SECOND, CustomDelay
-from holdfast.timing import format_timestamp
+from holdfast.model.payload import clean
+from holdfast.model.policy import SECOND, CustomDelay
+from holdfast.model.times import format_timestamp
 
 NOTHING = timedelta(0)
 

@@ -12,8 +12,8 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.job import TERMINAL, Failure, FailureCategory, Job, Priority, State
-from holdfast.policy import DAY, HOUR, MINUTE, SECOND, Backoff, BackoffKind
+from holdfast.model.job import TERMINAL, Failure, FailureCategory, Job, Priority, State
+from holdfast.model.policy import DAY, HOUR, MINUTE, SECOND, Backoff, BackoffKind
 
 RENEWALS_PER_LEASE = 3
 

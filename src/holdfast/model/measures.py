@@ -1,0 +1,73 @@
+"""What a store counts as jobs move: jobs per state now, and measures per minute."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.model.job import State
+
+BUCKETS_PER_DOUBLING = 4
+
+
+MICROSECOND = 1e-6
+
+
+class Measure(StrEnum):
+    """What is counted per minute as jobs move."""
+
+    SUBMITTED = "submitted"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DEAD_LETTER = "dead_letter"
+    CANCELLED = "cancelled"
+    RETRIED = "retried"
+    WAIT = "wait"
+    """Time from ready to claimed."""
+    RUN = "run"
+    """Time from claimed to answered."""
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """How many jobs of one kind are in one state now."""
+
+    queue: str
+    type: str
+    priority: int
+    state: State
+    count: int
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One bucket of one measure, summed over the window asked for."""
+
+    queue: str
+    type: str
+    priority: int
+    measure: Measure
+    bucket: int
+    count: int
+    top: float
+    """The largest value in the bucket, in seconds; 0 for plain counts."""
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """The raw counters; ``statistics.summarise`` turns them into what people read."""
+
+    tallies: tuple[Tally, ...]
+    readings: tuple[Reading, ...]
+
+
+def bucket_of(seconds: float) -> int:
+    """Return the logarithmic bucket of a duration: four per doubling, so within 19 %."""
+    return max(
+        0, math.ceil(math.log2(max(seconds, MICROSECOND) / MICROSECOND) * BUCKETS_PER_DOUBLING)
+    )
+
+
+def minute_of(at: datetime) -> int:
+    """Return the minute, counted from the epoch, in which an instant lies."""
+    return int(at.timestamp() // 60)

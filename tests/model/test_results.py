@@ -1,0 +1,113 @@
+"""What an operation returns is read off the job and its history."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.model import lifecycle
+from holdfast.model.job import Failure, FailureCategory, State, attempts
+from holdfast.model.profiles import DOCUMENT, document_metadata
+from holdfast.model.results import (
+    AttemptResult,
+    ResultStatus,
+    SubmissionStatus,
+    attempt_info,
+    job_status,
+    submission_result,
+)
+from holdfast.model.submission import Defaults
+from tests.model.making import LATER, NOW, PERMANENT, in_state, job, running
+
+TIMEOUT = Failure(category=FailureCategory.TIMEOUT, message="took too long")
+
+
+def test_submission_result_names_the_time_a_job_waits_for() -> None:
+    delayed = job(delay=60)
+
+    assert submission_result(delayed).scheduled_for == delayed.due_at
+    assert submission_result(job()).status is SubmissionStatus.ACCEPTED
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_status_reports_the_state_and_a_worker_only_while_it_runs(state: State) -> None:
+    status = job_status(in_state(state))
+
+    assert state is status.state
+    assert ("w1" if state is State.RUNNING else None) == status.worker
+
+
+def test_completed_job_reports_its_decoded_result() -> None:
+    done = lifecycle.completed(running(), result=b'{"sent":2}', now=LATER)
+
+    result = job_status(done).result
+
+    assert result is not None
+    assert (ResultStatus.SUCCESS, {"sent": 2}) == (result.status, result.output)
+    assert LATER - NOW == result.duration
+    assert {"sent": 2} == job_status(done).output
+    assert job_status(done, with_result=False).output is None
+
+
+def test_completed_job_without_a_result_reports_null() -> None:
+    result = job_status(lifecycle.completed(running(), result=None, now=LATER)).result
+
+    assert result is not None
+    assert result.output is None
+
+
+def test_job_that_never_started_reports_no_duration() -> None:
+    cancelled = lifecycle.cancel_requested(job(delay=60), reason="", force=False, now=LATER)
+
+    result = job_status(cancelled).result
+
+    assert result is not None
+    assert (ResultStatus.FAILURE, None) == (result.status, result.duration)
+
+
+def test_status_carries_the_history_and_the_document_when_asked() -> None:
+    made = running()
+    document = running(defaults=Defaults(profile=DOCUMENT))
+
+    assert made.trail == job_status(made, history=list(made.trail)).history
+    assert job_status(made).document is None
+    assert document_metadata(document) == job_status(document).document
+
+
+@pytest.mark.parametrize(
+    ("failure", "result"),
+    [
+        (None, AttemptResult.SUCCESS),
+        (PERMANENT, AttemptResult.FAILURE),
+        (TIMEOUT, AttemptResult.TIMEOUT),
+    ],
+)
+def test_attempt_reports_how_it_ended(failure: Failure | None, result: AttemptResult) -> None:
+    run = running()
+    ended = (
+        lifecycle.completed(run, result=None, now=LATER)
+        if failure is None
+        else lifecycle.after_failure(run, failure, now=LATER, jitter=0.5)
+    )
+
+    assert [result] == [attempt_info(a).result for a in attempts(ended.id, list(ended.trail))]
+
+
+def test_attempt_reports_a_run_that_goes_on_was_given_back_or_cancelled() -> None:
+    run = running()
+    given_back = lifecycle.given_back(run, now=LATER)
+    asked = lifecycle.cancel_requested(run, reason="", force=False, now=NOW)
+    cancelled = lifecycle.cancelled(asked, now=LATER)
+
+    def result(of: object) -> AttemptResult:
+        return attempt_info(attempts("x", list(of.trail))[-1]).result  # type: ignore[attr-defined]
+
+    assert AttemptResult.RUNNING is result(run)
+    assert AttemptResult.RELEASED is result(given_back)
+    assert AttemptResult.CANCELLED is result(cancelled)
+
+
+def test_scheduled_for_of_a_ready_job_is_when_it_became_ready() -> None:
+    assert job_status(job()).scheduled_for == NOW
+    assert job_status(job(delay=timedelta(seconds=5))).scheduled_for == NOW + timedelta(seconds=5)

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from holdfast import Holdfast
 from holdfast.http.application import create_app
-from holdfast.loop import run
+from holdfast.runtime.event_loop import run
 from holdfast.store import Added, AddStatus
 from holdfast.store.memory import MemoryStore
 

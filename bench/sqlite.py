@@ -12,11 +12,11 @@ from pathlib import Path
 
 from bench.fill import fill
 from bench.hand import Bare, Hand
-from holdfast.chance import Chance
 from holdfast.model import lifecycle
 from holdfast.model.acceptance import accept
 from holdfast.model.job import Job
 from holdfast.model.submission import Submission
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Change, Claim
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.location import Location

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import urls
 from holdfast.cli.common import as_it_is
+from holdfast.store import urls
 from holdfast.store.postgres import Settings
 
 

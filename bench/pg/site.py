@@ -13,7 +13,7 @@ import time
 
 from bench.pg.ticks import Ticks
 from holdfast import Holdfast
-from holdfast.loop import run
+from holdfast.runtime.event_loop import run
 from holdfast.worker import Worker
 
 BULK = 1000

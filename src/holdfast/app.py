@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Self, TypeVar, Unpack
 
-from holdfast.chance import Chance
-from holdfast.clock import Clock, SystemClock
 from holdfast.cron import CronEntry, MissedRuns, cron_entry
 from holdfast.errors import Fault, ValidationError
 from holdfast.facade import Facade
@@ -22,9 +20,11 @@ from holdfast.model.results import (
 )
 from holdfast.model.submission import Defaults, SubmitOptions
 from holdfast.model.times import Span
+from holdfast.observe.redaction import Redaction
 from holdfast.operations import Operations
 from holdfast.quota import Quota
-from holdfast.redaction import Redaction
+from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.runtime.randomness import Chance
 from holdfast.sealing import KeyRing, sealed
 from holdfast.store import DEFAULT_URL, LimitRule, Store, open_store
 from holdfast.submitting import Submitter

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.chance import Chance
-from holdfast.clock import Clock
 from holdfast.context import JobContext, Signals, SyncJobContext, no_transaction
 from holdfast.errors import StaleLeaseError
 from holdfast.handlers import Function, is_coroutine
@@ -18,6 +16,8 @@ from holdfast.model.acceptance import accept
 from holdfast.model.job import Job, LogLine, Progress
 from holdfast.model.lifecycle import claimed
 from holdfast.model.submission import Submission, SubmitOptions
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.randomness import Chance
 
 T = TypeVar("T")
 

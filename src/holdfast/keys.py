@@ -12,10 +12,10 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.chance import Chance
-from holdfast.clock import Clock
 from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.model.payload import clean
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Draft, Store
 from holdfast.tenancy import NAMESPACE_RULE
 

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
-from holdfast.clock import Clock
 from holdfast.errors import QuotaError
 from holdfast.model.job import LIVE, Job, State
 from holdfast.model.policy import SECOND, Limits
+from holdfast.runtime.clock import Clock
 from holdfast.store import Store
 
 FRESH = 1.0

@@ -9,8 +9,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from holdfast.batcher import Batcher
-from holdfast.chance import Chance
-from holdfast.deadlines import Deadlines
 from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, ValidationError
 from holdfast.model.acceptance import Births, Plain, accept, accept_batch, outside_references, plain
 from holdfast.model.job import Job
@@ -22,9 +20,11 @@ from holdfast.model.results import (
     submission_result,
 )
 from holdfast.model.submission import Defaults, Parent, Spawner, Submission
-from holdfast.pauses import Pauses
 from holdfast.quota import Quota
 from holdfast.releasing import release_dependents
+from holdfast.runtime.backoff import Pauses
+from holdfast.runtime.randomness import Chance
+from holdfast.runtime.timeouts import Deadlines
 from holdfast.store import (
     Added,
     AddStatus,

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar, Unpack
 
-from holdfast.connections import blocking
 from holdfast.explain import Explanation
 from holdfast.model.job import LogLine, Priority
 from holdfast.model.results import (
@@ -35,6 +34,7 @@ from holdfast.operations import Operations
 from holdfast.presence import WorkerInfo
 from holdfast.searching import FailureFilter, JobFilter
 from holdfast.store import JobEvent, QueueInfo
+from holdfast.store.connections import blocking
 from holdfast.webhooks import Delivery, DeliveryPage, Webhook, WebhookFilters, Webhooks
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 import pytest
 
 from holdfast import Holdfast, Worker
-from holdfast.chance import Chance
-from holdfast.clock import ManualClock
+from holdfast.runtime.clock import ManualClock
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Store
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES, Place

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast import Holdfast, JobContext, State, ValidationError, Worker
-from holdfast.clock import ManualClock
 from holdfast.model.results import CancellationStatus
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Store, Swapped
 from tests.app.conftest import Drain
 

@@ -14,7 +14,7 @@ from holdfast import (
     TemporaryError,
     ValidationError,
 )
-from holdfast.clock import ManualClock
+from holdfast.runtime.clock import ManualClock
 from tests.app.conftest import Drain
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.deadlines import Deadlines
+from holdfast.runtime.timeouts import Deadlines
 
 
 async def test_what_takes_too_long_is_ended_and_what_does_not_goes_on() -> None:

@@ -16,9 +16,9 @@ from holdfast import (
     TemporaryError,
     ValidationError,
 )
-from holdfast.chance import Chance
-from holdfast.clock import ManualClock
 from holdfast.model.results import AttemptResult, RetryStatus
+from holdfast.runtime.clock import ManualClock
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Store
 from tests.app.conftest import Drain
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast import Holdfast, JobContext, NotFoundError, State, Worker
-from holdfast.chance import Chance
-from holdfast.clock import ManualClock
 from holdfast.model.results import ResultStatus
+from holdfast.runtime.clock import ManualClock
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Store
 from tests.app.conftest import Drain
 

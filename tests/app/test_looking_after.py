@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from holdfast import Holdfast, JobContext, State, Submission, ValidationError
-from holdfast.clock import ManualClock
 from holdfast.model.results import DeletionStatus, ReleaseStatus
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import EventKind
 from tests.app.conftest import Drain
 

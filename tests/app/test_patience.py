@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.chance import Chance
 from holdfast.errors import StoreUnavailableError
-from holdfast.pauses import Pauses
+from holdfast.runtime.backoff import Pauses
+from holdfast.runtime.randomness import Chance
 from holdfast.submitting import patiently
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast, State, ValidationError
-from holdfast.clock import ManualClock
+from holdfast.runtime.clock import ManualClock
 
 
 @pytest.fixture

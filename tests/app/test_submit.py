@@ -17,8 +17,8 @@ from holdfast import (
     SubmissionStatus,
     ValidationError,
 )
-from holdfast.chance import Chance
-from holdfast.clock import ManualClock
+from holdfast.runtime.clock import ManualClock
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Store
 
 

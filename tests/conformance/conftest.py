@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.clock import ManualClock
+from holdfast.runtime.clock import ManualClock
 from tests.conformance.hand import Hand
 from tests.conformance.stores import NAMES, PLACES, Place
 

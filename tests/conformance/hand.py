@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from holdfast.clock import ManualClock
+    from holdfast.runtime.clock import ManualClock
     from holdfast.store import Added, Store, Swapped
 
 TICK = timedelta(milliseconds=1)

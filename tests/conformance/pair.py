@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hypothesis.stateful import RuleBasedStateMachine
 
-from holdfast.clock import ManualClock
 from holdfast.errors import StaleLeaseError
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, MemoryStore
 from tests.conformance.snapshot import differences, service, snapshot
 

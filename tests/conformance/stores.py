@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from holdfast.clock import Clock
+    from holdfast.runtime.clock import Clock
     from holdfast.store import Store
 
 

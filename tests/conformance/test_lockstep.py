@@ -17,7 +17,7 @@ from tests.conformance.lockstep import Lockstep
 from tests.conformance.stores import NAMES, PLACES
 
 if TYPE_CHECKING:
-    from holdfast.clock import ManualClock
+    from holdfast.runtime.clock import ManualClock
     from holdfast.store import Store
 
 ROUNDS = 8

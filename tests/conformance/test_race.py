@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.clock import SystemClock
 from holdfast.errors import StaleLeaseError
 from holdfast.model.job import TERMINAL, Event, State
+from holdfast.runtime.clock import SystemClock
 from holdfast.store import AddStatus, LimitRule, Search
 from holdfast.verify import violations
 from tests.conformance.hand import MANY, Hand, fence, job_id

@@ -16,7 +16,7 @@ from tests.conformance.snapshot import differences, service, snapshot
 from tests.conformance.world import DEADLINE, LABELS, World
 
 if TYPE_CHECKING:
-    from holdfast.clock import ManualClock
+    from holdfast.runtime.clock import ManualClock
     from holdfast.store import Store
     from tests.conformance.hand import Hand
     from tests.conformance.stores import Place

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.clock import ManualClock
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import Draft, Record
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES

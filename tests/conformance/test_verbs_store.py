@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.clock import ManualClock
 from holdfast.errors import ValidationError
 from holdfast.model.job import FailureCategory, State
 from holdfast.model.policy import Retention
 from holdfast.model.profiles import DOCUMENT, document_metadata, document_word
 from holdfast.model.submission import Defaults
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import Level, LimitRule, Search
 from tests.conformance.conftest import SERVED
 from tests.conformance.hand import MANY, TICK, Hand, fence, make

@@ -10,9 +10,9 @@ from copy import copy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from holdfast.clock import ManualClock
 from holdfast.model.job import Job, LogLine, Progress
 from holdfast.model.submission import Spawner
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim, Fence, LimitRule, MemoryStore, Note
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, job_id, make

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Holdfast
-from holdfast.clock import ManualClock
 from holdfast.copying import Copier, CopyRefusedError
 from holdfast.copying.register import FROM, read_note
 from holdfast.model.job import State
 from holdfast.presence import WorkerInfo, announce
+from holdfast.runtime.clock import ManualClock
 from holdfast.sealing import KeyRing, sealed
 from holdfast.store import Change, Draft, LimitRule, MemoryStore, Order, Search
 from tests.conformance.conftest import SERVED

@@ -14,11 +14,11 @@ import psycopg
 import pytest
 import time_machine
 
-from holdfast.chance import Chance
-from holdfast.clock import SystemClock
 from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Event, State
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.randomness import Chance
 from holdfast.store import AddStatus, Change, Claim, Fence
 from holdfast.store.postgres import PostgresStore, Settings, line, wake
 from holdfast.store.postgres.database import RETURN_EVERY

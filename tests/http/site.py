@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from holdfast import Holdfast
-from holdfast.chance import Chance
 from holdfast.http.application import create_app
 from holdfast.keys import KeyTerms, Role, create_key
+from holdfast.runtime.randomness import Chance
 from holdfast.store import MemoryStore
 
 if TYPE_CHECKING:

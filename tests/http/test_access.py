@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Holdfast
-from holdfast.chance import Chance
-from holdfast.clock import ManualClock
 from holdfast.errors import NotFoundError, ValidationError
 from holdfast.http.access import GRANTS, Permission
 from holdfast.http.application import ENDPOINTS
 from holdfast.keys import ApiKeys, KeyTerms, Role, create_key, list_keys, revoke_key
+from holdfast.runtime.clock import ManualClock
+from holdfast.runtime.randomness import Chance
 from holdfast.store import MemoryStore
 from tests.architecture import tree
 from tests.http.site import API, running

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Holdfast
-from holdfast.clock import ManualClock
 from holdfast.model import lifecycle
 from holdfast.model.job import State
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, MemoryStore
 from tests.http.site import API, running
 

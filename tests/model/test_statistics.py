@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.clock import ManualClock
 from holdfast.model import lifecycle
 from holdfast.model.job import State
 from holdfast.model.measures import bucket_of
@@ -22,6 +21,7 @@ from holdfast.model.statistics import (
     latency,
     summarise,
 )
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim, Measure, MemoryStore, Reading, Stats, Tally
 from tests.model.making import NOW, PERMANENT, TEMPORARY, in_state
 

@@ -7,13 +7,13 @@ from uuid import RFC_4122, UUID
 
 import pytest
 
-from holdfast.chance import Chance
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.acceptance import NO_DEFAULTS, Births, accept, plain, read
 from holdfast.model.job import DedupeKey, DependencyKind, Encoding, Event, Job, Priority, State
 from holdfast.model.policy import MEBIBYTE, Backoff, BackoffKind, Limits
 from holdfast.model.profiles import BULLMQ, LEASE
 from holdfast.model.submission import Defaults, Parent, Spawner, Submission, named_jobs
+from holdfast.runtime.randomness import Chance
 from tests.model.making import ID, LATER, NOW, faults, job, refusal
 
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)

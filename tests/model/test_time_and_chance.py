@@ -6,8 +6,8 @@ import itertools
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from holdfast.chance import Chance
-from holdfast.clock import Clock, ManualClock, SystemClock
+from holdfast.runtime.clock import Clock, ManualClock, SystemClock
+from holdfast.runtime.randomness import Chance
 
 
 def test_the_systems_clock_tells_aware_utc_and_never_runs_backwards() -> None:

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast import Holdfast, JobContext, PermanentError, TemporaryError, Worker
-from holdfast.observe.logging import LOGGER, JsonLines, Lines, LogObserver, configure
-from holdfast.observe.text import plain
+from holdfast.observe.logging import LOGGER, JsonLines, Lines, LogObserver, configure, plain
 
 
 @pytest.fixture(autouse=True)

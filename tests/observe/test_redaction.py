@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from holdfast import Holdfast, JobContext, State
 from holdfast.cli.commands import cli
 from holdfast.observe import logging
-from holdfast.redaction import Redaction, redacted
+from holdfast.observe.redaction import Redaction, redacted
 from tests.worker.rig import ended, working
 
 SECRET = "s3cr3t-9f1c"

@@ -15,7 +15,7 @@ from tests.conformance.stores import NAMES, PLACES, SCHEMA, Place, _tables
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.clock import Clock
+    from holdfast.runtime.clock import Clock
     from holdfast.store import Store
 
 __all__ = ["clock", "hand", "store"]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast import Backoff, BackoffKind, Holdfast, JobContext, PermanentError, TemporaryError
-from holdfast.chance import Chance
+from holdfast.runtime.randomness import Chance
 from holdfast.worker import Worker
 from tests.simulation.faults import FaultyStore, Network
 from tests.simulation.loop import PROCESS

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 from holdfast.store import Finding, Level, MemoryStore, open_store
 from holdfast.store._findings import clock_finding
 from holdfast.store.sqlite import SQLiteStore

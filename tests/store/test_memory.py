@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.clock import ManualClock
 from holdfast.model.policy import Retention
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import MemoryStore, open_store
 from tests.conformance.hand import Hand
 from tests.conformance.snapshot import NO_WAIT

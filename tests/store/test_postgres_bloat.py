@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from psycopg import AsyncRawCursor
 
-from holdfast.clock import ManualClock
 from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Priority, State
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.heads import LEVELS, MOST_KINDS, SETTLED_AFTER, Heads

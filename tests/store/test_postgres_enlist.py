@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, text
 
-from holdfast.clock import SystemClock
 from holdfast.errors import StaleLeaseError, StoreError, StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import State
+from holdfast.runtime.clock import SystemClock
 from holdfast.store import AddStatus, Claim, Fence
 from holdfast.store.postgres import PostgresStore, Settings
 from tests.conformance.hand import Hand

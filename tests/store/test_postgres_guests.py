@@ -13,10 +13,10 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg.types.string import TextLoader
 
-from holdfast.clock import SystemClock
 from holdfast.errors import PermanentError, StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Event, Job, Progress, State
+from holdfast.runtime.clock import SystemClock
 from holdfast.store import Claim, Fence, Note, Order, Search
 from holdfast.store.postgres import PostgresStore, Settings
 from tests.conformance.hand import Hand

@@ -11,12 +11,12 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from holdfast.clock import SystemClock
 from holdfast.model import lifecycle
 from holdfast.model.job import DependencyKind, FailureCategory, Progress, State
 from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
 from holdfast.releasing import release_dependents
+from holdfast.runtime.clock import SystemClock
 from holdfast.store import AddStatus, Change, Note
 from holdfast.store.postgres import PostgresStore, Settings, adding, session
 from holdfast.store.postgres import store as whole

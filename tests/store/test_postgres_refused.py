@@ -13,8 +13,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from holdfast.clock import SystemClock
 from holdfast.errors import StoreError
+from holdfast.runtime.clock import SystemClock
 from holdfast.store.postgres import PostgresStore, Settings
 from tests.conformance.hand import Hand
 from tests.conformance.stores import empty_schema

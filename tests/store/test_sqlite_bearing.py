@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from holdfast.clock import ManualClock
 from holdfast.model.job import Priority
 from holdfast.model.policy import DAY, HOUR
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus
 from holdfast.store.sqlite import SQLiteStore, adding
 from holdfast.store.sqlite.lane import InlineLane

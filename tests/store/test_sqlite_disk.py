@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from holdfast.clock import ManualClock
 from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Job, State, Transition
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus, Change, Claim
 from holdfast.store.sqlite import SQLiteStore, connection
 from holdfast.store.sqlite.lane import InlineLane

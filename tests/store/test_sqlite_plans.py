@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from holdfast.clock import ManualClock
 from holdfast.model.job import FailureCategory, State
 from holdfast.model.policy import DAY, HOUR, MINUTE, Retention
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import Draft, FailureSearch, LimitRule, Order, Search
 from holdfast.store.sqlite import SQLiteStore, searching
 from holdfast.store.sqlite.lane import InlineLane

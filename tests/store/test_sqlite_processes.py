@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 START = """
 import asyncio, itertools, sys, time
 from datetime import timedelta
-from holdfast.chance import Chance
+from holdfast.runtime.randomness import Chance
 from holdfast.model.submission import Submission
 from holdfast.store import Claim, open_store
 from holdfast.model.acceptance import accept

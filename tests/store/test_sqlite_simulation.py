@@ -7,7 +7,7 @@ import heapq
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from holdfast.clock import ManualClock
+from holdfast.runtime.clock import ManualClock
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.lane import InlineLane
 from holdfast.store.sqlite.location import Location

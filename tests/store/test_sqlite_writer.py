@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from holdfast.clock import ManualClock
 from holdfast.errors import StaleLeaseError, StoreError, StoreUnavailableError
 from holdfast.model.job import State
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus, Fence, Search
 from holdfast.store.sqlite import SQLiteStore, writer
 from holdfast.store.sqlite.lane import InlineLane, ThreadLane

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.clock import ManualClock
 from holdfast.model import lifecycle
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.lane import InlineLane

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.clock import SystemClock
 from holdfast.errors import ValidationError
 from holdfast.model import lifecycle
 from holdfast.model.job import Job, Priority
+from holdfast.runtime.clock import SystemClock
 from holdfast.torture import ledger
 from holdfast.torture.ground import Ground
 from holdfast.torture.judging import Judge

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, State
-from holdfast.clock import SystemClock
+from holdfast.runtime.clock import SystemClock
 from holdfast.verify import Kind, Witness, verify
 from tests.conformance.stores import Place
 from tests.worker.rig import working

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, LimitRule, State
-from holdfast.clock import ManualClock
 from holdfast.maintenance.reaper import Reaper
 from holdfast.model.job import Job
 from holdfast.observe import Silent
 from holdfast.presence import workers
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import (
     Added,
     Change,

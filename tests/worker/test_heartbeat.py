@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast, State
-from holdfast.clock import ManualClock
 from holdfast.model import lifecycle
 from holdfast.model.job import Job
 from holdfast.observe import Silent
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import Beat, Change, Claim, Fence, MemoryStore
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.execution import Interruption

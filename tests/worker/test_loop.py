@@ -11,7 +11,7 @@ import pytest
 WHICH = """
 import asyncio, gc, sys
 {before}
-from holdfast.loop import run
+from holdfast.runtime.event_loop import run
 
 async def main():
     return type(asyncio.get_running_loop()).__module__

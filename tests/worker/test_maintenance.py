@@ -11,8 +11,6 @@ from typing import cast
 import pytest
 
 from holdfast import FailureCategory, Holdfast, State
-from holdfast.chance import Chance
-from holdfast.clock import ManualClock
 from holdfast.cron import MissedRuns, cron_entry, due_instants, instants
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.contact import MOMENT, SILENCE, Contact
@@ -25,6 +23,8 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Event, Job
 from holdfast.model.policy import Retention
 from holdfast.observe import Silent
+from holdfast.runtime.clock import ManualClock
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Change, Claim, Fence, MemoryStore, Store
 from tests.simulation.loop import SimLoop
 from tests.simulation.world import TrueClock

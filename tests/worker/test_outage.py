@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, State
-from holdfast.chance import Chance
-from holdfast.clock import ManualClock
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.trouble import Trouble
 from holdfast.model.job import Job
 from holdfast.model.policy import Limits
 from holdfast.observe import Outage, Silent
+from holdfast.runtime.clock import ManualClock
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Added, Fence, MemoryStore
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.worker import Worker

@@ -14,7 +14,7 @@ from holdfast.app import Holdfast
 from holdfast.cli.exits import UNREACHABLE, Problem
 from holdfast.cli.finding import find_app
 from holdfast.errors import HoldfastError
-from holdfast.urls import is_postgres, scheme, with_option
+from holdfast.store.urls import is_postgres, scheme, with_option
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])

@@ -10,8 +10,8 @@ from holdfast.cli.common import answer, as_it_is, json_option
 from holdfast.cli.exits import FAILED, Problem
 from holdfast.cli.tables import facts
 from holdfast.copying import Copier, CopyReport
-from holdfast.observe.text import plain
-from holdfast.redaction import redacted
+from holdfast.observe.logging import plain
+from holdfast.observe.redaction import redacted
 from holdfast.store import open_store
 
 

@@ -10,7 +10,7 @@ from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.exits import FAILED
 from holdfast.doctor import examine
-from holdfast.observe.text import plain
+from holdfast.observe.logging import plain
 from holdfast.store import Finding, Level
 
 MARKS = {

@@ -57,8 +57,8 @@ def problem_of(error: Exception) -> Problem:
     """Say what is wrong and how the command should exit."""
     from holdfast.errors import StoreError, ValidationError
     from holdfast.loading import AppNotFoundError
-    from holdfast.observe.text import plain
-    from holdfast.redaction import redacted
+    from holdfast.observe.logging import plain
+    from holdfast.observe.redaction import redacted
 
     match error:
         case ValidationError():

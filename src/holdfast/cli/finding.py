@@ -12,7 +12,7 @@ from holdfast.cli.exits import USAGE, Problem
 from holdfast.config import Settings
 from holdfast.errors import HoldfastError
 from holdfast.loading import load_app
-from holdfast.redaction import redacted
+from holdfast.observe.redaction import redacted
 
 
 def find_app(settings: Settings) -> tuple[str, Holdfast]:

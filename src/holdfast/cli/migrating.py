@@ -11,9 +11,9 @@ from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.exits import USAGE, Problem
 from holdfast.cli.tables import facts, table
-from holdfast.redaction import redacted
+from holdfast.observe.redaction import redacted
 from holdfast.store import SchemaMove, SchemaStatus, VersionedStore, open_store
-from holdfast.urls import is_postgres
+from holdfast.store.urls import is_postgres
 
 
 @click.command()

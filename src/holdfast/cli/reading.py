@@ -20,7 +20,7 @@ from holdfast.model.results import (
     JobStatus,
     SearchResult,
 )
-from holdfast.observe.text import plain
+from holdfast.observe.logging import plain
 from holdfast.searching import FailureFilter
 from holdfast.store import Order
 

@@ -19,10 +19,10 @@ from holdfast.cli.exits import FAILED, Problem
 from holdfast.cli.finding import find_app
 from holdfast.cli.reloading import LOOK_EVERY, is_reloaded, orphaned, run_reloading
 from holdfast.config import Settings
-from holdfast.loop import run
 from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.observe import logging
-from holdfast.redaction import redacted
+from holdfast.observe.redaction import redacted
+from holdfast.runtime.event_loop import run
 from holdfast.worker import Worker
 
 log_level_option = click.option(

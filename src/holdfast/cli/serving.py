@@ -10,9 +10,9 @@ from holdfast.cli.exits import FAILED, USAGE, Problem
 from holdfast.cli.finding import find_app
 from holdfast.cli.running import log_format_option, log_level_option
 from holdfast.errors import MissingExtraError
-from holdfast.loop import run
 from holdfast.observe import logging
-from holdfast.redaction import redacted
+from holdfast.observe.redaction import redacted
+from holdfast.runtime.event_loop import run
 
 
 @click.command()

@@ -13,7 +13,7 @@ from holdfast.cli.common import answer, json_option, on_store, store_options, ur
 from holdfast.cli.submitting import span_or_text
 from holdfast.cli.tables import facts, moment, span, table
 from holdfast.model.statistics import Breakdown, Counts, LatencyStats, QueueStats
-from holdfast.observe.text import plain
+from holdfast.observe.logging import plain
 from holdfast.presence import WorkerInfo
 from holdfast.store import JobEvent
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import click
 
 from holdfast.model.job import Priority, State
-from holdfast.observe.text import plain
+from holdfast.observe.logging import plain
 
 COLOURS = {
     State.RUNNING: "cyan",

@@ -14,7 +14,7 @@ from holdfast import config
 from holdfast.cli.common import answer, store_options
 from holdfast.cli.exits import FAILED, Problem
 from holdfast.cli.tables import facts
-from holdfast.observe.text import plain
+from holdfast.observe.logging import plain
 from holdfast.torture.chaos import Crash
 from holdfast.torture.outcome import Outcome
 from holdfast.torture.plan import Plan

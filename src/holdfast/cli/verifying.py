@@ -7,7 +7,7 @@ import click
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.exits import FAILED
 from holdfast.cli.tables import facts
-from holdfast.observe.text import plain
+from holdfast.observe.logging import plain
 from holdfast.verify import Report
 from holdfast.verify import verify as verified
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from typing import Self
 
-from holdfast.chance import Chance
 from holdfast.client.operations import RemoteOperations
 from holdfast.client.webhooks import RemoteWebhooks
-from holdfast.clock import SystemClock
 from holdfast.errors import StoreError
 from holdfast.facade import Facade
 from holdfast.operations import Operations
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.randomness import Chance
 from holdfast.sync import Home, SyncOperations
 from holdfast.webhooks import Webhooks
 

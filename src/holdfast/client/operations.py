@@ -11,13 +11,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.chance import Chance
 from holdfast.changes import read_span
 from holdfast.client.problems import error_of
 from holdfast.client.transport import ConnectionLost, Response, Transport
 from holdfast.client.watching import events_of
 from holdfast.client.writing import job_path, loose_body, query, submission_body, written
-from holdfast.clock import Clock
 from holdfast.errors import Fault, NotFoundError, StoreError, ValidationError
 from holdfast.explain import Explanation
 from holdfast.model.job import TERMINAL, LogLine, Priority
@@ -45,6 +43,8 @@ from holdfast.model.submission import Submission
 from holdfast.model.times import Span, parse_duration
 from holdfast.operations import Operations
 from holdfast.presence import WorkerInfo
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.randomness import Chance
 from holdfast.searching import FailureFilter, JobFilter
 from holdfast.shapes.answers import JobSearchResult, LogLines, QueueList, WorkerList
 from holdfast.shapes.failures import FailureDetails as FailureDetailsBody

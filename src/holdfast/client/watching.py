@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from holdfast.chance import Chance
 from holdfast.client.problems import error_of
 from holdfast.client.transport import ConnectionLost, Response, Transport
 from holdfast.client.writing import query
 from holdfast.errors import StoreUnavailableError
-from holdfast.pauses import Pauses
+from holdfast.runtime.backoff import Pauses
+from holdfast.runtime.randomness import Chance
 from holdfast.shapes.jobs import JobHappening
 from holdfast.store import JobEvent
 

@@ -14,7 +14,6 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.chance import Chance
 from holdfast.copying.register import (
     CLAIM,
     FROM,
@@ -31,6 +30,7 @@ from holdfast.copying.register import (
 )
 from holdfast.maintenance.cron import PREFIX as CRON
 from holdfast.model.job import Job
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Dossier, Draft, Order, PortableStore, Record, Search, Store
 from holdfast.webhooks.shapes import PLACE
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.chance import Chance
-from holdfast.deadlines import Deadlines
 from holdfast.errors import ForbiddenError, UnauthorizedError
 from holdfast.http.access import ANYONE, Caller
 from holdfast.model.policy import MEBIBYTE
+from holdfast.runtime.randomness import Chance
+from holdfast.runtime.timeouts import Deadlines
 from holdfast.shapes.problems import Refusal
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.clock import Clock
 from holdfast.errors import QuotaError
 from holdfast.http.access import Caller
 from holdfast.model.job import LIVE
 from holdfast.model.policy import SECOND
+from holdfast.runtime.clock import Clock
 from holdfast.store import Search, Store
 from holdfast.tenancy import OWNER
 

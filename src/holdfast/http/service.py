@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from holdfast.app import Holdfast
-from holdfast.deadlines import Deadlines
 from holdfast.http import gate
 from holdfast.http.access import Caller
 from holdfast.http.audit import Audit
@@ -27,6 +26,7 @@ from holdfast.http.tail import Tail
 from holdfast.keys import ApiKeys
 from holdfast.observe import Observer, Silent
 from holdfast.operations import Operations
+from holdfast.runtime.timeouts import Deadlines
 from holdfast.shapes.problems import APIError, ErrorResponse, Refusal, problem_of
 from holdfast.tenancy import TenantStore
 from holdfast.watcher import Watcher

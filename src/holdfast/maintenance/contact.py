@@ -6,7 +6,7 @@ lease that ran out meanwhile says nothing about its holder.
 
 from __future__ import annotations
 
-from holdfast.clock import Clock
+from holdfast.runtime.clock import Clock
 
 SILENCE = 1.5
 """Seconds without an answer after which the store counts as away."""

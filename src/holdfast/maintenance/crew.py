@@ -18,8 +18,8 @@ from holdfast.maintenance.service import Service
 from holdfast.maintenance.trouble import LONGEST_PAUSE, Trouble
 from holdfast.maintenance.webhooks import Courier, WebhookService
 from holdfast.observe import Observer, Outage
-from holdfast.pauses import Pauses
 from holdfast.presence import LEADERSHIP
+from holdfast.runtime.backoff import Pauses
 
 TERM = timedelta(seconds=1)
 """How long a leader that fell silent still leads: meanwhile nobody takes jobs back."""

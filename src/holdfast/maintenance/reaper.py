@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from holdfast.chance import Chance
 from holdfast.model import lifecycle
 from holdfast.model.job import Job, State
 from holdfast.observe import Observer
 from holdfast.releasing import release_dependents
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Change, Fence, Store
 
 PAGE = 500

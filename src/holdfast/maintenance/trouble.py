@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.chance import Chance
 from holdfast.errors import HoldfastError, StoreUnavailableError
 from holdfast.observe import Observer, Outage
-from holdfast.pauses import Pauses
+from holdfast.runtime.backoff import Pauses
+from holdfast.runtime.randomness import Chance
 
 LONGEST_PAUSE = 0.2
 """How long after an outage the next try comes at most, in seconds: jobs wait for it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from holdfast.observe.observer import Observer, Several, Silent
-from holdfast.observe.outage import Outage
+from holdfast.observe.observer import Observer, Outage, Several, Silent
 
 __all__ = ["Observer", "Outage", "Several", "Silent"]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from holdfast.clock import Clock
 from holdfast.errors import StoreError, UnknownStoreError
 from holdfast.model.measures import Measure, Reading, Stats, Tally
+from holdfast.runtime.clock import Clock
 from holdfast.store._base import Store
 from holdfast.store._findings import Finding, Level
 from holdfast.store._shapes import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.clock import ManualClock
 from holdfast.inline import Spawned
+from holdfast.runtime.clock import ManualClock
 from holdfast.testing.crashing import (
     CrashPoint,
     CrashReport,

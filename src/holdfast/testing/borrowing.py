@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.app import Holdfast
-from holdfast.chance import Chance
-from holdfast.clock import Clock
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Store
 from holdfast.sync import SyncOperations
 

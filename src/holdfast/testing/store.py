@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.app import Holdfast
-from holdfast.clock import Clock
 from holdfast.model.job import Job
 from holdfast.model.submission import Parent
+from holdfast.runtime.clock import Clock
 from holdfast.store import Added, Fence, MemoryStore
-from holdfast.urls import is_postgres
+from holdfast.store.urls import is_postgres
 
 
 def sandbox_store(app: Holdfast, clock: Clock) -> MemoryStore:

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from holdfast.chance import Chance
 from holdfast.errors import StoreUnavailableError
 from holdfast.model.job import State
 from holdfast.model.results import SubmissionResult, SubmissionStatus
+from holdfast.runtime.randomness import Chance
 from holdfast.submitting import patiently
 from holdfast.torture._site import app, post
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, Ledger, allowed

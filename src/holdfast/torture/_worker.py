@@ -7,7 +7,7 @@ import signal
 import sys
 from datetime import timedelta
 
-from holdfast.loop import run
+from holdfast.runtime.event_loop import run
 from holdfast.torture._site import app, post
 from holdfast.torture.ledger import Ledger
 from holdfast.torture.parting import die_with_parent

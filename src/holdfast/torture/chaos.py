@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from holdfast.chance import Chance
+from holdfast.runtime.randomness import Chance
 from holdfast.torture.crew import Crew, Seat, kill
 from holdfast.torture.plan import Plan
 from holdfast.torture.proxy import Proxy

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
+from holdfast.runtime.clock import Clock
 from holdfast.torture.places import LINE, QUEUE
 from holdfast.torture.plan import POST, Plan, Post
 

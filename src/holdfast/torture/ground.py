@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.urls import with_option
+from holdfast.store.urls import with_option
 
 PORTS = {"postgresql": 5432, "postgres": 5432, "redis": 6379, "valkey": 6379}
 

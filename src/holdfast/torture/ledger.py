@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.chance import Chance
+from holdfast.runtime.randomness import Chance
 
 ALLOWED = "allowed"
 ACCEPTED, DUPLICATE, CANCEL = "accepted", "duplicate", "cancel"

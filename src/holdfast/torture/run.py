@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 
-from holdfast.chance import Chance
-from holdfast.clock import Clock, SystemClock
 from holdfast.model.times import format_timestamp
+from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Store, open_store
 from holdfast.torture import ledger
 from holdfast.torture.chaos import Chaos, Crash

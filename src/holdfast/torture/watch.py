@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
-from holdfast.clock import Clock
 from holdfast.errors import StoreError
 from holdfast.model.job import TERMINAL
 from holdfast.presence import workers
+from holdfast.runtime.clock import Clock
 from holdfast.store import Store, open_store
 
 EVERY = 0.2

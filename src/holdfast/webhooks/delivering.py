@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.clock import Clock
 from holdfast.context import JobContext
 from holdfast.errors import MissingExtraError, PermanentError, TemporaryError
+from holdfast.runtime.clock import Clock
 from holdfast.store import Store
 from holdfast.tenancy import TenantStore
 from holdfast.webhooks.guard import Guard, RefusedAddressError

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.chance import Chance
 from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.model.job import TERMINAL, Event, Job, State, attempts
 from holdfast.model.submission import Submission
 from holdfast.model.validation import MAX_URL
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Draft, Order, Search, Store
 from holdfast.webhooks.guard import Guard, RefusedAddressError
 from holdfast.webhooks.shapes import (

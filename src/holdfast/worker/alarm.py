@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from holdfast.clock import Clock
+from holdfast.runtime.clock import Clock
 from holdfast.worker.execution import Interruption
 from holdfast.worker.run import Run
 

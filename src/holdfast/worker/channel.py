@@ -14,7 +14,7 @@ from holdfast.errors import PermanentError
 from holdfast.model import lifecycle
 from holdfast.model.job import Job, LogLine, Progress
 from holdfast.model.submission import Submission, SubmitOptions
-from holdfast.redaction import Redaction
+from holdfast.observe.redaction import Redaction
 from holdfast.store import CompletingStore, Fence, Note, Store
 from holdfast.submitting import Submitter
 from holdfast.worker.run import Run

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.clock import Clock
 from holdfast.errors import StoreError
 from holdfast.model.job import State
 from holdfast.observe import Observer
+from holdfast.runtime.clock import Clock
 from holdfast.store import Fence, Search, Store
 from holdfast.worker.heartbeat import DEADLINE_MARGIN
 from holdfast.worker.tether import Gave, Holding, Renewed, Report, Took

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailableError
 from holdfast.model.job import CancelRequest
 from holdfast.model.profiles import RENEWALS_PER_LEASE
 from holdfast.observe import Observer
+from holdfast.runtime.clock import Clock
 from holdfast.store import Beat, Store
 from holdfast.worker.custody import Custody, Nobody
 from holdfast.worker.run import Run

@@ -19,8 +19,8 @@ import msgspec
 
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.loading import load_app, load_object
-from holdfast.loop import run
 from holdfast.observe import Observer
+from holdfast.runtime.event_loop import run
 from holdfast.worker.tether import DRAIN, HALT, LARGEST, Plan, Tether
 from holdfast.worker.worker import Worker
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from holdfast.app import Holdfast
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.observe import Outage
-from holdfast.pauses import Pauses
+from holdfast.runtime.backoff import Pauses
 from holdfast.store import Store
 
 

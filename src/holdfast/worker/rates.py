@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.clock import Clock
+from holdfast.runtime.clock import Clock
 from holdfast.store import LimitState, Store
 
 POLL = timedelta(seconds=2)

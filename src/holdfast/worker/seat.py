@@ -10,10 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.app import Holdfast
+from holdfast.runtime.processes import described, ended, signal_group, start
 from holdfast.worker.execution import HOST
-from holdfast.worker.exits import described, ended, signal_group
 from holdfast.worker.guard import Guard
-from holdfast.worker.interpreter import start
 from holdfast.worker.tether import DRAIN, HALT, LARGEST, Plan, Ready, pair, read_report
 
 MOST_READ = 100

@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from holdfast.chance import Chance
 from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Failure, Job, State
 from holdfast.observe import Observer, Outage, Silent
-from holdfast.pauses import Pauses
 from holdfast.releasing import release_dependents
+from holdfast.runtime.backoff import Pauses
+from holdfast.runtime.randomness import Chance
 from holdfast.store import Change, Store
 from holdfast.worker.channel import Notes
 from holdfast.worker.custody import Custody, Nobody

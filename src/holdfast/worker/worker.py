@@ -14,8 +14,8 @@ from holdfast.handlers import RunnerKind
 from holdfast.maintenance import Maintenance
 from holdfast.model.job import Job
 from holdfast.observe import Observer, Outage, Silent
-from holdfast.pauses import Pauses
 from holdfast.presence import PRESENCE, WorkerInfo, announce
+from holdfast.runtime.backoff import Pauses
 from holdfast.store import Claim, GroupCommitStore, ListeningStore, Store
 from holdfast.worker.alarm import Alarm
 from holdfast.worker.burst import more_within

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.asyncio import Redis
 
-from holdfast.clock import ManualClock
 from holdfast.model import lifecycle
 from holdfast.model.acceptance import accept, read
 from holdfast.model.job import State
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus, Change, Claim
 from holdfast.store.redis import RedisStore, alike, calls
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
-from holdfast.clock import ManualClock
 from holdfast.model.job import State
+from holdfast.runtime.clock import ManualClock
 from holdfast.store import MemoryStore, Search
 from holdfast.store.redis import RedisStore
 from tests.conformance.snapshot import differences, snapshot

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import click
 
 from holdfast.model.job import TERMINAL, Event, State
-from holdfast.observe.text import plain
+from holdfast.observe.logging import plain
 from holdfast.store import JobEvent
 
 NARROW = 60

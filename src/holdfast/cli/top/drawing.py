@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from holdfast.cli.top.board import Board, Listing
-from holdfast.observe.text import plain
+from holdfast.observe.logging import plain
 
 LEAST = 3
 """Rows that a list keeps however small the terminal is."""

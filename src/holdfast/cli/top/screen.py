@@ -16,7 +16,7 @@ from holdfast.app import Holdfast
 from holdfast.cli.top.board import Board, look
 from holdfast.cli.top.drawing import View, draw
 from holdfast.errors import StoreUnavailableError
-from holdfast.redaction import redacted
+from holdfast.observe.redaction import redacted
 
 ENTER = "\x1b[?1049h\x1b[?25l"
 """The other screen of the terminal, without a cursor."""

@@ -13,7 +13,6 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StaleLeaseError
 from holdfast.model import lifecycle
 from holdfast.model.job import (
@@ -27,6 +26,7 @@ from holdfast.model.job import (
 )
 from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
+from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store._base import EVENTS_KEPT, MAX_LOG_LINES
 from holdfast.store._findings import Finding
 from holdfast.store._ledger import Ledger

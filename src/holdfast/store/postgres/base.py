@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
 from holdfast.model.job import Job, State
+from holdfast.runtime.clock import Clock
 from holdfast.store._base import EVENTS_KEPT
 from holdfast.store._shapes import Change
 from holdfast.store.postgres.clock import ServerClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from holdfast.clock import Clock, SystemClock
+from holdfast.runtime.clock import Clock, SystemClock
 
 REFRESH_AFTER = 30.0
 """Seconds after which the estimate is checked against the server."""

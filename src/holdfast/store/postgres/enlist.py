@@ -15,8 +15,8 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from holdfast.connections import kinds, unwrapped
 from holdfast.errors import StoreError
+from holdfast.store.connections import kinds, unwrapped
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.arrays import Column, Documents
 from holdfast.store.postgres.rows import Row

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from holdfast.clock import SystemClock
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import TERMINAL, CancelRequest, Job, LogLine, State, Transition
 from holdfast.model.measures import Measure, Reading, Stats, Tally, minute_of
+from holdfast.runtime.clock import SystemClock
 from holdfast.store._cursor import read_cursor, write_cursor
 from holdfast.store._findings import Finding
 from holdfast.store._shapes import (

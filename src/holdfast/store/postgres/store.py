@@ -8,12 +8,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Self
 
-from holdfast.clock import Clock
 from holdfast.errors import StoreError
 from holdfast.model.job import Job, State
 from holdfast.model.measures import minute_of
 from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
+from holdfast.runtime.clock import Clock
 from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (
     Added,

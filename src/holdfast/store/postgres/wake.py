@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable
 import psycopg
 from psycopg import AsyncConnection
 
-from holdfast.chance import Chance
 from holdfast.errors import HoldfastError
+from holdfast.runtime.randomness import Chance
 from holdfast.store.postgres.alarm import cut
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.database import Database

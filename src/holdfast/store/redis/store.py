@@ -12,13 +12,13 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
-from holdfast.clock import Clock, SystemClock
 from holdfast.errors import Fault, StaleLeaseError, StoreError, UnsafeStoreError, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.model.measures import Stats, minute_of
 from holdfast.model.payload import clean
 from holdfast.model.policy import Retention
 from holdfast.model.profiles import BULLMQ
+from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store._base import MAX_LOG_LINES
 from holdfast.store._findings import Finding
 from holdfast.store._settings import check_settings

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from holdfast.clock import Clock
 from holdfast.errors import StoreError
+from holdfast.runtime.clock import Clock
 from holdfast.store.sqlite.bell import Bell, Interest
 from holdfast.store.sqlite.herald import Herald
 from holdfast.store.sqlite.lane import Lane

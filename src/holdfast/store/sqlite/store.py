@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
 
-from holdfast.clock import Clock, SystemClock
 from holdfast.errors import StoreError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
+from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store._findings import Finding
 from holdfast.store._settings import check_settings
 from holdfast.store._shapes import (

@@ -14,8 +14,8 @@ from datetime import datetime
 from itertools import chain
 from typing import TypeVar
 
-from holdfast.clock import Clock
 from holdfast.errors import StoreUnavailableError
+from holdfast.runtime.clock import Clock
 from holdfast.store._ledger import Ledger
 from holdfast.store.sqlite import schema
 from holdfast.store.sqlite.connection import BUSY, connect, primary_code, translation

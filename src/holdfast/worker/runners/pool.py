@@ -10,8 +10,7 @@ import socket
 from collections import deque
 
 from holdfast.observe import Observer
-from holdfast.worker.exits import described, ended, signal_group
-from holdfast.worker.interpreter import start
+from holdfast.runtime.processes import described, ended, signal_group, start
 from holdfast.worker.runners.frames import Broken, Order, Setup, Unframer, Up, Word, frame, words
 
 TERM_SECONDS = 0.4

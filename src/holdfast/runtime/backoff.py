@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.chance import Chance
+from holdfast.runtime.randomness import Chance
 
 
 class Pauses:

@@ -1,0 +1,1 @@
+"""Time, randomness, timers, the event loop and child processes."""

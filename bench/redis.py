@@ -29,7 +29,7 @@ from bench.redis_floor import add, by_hand, by_store
 from bench.redis_peers import PYTHON_PEERS, Drain, Side, node_folder, peers_python, started
 from bench.worker import ticks
 from holdfast import Holdfast
-from holdfast.presence import workers
+from holdfast.operations.workers import workers
 from holdfast.store.redis import RedisStore
 from tests.servers import Valkey
 from tests.wire.peer import NodeMissing

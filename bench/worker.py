@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.hand import Hand
 from bench.sqlite import BATCH, BYTES, jobs, work_by_hand, work_off
 from holdfast import Holdfast, State
-from holdfast.presence import workers
+from holdfast.operations.workers import workers
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.location import Location
 

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import Holdfast
-from holdfast.doctor import examine
 from holdfast.model import lifecycle
 from holdfast.model.job import State
-from holdfast.presence import LEADERSHIP, WorkerInfo, announce
+from holdfast.operations.doctor import examine
+from holdfast.operations.workers import LEADERSHIP, WorkerInfo, announce
 from holdfast.runtime.clock import ManualClock
 from holdfast.sealing import KeyRing, sealed
 from holdfast.store import Dossier, Finding, Level, MemoryStore

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bench.pg import hand, peers
 from bench.pg.drain import Bench, Drained, end
 from holdfast import Holdfast
-from holdfast.presence import workers
+from holdfast.operations.workers import workers
 from tests import servers
 
 if TYPE_CHECKING:

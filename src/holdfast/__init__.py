@@ -11,8 +11,6 @@ import typing
 if typing.TYPE_CHECKING:
     from holdfast.app import Holdfast
     from holdfast.client import Client, SyncClient
-    from holdfast.context import JobContext, SyncJobContext
-    from holdfast.cron import MissedRuns
     from holdfast.errors import (
         DuplicateError,
         HoldfastError,
@@ -32,7 +30,9 @@ if typing.TYPE_CHECKING:
     from holdfast.model.results import JobStatus, SubmissionResult, SubmissionStatus
     from holdfast.model.submission import Submission
     from holdfast.store import LimitRule
-    from holdfast.task import Task
+    from holdfast.tasks.context import JobContext, SyncJobContext
+    from holdfast.tasks.schedule import MissedRuns
+    from holdfast.tasks.task import Task
     from holdfast.worker import Worker
 
 __version__ = "0.1.0"
@@ -40,8 +40,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "app": ("Holdfast",),
     "client": ("Client", "SyncClient"),
-    "context": ("JobContext", "SyncJobContext"),
-    "cron": ("MissedRuns",),
+    "tasks.context": ("JobContext", "SyncJobContext"),
+    "tasks.schedule": ("MissedRuns",),
     "errors": (
         "DuplicateError",
         "HoldfastError",
@@ -61,7 +61,7 @@ _HOMES = {
     "model.profiles": ("Profile",),
     "model.results": ("JobStatus", "SubmissionResult", "SubmissionStatus"),
     "store": ("LimitRule",),
-    "task": ("Task",),
+    "tasks.task": ("Task",),
     "worker": ("Worker",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

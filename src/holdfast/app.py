@@ -7,10 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Self, TypeVar, Unpack
 
-from holdfast.cron import CronEntry, MissedRuns, cron_entry
 from holdfast.errors import Fault, ValidationError
-from holdfast.facade import Facade
-from holdfast.handlers import Function, HandlerOptions, Registry, RunnerKind, optional_span
 from holdfast.model.job import Priority
 from holdfast.model.policy import Backoff, CustomDelay, Limits, Retention, declared_backoff
 from holdfast.model.profiles import Profile, profile_named
@@ -21,16 +18,19 @@ from holdfast.model.results import (
 from holdfast.model.submission import Defaults, SubmitOptions
 from holdfast.model.times import Span
 from holdfast.observe.redaction import Redaction
-from holdfast.operations import Operations
-from holdfast.quota import Quota
+from holdfast.operations.interface import Facade
+from holdfast.operations.operations import Operations
+from holdfast.operations.quota import Quota
+from holdfast.operations.submitter import Submitter
+from holdfast.operations.sync import Home, SyncOperations
+from holdfast.operations.waiter import Watcher
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.randomness import Chance
 from holdfast.sealing import KeyRing, sealed
 from holdfast.store import DEFAULT_URL, LimitRule, Store, open_store
-from holdfast.submitting import Submitter
-from holdfast.sync import Home, SyncOperations
-from holdfast.task import Task, TaskDecorator
-from holdfast.watcher import Watcher
+from holdfast.tasks.registry import Function, HandlerOptions, Registry, RunnerKind, optional_span
+from holdfast.tasks.schedule import CronEntry, MissedRuns, cron_entry
+from holdfast.tasks.task import Task, TaskDecorator
 from holdfast.webhooks import Guard, Webhooks, WebhookSettings
 
 P = ParamSpec("P")

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.policy import Retention
-from holdfast.presence import PREFIX as PRESENCE
-from holdfast.presence import WorkerInfo
+from holdfast.operations.workers import PREFIX as PRESENCE
+from holdfast.operations.workers import WorkerInfo
 from holdfast.store import (
     Added,
     Beat,

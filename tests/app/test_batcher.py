@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.batcher import QUIET, Batcher
+from holdfast.operations.batcher import QUIET, Batcher
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

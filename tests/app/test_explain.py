@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast, LimitRule, TemporaryError, Worker
-from holdfast.explain import Cause
 from holdfast.model import lifecycle
-from holdfast.presence import LEADERSHIP, WorkerInfo, announce
+from holdfast.operations.explain import Cause
+from holdfast.operations.workers import LEADERSHIP, WorkerInfo, announce
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim
 from tests.app.conftest import Drain

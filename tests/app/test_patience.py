@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from holdfast.errors import StoreUnavailableError
+from holdfast.operations.submitter import patiently
 from holdfast.runtime.backoff import Pauses
 from holdfast.runtime.randomness import Chance
-from holdfast.submitting import patiently
 
 
 async def test_a_pause_that_took_too_long_does_not_hide_why_the_store_was_away(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypedDict
 import pytest
 
 from holdfast import Backoff, BackoffKind, Holdfast, Priority, State, ValidationError, Worker
-from holdfast.handlers import HandlerOptions, RunnerKind
 from holdfast.model.results import RegistrationStatus
 from holdfast.runtime.clock import ManualClock
+from holdfast.tasks.registry import HandlerOptions, RunnerKind
 from tests.app.conftest import Drain
 
 if TYPE_CHECKING:

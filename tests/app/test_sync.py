@@ -15,7 +15,7 @@ import pytest
 
 from holdfast import Holdfast, JobContext, NotFoundError, State, Worker
 from holdfast.model.results import CancellationStatus
-from holdfast.sync import SyncOperations
+from holdfast.operations.sync import SyncOperations
 from tests.conformance.stores import Place
 
 OPERATIONS = [

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.turns import Turns
+from holdfast.operations.single_flight import Turns
 
 
 class Held:

@@ -12,7 +12,7 @@ from holdfast import Holdfast
 from holdfast.copying import Copier, CopyRefusedError
 from holdfast.copying.register import FROM, read_note
 from holdfast.model.job import State
-from holdfast.presence import WorkerInfo, announce
+from holdfast.operations.workers import WorkerInfo, announce
 from holdfast.runtime.clock import ManualClock
 from holdfast.sealing import KeyRing, sealed
 from holdfast.store import Change, Draft, LimitRule, MemoryStore, Order, Search

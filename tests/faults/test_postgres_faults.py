@@ -17,12 +17,12 @@ import time_machine
 from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Event, State
+from holdfast.operations.submitter import patiently
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.randomness import Chance
 from holdfast.store import AddStatus, Change, Claim, Fence
 from holdfast.store.postgres import PostgresStore, Settings, line, wake
 from holdfast.store.postgres.database import RETURN_EVERY
-from holdfast.submitting import patiently
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 from tests.lines import lent

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast import config
-from holdfast.cron import MissedRuns, cron_entry
 from holdfast.errors import StoreError, ValidationError
 from holdfast.model import payload
 from holdfast.model.acceptance import accept, read
@@ -29,7 +28,7 @@ from holdfast.model.times import (
     parse_duration,
     parse_timestamp,
 )
-from holdfast.searching import failure_search, job_search
+from holdfast.operations.filters import failure_search, job_search
 from holdfast.store import open_store
 from holdfast.store._cursor import read_cursor, write_cursor
 from holdfast.store.memory import queries as memory_queries
@@ -38,6 +37,7 @@ from holdfast.store.redis import foreign, reads
 from holdfast.store.redis.fields import Row
 from holdfast.store.sqlite import reading as sqlite_reading
 from holdfast.store.sqlite.values import id_of, key_of
+from holdfast.tasks.schedule import MissedRuns, cron_entry
 from holdfast.worker.runners.frames import Unframer, orders, words
 
 if TYPE_CHECKING:

@@ -34,7 +34,6 @@ from holdfast.cli import cli
 from holdfast.client.operations import RemoteOperations
 from holdfast.client.transport import ConnectionLost
 from holdfast.errors import ForbiddenError, ServiceError, StoreError, UnauthorizedError
-from holdfast.facade import Facade
 from holdfast.http.application import create_app
 from holdfast.keys import Role
 from holdfast.model.policy import Limits
@@ -45,9 +44,10 @@ from holdfast.model.results import (
     RetryStatus,
     SubmissionStatus,
 )
-from holdfast.operations import Operations
+from holdfast.operations.interface import Facade
+from holdfast.operations.operations import Operations
+from holdfast.operations.sync import SyncOperations
 from holdfast.store import EventKind, MemoryStore
-from holdfast.sync import SyncOperations
 from tests.http.site import Site
 
 if TYPE_CHECKING:

@@ -133,13 +133,13 @@ MUTANTS = (
         "a job that was asked to stop is given back",
     ),
     _in(
-        "changes.py",
+        "operations/changes.py",
         "            if answer.written:\n",
         "            if answer is not None:\n",
         "cancelling is confirmed without being written",
     ),
     _in(
-        "submitting.py",
+        "operations/submitter.py",
         "        spawner = Spawner(fence.job_id, key or self._chance.token())\n",
         "        spawner = Spawner(fence.job_id, self._chance.token())\n",
         "a second attempt spawns a second child",

@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import StoreUnavailableError
-from holdfast.inline import run_now
 from holdfast.model.job import Event
 from holdfast.store import MemoryStore, Store
+from holdfast.tasks.inline import run_now
 from tests.simulation.loop import PROCESS, WORLD, SimLoop
 
 if TYPE_CHECKING:

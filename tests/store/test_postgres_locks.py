@@ -15,7 +15,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import DependencyKind, FailureCategory, Progress, State
 from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
-from holdfast.releasing import release_dependents
+from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.clock import SystemClock
 from holdfast.store import AddStatus, Change, Note
 from holdfast.store.postgres import PostgresStore, Settings, adding, session

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from holdfast.doctor import examine
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.model.policy import Retention
+from holdfast.operations.doctor import examine
 from holdfast.store import Level
 from holdfast.store.postgres import PostgresStore, Settings
 from tests.conformance.hand import make

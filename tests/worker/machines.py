@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from holdfast import Holdfast
-from holdfast.presence import workers
+from holdfast.operations.workers import workers
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ import signal
 import sys
 from datetime import timedelta
 
-from holdfast.loading import load_app
+from holdfast.tasks.loading import load_app
 from holdfast.worker import Worker
 from holdfast.worker.supervisor import supervise
 

@@ -15,7 +15,7 @@ from holdfast import Holdfast, LimitRule, State
 from holdfast.maintenance.reaper import Reaper
 from holdfast.model.job import Job
 from holdfast.observe import Silent
-from holdfast.presence import workers
+from holdfast.operations.workers import workers
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import (
     Added,

@@ -11,7 +11,6 @@ from typing import cast
 import pytest
 
 from holdfast import FailureCategory, Holdfast, State
-from holdfast.cron import MissedRuns, cron_entry, due_instants, instants
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.contact import MOMENT, SILENCE, Contact
 from holdfast.maintenance.cron import CronService
@@ -26,6 +25,7 @@ from holdfast.observe import Silent
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Chance
 from holdfast.store import Change, Claim, Fence, MemoryStore, Store
+from holdfast.tasks.schedule import MissedRuns, cron_entry, due_instants, instants
 from tests.simulation.loop import SimLoop
 from tests.simulation.world import TrueClock
 from tests.worker.faulty import FaultyStore

@@ -9,8 +9,8 @@ import click
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.exits import FAILED
-from holdfast.doctor import examine
 from holdfast.observe.logging import plain
+from holdfast.operations.doctor import examine
 from holdfast.store import Finding, Level
 
 MARKS = {

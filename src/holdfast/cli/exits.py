@@ -56,9 +56,9 @@ def hush() -> None:
 def problem_of(error: Exception) -> Problem:
     """Say what is wrong and how the command should exit."""
     from holdfast.errors import StoreError, ValidationError
-    from holdfast.loading import AppNotFoundError
     from holdfast.observe.logging import plain
     from holdfast.observe.redaction import redacted
+    from holdfast.tasks.loading import AppNotFoundError
 
     match error:
         case ValidationError():

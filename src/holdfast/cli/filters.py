@@ -9,7 +9,7 @@ import click
 
 from holdfast.cli.submitting import tags_of
 from holdfast.model.job import Priority, State
-from holdfast.searching import JobFilter
+from holdfast.operations.filters import JobFilter
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -11,8 +11,8 @@ from holdfast.app import Holdfast
 from holdfast.cli.exits import USAGE, Problem
 from holdfast.config import Settings
 from holdfast.errors import HoldfastError
-from holdfast.loading import load_app
 from holdfast.observe.redaction import redacted
+from holdfast.tasks.loading import load_app
 
 
 def find_app(settings: Settings) -> tuple[str, Holdfast]:

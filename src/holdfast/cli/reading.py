@@ -11,7 +11,6 @@ from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.filters import filter_options, job_filter
 from holdfast.cli.tables import facts, level, mapping, moment, span, table
-from holdfast.explain import Explanation
 from holdfast.model.job import Failure, FailureCategory, LogLine, State, Transition
 from holdfast.model.results import (
     AttemptInfo,
@@ -21,7 +20,8 @@ from holdfast.model.results import (
     SearchResult,
 )
 from holdfast.observe.logging import plain
-from holdfast.searching import FailureFilter
+from holdfast.operations.explain import Explanation
+from holdfast.operations.filters import FailureFilter
 from holdfast.store import Order
 
 cursor_option = click.option("--cursor", help="Go on after an earlier page.")

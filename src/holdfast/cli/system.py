@@ -14,7 +14,7 @@ from holdfast.cli.submitting import span_or_text
 from holdfast.cli.tables import facts, moment, span, table
 from holdfast.model.statistics import Breakdown, Counts, LatencyStats, QueueStats
 from holdfast.observe.logging import plain
-from holdfast.presence import WorkerInfo
+from holdfast.operations.workers import WorkerInfo
 from holdfast.store import JobEvent
 
 COUNTS = tuple(Counts.__struct_fields__)

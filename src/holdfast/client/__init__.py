@@ -11,11 +11,11 @@ from typing import Self
 from holdfast.client.operations import RemoteOperations
 from holdfast.client.webhooks import RemoteWebhooks
 from holdfast.errors import StoreError
-from holdfast.facade import Facade
-from holdfast.operations import Operations
+from holdfast.operations.interface import Facade
+from holdfast.operations.operations import Operations
+from holdfast.operations.sync import Home, SyncOperations
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.randomness import Chance
-from holdfast.sync import Home, SyncOperations
 from holdfast.webhooks import Webhooks
 
 

@@ -11,13 +11,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.changes import read_span
 from holdfast.client.problems import error_of
 from holdfast.client.transport import ConnectionLost, Response, Transport
 from holdfast.client.watching import events_of
 from holdfast.client.writing import job_path, loose_body, query, submission_body, written
 from holdfast.errors import Fault, NotFoundError, StoreError, ValidationError
-from holdfast.explain import Explanation
 from holdfast.model.job import TERMINAL, LogLine, Priority
 from holdfast.model.policy import Limits
 from holdfast.model.results import (
@@ -41,11 +39,14 @@ from holdfast.model.results import (
 from holdfast.model.statistics import QueueStats
 from holdfast.model.submission import Submission
 from holdfast.model.times import Span, parse_duration
-from holdfast.operations import Operations
-from holdfast.presence import WorkerInfo
+from holdfast.operations.changes import read_span
+from holdfast.operations.explain import Explanation
+from holdfast.operations.filters import FailureFilter, JobFilter
+from holdfast.operations.operations import Operations
+from holdfast.operations.submitter import patiently
+from holdfast.operations.workers import WorkerInfo
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Chance
-from holdfast.searching import FailureFilter, JobFilter
 from holdfast.shapes.answers import JobSearchResult, LogLines, QueueList, WorkerList
 from holdfast.shapes.failures import FailureDetails as FailureDetailsBody
 from holdfast.shapes.failures import FailureSearchResult as FailurePage
@@ -53,7 +54,6 @@ from holdfast.shapes.jobs import JobStatus as JobStatusBody
 from holdfast.shapes.submitted import BatchResult as BatchBody
 from holdfast.shapes.submitted import SubmissionResult as SubmissionBody
 from holdfast.store import JobEvent, QueueInfo, Store
-from holdfast.submitting import patiently
 
 T = TypeVar("T")
 LONGEST_WAIT = 25.0

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError
 from holdfast.model.job import State
-from holdfast.presence import workers
+from holdfast.operations.workers import workers
 from holdfast.store import Draft, Search, Store
 
 KIND = "copy"

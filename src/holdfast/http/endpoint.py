@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.http.access import Caller, Permission
 from holdfast.http.reading import Field, Schema
-from holdfast.operations import Operations
+from holdfast.operations.operations import Operations
 
 if TYPE_CHECKING:
     from holdfast.http.service import Service

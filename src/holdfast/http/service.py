@@ -25,11 +25,11 @@ from holdfast.http.streaming import streamed
 from holdfast.http.tail import Tail
 from holdfast.keys import ApiKeys
 from holdfast.observe import Observer, Silent
-from holdfast.operations import Operations
+from holdfast.operations.operations import Operations
+from holdfast.operations.waiter import Watcher
 from holdfast.runtime.timeouts import Deadlines
 from holdfast.shapes.problems import APIError, ErrorResponse, Refusal, problem_of
 from holdfast.tenancy import TenantStore
-from holdfast.watcher import Watcher
 
 Scope = MutableMapping[str, Any]  # as ASGI has it
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from holdfast.changes import DECISIONS
 from holdfast.errors import NotFoundError, StaleLeaseError
 from holdfast.model import lifecycle
 from holdfast.model.job import CancelRequest, Encoding, Job, State
-from holdfast.presence import WorkerInfo, announce
-from holdfast.releasing import release_dependents
+from holdfast.operations.changes import DECISIONS
+from holdfast.operations.dependents import release_dependents
+from holdfast.operations.workers import WorkerInfo, announce
 from holdfast.runtime.randomness import Chance
 from holdfast.shapes.jobs import priority_name, public_tags
 from holdfast.store import Beat, Change, Claim, Fence, Note, Store

@@ -18,7 +18,7 @@ from holdfast.maintenance.service import Service
 from holdfast.maintenance.trouble import LONGEST_PAUSE, Trouble
 from holdfast.maintenance.webhooks import Courier, WebhookService
 from holdfast.observe import Observer, Outage
-from holdfast.presence import LEADERSHIP
+from holdfast.operations.workers import LEADERSHIP
 from holdfast.runtime.backoff import Pauses
 
 TERM = timedelta(seconds=1)

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from holdfast.app import Holdfast
-from holdfast.cron import CronEntry, due_instants, instants
 from holdfast.model.submission import Submission
 from holdfast.model.times import format_timestamp, parse_timestamp
 from holdfast.store import Store
+from holdfast.tasks.schedule import CronEntry, due_instants, instants
 
 PREFIX = "cron:"
 LONGEST_WAIT = 1.0

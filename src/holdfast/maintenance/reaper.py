@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from holdfast.model import lifecycle
 from holdfast.model.job import Job, State
 from holdfast.observe import Observer
-from holdfast.releasing import release_dependents
+from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.randomness import Chance
 from holdfast.store import Change, Fence, Store
 

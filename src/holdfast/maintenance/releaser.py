@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.releasing import release_dependents
+from holdfast.operations.dependents import release_dependents
 from holdfast.store import Store
 
 EVERY = 2.0

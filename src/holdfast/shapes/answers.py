@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.model import results
 from holdfast.model.job import LogLine
-from holdfast.presence import WorkerInfo
+from holdfast.operations.workers import WorkerInfo
 from holdfast.shapes.jobs import JobStatus
 from holdfast.store import QueueInfo
 

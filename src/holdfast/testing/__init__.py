@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.inline import Spawned
 from holdfast.runtime.clock import ManualClock
+from holdfast.tasks.inline import Spawned
 from holdfast.testing.crashing import (
     CrashPoint,
     CrashReport,

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.operations import Operations
-from holdfast.sync import SyncOperations
+from holdfast.operations.operations import Operations
+from holdfast.operations.sync import SyncOperations
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast

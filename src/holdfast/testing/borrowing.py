@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.app import Holdfast
+from holdfast.operations.sync import SyncOperations
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Chance
 from holdfast.store import Store
-from holdfast.sync import SyncOperations
 
 BORROWED = ("clock", "chance", "_own_store", "_operations", "_loop", "_users", "_sync")
 

@@ -18,11 +18,11 @@ from unittest import mock
 
 import msgspec
 
-from holdfast.context import JobContext
-from holdfast.handlers import RunnerKind
 from holdfast.model.job import State
 from holdfast.model.submission import SubmitOptions
-from holdfast.task import Task
+from holdfast.tasks.context import JobContext
+from holdfast.tasks.registry import RunnerKind
+from holdfast.tasks.task import Task
 from holdfast.testing.borrowing import put_under
 from holdfast.testing.driver import sync_context
 from holdfast.testing.sandbox import Sandbox

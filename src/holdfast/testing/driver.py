@@ -9,16 +9,16 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from holdfast.app import Holdfast
-from holdfast.context import JobContext, Signals, SyncJobContext
-from holdfast.cron import instants
-from holdfast.handlers import RunnerKind
-from holdfast.inline import run_now
 from holdfast.maintenance.cron import CronService
 from holdfast.maintenance.reaper import Reaper
 from holdfast.model.job import TERMINAL, CancelRequest, Job, State
 from holdfast.observe import Outage, Silent
-from holdfast.releasing import release_dependents
+from holdfast.operations.dependents import release_dependents
 from holdfast.store import Claim, Note, Order, Search, Store
+from holdfast.tasks.context import JobContext, Signals, SyncJobContext
+from holdfast.tasks.inline import run_now
+from holdfast.tasks.registry import RunnerKind
+from holdfast.tasks.schedule import instants
 from holdfast.testing.blocking import loop_runs_here
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.execution import (

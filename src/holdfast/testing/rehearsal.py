@@ -8,15 +8,15 @@ from typing import Generic, ParamSpec, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.context import JobContext, Signals, SyncJobContext
-from holdfast.handlers import is_coroutine
-from holdfast.inline import InlineChannel, Spawned, inline_job, run_now
 from holdfast.model.job import CancelRequest, LogLine, Progress
 from holdfast.model.payload import encode, encode_json
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Chance
-from holdfast.signature import Signature
-from holdfast.task import Task
+from holdfast.tasks.context import JobContext, Signals, SyncJobContext
+from holdfast.tasks.inline import InlineChannel, Spawned, inline_job, run_now
+from holdfast.tasks.registry import is_coroutine
+from holdfast.tasks.signature import Signature
+from holdfast.tasks.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from holdfast.app import Holdfast
-from holdfast.context import Named
 from holdfast.model.results import SubmissionResult
 from holdfast.model.times import Span, parse_duration
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Chance
+from holdfast.tasks.context import Named
 from holdfast.testing.blocking import Bridge, SandboxOperations
 from holdfast.testing.borrowing import borrowed
 from holdfast.testing.driver import Driver, Execute

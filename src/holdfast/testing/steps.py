@@ -11,10 +11,10 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NoReturn
 
-from holdfast.context import Channel
 from holdfast.model.job import Job, LogLine, Progress
 from holdfast.model.submission import SubmitOptions
 from holdfast.store import Added, Store
+from holdfast.tasks.context import Channel
 from holdfast.worker.execution import Outcome
 
 Answer = concurrent.futures.Future[Outcome | None]

@@ -15,8 +15,8 @@ from typing import Any
 from holdfast.errors import StoreUnavailableError
 from holdfast.model.job import State
 from holdfast.model.results import SubmissionResult, SubmissionStatus
+from holdfast.operations.submitter import patiently
 from holdfast.runtime.randomness import Chance
-from holdfast.submitting import patiently
 from holdfast.torture._site import app, post
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, Ledger, allowed
 from holdfast.torture.parting import die_with_parent

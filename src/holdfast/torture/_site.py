@@ -9,9 +9,9 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.app import Holdfast
-from holdfast.context import JobContext
 from holdfast.errors import PermanentError, TemporaryError
 from holdfast.model.policy import Backoff, BackoffKind
+from holdfast.tasks.context import JobContext
 from holdfast.torture.ledger import Ledger
 from holdfast.torture.places import CRON, TICK
 from holdfast.torture.plan import POST, Post

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from holdfast.errors import StoreError
 from holdfast.model.job import TERMINAL
-from holdfast.presence import workers
+from holdfast.operations.workers import workers
 from holdfast.runtime.clock import Clock
 from holdfast.store import Store, open_store
 

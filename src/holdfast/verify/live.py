@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.model.job import DependencyKind, Job, Transition
-from holdfast.presence import workers
+from holdfast.operations.workers import workers
 from holdfast.store import Order, Search, Store
 from holdfast.verify.checker import GRACE, ON_ITS_WAY, Checker, Report
 from holdfast.verify.record import agree

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.context import JobContext
 from holdfast.errors import MissingExtraError, PermanentError, TemporaryError
 from holdfast.runtime.clock import Clock
 from holdfast.store import Store
+from holdfast.tasks.context import JobContext
 from holdfast.tenancy import TenantStore
 from holdfast.webhooks.guard import Guard, RefusedAddressError
 from holdfast.webhooks.registry import callback_hook, read

@@ -31,7 +31,7 @@ from holdfast.webhooks.shapes import (
 from holdfast.webhooks.signing import checked_secret, new_secret
 
 if TYPE_CHECKING:
-    from holdfast.operations import Operations
+    from holdfast.operations.operations import Operations
 
 SECRETS_KEPT = 2
 MOST_DESCRIPTION = 256

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.model.job import State
-from holdfast.releasing import release_dependents
+from holdfast.operations.dependents import release_dependents
 from holdfast.store import Search, Store
 from holdfast.worker.rates import POLL
 

@@ -8,15 +8,15 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
-from holdfast.batcher import Batcher
-from holdfast.context import no_transaction
 from holdfast.errors import PermanentError
 from holdfast.model import lifecycle
 from holdfast.model.job import Job, LogLine, Progress
 from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.observe.redaction import Redaction
+from holdfast.operations.batcher import Batcher
+from holdfast.operations.submitter import Submitter
 from holdfast.store import CompletingStore, Fence, Note, Store
-from holdfast.submitting import Submitter
+from holdfast.tasks.context import no_transaction
 from holdfast.worker.run import Run
 
 

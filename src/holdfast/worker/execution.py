@@ -14,7 +14,6 @@ from typing import cast
 
 import msgspec
 
-from holdfast.context import JobContext, SyncJobContext
 from holdfast.errors import (
     JobCancelledError,
     PermanentError,
@@ -22,11 +21,12 @@ from holdfast.errors import (
     TaskError,
     TemporaryError,
 )
-from holdfast.handlers import Handler
 from holdfast.model.job import Failure, FailureCategory, Job
 from holdfast.model.lifecycle import MAX_CODE
 from holdfast.model.payload import clean, encode_result
 from holdfast.sealing.envelope import must_be_open
+from holdfast.tasks.context import JobContext, SyncJobContext
+from holdfast.tasks.registry import Handler
 
 MAX_MESSAGE = 4096
 MAX_TRACE = 16_384

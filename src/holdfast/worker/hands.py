@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 
-from holdfast.handlers import Registry
+from holdfast.tasks.registry import Registry
 from holdfast.worker.run import Run
 
 SMALL = 16

@@ -18,9 +18,9 @@ from typing import cast
 import msgspec
 
 from holdfast.errors import HoldfastError, StoreError
-from holdfast.loading import load_app, load_object
 from holdfast.observe import Observer
 from holdfast.runtime.event_loop import run
+from holdfast.tasks.loading import load_app, load_object
 from holdfast.worker.tether import DRAIN, HALT, LARGEST, Plan, Tether
 from holdfast.worker.worker import Worker
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from functools import cached_property
 
-from holdfast.context import Channel, JobContext, Signals
-from holdfast.handlers import Handler
 from holdfast.model.job import CancelRequest, Job
 from holdfast.store import Fence
+from holdfast.tasks.context import Channel, JobContext, Signals
+from holdfast.tasks.registry import Handler
 from holdfast.worker.execution import Interruption
 
 

@@ -11,7 +11,7 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Failure, Job, State
 from holdfast.observe import Observer, Outage, Silent
-from holdfast.releasing import release_dependents
+from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.backoff import Pauses
 from holdfast.runtime.randomness import Chance
 from holdfast.store import Change, Store

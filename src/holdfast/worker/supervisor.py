@@ -14,13 +14,13 @@ from datetime import timedelta
 
 from holdfast.app import Holdfast
 from holdfast.errors import Fault, StoreError, ValidationError
-from holdfast.loading import load_app, load_object
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.reaper import Reaper
 from holdfast.model.policy import SECOND
 from holdfast.observe import Observer, Outage
+from holdfast.operations.submitter import patiently
 from holdfast.store import Store
-from holdfast.submitting import patiently
+from holdfast.tasks.loading import load_app, load_object
 from holdfast.worker.execution import HOST
 from holdfast.worker.guard import Guard, orphans
 from holdfast.worker.member import CANNOT_START

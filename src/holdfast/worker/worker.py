@@ -10,13 +10,13 @@ from datetime import timedelta
 
 from holdfast.app import Holdfast
 from holdfast.errors import StoreUnavailableError
-from holdfast.handlers import RunnerKind
 from holdfast.maintenance import Maintenance
 from holdfast.model.job import Job
 from holdfast.observe import Observer, Outage, Silent
-from holdfast.presence import PRESENCE, WorkerInfo, announce
+from holdfast.operations.workers import PRESENCE, WorkerInfo, announce
 from holdfast.runtime.backoff import Pauses
 from holdfast.store import Claim, GroupCommitStore, ListeningStore, Store
+from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.alarm import Alarm
 from holdfast.worker.burst import more_within
 from holdfast.worker.channel import Notes, WorkerChannel

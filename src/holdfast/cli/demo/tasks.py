@@ -7,9 +7,9 @@ import time
 from datetime import timedelta
 
 from holdfast.app import Holdfast
-from holdfast.context import JobContext, SyncJobContext
 from holdfast.errors import TemporaryError
 from holdfast.model.policy import Backoff, BackoffKind
+from holdfast.tasks.context import JobContext, SyncJobContext
 
 app = Holdfast()
 

@@ -20,7 +20,7 @@ from holdfast.model.results import (
     RetryResult,
 )
 from holdfast.model.times import shown
-from holdfast.searching import JobFilter, job_search
+from holdfast.operations.filters import JobFilter, job_search
 
 NOT_FOUND = "NOT_FOUND"
 

@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import cast
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.explain import Explanation
 from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.reading import TIMESTAMP, Field, decoded, duration, flag, whole
 from holdfast.http.schemas import PRIORITIES, SEARCH
 from holdfast.model.job import State
-from holdfast.searching import JobFilter
+from holdfast.operations.explain import Explanation
+from holdfast.operations.filters import JobFilter
 from holdfast.shapes.answers import JobSearchResult, LogLines
 from holdfast.shapes.failures import FailureDetails
 from holdfast.shapes.jobs import JobResult, JobStatus

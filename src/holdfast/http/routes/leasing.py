@@ -8,7 +8,6 @@ from typing import cast
 
 import msgspec
 
-from holdfast.context import LEVELS, MAX_LOG_MESSAGE
 from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.reading import Field, blob, duration, integer, text, words
@@ -23,8 +22,9 @@ from holdfast.model.job import DEFAULT_QUEUE, LogLine, Progress
 from holdfast.model.payload import clean
 from holdfast.model.times import shown
 from holdfast.model.validation import QUEUE_RULE
-from holdfast.presence import WorkerInfo
+from holdfast.operations.workers import WorkerInfo
 from holdfast.store import Fence, Note
+from holdfast.tasks.context import LEVELS, MAX_LOG_MESSAGE
 
 LONGEST_POLL = 30.0
 MAX_MESSAGE = 4096

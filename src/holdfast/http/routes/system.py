@@ -16,7 +16,7 @@ from holdfast.model.policy import DAY, HOUR
 from holdfast.model.statistics import Breakdown, QueueStats
 from holdfast.model.times import shown
 from holdfast.model.validation import QUEUE_RULE
-from holdfast.searching import FailureFilter
+from holdfast.operations.filters import FailureFilter
 from holdfast.shapes.answers import AuditPage, QueueList, QueueState, WorkerList
 from holdfast.shapes.failures import FailureSearchResult
 

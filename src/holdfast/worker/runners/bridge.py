@@ -10,8 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 
-from holdfast.context import no_transaction
 from holdfast.errors import StaleLeaseError
+from holdfast.tasks.context import no_transaction
 from holdfast.worker.run import Run
 
 T = TypeVar("T")

@@ -20,10 +20,10 @@ import types
 from collections.abc import Generator
 from typing import NoReturn
 
-from holdfast.context import JobContext, Signals, SyncJobContext
 from holdfast.errors import JobCancelledError
-from holdfast.handlers import Handler, is_coroutine
 from holdfast.model.payload import clean
+from holdfast.tasks.context import JobContext, Signals, SyncJobContext
+from holdfast.tasks.registry import Handler, is_coroutine
 from holdfast.worker.execution import (
     MAX_MESSAGE,
     Failed,

@@ -13,7 +13,7 @@ import sys
 import types
 
 from holdfast.app import Holdfast
-from holdfast.handlers import Handler, RunnerKind
+from holdfast.tasks.registry import Handler, RunnerKind
 from holdfast.worker.runners.frames import Setup
 
 MAIN = "__main__"

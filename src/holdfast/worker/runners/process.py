@@ -11,9 +11,9 @@ import asyncio
 import msgspec
 
 from holdfast.app import Holdfast
-from holdfast.handlers import RunnerKind
 from holdfast.model.job import Encoding
 from holdfast.observe import Observer
+from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.execution import Outcome, system_failure
 from holdfast.worker.run import Run
 from holdfast.worker.runners.frames import (

@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from holdfast.context import Call, JobContext, no_transaction
 from holdfast.errors import ValidationError
 from holdfast.model.job import LogLine, Progress
 from holdfast.model.payload import PayloadError, encode
 from holdfast.model.submission import SubmitOptions
+from holdfast.tasks.context import Call, JobContext, no_transaction
 from holdfast.worker.runners.frames import (
     KeepCheckpoint,
     Question,

@@ -12,8 +12,8 @@ import queue
 import threading
 from collections.abc import Callable
 
-from holdfast.context import SyncJobContext
 from holdfast.observe import Observer
+from holdfast.tasks.context import SyncJobContext
 from holdfast.worker.execution import Outcome, perform_sync
 from holdfast.worker.run import Run
 from holdfast.worker.runners.bridge import Bridge

@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.context import JobContext, Signals, SyncJobContext, no_transaction
 from holdfast.errors import StaleLeaseError
-from holdfast.handlers import Function, is_coroutine
 from holdfast.model.acceptance import accept
 from holdfast.model.job import Job, LogLine, Progress
 from holdfast.model.lifecycle import claimed
 from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Chance
+from holdfast.tasks.context import JobContext, Signals, SyncJobContext, no_transaction
+from holdfast.tasks.registry import Function, is_coroutine
 
 T = TypeVar("T")
 

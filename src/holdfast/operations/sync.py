@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar, Unpack
 
-from holdfast.explain import Explanation
 from holdfast.model.job import LogLine, Priority
 from holdfast.model.results import (
     BatchCancellationResult,
@@ -30,9 +29,10 @@ from holdfast.model.results import (
 from holdfast.model.statistics import QueueStats
 from holdfast.model.submission import Step, Submission, SubmitOptions
 from holdfast.model.times import Span
-from holdfast.operations import Operations
-from holdfast.presence import WorkerInfo
-from holdfast.searching import FailureFilter, JobFilter
+from holdfast.operations.explain import Explanation
+from holdfast.operations.filters import FailureFilter, JobFilter
+from holdfast.operations.operations import Operations
+from holdfast.operations.workers import WorkerInfo
 from holdfast.store import JobEvent, QueueInfo
 from holdfast.store.connections import blocking
 from holdfast.webhooks import Delivery, DeliveryPage, Webhook, WebhookFilters, Webhooks

@@ -8,7 +8,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from holdfast.batcher import Batcher
 from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, ValidationError
 from holdfast.model.acceptance import Births, Plain, accept, accept_batch, outside_references, plain
 from holdfast.model.job import Job
@@ -20,8 +19,10 @@ from holdfast.model.results import (
     submission_result,
 )
 from holdfast.model.submission import Defaults, Parent, Spawner, Submission
-from holdfast.quota import Quota
-from holdfast.releasing import release_dependents
+from holdfast.operations.batcher import Batcher
+from holdfast.operations.dependents import release_dependents
+from holdfast.operations.quota import Quota
+from holdfast.operations.single_flight import Turns
 from holdfast.runtime.backoff import Pauses
 from holdfast.runtime.randomness import Chance
 from holdfast.runtime.timeouts import Deadlines
@@ -34,7 +35,6 @@ from holdfast.store import (
     Store,
     TransactionalStore,
 )
-from holdfast.turns import Turns
 from holdfast.webhooks.shapes import CALLBACKS
 
 T = TypeVar("T")
@@ -352,6 +352,9 @@ async def patiently(
             await asyncio.sleep(wait)
             if loop.time() >= deadline:  # it took longer than that
                 raise
+
+
+R = TypeVar("R")
 
 
 __all__ = ["Submitter", "patiently"]

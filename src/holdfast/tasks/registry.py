@@ -17,8 +17,8 @@ from holdfast.model.results import RegistrationResult, RegistrationStatus
 from holdfast.model.submission import Defaults
 from holdfast.model.times import Span, parse_duration
 from holdfast.model.validation import QUEUE_RULE, TYPE_RULE
-from holdfast.signature import Signature, SignatureError
 from holdfast.store import LimitRule
+from holdfast.tasks.signature import Signature, SignatureError
 
 Function = Callable[..., object]
 MOST_KEPT = 1000

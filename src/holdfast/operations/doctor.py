@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from holdfast.errors import StoreError
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import Retention
-from holdfast.presence import LEADERSHIP, WorkerInfo, workers
+from holdfast.operations.workers import LEADERSHIP, WorkerInfo, workers
 from holdfast.sealing.envelope import unwrap
 from holdfast.store import Finding, Level, Order, Search, Store, Tally
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.context import JobContext, SyncJobContext
 from holdfast.errors import PermanentError
 from holdfast.model.job import Encoding, Job
 from holdfast.model.payload import is_model
+from holdfast.tasks.context import JobContext, SyncJobContext
 
 WHOLE = "payload"
 _CONTEXTS = (JobContext, SyncJobContext)

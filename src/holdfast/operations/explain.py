@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.times import format_timestamp
-from holdfast.presence import LEADERSHIP, WorkerInfo, workers
+from holdfast.operations.workers import LEADERSHIP, WorkerInfo, workers
 from holdfast.store import LimitState, Store
 
 

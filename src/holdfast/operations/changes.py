@@ -22,8 +22,8 @@ from holdfast.model.results import (
 )
 from holdfast.model.times import Span, parse_duration
 from holdfast.model.validation import MAX_KEY
-from holdfast.releasing import release_dependents
-from holdfast.searching import JobFilter, job_search
+from holdfast.operations.dependents import release_dependents
+from holdfast.operations.filters import JobFilter, job_search
 from holdfast.store import Change, Store
 
 Decided = tuple[Job | None, Job | None]

@@ -7,9 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 
-from holdfast.changes import Changes, read_span
 from holdfast.errors import Fault, StoreUnavailableError, ValidationError
-from holdfast.explain import Explanation, explain
 from holdfast.model.acceptance import read
 from holdfast.model.job import TERMINAL, Job, LogLine, attempts
 from holdfast.model.results import (
@@ -26,11 +24,13 @@ from holdfast.model.results import (
 from holdfast.model.statistics import Breakdown, QueueStats, summarise
 from holdfast.model.submission import Step, Submission, chained
 from holdfast.model.times import Span, parse_duration
-from holdfast.presence import WorkerInfo, workers
-from holdfast.searching import FailureFilter, JobFilter, failure_search, job_search
+from holdfast.operations.changes import Changes, read_span
+from holdfast.operations.explain import Explanation, explain
+from holdfast.operations.filters import FailureFilter, JobFilter, failure_search, job_search
+from holdfast.operations.submitter import Submitter
+from holdfast.operations.waiter import Watcher
+from holdfast.operations.workers import WorkerInfo, workers
 from holdfast.store import JobEvent, QueueInfo, Store
-from holdfast.submitting import Submitter
-from holdfast.watcher import Watcher
 
 LONGEST_LOOK = 5.0
 """A waiter looks for itself at least so often, in seconds."""

@@ -17,11 +17,11 @@ from typing import (
     overload,
 )
 
-from holdfast.context import JobContext, SyncJobContext
-from holdfast.inline import inline_context
 from holdfast.model.results import SubmissionResult
 from holdfast.model.submission import Submission, SubmitOptions
-from holdfast.signature import Signature
+from holdfast.tasks.context import JobContext, SyncJobContext
+from holdfast.tasks.inline import inline_context
+from holdfast.tasks.signature import Signature
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast

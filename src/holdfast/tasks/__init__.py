@@ -1,0 +1,1 @@
+"""The user's functions: how they are registered, called and scheduled."""

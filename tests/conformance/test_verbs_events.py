@@ -13,7 +13,7 @@ from holdfast.errors import ValidationError
 from holdfast.model.job import Event, Progress
 from holdfast.model.policy import Retention
 from holdfast.store import EventKind, LimitRule
-from holdfast.store._base import EVENTS_KEPT
+from holdfast.store.contract import EVENTS_KEPT
 from tests.conformance.hand import MANY
 from tests.conformance.snapshot import NO_WAIT
 

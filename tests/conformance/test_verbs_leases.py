@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model.job import LogLine, Progress
 from holdfast.store import Beat, EventKind, Fence, Note
-from holdfast.store._base import MAX_LOG_LINES
+from holdfast.store.contract import MAX_LOG_LINES
 from tests.conformance.hand import LEASE, MANY, TICK, fence, job_id
 from tests.conformance.snapshot import NO_WAIT
 

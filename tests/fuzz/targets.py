@@ -30,7 +30,7 @@ from holdfast.model.times import (
 )
 from holdfast.operations.filters import failure_search, job_search
 from holdfast.store import open_store
-from holdfast.store._cursor import read_cursor, write_cursor
+from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.memory import queries as memory_queries
 from holdfast.store.postgres.reading import read_event_cursor
 from holdfast.store.redis import foreign, reads

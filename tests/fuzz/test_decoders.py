@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast import config
 from holdfast.errors import StoreError, ValidationError
 from holdfast.store import open_store
-from holdfast.store._cursor import read_cursor, write_cursor
+from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.redis import foreign
 from holdfast.tasks.schedule import MissedRuns, cron_entry
 from tests.fuzz.targets import SEEDS, TARGETS

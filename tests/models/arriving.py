@@ -20,8 +20,7 @@ from holdfast.model.dependencies import verdict
 from holdfast.model.job import TERMINAL, Failure, FailureCategory, Job, State
 from holdfast.model.submission import Parent, Submission
 from holdfast.store import Added, AddStatus
-from holdfast.store.memory.judging import Plan, is_ripe
-from holdfast.store.memory.tables import Tables
+from holdfast.store.memory.tables import Plan, Tables, is_ripe
 from tests.models import walking
 
 if TYPE_CHECKING:

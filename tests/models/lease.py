@@ -21,7 +21,7 @@ from holdfast.model.dependencies import verdict
 from holdfast.model.job import TERMINAL, Event, Failure, FailureCategory, Job, Lease, State
 from holdfast.model.submission import Parent, Submission
 from holdfast.store import Change
-from holdfast.store.memory.judging import matches, merged
+from holdfast.store.memory.tables import matches, merged
 from tests.models import walking
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from holdfast.model import lifecycle
 from holdfast.model.dependencies import Verdict
 from holdfast.model.job import Job, State
 from holdfast.store import Change
-from holdfast.store.memory.judging import matches
+from holdfast.store.memory.tables import matches
 from tests.models.lease import Rules, walk
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.runtime.clock import SystemClock
 from holdfast.store import Finding, Level, MemoryStore, open_store
-from holdfast.store._findings import clock_finding
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.location import Location
+from holdfast.store.values import clock_finding
 from tests.servers import Postgres, Valkey
 
 

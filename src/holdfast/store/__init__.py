@@ -10,36 +10,7 @@ from urllib.parse import urlsplit
 from holdfast.errors import StoreError, UnknownStoreError
 from holdfast.model.measures import Measure, Reading, Stats, Tally
 from holdfast.runtime.clock import Clock
-from holdfast.store._base import Store
-from holdfast.store._findings import Finding, Level
-from holdfast.store._shapes import (
-    Added,
-    AddStatus,
-    Beat,
-    Change,
-    Claim,
-    Dependent,
-    Dossier,
-    Draft,
-    EventKind,
-    EventPage,
-    FailurePage,
-    FailureSearch,
-    Fence,
-    Hold,
-    JobEvent,
-    LimitRule,
-    LimitState,
-    Note,
-    Order,
-    Page,
-    Promoted,
-    QueueInfo,
-    Record,
-    Search,
-    Swapped,
-)
-from holdfast.store._traits import (
+from holdfast.store.capabilities import (
     CompletingStore,
     GroupCommitStore,
     LanedStore,
@@ -53,7 +24,37 @@ from holdfast.store._traits import (
     TransactionalStore,
     VersionedStore,
 )
+from holdfast.store.contract import Store
 from holdfast.store.memory import MemoryStore
+from holdfast.store.values import (
+    Added,
+    AddStatus,
+    Beat,
+    Change,
+    Claim,
+    Dependent,
+    Dossier,
+    Draft,
+    EventKind,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Fence,
+    Finding,
+    Hold,
+    JobEvent,
+    Level,
+    LimitRule,
+    LimitState,
+    Note,
+    Order,
+    Page,
+    Promoted,
+    QueueInfo,
+    Record,
+    Search,
+    Swapped,
+)
 
 DEFAULT_URL = "sqlite:///holdfast.db"
 

@@ -9,19 +9,20 @@ from datetime import datetime
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import Job, State
 from holdfast.model.measures import Reading, Stats, Tally
-from holdfast.store._cursor import read_cursor, write_cursor
-from holdfast.store._findings import Finding, Level
-from holdfast.store._shapes import (
+from holdfast.store.cursors import read_cursor, write_cursor
+from holdfast.store.memory.tables import Tables
+from holdfast.store.values import (
     COUNT_CAP,
     EventPage,
     FailurePage,
     FailureSearch,
+    Finding,
+    Level,
     Order,
     Page,
     QueueInfo,
     Search,
 )
-from holdfast.store.memory.tables import Tables
 
 FAILURE_ORDER = "FAILURE"
 VOLATILE = Finding(

@@ -27,11 +27,21 @@ from holdfast.model.job import (
 from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
-from holdfast.store._base import EVENTS_KEPT, MAX_LOG_LINES
-from holdfast.store._findings import Finding
-from holdfast.store._ledger import Ledger
-from holdfast.store._settings import check_settings
-from holdfast.store._shapes import (
+from holdfast.store.contract import EVENTS_KEPT, MAX_LOG_LINES, check_settings
+from holdfast.store.counters import Ledger
+from holdfast.store.memory import queries
+from holdfast.store.memory.limits import Gate
+from holdfast.store.memory.tables import (
+    Plan,
+    Records,
+    Tables,
+    aborted,
+    instant,
+    is_ripe,
+    matches,
+    merged,
+)
+from holdfast.store.values import (
     Added,
     AddStatus,
     Beat,
@@ -43,6 +53,7 @@ from holdfast.store._shapes import (
     FailurePage,
     FailureSearch,
     Fence,
+    Finding,
     Hold,
     LimitRule,
     LimitState,
@@ -53,11 +64,6 @@ from holdfast.store._shapes import (
     Search,
     Swapped,
 )
-from holdfast.store.memory import queries
-from holdfast.store.memory.gate import Gate
-from holdfast.store.memory.judging import Plan, aborted, instant, is_ripe, matches, merged
-from holdfast.store.memory.records import Records
-from holdfast.store.memory.tables import Tables
 
 MEASURES_KEPT = timedelta(days=7)
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from holdfast.errors import StaleLeaseError
 from holdfast.model.job import DedupeKey, Job
-from holdfast.store._shapes import Added, AddStatus, Fence
 from holdfast.store.postgres.arrays import Moments, Texts
 from holdfast.store.postgres.database import Database
 from holdfast.store.postgres.linking import Parents, link, lock_parents, see_parents, tie
 from holdfast.store.postgres.session import Statements
 from holdfast.store.postgres.words import LockedError
 from holdfast.store.postgres.writing import add_one_params, add_params
+from holdfast.store.values import Added, AddStatus, Fence
 
 Key = tuple[str, str]
 PATIENCE = "50ms"

@@ -11,14 +11,14 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from holdfast.model.job import Job, State
-from holdfast.store._base import MAX_LOG_LINES
-from holdfast.store._shapes import AddStatus, Change, Dossier
+from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.postgres.adding import add
 from holdfast.store.postgres.arrays import Blobs, Documents, Texts
 from holdfast.store.postgres.rows import document
 from holdfast.store.postgres.session import Statements
 from holdfast.store.postgres.swapping import swap
 from holdfast.store.postgres.writing import literal
+from holdfast.store.values import AddStatus, Change, Dossier
 
 
 async def adopt(session: Statements, dossiers: Sequence[Dossier], now: datetime) -> set[str]:

@@ -10,8 +10,7 @@ from datetime import datetime
 from holdfast.errors import HoldfastError
 from holdfast.model.job import Job, State
 from holdfast.runtime.clock import Clock
-from holdfast.store._base import EVENTS_KEPT
-from holdfast.store._shapes import Change
+from holdfast.store.contract import EVENTS_KEPT
 from holdfast.store.postgres.clock import ServerClock
 from holdfast.store.postgres.database import Database
 from holdfast.store.postgres.guests import Guests
@@ -23,6 +22,7 @@ from holdfast.store.postgres.session import Params, Session
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.wake import Wake
 from holdfast.store.postgres.words import translated
+from holdfast.store.values import Change
 
 FOLD_EVERY = 1.0
 """Seconds between two times at which counters are summed up."""

@@ -8,10 +8,10 @@ from datetime import datetime
 from psycopg import AsyncConnection
 
 from holdfast.errors import StoreError, UnsafeStoreError
-from holdfast.store._findings import Finding, Level, clock_finding
 from holdfast.store.postgres.migrating import known
 from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.words import GRANT
+from holdfast.store.values import Finding, Level, clock_finding
 
 
 def refuse_unreadable(connection: AsyncConnection[Row]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.store._cursor import BEYOND
-from holdfast.store._shapes import Draft, Record
+from holdfast.store.cursors import BEYOND
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.base import Base
 from holdfast.store.postgres.session import Session
+from holdfast.store.values import Draft, Record
 
 
 class Records(Base):

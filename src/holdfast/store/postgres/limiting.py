@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from holdfast.store._shapes import Claim, LimitRule, LimitState
 from holdfast.store.postgres.arrays import Ints, Longs, Moments, Texts
 from holdfast.store.postgres.heads import LEVELS
 from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.session import Statements
+from holdfast.store.values import Claim, LimitRule, LimitState
 
 PAGE = 200
 """Ready jobs looked at in one go."""

@@ -13,22 +13,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import TERMINAL, CancelRequest, Job, LogLine, State, Transition
 from holdfast.model.measures import Measure, Reading, Stats, Tally, minute_of
 from holdfast.runtime.clock import SystemClock
-from holdfast.store._cursor import read_cursor, write_cursor
-from holdfast.store._findings import Finding
-from holdfast.store._shapes import (
-    COUNT_CAP,
-    EventKind,
-    EventPage,
-    FailurePage,
-    FailureSearch,
-    Hold,
-    JobEvent,
-    LimitState,
-    Order,
-    Page,
-    QueueInfo,
-    Search,
-)
+from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.postgres.arrays import Ints, Texts
 from holdfast.store.postgres.base import Base
 from holdfast.store.postgres.examining import findings
@@ -41,6 +26,21 @@ from holdfast.store.postgres.rows import (
     transitions_of,
 )
 from holdfast.store.postgres.session import Session
+from holdfast.store.values import (
+    COUNT_CAP,
+    EventKind,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Finding,
+    Hold,
+    JobEvent,
+    LimitState,
+    Order,
+    Page,
+    QueueInfo,
+    Search,
+)
 
 FAILURE_ORDER = "FAILURE"
 SOONEST_LOOK, LATEST_LOOK = 0.01, 0.1

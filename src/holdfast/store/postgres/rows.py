@@ -25,8 +25,8 @@ from holdfast.model.job import (
     Transition,
 )
 from holdfast.model.policy import Backoff, BackoffKind
-from holdfast.store._shapes import Claim
 from holdfast.store.postgres.loading import Instants, record_of
+from holdfast.store.values import Claim
 
 Row = TupleRow
 """What a column holds is known by the statement only."""

@@ -14,15 +14,7 @@ from holdfast.model.measures import minute_of
 from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
 from holdfast.runtime.clock import Clock
-from holdfast.store._settings import check_settings
-from holdfast.store._shapes import (
-    Added,
-    Dependent,
-    Dossier,
-    Fence,
-    LimitRule,
-    Promoted,
-)
+from holdfast.store.contract import check_settings
 from holdfast.store.postgres.adding import add, add_each, add_plain, is_plain
 from holdfast.store.postgres.adopting import adopt
 from holdfast.store.postgres.arrays import Longs, Moments, Texts
@@ -35,6 +27,14 @@ from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.upgrading import Upgrades
 from holdfast.store.postgres.wake import EVERY_QUEUE
 from holdfast.store.postgres.working import Works, queues_of
+from holdfast.store.values import (
+    Added,
+    Dependent,
+    Dossier,
+    Fence,
+    LimitRule,
+    Promoted,
+)
 
 MEASURES_KEPT = timedelta(days=7)
 AGED_AT_ONCE = 10_000

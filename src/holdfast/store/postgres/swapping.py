@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import MutableMapping, Sequence
 
 from holdfast.model.job import TERMINAL, State
-from holdfast.store._shapes import Change
 from holdfast.store.postgres.arrays import Longs, Texts
 from holdfast.store.postgres.database import Database
 from holdfast.store.postgres.session import Session, Statements
 from holdfast.store.postgres.writing import complete_params, is_completion, swap_params
+from holdfast.store.values import Change
 
 Numbered = Sequence[tuple[int, Change]]
 """Changes with their places in the call."""

@@ -17,13 +17,13 @@ from psycopg.pq import Escaping
 
 from holdfast.errors import PermanentError, StaleLeaseError, StoreUnavailableError
 from holdfast.model.job import Job, State
-from holdfast.store._shapes import Change, Fence
 from holdfast.store.postgres.arrays import Texts, text
 from holdfast.store.postgres.base import Base
 from holdfast.store.postgres.guests import Lent, lent
 from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.swapping import swap_run
 from holdfast.store.postgres.words import AWAY, translated
+from holdfast.store.values import Change, Fence
 
 IDLE = timedelta(minutes=5)
 """How long a handler's transaction may stay idle: a frozen one must not hold its rows for ever."""

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from holdfast.errors import Fault, SchemaVersionError, ValidationError
-from holdfast.store._traits import SchemaMove, SchemaStatus
+from holdfast.store.capabilities import SchemaMove, SchemaStatus
 from holdfast.store.postgres.base import Base
 from holdfast.store.postgres.examining import refuse_unreadable, refuse_unsafe
 from holdfast.store.postgres.migrating import Migrator, known

@@ -7,8 +7,7 @@ from datetime import datetime
 from operator import itemgetter
 
 from holdfast.model.job import Job
-from holdfast.store._base import MAX_LOG_LINES
-from holdfast.store._shapes import Beat, Change, Claim, Fence, Note, Swapped
+from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.postgres.arrays import Blobs, Documents, Moments, Texts
 from holdfast.store.postgres.base import WAKING
 from holdfast.store.postgres.limiting import applies, claim_limited, claim_params
@@ -25,6 +24,7 @@ from holdfast.store.postgres.rows import (
 )
 from holdfast.store.postgres.swapping import swap_all
 from holdfast.store.postgres.transacting import Transactions
+from holdfast.store.values import Beat, Change, Claim, Fence, Note, Swapped
 
 NUMBERS_KEPT = 20_000
 _WRITTEN = {ripe: Swapped(written=True, ripe=ripe) for ripe in (False, True)}

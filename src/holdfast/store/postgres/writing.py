@@ -7,7 +7,6 @@ from operator import attrgetter
 from typing import TypeVar
 
 from holdfast.model.job import DependencyKind, Event, Job, State, Transition
-from holdfast.store._shapes import Change
 from holdfast.store.postgres.arrays import (
     Blobs,
     Column,
@@ -21,6 +20,7 @@ from holdfast.store.postgres.arrays import (
     text,
 )
 from holdfast.store.postgres.rows import document, policy_json
+from holdfast.store.values import Change
 
 Columns = dict[str, object]
 T = TypeVar("T")

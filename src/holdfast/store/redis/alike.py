@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.model.job import Job, State
-from holdfast.store._shapes import Change
 from holdfast.store.redis import calls, wire
+from holdfast.store.values import Change
 
 NULL = b"null"
 _kind = attrgetter(*(name for name in Job.__struct_fields__ if name not in ("id", "payload")))

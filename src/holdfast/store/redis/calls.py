@@ -6,9 +6,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.model.job import TERMINAL, Job, State
-from holdfast.store._base import MAX_LOG_LINES
-from holdfast.store._shapes import Change, Dossier, Note
+from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.redis import fields, wire
+from holdfast.store.values import Change, Dossier, Note
 
 pack = msgspec.msgpack.Encoder().encode
 

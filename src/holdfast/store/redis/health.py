@@ -8,10 +8,10 @@ from datetime import datetime
 import msgspec
 
 from holdfast.errors import StoreError, UnsafeStoreError
-from holdfast.store._findings import Finding, Level, clock_finding
 from holdfast.store.redis import fields
 from holdfast.store.redis.client import Client
 from holdfast.store.redis.settings import Settings
+from holdfast.store.values import Finding, Level, clock_finding
 
 OLDEST = 7
 """The first major version that runs scripts which free memory on a full server."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.store._shapes import Draft, Record
 from holdfast.store.redis.calls import pack
+from holdfast.store.values import Draft, Record
 
 if TYPE_CHECKING:
     from holdfast.store.redis.store import RedisStore

@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.model.job import State
 from holdfast.model.measures import Tally
-from holdfast.store._shapes import LimitRule, LimitState
 from holdfast.store.redis import fields, reads
+from holdfast.store.values import LimitRule, LimitState
 
 if TYPE_CHECKING:
     from holdfast.store.redis.store import RedisStore

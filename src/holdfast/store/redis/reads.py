@@ -13,8 +13,9 @@ import msgspec
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import Job, State
 from holdfast.model.measures import Measure, Reading, Stats, Tally
-from holdfast.store._cursor import read_cursor, write_cursor
-from holdfast.store._shapes import (
+from holdfast.store.cursors import read_cursor, write_cursor
+from holdfast.store.redis import calls, fields, wire
+from holdfast.store.values import (
     COUNT_CAP,
     EventKind,
     EventPage,
@@ -27,7 +28,6 @@ from holdfast.store._shapes import (
     QueueInfo,
     Search,
 )
-from holdfast.store.redis import calls, fields, wire
 
 if TYPE_CHECKING:
     from holdfast.store.redis.store import RedisStore

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import msgspec
 
 from holdfast.errors import StoreError
-from holdfast.store._base import EVENTS_KEPT
+from holdfast.store.contract import EVENTS_KEPT
 
 _PREFIX = re.compile(r"[^\s:\x00]{1,64}")
 _TAG = re.compile(r"\{[^{}]+\}")

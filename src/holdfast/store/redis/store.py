@@ -19,33 +19,7 @@ from holdfast.model.payload import clean
 from holdfast.model.policy import Retention
 from holdfast.model.profiles import BULLMQ
 from holdfast.runtime.clock import Clock, SystemClock
-from holdfast.store._base import MAX_LOG_LINES
-from holdfast.store._findings import Finding
-from holdfast.store._settings import check_settings
-from holdfast.store._shapes import (
-    Added,
-    AddStatus,
-    Beat,
-    Change,
-    Claim,
-    Dependent,
-    Dossier,
-    Draft,
-    EventPage,
-    FailurePage,
-    FailureSearch,
-    Fence,
-    Hold,
-    LimitRule,
-    LimitState,
-    Note,
-    Page,
-    Promoted,
-    QueueInfo,
-    Record,
-    Search,
-    Swapped,
-)
+from holdfast.store.contract import MAX_LOG_LINES, check_settings
 from holdfast.store.redis import (
     alike,
     calls,
@@ -64,6 +38,31 @@ from holdfast.store.redis.explorer import Explorer
 from holdfast.store.redis.health import Health, examined
 from holdfast.store.redis.keys import Keys, is_usable
 from holdfast.store.redis.settings import Settings
+from holdfast.store.values import (
+    Added,
+    AddStatus,
+    Beat,
+    Change,
+    Claim,
+    Dependent,
+    Dossier,
+    Draft,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Fence,
+    Finding,
+    Hold,
+    LimitRule,
+    LimitState,
+    Note,
+    Page,
+    Promoted,
+    QueueInfo,
+    Record,
+    Search,
+    Swapped,
+)
 
 WRITTEN = Swapped(written=True)
 MEASURES_KEPT = timedelta(days=7)

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from holdfast.errors import StaleLeaseError
 from holdfast.model.job import DependencyKind, Job, State
-from holdfast.store._ledger import Ledger
-from holdfast.store._shapes import Added, AddStatus, Fence
+from holdfast.store.counters import Ledger
 from holdfast.store.sqlite.bearing import bear
 from holdfast.store.sqlite.encoding import body_row, job_row, journal_row, past_row
 from holdfast.store.sqlite.moving import WAKING, lift_at
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.values import NEVER, Row, id_of, key_of, micros
 from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.values import Added, AddStatus, Fence
 
 
 def add(tx: Transaction, jobs: Sequence[Job], *, atomic: bool, fence: Fence | None) -> list[Added]:

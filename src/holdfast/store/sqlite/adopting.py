@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from holdfast.store._base import MAX_LOG_LINES
-from holdfast.store._shapes import Dossier
+from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.sqlite.adding import insert, link, seq_of
 from holdfast.store.sqlite.encoding import log_row
 from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.values import Dossier
 
 
 def adopt(tx: Transaction, dossiers: Sequence[Dossier]) -> list[bool]:

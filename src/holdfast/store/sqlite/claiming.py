@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.model.job import Job
-from holdfast.store._shapes import Claim
 from holdfast.store.sqlite.decoding import read_claimed
 from holdfast.store.sqlite.gate import Gate
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.values import Claim
 
 
 def claim(tx: Transaction, want: Claim) -> list[Job]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from holdfast.store._shapes import LimitRule
 from holdfast.store.sqlite.moving import AT_ONCE
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.values import micros_of_span
 from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.values import LimitRule
 
 
 def configure(tx: Transaction, queue: str, settings: Mapping[str, object]) -> None:

@@ -22,10 +22,10 @@ from holdfast.model.job import (
     State,
     Transition,
 )
-from holdfast.store._shapes import EventKind, JobEvent
 from holdfast.store.sqlite.encoding import PROGRESS, Extra, Options
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.values import EPOCH, NOTHING, Key, Row, id_of, moment
+from holdfast.store.values import EventKind, JobEvent
 
 STATES = {state.value: state for state in State}
 EVENTS = {event.value: event for event in Event}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 
-from holdfast.store._findings import Finding, Level
 from holdfast.store.sqlite.location import NETWORK_FILESYSTEMS, Location
 from holdfast.store.sqlite.schema import KNOWN
+from holdfast.store.values import Finding, Level
 
 UNUSED = 256 * 2**20
 """Free space in the file that is worth giving back."""

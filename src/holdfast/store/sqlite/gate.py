@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.store._shapes import LimitRule, LimitState
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.values import micros_of_span, moment
 from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.values import LimitRule, LimitState
 
 FIRST = (-1, -1)
 

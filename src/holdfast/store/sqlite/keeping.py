@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from holdfast.store._cursor import BEYOND
-from holdfast.store._shapes import Draft, Record
+from holdfast.store.cursors import BEYOND
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.values import Draft, Record
 
 
 def keep(tx: Transaction, drafts: Sequence[Draft]) -> list[int | None]:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from holdfast.errors import StoreError, UnsafeStoreError
-from holdfast.store._base import EVENTS_KEPT
+from holdfast.store.contract import EVENTS_KEPT
 
 MOUNTS = Path("/proc/self/mountinfo")
 NETWORK_FILESYSTEMS = frozenset(

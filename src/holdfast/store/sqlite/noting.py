@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.store._base import MAX_LOG_LINES
-from holdfast.store._shapes import Beat, Fence, Note
+from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.sqlite.decoding import cancel_of
 from holdfast.store.sqlite.encoding import encoded, log_row, progress_row
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.values import key_of, moment
 from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.values import Beat, Fence, Note
 
 
 def extend(tx: Transaction, fences: Sequence[Fence]) -> list[Beat]:

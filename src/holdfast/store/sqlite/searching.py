@@ -14,8 +14,11 @@ from datetime import datetime
 import msgspec
 
 from holdfast.model.measures import minute_of
-from holdfast.store._cursor import read_cursor, write_cursor
-from holdfast.store._shapes import (
+from holdfast.store.cursors import read_cursor, write_cursor
+from holdfast.store.sqlite.decoding import read_jobs
+from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.values import micros
+from holdfast.store.values import (
     COUNT_CAP,
     FailurePage,
     FailureSearch,
@@ -23,9 +26,6 @@ from holdfast.store._shapes import (
     Page,
     Search,
 )
-from holdfast.store.sqlite.decoding import read_jobs
-from holdfast.store.sqlite.sql import statement
-from holdfast.store.sqlite.values import micros
 
 FAILURE_ORDER = "FAILURE"
 _FIRST, _LAST = -1, 2**63 - 1

@@ -17,31 +17,7 @@ from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
-from holdfast.store._findings import Finding
-from holdfast.store._settings import check_settings
-from holdfast.store._shapes import (
-    Added,
-    Beat,
-    Change,
-    Claim,
-    Dependent,
-    Dossier,
-    Draft,
-    EventPage,
-    FailurePage,
-    FailureSearch,
-    Fence,
-    Hold,
-    LimitRule,
-    LimitState,
-    Note,
-    Page,
-    Promoted,
-    QueueInfo,
-    Record,
-    Search,
-    Swapped,
-)
+from holdfast.store.contract import check_settings
 from holdfast.store.sqlite import (
     adding,
     adopting,
@@ -61,6 +37,30 @@ from holdfast.store.sqlite.lane import Lane, ThreadLane
 from holdfast.store.sqlite.location import Location, filesystem_of
 from holdfast.store.sqlite.session import Session
 from holdfast.store.sqlite.values import micros
+from holdfast.store.values import (
+    Added,
+    Beat,
+    Change,
+    Claim,
+    Dependent,
+    Dossier,
+    Draft,
+    EventPage,
+    FailurePage,
+    FailureSearch,
+    Fence,
+    Finding,
+    Hold,
+    LimitRule,
+    LimitState,
+    Note,
+    Page,
+    Promoted,
+    QueueInfo,
+    Record,
+    Search,
+    Swapped,
+)
 
 POLL = 0.1
 """Seconds between looks for what no message told, and up to five times that in quiet."""

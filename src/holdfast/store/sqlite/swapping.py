@@ -9,13 +9,13 @@ from datetime import datetime
 import msgspec
 
 from holdfast.model.job import TERMINAL, Event, Job, State
-from holdfast.store._shapes import Change, Swapped
 from holdfast.store.sqlite.decoding import by_key, read_jobs
 from holdfast.store.sqlite.encoding import journal_row, moving_part, settled_part
 from holdfast.store.sqlite.moving import AT_ONCE, WAKING, lift_at
 from holdfast.store.sqlite.sql import statement
 from holdfast.store.sqlite.values import Row, id_of, key_of, micros
 from holdfast.store.sqlite.writer import Transaction
+from holdfast.store.values import Change, Swapped
 
 Ending = tuple[Event, State, datetime, str]
 """What jobs that end together have in common in the journal."""

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.runtime.clock import Clock
-from holdfast.store._ledger import Ledger
+from holdfast.store.counters import Ledger
 from holdfast.store.sqlite import schema
 from holdfast.store.sqlite.connection import BUSY, connect, primary_code, translation
 from holdfast.store.sqlite.lane import Lane, tell

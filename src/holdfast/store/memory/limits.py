@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from holdfast.model.job import Job, State
-from holdfast.store._shapes import LimitRule, LimitState
 from holdfast.store.memory.tables import Tables
+from holdfast.store.values import LimitRule, LimitState
 
 
 class Gate:

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol, Self
 
+from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats
 from holdfast.model.policy import Retention
-from holdfast.store._findings import Finding
-from holdfast.store._shapes import (
+from holdfast.store.values import (
     Added,
     Beat,
     Change,
@@ -26,6 +26,7 @@ from holdfast.store._shapes import (
     FailurePage,
     FailureSearch,
     Fence,
+    Finding,
     Hold,
     LimitRule,
     LimitState,
@@ -339,3 +340,32 @@ class Store(Protocol):
         ``after`` goes on behind a key that was listed before, in the same direction.
         """
         ...
+
+
+NOTHING = timedelta(0)
+
+
+def check_settings(settings: Mapping[str, object]) -> None:
+    """Raise ``ValidationError`` with everything that is wrong with a queue's new settings."""
+    faults = [
+        Fault(name, "UNKNOWN", f"is no setting of a queue; there are {', '.join(_RULES)}")
+        if name not in _RULES
+        else Fault(name, "INVALID", f"must be {_RULES[name]}, got {value!r:.60}")
+        for name, value in settings.items()
+        if not _is_good(name, value)
+    ]
+    if faults:
+        raise ValidationError(faults)
+
+
+_RULES = {"paused": "true or false", "ageing": "a span above zero, or None"}
+
+
+def _is_good(name: str, value: object) -> bool:
+    match name:
+        case "paused":
+            return isinstance(value, bool)
+        case "ageing":
+            return value is None or (isinstance(value, timedelta) and value > NOTHING)
+        case _:
+            return False

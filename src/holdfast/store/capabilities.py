@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.model.job import Job
 from holdfast.model.submission import Parent
-from holdfast.store._shapes import Added, Dossier, Fence
+from holdfast.store.values import Added, Dossier, Fence
 
 
 @runtime_checkable

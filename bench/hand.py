@@ -10,10 +10,9 @@ import os
 import sqlite3
 from pathlib import Path
 
-from holdfast.store.sqlite import schema
-from holdfast.store.sqlite.connection import connect
+from holdfast.store.sqlite import connection
+from holdfast.store.sqlite.connection import connect, statement
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.sql import statement
 
 HOUR = 3_600_000_000
 OPTIONS = bytearray(
@@ -51,7 +50,7 @@ class Hand:
         location = Location(path=folder / name)
         location.create()
         self.connection = connect(location)
-        schema.prepare(self.connection, location)
+        connection.prepare(self.connection, location)
         self.now = 1_767_225_600_000_000
         (self.number,) = self.connection.execute(statement("newest_number")).fetchone()
 

@@ -35,8 +35,8 @@ from holdfast.store.memory import queries as memory_queries
 from holdfast.store.postgres.reading import read_event_cursor
 from holdfast.store.redis import foreign, reads
 from holdfast.store.redis.fields import Row
-from holdfast.store.sqlite import reading as sqlite_reading
-from holdfast.store.sqlite.values import id_of, key_of
+from holdfast.store.sqlite import read as sqlite_reading
+from holdfast.store.sqlite.encode import id_of, key_of
 from holdfast.tasks.schedule import MissedRuns, cron_entry
 from holdfast.worker.runners.frames import Unframer, orders, words
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from holdfast.model.job import TERMINAL, State
 from holdfast.model.lifecycle import cancel_requested, released
 from holdfast.store import Change, MemoryStore, Order, Search
-from holdfast.store.sqlite.lane import InlineLane
 from holdfast.store.sqlite.location import Durability, Location
 from holdfast.store.sqlite.store import SQLiteStore
+from holdfast.store.sqlite.threads import InlineLane
 from tests.simulation.checking import Evidence, violations
 from tests.simulation.client import Client
 from tests.simulation.faults import Network, Weather

@@ -11,9 +11,9 @@ from holdfast.model.job import Priority
 from holdfast.model.policy import DAY, HOUR
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus
-from holdfast.store.sqlite import SQLiteStore, adding
-from holdfast.store.sqlite.lane import InlineLane
+from holdfast.store.sqlite import SQLiteStore, add
 from holdfast.store.sqlite.location import Location
+from holdfast.store.sqlite.threads import InlineLane
 from tests.conformance.hand import Hand
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def both_ways(
         await short.hand.add("before")
         await long.hand.add("before")
         await short.add(jobs)
-        monkeypatch.setattr(adding, "bear", lambda *_: False)
+        monkeypatch.setattr(add, "bear", lambda *_: False)
         await long.add(jobs)
         assert long.rows() == short.rows()
         histories = await short.store.history([job.id for job in jobs])

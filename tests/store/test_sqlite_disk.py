@@ -21,8 +21,8 @@ from holdfast.model.job import Job, State, Transition
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus, Change, Claim
 from holdfast.store.sqlite import SQLiteStore, connection
-from holdfast.store.sqlite.lane import InlineLane
 from holdfast.store.sqlite.location import Durability, Location
+from holdfast.store.sqlite.threads import InlineLane
 from tests.conformance.hand import failure, make
 from tests.store.disk import Disk, Fault, Past
 

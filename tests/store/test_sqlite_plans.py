@@ -16,9 +16,9 @@ from holdfast.model.job import FailureCategory, State
 from holdfast.model.policy import DAY, HOUR, MINUTE, Retention
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Draft, FailureSearch, LimitRule, Order, Search
-from holdfast.store.sqlite import SQLiteStore, searching
-from holdfast.store.sqlite.lane import InlineLane
+from holdfast.store.sqlite import SQLiteStore, search
 from holdfast.store.sqlite.location import Location
+from holdfast.store.sqlite.threads import InlineLane
 from tests.conformance.hand import Hand
 
 if TYPE_CHECKING:
@@ -154,10 +154,10 @@ async def test_search_by_update_walks_the_journal_when_many_match(
     hand: Hand, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert isinstance(hand.store, SQLiteStore)
-    monkeypatch.setattr(searching, "COUNT_CAP", 0)
-    search = replace(SEARCHES[name], order=Order.UPDATED_DESC)
+    monkeypatch.setattr(search, "COUNT_CAP", 0)
+    by_update = replace(SEARCHES[name], order=Order.UPDATED_DESC)
 
-    plans = await _plans(hand.store, lambda: hand.store.find(search))
+    plans = await _plans(hand.store, lambda: hand.store.find(by_update))
 
     assert any(
         "SEARCH journal USING INTEGER PRIMARY KEY" in step for p in plans.values() for step in p

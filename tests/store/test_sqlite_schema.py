@@ -11,9 +11,9 @@ import pytest
 
 from holdfast.errors import SchemaVersionError, StoreError
 from holdfast.model import lifecycle
-from holdfast.store.sqlite import SQLiteStore, schema
+from holdfast.store.sqlite import SQLiteStore, connection
+from holdfast.store.sqlite.connection import MIGRATIONS, SOURCES
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.sql import MIGRATIONS, SOURCES
 from tests.store.processes import line_of, process, tell
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ async def test_newer_schema_is_refused_with_both_versions(tmp_path: Path) -> Non
     async with SQLiteStore(location):
         pass
     with sqlite3.connect(location.path) as newer:
-        newer.execute(f"PRAGMA user_version = {schema.KNOWN + 1}")
+        newer.execute(f"PRAGMA user_version = {connection.KNOWN + 1}")
     newer.close()
 
     with pytest.raises(SchemaVersionError, match="upgrade holdfast") as refused:
         await SQLiteStore(location).start()
 
-    assert (schema.KNOWN + 1, schema.KNOWN) == (refused.value.found, refused.value.known)
+    assert (connection.KNOWN + 1, connection.KNOWN) == (refused.value.found, refused.value.known)
 
 
 async def test_failed_migration_leaves_the_file_as_it_was(
@@ -78,8 +78,8 @@ async def test_failed_migration_leaves_the_file_as_it_was(
         **MIGRATIONS,
         "9999_broken": "CREATE TABLE extra (x); INSERT INTO missing VALUES (1);",
     }
-    monkeypatch.setattr(schema, "MIGRATIONS", broken)
-    monkeypatch.setattr(schema, "KNOWN", len(MIGRATIONS) + 1)
+    monkeypatch.setattr(connection, "MIGRATIONS", broken)
+    monkeypatch.setattr(connection, "KNOWN", len(MIGRATIONS) + 1)
 
     with pytest.raises(StoreError, match="no such table: missing"):
         await SQLiteStore(location).start()
@@ -97,9 +97,9 @@ async def test_second_migration_is_applied_to_a_file_of_the_first(
     async with SQLiteStore(location):
         pass
     monkeypatch.setattr(
-        schema, "MIGRATIONS", {**MIGRATIONS, "9999_more": "CREATE TABLE extra (x);"}
+        connection, "MIGRATIONS", {**MIGRATIONS, "9999_more": "CREATE TABLE extra (x);"}
     )
-    monkeypatch.setattr(schema, "KNOWN", len(MIGRATIONS) + 1)
+    monkeypatch.setattr(connection, "KNOWN", len(MIGRATIONS) + 1)
 
     async with SQLiteStore(location):
         pass

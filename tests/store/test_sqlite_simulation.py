@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.runtime.clock import ManualClock
 from holdfast.store.sqlite import SQLiteStore
-from holdfast.store.sqlite.lane import InlineLane
 from holdfast.store.sqlite.location import Location
+from holdfast.store.sqlite.threads import InlineLane
 from tests.conformance.hand import Hand
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from holdfast.model.job import State
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus, Fence, Search
 from holdfast.store.sqlite import SQLiteStore, writer
-from holdfast.store.sqlite.lane import InlineLane, ThreadLane
+from holdfast.store.sqlite.encode import id_of, key_of, micros, moment
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.values import id_of, key_of, micros, moment
+from holdfast.store.sqlite.threads import InlineLane, ThreadLane
 from tests.conformance.hand import Hand, job_id
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from holdfast.model import lifecycle
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim
 from holdfast.store.sqlite import SQLiteStore
-from holdfast.store.sqlite.lane import InlineLane
 from holdfast.store.sqlite.location import Location
+from holdfast.store.sqlite.threads import InlineLane
 from tests.conformance.hand import make
 
 if TYPE_CHECKING:

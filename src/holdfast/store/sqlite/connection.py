@@ -2,13 +2,147 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
-from holdfast.errors import StoreError, StoreUnavailableError
+from holdfast.errors import SchemaVersionError, StoreError, StoreUnavailableError
 from holdfast.store.sqlite.location import Durability, Location
+
+_COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+_PARAMETER = re.compile(r"\?(\d+)")
+
+
+def _folder(name: str) -> dict[str, str]:
+    found = files("holdfast.store.sqlite").joinpath(name).iterdir()
+    return {
+        entry.name.removesuffix(".sql"): entry.read_text("utf-8")
+        for entry in found
+        if entry.name.endswith(".sql")
+    }
+
+
+SOURCES = _folder("queries")
+"""Every statement with its header, by name."""
+
+MIGRATIONS = dict(sorted(_folder("migrations").items()))
+"""Every migration by its numbered name, oldest first."""
+
+_STATEMENTS = {name: _COMMENT.sub("", text).strip() for name, text in SOURCES.items()}
+
+
+def statement(name: str) -> str:
+    """Return one statement without its comments."""
+    return _STATEMENTS[name]
+
+
+@cache
+def parameters(name: str) -> int:
+    """Return how many parameters a statement has."""
+    return max(int(number) for number in _PARAMETER.findall(statement(name)))
+
+
+@cache
+def repeated(name: str, rows: int, *, shared: int = 0) -> str:
+    """Return a statement that inserts one row as one that inserts many.
+
+    The parameters of the second row are numbered on from those of the first, and so forth; only
+    the first ``shared`` ones are the same for all rows.
+    """
+    head, word, row = statement(name).partition("VALUES ")
+    width = parameters(name) - shared
+
+    def moved(by: int) -> str:
+        return _PARAMETER.sub(lambda found: f"?{_moved(int(found[1]), by, shared)}", row)
+
+    return head + word + ", ".join(moved(width * number) for number in range(rows))
+
+
+def _moved(number: int, by: int, shared: int) -> int:
+    return number if number <= shared else number + by
+
+
+APPLICATION_ID = 0x484F4C44
+"""Marks the file as ours ("HOLD")."""
+
+KNOWN = len(MIGRATIONS)
+_TRIES = 100
+_PAUSE = 0.05
+
+
+def prepare(connection: sqlite3.Connection, location: Location) -> None:
+    """Switch the file to WAL and apply the migrations it lacks."""
+    with translated(location.path):
+        _check_owner(connection, location)
+        _use_wal(connection, location)
+        if _version(connection) != KNOWN:
+            _migrate(connection, location)
+
+
+def _use_wal(connection: sqlite3.Connection, location: Location) -> None:
+    (mode,) = _patiently(connection, "PRAGMA journal_mode = wal", location).fetchone()
+    if mode != "wal":
+        raise StoreError(f"{location.path} cannot be switched to WAL, it stays in {mode}")
+
+
+def _migrate(connection: sqlite3.Connection, location: Location) -> None:
+    _patiently(connection, "BEGIN EXCLUSIVE", location)
+    try:
+        for number, text in enumerate(MIGRATIONS.values(), 1):
+            if number > _version(connection):
+                for each in _statements(text):
+                    connection.execute(each)
+                connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _patiently(connection: sqlite3.Connection, sql: str, location: Location) -> sqlite3.Cursor:
+    """Run what needs the file alone for a moment: SQLite does not always wait for that itself."""
+    for _ in range(_TRIES):
+        try:
+            return connection.execute(sql)
+        except sqlite3.OperationalError as error:
+            if primary_code(error) not in BUSY:
+                raise
+            time.sleep(_PAUSE)
+    raise StoreUnavailableError(f"{location.path} is kept locked by another process")
+
+
+def _check_owner(connection: sqlite3.Connection, location: Location) -> None:
+    connection.execute("BEGIN")  # one view of the file, should another process migrate it now
+    version = _version(connection)
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    connection.execute("COMMIT")
+    if tables and owner != APPLICATION_ID:
+        raise StoreError(f"{location.path} is the database of another program")
+    if version > KNOWN:
+        raise SchemaVersionError(version, KNOWN)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _statements(text: str) -> Iterator[str]:
+    statement = ""
+    for part in text.split(";")[:-1]:
+        statement += part + ";"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
 
 OLDEST_SQLITE = (3, 40, 0)
 BUSY_MILLISECONDS = 5_000

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from holdfast.store.sqlite.connection import connect, translated
-from holdfast.store.sqlite.lane import Lane, tell
 from holdfast.store.sqlite.location import Location
+from holdfast.store.sqlite.threads import Lane, tell
 
 T = TypeVar("T")
 

@@ -17,12 +17,11 @@ from typing import TypeVar
 
 from holdfast.errors import StoreError
 from holdfast.runtime.clock import Clock
-from holdfast.store.sqlite.bell import Bell, Interest
-from holdfast.store.sqlite.herald import Herald
-from holdfast.store.sqlite.lane import Lane
+from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.reader import Reader, run_in
-from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.threads import Lane
+from holdfast.store.sqlite.wake import Bell, Herald, Interest
 from holdfast.store.sqlite.writer import Operation, Transaction, Writer
 
 T = TypeVar("T")

@@ -18,25 +18,14 @@ from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.contract import check_settings
-from holdfast.store.sqlite import (
-    adding,
-    adopting,
-    claiming,
-    configuring,
-    examining,
-    keeping,
-    noting,
-    reading,
-    searching,
-    swapping,
-    upkeep,
-)
-from holdfast.store.sqlite.bell import Interest
-from holdfast.store.sqlite.gate import Gate, read_rules
-from holdfast.store.sqlite.lane import Lane, ThreadLane
+from holdfast.store.sqlite import add, claim, health, limits, maintain, read, records, swap
+from holdfast.store.sqlite.encode import micros
+from holdfast.store.sqlite.limits import Gate, read_rules
 from holdfast.store.sqlite.location import Location, filesystem_of
+from holdfast.store.sqlite.search import failures, find
 from holdfast.store.sqlite.session import Session
-from holdfast.store.sqlite.values import micros
+from holdfast.store.sqlite.threads import Lane, ThreadLane
+from holdfast.store.sqlite.wake import Interest
 from holdfast.store.values import (
     Added,
     Beat,
@@ -129,100 +118,100 @@ class SQLiteStore:
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
     ) -> list[Added]:
         session = await self._here()
-        return await session.write(lambda tx: adding.add(tx, jobs, atomic=atomic, fence=fence))
+        return await session.write(lambda tx: add.add(tx, jobs, atomic=atomic, fence=fence))
 
     async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
         session = await self._here()
-        return await session.write(lambda tx: adopting.adopt(tx, dossiers))
+        return await session.write(lambda tx: add.adopt(tx, dossiers))
 
     # --- working -------------------------------------------------------------------------
 
     async def claim(self, want: Claim) -> list[Job]:
         session = await self._here()
-        return await session.write(lambda tx: claiming.claim(tx, want))
+        return await session.write(lambda tx: claim.claim(tx, want))
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         session = await self._here()
-        return await session.write(lambda tx: swapping.swap(tx, changes))
+        return await session.write(lambda tx: swap.swap(tx, changes))
 
     async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
         session = await self._here()
-        return await session.write(lambda tx: noting.extend(tx, fences))
+        return await session.write(lambda tx: swap.extend(tx, fences))
 
     async def note(self, notes: Sequence[Note]) -> list[bool]:
         session = await self._here()
-        return await session.write(lambda tx: noting.note(tx, notes))
+        return await session.write(lambda tx: swap.note(tx, notes))
 
     # --- maintenance ---------------------------------------------------------------------
 
     async def promote(self, limit: int) -> Promoted:
         session = await self._here()
-        return await session.write(lambda tx: upkeep.promote(tx, limit))
+        return await session.write(lambda tx: maintain.promote(tx, limit))
 
     async def overdue(self, limit: int) -> list[Job]:
         session, instant = await self._here(), micros(self.now())
-        return await session.read(lambda db: upkeep.overdue(db, instant, limit))
+        return await session.read(lambda db: maintain.overdue(db, instant, limit))
 
     async def dependents(self, limit: int) -> list[Dependent]:
         session = await self._here()
-        return await session.read(lambda db: upkeep.dependents(db, limit))
+        return await session.read(lambda db: maintain.dependents(db, limit))
 
     async def prune(self, retention: Retention, limit: int) -> int:
         session = await self._here()
-        return await session.write(lambda tx: upkeep.prune(tx, retention, limit))
+        return await session.write(lambda tx: maintain.prune(tx, retention, limit))
 
     async def delete(self, ids: Sequence[str]) -> list[bool]:
         session = await self._here()
-        return await session.write(lambda tx: upkeep.delete(tx, ids))
+        return await session.write(lambda tx: maintain.delete(tx, ids))
 
     async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         session = await self._here()
-        return await session.write(lambda tx: upkeep.hold(tx, name, holder, ttl, data))
+        return await session.write(lambda tx: maintain.hold(tx, name, holder, ttl, data))
 
     async def holds(self, prefix: str) -> list[Hold]:
         session, instant = await self._here(), micros(self.now())
-        return await session.read(lambda db: reading.holds(db, prefix, instant))
+        return await session.read(lambda db: read.holds(db, prefix, instant))
 
     # --- reading -------------------------------------------------------------------------
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         session = await self._here()
-        return await session.read(lambda db: reading.get(db, ids))
+        return await session.read(lambda db: read.get(db, ids))
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
         session = await self._here()
-        return await session.read(lambda db: reading.cancels(db, ids))
+        return await session.read(lambda db: read.cancels(db, ids))
 
     async def parents(self, job_id: str) -> list[str]:
         session = await self._here()
-        return await session.read(lambda db: reading.parents(db, job_id))
+        return await session.read(lambda db: read.parents(db, job_id))
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         session = await self._here()
-        return await session.read(lambda db: reading.history(db, ids))
+        return await session.read(lambda db: read.history(db, ids))
 
     async def logs(self, job_id: str) -> list[LogLine]:
         session = await self._here()
-        return await session.read(lambda db: reading.logs(db, job_id))
+        return await session.read(lambda db: read.logs(db, job_id))
 
     async def find(self, search: Search) -> Page:
         session = await self._here()
-        return await session.read(lambda db: searching.find(db, search))
+        return await session.read(lambda db: find(db, search))
 
     async def failures(self, search: FailureSearch) -> FailurePage:
         session = await self._here()
-        return await session.read(lambda db: searching.failures(db, search))
+        return await session.read(lambda db: failures(db, search))
 
     async def stats(self, window: timedelta) -> Stats:
         session, first = await self._here(), minute_of(self.now() - window)
-        return await session.read(lambda db: reading.stats(db, first))
+        return await session.read(lambda db: read.stats(db, first))
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         session, kept = await self._here(), self._location.events_kept
         deadline = asyncio.get_running_loop().time() + wait.total_seconds()
         while True:
             rung = session.rung(Interest.NEWS)
-            page = await session.read(lambda db: reading.events(db, after, limit, kept))
+            page = await session.read(lambda db: read.events(db, after, limit, kept))
             if page.events or not limit or not await session.wait(Interest.NEWS, rung, deadline):
                 return page
 
@@ -233,11 +222,11 @@ class SQLiteStore:
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
         check_settings(settings)
         session = await self._here()
-        await session.write(lambda tx: configuring.configure(tx, queue, settings))
+        await session.write(lambda tx: limits.configure(tx, queue, settings))
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
         session = await self._here()
-        await session.write(lambda tx: configuring.limit(tx, scope, rule))
+        await session.write(lambda tx: limits.limit(tx, scope, rule))
 
     async def limits(self) -> list[LimitState]:
         session, instant = await self._here(), micros(self.now())
@@ -245,32 +234,32 @@ class SQLiteStore:
 
     async def queues(self) -> list[QueueInfo]:
         session = await self._here()
-        return await session.read(reading.queues)
+        return await session.read(read.queues)
 
     async def findings(self) -> list[Finding]:
         session, filesystem = await self._here(), self._filesystem_of(self._location.path.parent)
-        return await session.read(lambda db: examining.findings(db, self._location, filesystem))
+        return await session.read(lambda db: health.findings(db, self._location, filesystem))
 
     # --- small records beside the jobs ------------------------------------------------------
 
     async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
         session = await self._here()
-        return await session.write(lambda tx: keeping.keep(tx, drafts))
+        return await session.write(lambda tx: records.keep(tx, drafts))
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
         session = await self._here()
-        return await session.read(lambda db: keeping.records(db, kind, keys))
+        return await session.read(lambda db: records.records(db, kind, keys))
 
     async def kinds(self) -> list[str]:
         session = await self._here()
-        return await session.read(keeping.kinds)
+        return await session.read(records.kinds)
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:
         session = await self._here()
         return await session.read(
-            lambda db: keeping.browse(db, kind, prefix, after, limit, last=last)
+            lambda db: records.browse(db, kind, prefix, after, limit, last=last)
         )
 
     # --- what the verbs share --------------------------------------------------------------

@@ -17,12 +17,19 @@ from typing import TypeVar
 from holdfast.errors import StoreUnavailableError
 from holdfast.runtime.clock import Clock
 from holdfast.store.counters import Ledger
-from holdfast.store.sqlite import schema
-from holdfast.store.sqlite.connection import BUSY, connect, primary_code, translation
-from holdfast.store.sqlite.lane import Lane, tell
+from holdfast.store.sqlite import connection
+from holdfast.store.sqlite.connection import (
+    BUSY,
+    connect,
+    parameters,
+    primary_code,
+    repeated,
+    statement,
+    translation,
+)
+from holdfast.store.sqlite.encode import Row, micros
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.sql import parameters, repeated, statement
-from holdfast.store.sqlite.values import Row, micros
+from holdfast.store.sqlite.threads import Lane, tell
 
 T = TypeVar("T")
 
@@ -196,7 +203,7 @@ class Writer:
     def open(self) -> None:
         """Open the file and bring its schema up to date; runs in the lane."""
         self.connection = connect(self._location)
-        schema.prepare(self.connection, self._location)
+        connection.prepare(self.connection, self._location)
         self.connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
 
     def close(self) -> None:

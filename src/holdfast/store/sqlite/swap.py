@@ -9,13 +9,24 @@ from datetime import datetime
 import msgspec
 
 from holdfast.model.job import TERMINAL, Event, Job, State
-from holdfast.store.sqlite.decoding import by_key, read_jobs
-from holdfast.store.sqlite.encoding import journal_row, moving_part, settled_part
-from holdfast.store.sqlite.moving import AT_ONCE, WAKING, lift_at
-from holdfast.store.sqlite.sql import statement
-from holdfast.store.sqlite.values import Row, id_of, key_of, micros
+from holdfast.store.contract import MAX_LOG_LINES
+from holdfast.store.sqlite.connection import statement
+from holdfast.store.sqlite.decode import by_key, cancel_of, read_jobs
+from holdfast.store.sqlite.encode import (
+    Row,
+    encoded,
+    id_of,
+    journal_row,
+    key_of,
+    log_row,
+    micros,
+    moment,
+    moving_part,
+    progress_row,
+    settled_part,
+)
 from holdfast.store.sqlite.writer import Transaction
-from holdfast.store.values import Change, Swapped
+from holdfast.store.values import Beat, Change, Fence, Note, Swapped
 
 Ending = tuple[Event, State, datetime, str]
 """What jobs that end together have in common in the journal."""
@@ -219,3 +230,52 @@ def _tell_children(tx: Transaction, moving: Sequence[tuple[int, State]]) -> set[
     tx.many("edge_ended", [(ended[parent], parent, child) for parent, child in waiting])
     tx.many("ripen_by_end", [(child, ended[parent]) for parent, child in waiting])
     return {parent for parent, _ in waiting}
+
+
+WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
+AT_ONCE = 0
+
+
+def lift_at(tx: Transaction, job: Job) -> int | None:
+    """When ageing will lift a job that just became ready; None when it will not."""
+    if job.state is not State.SCHEDULED or not tx.ageing or job.scheduled_at is None:
+        return None
+    interval = tx.ageing.get(job.queue)
+    return None if interval is None else micros(job.scheduled_at) + interval
+
+
+def extend(tx: Transaction, fences: Sequence[Fence]) -> list[Beat]:
+    """Renew leases; see ``Store.extend``."""
+    return [_extend(tx, fence) for fence in fences]
+
+
+def _extend(tx: Transaction, fence: Fence) -> Beat:
+    place = (key_of(fence.job_id), fence.token, tx.instant)
+    row = tx.execute(statement("extend"), place).fetchone()
+    if row is None:
+        return Beat(held=False)
+    until, cancel = row
+    return Beat(held=True, until=moment(until), cancel=cancel_of(cancel))
+
+
+def note(tx: Transaction, notes: Sequence[Note]) -> list[bool]:
+    """Keep what running jobs say; see ``Store.note``."""
+    return [_note(tx, each) for each in notes]
+
+
+def _note(tx: Transaction, said: Note) -> bool:
+    fence = said.fence
+    row = tx.execute(statement("held_by"), (key_of(fence.job_id), fence.token)).fetchone()
+    if row is None:
+        return False
+    (seq,) = row
+    if said.progress is not None:
+        tx.number += 1
+        tx.execute(statement("progress"), (seq, encoded(said.progress)))
+        tx.journal([progress_row(tx.number, seq, said.progress)])
+    if said.checkpoint is not None:
+        tx.execute(statement("checkpoint"), (seq, said.checkpoint))
+    if said.log is not None:
+        tx.execute(statement("add_log"), log_row(seq, said.log))
+        tx.execute(statement("trim_log"), (seq, MAX_LOG_LINES))
+    return True

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.model.job import Job
-from holdfast.store.sqlite.decoding import read_claimed
-from holdfast.store.sqlite.gate import Gate
-from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.connection import statement
+from holdfast.store.sqlite.decode import read_claimed
+from holdfast.store.sqlite.limits import Gate
 from holdfast.store.sqlite.writer import Transaction
 from holdfast.store.values import Claim
 

@@ -22,9 +22,18 @@ from holdfast.model.job import (
     State,
     Transition,
 )
-from holdfast.store.sqlite.encoding import PROGRESS, Extra, Options
-from holdfast.store.sqlite.sql import statement
-from holdfast.store.sqlite.values import EPOCH, NOTHING, Key, Row, id_of, moment
+from holdfast.store.sqlite.connection import statement
+from holdfast.store.sqlite.encode import (
+    EPOCH,
+    NOTHING,
+    PROGRESS,
+    Extra,
+    Key,
+    Options,
+    Row,
+    id_of,
+    moment,
+)
 from holdfast.store.values import EventKind, JobEvent
 
 STATES = {state.value: state for state in State}

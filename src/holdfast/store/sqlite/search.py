@@ -15,9 +15,9 @@ import msgspec
 
 from holdfast.model.measures import minute_of
 from holdfast.store.cursors import read_cursor, write_cursor
-from holdfast.store.sqlite.decoding import read_jobs
-from holdfast.store.sqlite.sql import statement
-from holdfast.store.sqlite.values import micros
+from holdfast.store.sqlite.connection import statement
+from holdfast.store.sqlite.decode import read_jobs
+from holdfast.store.sqlite.encode import micros
 from holdfast.store.values import (
     COUNT_CAP,
     FailurePage,

@@ -10,7 +10,8 @@ from datetime import timedelta
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.model.measures import Measure, Reading, Stats, Tally
-from holdfast.store.sqlite.decoding import (
+from holdfast.store.sqlite.connection import statement
+from holdfast.store.sqlite.decode import (
     STATES,
     cancel_of,
     event_of,
@@ -18,8 +19,7 @@ from holdfast.store.sqlite.decoding import (
     read_jobs,
     transition_of,
 )
-from holdfast.store.sqlite.sql import statement
-from holdfast.store.sqlite.values import id_of, key_of, moment
+from holdfast.store.sqlite.encode import id_of, key_of, moment
 from holdfast.store.values import EventPage, Hold, QueueInfo
 
 _MEASURES = {measure.value: measure for measure in Measure}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from holdfast.store.sqlite.connection import KNOWN
 from holdfast.store.sqlite.location import NETWORK_FILESYSTEMS, Location
-from holdfast.store.sqlite.schema import KNOWN
 from holdfast.store.values import Finding, Level
 
 UNUSED = 256 * 2**20

@@ -11,9 +11,9 @@ import msgspec
 from holdfast.model.job import Job, State
 from holdfast.model.measures import minute_of
 from holdfast.model.policy import Retention
-from holdfast.store.sqlite.decoding import STATES, read_jobs
-from holdfast.store.sqlite.sql import statement
-from holdfast.store.sqlite.values import NEVER, NOTHING, Row, id_of, key_of, micros_of_span, moment
+from holdfast.store.sqlite.connection import statement
+from holdfast.store.sqlite.decode import STATES, read_jobs
+from holdfast.store.sqlite.encode import NEVER, NOTHING, Row, id_of, key_of, micros_of_span, moment
 from holdfast.store.sqlite.writer import Transaction
 from holdfast.store.values import Dependent, Promoted
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 import msgspec
 
-from holdfast.store.sqlite.sql import statement
-from holdfast.store.sqlite.values import micros_of_span, moment
+from holdfast.store.sqlite.connection import statement
+from holdfast.store.sqlite.encode import micros_of_span, moment
+from holdfast.store.sqlite.swap import AT_ONCE
 from holdfast.store.sqlite.writer import Transaction
 from holdfast.store.values import LimitRule, LimitState
 
@@ -138,3 +139,28 @@ def read_rules(connection: sqlite3.Connection) -> dict[str, LimitRule]:
         scope: LimitRule(concurrency=concurrency, rate=rate, per=timedelta(microseconds=per))
         for scope, concurrency, rate, per in connection.execute(statement("rules"))
     }
+
+
+def configure(tx: Transaction, queue: str, settings: Mapping[str, object]) -> None:
+    """Change settings of a queue; see ``Store.configure``."""
+    if settings:
+        paused, ageing = tx.execute(statement("queue"), (queue,)).fetchone() or (0, None)
+        if "paused" in settings:
+            paused = bool(settings["paused"])
+        if "ageing" in settings:
+            interval = settings["ageing"]
+            ageing = micros_of_span(interval) if isinstance(interval, timedelta) else None
+            lift_at = None if ageing is None else AT_ONCE
+            tx.execute(statement("judge_ageing"), (queue, lift_at))
+        tx.execute(statement("configure"), (queue, paused, ageing))
+    tx.settings_changed()
+
+
+def limit(tx: Transaction, scope: str, rule: LimitRule | None) -> None:
+    """Set or lift a limit; see ``Store.limit``."""
+    if rule is None:
+        tx.execute(statement("lift_rule"), (scope,))
+    else:
+        per = micros_of_span(rule.per)
+        tx.execute(statement("set_rule"), (scope, rule.concurrency, rule.rate, per))
+    tx.settings_changed()

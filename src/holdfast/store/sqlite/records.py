@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from holdfast.store.cursors import BEYOND
-from holdfast.store.sqlite.sql import statement
+from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.writer import Transaction
 from holdfast.store.values import Draft, Record
 

@@ -33,7 +33,8 @@ from holdfast.store import open_store
 from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.memory import queries as memory_queries
 from holdfast.store.postgres.reading import read_event_cursor
-from holdfast.store.redis import foreign, reads
+from holdfast.store.redis import bullmq
+from holdfast.store.redis import read as redis_reading
 from holdfast.store.redis.fields import Row
 from holdfast.store.sqlite import read as sqlite_reading
 from holdfast.store.sqlite.encode import id_of, key_of
@@ -110,7 +111,7 @@ def event_cursors(data: bytes) -> None:
     for reader in (
         memory_queries._event_number,
         sqlite_reading._event_number,
-        reads._event_number,
+        redis_reading._event_number,
     ):
         with contextlib.suppress(ValidationError):
             assert 0 <= reader(text) < SIGNED
@@ -194,7 +195,7 @@ def bullmq_hashes(data: bytes) -> None:
         name: written_by_us[name] if name in written_by_us else next(parts, None)
         for name in Row.__struct_fields__
     }
-    job = foreign.read_job("1", "q", Row(**row | {"name": row["name"] or b""}))
+    job = bullmq.read_job("1", "q", Row(**row | {"name": row["name"] or b""}))
     assert 1 <= job.max_attempts <= 100
     job.backoff.delay(3)
     msgspec.json.encode(job.failure)
@@ -203,7 +204,7 @@ def bullmq_hashes(data: bytes) -> None:
 def bullmq_options(data: bytes) -> None:
     """The options of such a job, whatever JSON they are."""
     bullmq_hashes(b"\xff".join([b"n", *[b""] * 12, data.replace(b"\xff", b"")]))
-    found = foreign.backoff(_json_or_none(data))
+    found = bullmq.backoff(_json_or_none(data))
     assert timedelta(0) <= found.delay(1) <= max(found.max_delay, HOUR)
 
 

@@ -13,7 +13,7 @@ from holdfast import config
 from holdfast.errors import StoreError, ValidationError
 from holdfast.store import open_store
 from holdfast.store.cursors import read_cursor, write_cursor
-from holdfast.store.redis import foreign
+from holdfast.store.redis import bullmq
 from holdfast.tasks.schedule import MissedRuns, cron_entry
 from tests.fuzz.targets import SEEDS, TARGETS
 
@@ -84,7 +84,7 @@ def test_folder_of_time_zones_is_no_time_zone() -> None:
 
 @pytest.mark.parametrize("delay", [1e308, 10**400, -5, float("nan")])
 def test_delay_of_a_bullmq_job_is_brought_within_bounds(delay: float) -> None:
-    found = foreign.backoff({"type": "fixed", "delay": delay})
+    found = bullmq.backoff({"type": "fixed", "delay": delay})
 
     assert timedelta(0) <= found.delay(1) <= timedelta(days=36_525)
 

@@ -176,7 +176,7 @@ MUTANTS = (
         ("redis batches",),
     ),
     _in(
-        "arrivals.py",
+        "wake.py",
         "            if not self._waiters:\n                await self._give_back(queue)\n",
         "",
         "a marker that nobody waits for is kept",

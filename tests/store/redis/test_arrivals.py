@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.store import Claim
-from holdfast.store.redis import RedisStore, arrivals, client
+from holdfast.store.redis import RedisStore, client, wake
 from tests.proxy import Proxy
 from tests.wire.side import Side
 
@@ -186,7 +186,7 @@ async def test_silent_line_delays_nobody_beyond_the_wait_and_is_replaced(
     valkey_server: Valkey, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that blocks for seconds must not wait for an answer that never comes."""
-    monkeypatch.setattr(arrivals, "LONGEST", 1.0)
+    monkeypatch.setattr(wake, "LONGEST", 1.0)
     assert client.GRACE <= timedelta(seconds=2), "with a lease of 3 s the call is over before it"
     prefix = f"a{uuid.uuid4().hex[:10]}"
     async with (

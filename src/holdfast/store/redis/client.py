@@ -23,7 +23,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from holdfast.errors import StoreError, StoreUnavailableError, UnconfirmedError
-from holdfast.store.redis.lines import Lines
+from holdfast.store.redis.connections import Lines
 from holdfast.store.redis.scripts import HOT, library, script
 from holdfast.store.redis.settings import Settings
 

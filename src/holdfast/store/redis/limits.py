@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.model.job import State
 from holdfast.model.measures import Tally
-from holdfast.store.redis import fields, reads
+from holdfast.store.redis import fields, read
 from holdfast.store.values import LimitRule, LimitState
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ async def limit(store: RedisStore, scope: str, rule: LimitRule | None) -> None:
 async def limits(store: RedisStore) -> list[LimitState]:
     """Return every limit with what is used of it."""
     tally, (rules, windows, running, queues) = await store.call("counts", "limits", "")
-    usage = Usage({scope.decode(): _rule(terms) for scope, terms in reads.paired(rules).items()})
-    usage.read(fields.micros(store.now()), reads.paired(windows), reads.paired(running))
+    usage = Usage({scope.decode(): _rule(terms) for scope, terms in read.paired(rules).items()})
+    usage.read(fields.micros(store.now()), read.paired(windows), read.paired(running))
     usage.share(queues)
-    usage.count(reads.read_tally(tally))
+    usage.count(read.read_tally(tally))
     return usage.states()
 
 

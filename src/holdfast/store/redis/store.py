@@ -21,23 +21,22 @@ from holdfast.model.profiles import BULLMQ
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.contract import MAX_LOG_LINES, check_settings
 from holdfast.store.redis import (
-    alike,
-    calls,
+    bullmq,
     fields,
     health,
-    keeping,
     limits,
-    reads,
-    schedule,
+    params,
+    params_grouped,
+    read,
+    records,
     wire,
 )
-from holdfast.store.redis.arrivals import Arrivals
-from holdfast.store.redis.calls import pack
+from holdfast.store.redis.bullmq import Explorer
 from holdfast.store.redis.client import Client, Value
-from holdfast.store.redis.explorer import Explorer
 from holdfast.store.redis.health import Health, examined
-from holdfast.store.redis.keys import Keys, is_usable
-from holdfast.store.redis.settings import Settings
+from holdfast.store.redis.params import pack
+from holdfast.store.redis.settings import Keys, Settings, is_usable
+from holdfast.store.redis.wake import Arrivals
 from holdfast.store.values import (
     Added,
     AddStatus,
@@ -144,7 +143,7 @@ class RedisStore:
             "1" if atomic else "0",
             fence.job_id if fence else "",
             fence.token if fence else "",
-            pack(alike.new_jobs(jobs)),
+            pack(params_grouped.new_jobs(jobs)),
         )
         if answers == b"STALE":
             assert fence is not None
@@ -155,7 +154,7 @@ class RedisStore:
         ]
 
     async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
-        answers = await self.call("adopt", pack([calls.dossier(given) for given in dossiers]))
+        answers = await self.call("adopt", pack([params.dossier(given) for given in dossiers]))
         return [bool(answer) for answer in answers]
 
     # --- working -------------------------------------------------------------------------
@@ -167,11 +166,11 @@ class RedisStore:
         self._arrivals.claimed(want.queues, {queue.decode() for _, queue, _ in images})
         for image in images:
             if tick := wire.scheduled(image):
-                await schedule.advance(self, *tick)
-        return alike.read_jobs(taken, self.settings.unknown_backoff)
+                await bullmq.advance(self, *tick)
+        return params_grouped.read_jobs(taken, self.settings.unknown_backoff)
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-        answers = await self.call("swap", pack(alike.changes(changes)))
+        answers = await self.call("swap", pack(params_grouped.changes(changes)))
         return [WRITTEN if answer == 1 else self._swapped(*answer) for answer in answers]
 
     async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
@@ -179,7 +178,7 @@ class RedisStore:
         return [_beat(answer) for answer in answers]
 
     async def note(self, notes: Sequence[Note]) -> list[bool]:
-        answers = await self.call("note", MAX_LOG_LINES, pack([calls.note(n) for n in notes]))
+        answers = await self.call("note", MAX_LOG_LINES, pack([params.note(n) for n in notes]))
         return [bool(answer) for answer in answers]
 
     # --- maintenance ---------------------------------------------------------------------
@@ -224,7 +223,7 @@ class RedisStore:
         return bool(await self.call("hold", name, holder, ttl // fields.MICROSECOND, data))
 
     async def holds(self, prefix: str) -> list[Hold]:
-        return await reads.holds(self, prefix)
+        return await read.holds(self, prefix)
 
     # --- reading -------------------------------------------------------------------------
 
@@ -237,7 +236,7 @@ class RedisStore:
         return [fields.read_cancel(rest[0] if rest else None) for rest in found]
 
     async def parents(self, job_id: str) -> list[str]:
-        return await reads.parents(self, job_id)
+        return await read.parents(self, job_id)
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         found = await self.call("peek", "history", pack(list(map(clean, ids))))
@@ -248,16 +247,16 @@ class RedisStore:
         return [wire.read_log_row(row) for row in rows]
 
     async def find(self, search: Search) -> Page:
-        return await reads.find(self, search)
+        return await read.find(self, search)
 
     async def failures(self, search: FailureSearch) -> FailurePage:
-        return await reads.failures(self, search)
+        return await read.failures(self, search)
 
     async def stats(self, window: timedelta) -> Stats:
-        return await reads.stats(self, minute_of(self.now() - window))
+        return await read.stats(self, minute_of(self.now() - window))
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
-        return await reads.events(self, after, limit, wait)
+        return await read.events(self, after, limit, wait)
 
     async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
         return await self._arrivals.wait(queues, seen, wait)
@@ -281,7 +280,7 @@ class RedisStore:
         return await limits.limits(self)
 
     async def queues(self) -> list[QueueInfo]:
-        return await reads.queues(self)
+        return await read.queues(self)
 
     async def findings(self) -> list[Finding]:
         return await health.findings(self.client, self.health.warnings, self._local.now())
@@ -289,18 +288,18 @@ class RedisStore:
     # --- small records beside the jobs ------------------------------------------------------
 
     async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
-        return await keeping.keep(self, drafts)
+        return await records.keep(self, drafts)
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
-        return await keeping.records(self, kind, keys)
+        return await records.records(self, kind, keys)
 
     async def kinds(self) -> list[str]:
-        return await keeping.kinds(self)
+        return await records.kinds(self)
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:
-        return await keeping.browse(self, kind, prefix, after, limit, last=last)
+        return await records.browse(self, kind, prefix, after, limit, last=last)
 
     # --- what the verbs share --------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from holdfast.model.job import (
     Transition,
 )
 from holdfast.model.policy import Backoff, BackoffKind
-from holdfast.store.redis import foreign
+from holdfast.store.redis import bullmq
 from holdfast.store.redis.fields import (
     EPOCH,
     MICROSECOND,
@@ -268,7 +268,7 @@ def read_job(image: Image, unknown_backoff: str) -> Job:
     """Read a job from a script's answer, ours or a BullMQ client's."""
     job_id, queue, row = _parts(image)
     if row.fixed is None:
-        return foreign.read_job(job_id, queue, row, unknown_backoff)
+        return bullmq.read_job(job_id, queue, row, unknown_backoff)
     return _own_job(job_id, queue, row)
 
 
@@ -332,7 +332,7 @@ def _own_job(job_id: str, queue: str, row: Row) -> Job:
     if now.state == b"COMPLETED":
         values["failure"], values["result"] = None, _result(row)
     elif now.foreign_failure:
-        values["failure"] = foreign.failure(row, now)
+        values["failure"] = bullmq.failure(row, now)
     return replace(like, **values)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.store.redis.calls import pack
+from holdfast.store.redis.params import pack
 from holdfast.store.values import Draft, Record
 
 if TYPE_CHECKING:

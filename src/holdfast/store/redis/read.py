@@ -14,7 +14,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import Job, State
 from holdfast.model.measures import Measure, Reading, Stats, Tally
 from holdfast.store.cursors import read_cursor, write_cursor
-from holdfast.store.redis import calls, fields, wire
+from holdfast.store.redis import fields, params, wire
 from holdfast.store.values import (
     COUNT_CAP,
     EventKind,
@@ -68,9 +68,9 @@ async def find(store: RedisStore, search: Search) -> Page:
 
 
 def _plan(search: Search) -> dict[str, object]:
-    within = [calls.tag_index(name, value) for name, value in search.tags.items()]
+    within = [params.tag_index(name, value) for name, value in search.tags.items()]
     if search.correlation_id:
-        within.append(calls.correlation_index(search.correlation_id))
+        within.append(params.correlation_index(search.correlation_id))
     filters: dict[str, object] = {
         "states": [state.value for state in search.states],
         "types": list(search.types),
@@ -134,7 +134,7 @@ class _Walk:
             want = {**self._want, "images": images - len(self.jobs)}
             if reached is not None:
                 want["from"] = reached
-            found, places, fit, last, tally = await self._store.call("scan", calls.pack(want))
+            found, places, fit, last, tally = await self._store.call("scan", params.pack(want))
             self.tallies = read_tally(tally)
             self.jobs += [self._store.read(image) for image in found]
             self.places += [int(float(place)) for place in places]
@@ -254,7 +254,7 @@ async def holds(store: RedisStore, prefix: str) -> list[Hold]:
 
 async def parents(store: RedisStore, job_id: str) -> list[str]:
     """Return every job this one waits or waited for."""
-    (edges,) = await store.call("peek", "parents", calls.pack([job_id]))
+    (edges,) = await store.call("peek", "parents", params.pack([job_id]))
     places = {parent.decode(): int(value.split(b":")[0]) for parent, value in paired(edges).items()}
     return sorted(places, key=lambda parent: places[parent])
 

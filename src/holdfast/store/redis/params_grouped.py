@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.model.job import Job, State
-from holdfast.store.redis import calls, wire
+from holdfast.store.redis import params, wire
 from holdfast.store.values import Change
 
 NULL = b"null"
@@ -35,10 +35,10 @@ def new_jobs(jobs: Sequence[Job]) -> list[dict[str, object]]:
         if kind != last:
             if not _is_simply_ready(job):
                 kind = None
-                found.append(calls.new_job(job))
+                found.append(params.new_job(job))
                 continue
             ids, payloads = [], []
-            found.append({**calls.group(job), "ids": ids, "payloads": payloads})
+            found.append({**params.group(job), "ids": ids, "payloads": payloads})
         ids.append(job.id)
         payloads.append(wire.packed_data(job))
     return found
@@ -66,12 +66,12 @@ def changes(wanted: Sequence[Change]) -> list[dict[str, object]]:
         before, after = change.before, change.after
         if change.until is not None or not _just_completed(before, after):
             end = None
-            found.append(calls.change(change))
+            found.append(params.change(change))
             continue
         last, end = end, (_end(after), before.revision, after.result == NULL)
         if end != last:
             ids, values = [], []
-            found.append({**calls.completion(before, after), "ids": ids, "values": values})
+            found.append({**params.completion(before, after), "ids": ids, "values": values})
         ids.append(before.id)
         values.append(wire.result_values(after.result)[0])
     return found

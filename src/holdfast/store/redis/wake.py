@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 
 from holdfast.store.redis.client import Client
-from holdfast.store.redis.keys import Keys
+from holdfast.store.redis.settings import Keys
 
 LONGEST = 5.0
 """Seconds of one blocking call at most; a connection that hangs is noticed that soon."""

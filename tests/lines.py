@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from holdfast.store.postgres import PostgresStore
-    from holdfast.store.postgres.session import Session
+    from holdfast.store.postgres.connection import Session
 
 
 @asynccontextmanager

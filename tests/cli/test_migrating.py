@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from holdfast.store.postgres.migrating import known
+from holdfast.store.postgres.migrate import known
 from tests.cli.conftest import Place
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from holdfast.operations.submitter import patiently
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.randomness import Chance
 from holdfast.store import AddStatus, Change, Claim, Fence
-from holdfast.store.postgres import PostgresStore, Settings, line, wake
-from holdfast.store.postgres.database import RETURN_EVERY
+from holdfast.store.postgres import PostgresStore, Settings, connection, wake
+from holdfast.store.postgres.pool import RETURN_EVERY
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 from tests.lines import lent
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from holdfast.model.job import Job
-    from holdfast.store.postgres.session import Session
+    from holdfast.store.postgres.connection import Session
 
 pytestmark = pytest.mark.postgres
 SCHEMA = "faults"
@@ -299,7 +299,7 @@ async def test_statement_of_a_cancelled_call_is_stopped_and_its_connection_used_
     await asyncio.wait([call])
 
     assert call.cancelled()
-    assert time.monotonic() - begun < line.CANCEL_WITHIN
+    assert time.monotonic() - begun < connection.CANCEL_WITHIN
     assert backend == await _backend(store)
     assert [None] == await store.get(["x"])
 
@@ -317,7 +317,7 @@ async def test_cancelled_call_does_not_wait_for_a_silent_server(
     await asyncio.wait([call])
 
     assert call.cancelled()
-    assert time.monotonic() - begun < 2 * line.CANCEL_WITHIN
+    assert time.monotonic() - begun < 2 * connection.CANCEL_WITHIN
     proxy.heal()
     proxy.reset()
     assert [None] == await behind.get(["x"])

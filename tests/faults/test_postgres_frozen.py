@@ -33,7 +33,7 @@ from datetime import timedelta
 from holdfast.errors import StoreUnavailableError
 from holdfast.store import Claim
 from holdfast.store.postgres import PostgresStore, Settings
-from holdfast.store.postgres.limiting import claim_params
+from holdfast.store.postgres.claim import claim_params
 
 async def take(session):
     want = Claim(queues=("default",), limit=1, worker="frozen", token="f")

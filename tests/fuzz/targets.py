@@ -32,7 +32,7 @@ from holdfast.operations.filters import failure_search, job_search
 from holdfast.store import open_store
 from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.memory import queries as memory_queries
-from holdfast.store.postgres.reading import read_event_cursor
+from holdfast.store.postgres.read import read_event_cursor
 from holdfast.store.redis import bullmq
 from holdfast.store.redis import read as redis_reading
 from holdfast.store.redis.fields import Row

@@ -162,7 +162,7 @@ MUTANTS = (
         "history",
     ),
     Mutant(
-        "store/postgres/reading.py",
+        "store/postgres/read.py",
         "if each[0] > start]",
         "]",
         "a page that ended within a birth begins with it again",
@@ -236,7 +236,7 @@ MUTANTS = (
         layers=LOCKS,
     ),
     Mutant(
-        "store/postgres/linking.py",
+        "store/postgres/links.py",
         "    return bool(ripe or lost or busy), last\n",
         "    return False, last\n",
         "nobody looks at jobs that were joined to ended ones",
@@ -278,21 +278,21 @@ MUTANTS = (
         layers=GUESTS,
     ),
     Mutant(
-        "store/postgres/transacting.py",
+        "store/postgres/transactions.py",
         "if mark != _mark(fence):",
         "if mark is None:",
         "a transaction that was ended and begun by hand completes its job",
         GUESTS,
     ),
     Mutant(
-        "store/postgres/guests.py",
+        "store/postgres/handler_pool.py",
         "        async with self._places:\n",
         "        if True:\n",
         "a handler loses its attempt because every connection is in use",
         GUESTS,
     ),
     Mutant(
-        "store/postgres/guests.py",
+        "store/postgres/handler_pool.py",
         "if ours != set(names):",
         "if not names:",
         "statements that a handler prepared stay for the next",
@@ -351,7 +351,7 @@ MUTANTS = (
         layers=LOCKS,
     ),
     Mutant(
-        "store/postgres/linking.py",
+        "store/postgres/links.py",
         "    return states, busy | {root for root, id_ in families if id_ in busy}\n",
         "    return states, busy\n",
         "a job is joined to a family of which one is locked",
@@ -372,7 +372,7 @@ MUTANTS = (
         layers=("postgres limits",),
     ),
     Mutant(
-        "store/postgres/adding.py",
+        "store/postgres/add.py",
         '        await session.run("patience", {"longest": None})\n',
         "        pass\n",
         "a submission waits no longer for its dependencies than for its key",
@@ -400,7 +400,7 @@ MUTANTS = (
         layers=("postgres upkeep",),
     ),
     Mutant(
-        "store/postgres/database.py",
+        "store/postgres/pool.py",
         "    await asyncio.shield(pool.putconn(connection))\n",
         "    await pool.putconn(connection)\n",
         "a cancellation loses a connection",

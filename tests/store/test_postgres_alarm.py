@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 import pytest
 
-from holdfast.store.postgres.alarm import Alarm
+from holdfast.store.postgres.pool import Alarm
 from tests.worker.rig import until
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ from holdfast.model.job import Priority, State
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresStore, Settings
-from holdfast.store.postgres.heads import LEVELS, MOST_KINDS, SETTLED_AFTER, Heads
-from holdfast.store.postgres.limiting import claim_params
-from holdfast.store.postgres.pace import Pace
+from holdfast.store.postgres.claim import claim_params
+from holdfast.store.postgres.claim_position import LEVELS, MOST_KINDS, SETTLED_AFTER, Heads, Pace
 from holdfast.store.postgres.rows import places_of
-from holdfast.store.postgres.sql import statement
+from holdfast.store.postgres.statements import statement
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 from tests.lines import lent

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.store import Claim, LimitRule
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.arrays import Texts
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.connection import Session
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 

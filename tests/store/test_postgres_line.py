@@ -16,7 +16,7 @@ from psycopg.pq import ConnStatus
 from psycopg.waiting import Ready, Wait
 
 from holdfast.store.postgres import PostgresStore, Settings
-from holdfast.store.postgres.line import Line
+from holdfast.store.postgres.connection import Line
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 

@@ -18,11 +18,11 @@ from holdfast.model.submission import Parent
 from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.clock import SystemClock
 from holdfast.store import AddStatus, Change, Note
-from holdfast.store.postgres import PostgresStore, Settings, adding, session
+from holdfast.store.postgres import PostgresStore, Settings, add, connection
 from holdfast.store.postgres import store as whole
-from holdfast.store.postgres.heads import LEASES_SETTLED
-from holdfast.store.postgres.linking import tie
-from holdfast.store.postgres.sql import Statement, statement
+from holdfast.store.postgres.claim_position import LEASES_SETTLED
+from holdfast.store.postgres.links import tie
+from holdfast.store.postgres.statements import Statement, statement
 from tests.conformance.hand import MANY, Hand, failure, fence
 from tests.conformance.stores import empty_schema
 
@@ -299,7 +299,7 @@ async def test_dependency_that_is_deleted_in_the_middle_of_a_submission_is_not_f
         assert [True] == await hand.store.delete([parent.id])
         await tie(*given)
 
-    monkeypatch.setattr(adding, "tie", late)
+    monkeypatch.setattr(add, "tie", late)
     await _tied(hand, postgres_server, child := hand.job("child", after=[parent]))
     await _settled(hand)
 
@@ -450,7 +450,7 @@ async def test_lease_that_goes_on_while_others_look_for_its_end_is_not_overdue(
         assert name != "overdue" or found in sql.sent
         return replace(sql, sent=sql.sent.replace(found, found + b", pg_sleep(0.5)"))
 
-    monkeypatch.setattr(session, "statement", slowly)
+    monkeypatch.setattr(connection, "statement", slowly)
     job = await hand.run("job", lease=1)
     while hand.store.now() < job.lease.until:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
@@ -484,8 +484,8 @@ async def test_dependency_is_waited_for_longer_than_a_key(
     parent = await hand.run("parent")
     child = hand.job("child", after=[parent], idempotency_key="k")
     async with _locked(postgres_server, parent):
-        adding = asyncio.create_task(hand.store.add([child]))
-        done, _ = await asyncio.wait([adding], timeout=0.3)
+        add = asyncio.create_task(hand.store.add([child]))
+        done, _ = await asyncio.wait([add], timeout=0.3)
         assert not done
 
-    assert [AddStatus.ACCEPTED] == [added.status for added in await adding]
+    assert [AddStatus.ACCEPTED] == [added.status for added in await add]

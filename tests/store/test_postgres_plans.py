@@ -12,8 +12,8 @@ from holdfast.model.job import State
 from holdfast.store import Search
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.base import _FOR_SEARCHES
-from holdfast.store.postgres.reading import _filters
-from holdfast.store.postgres.sql import statement
+from holdfast.store.postgres.read import _filters
+from holdfast.store.postgres.statements import statement
 from tests.lines import lent
 
 if TYPE_CHECKING:

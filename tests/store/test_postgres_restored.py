@@ -11,8 +11,7 @@ import pytest
 from holdfast.model import lifecycle
 from holdfast.store import Change, Claim, Level, Order, Search
 from holdfast.store.postgres import PostgresStore, Settings
-from holdfast.store.postgres.migrating import Migrator
-from holdfast.store.postgres.restoring import ALONE
+from holdfast.store.postgres.migrate import ALONE, Migrator
 from tests.conformance.hand import make
 from tests.conformance.snapshot import NO_WAIT
 from tests.conformance.stores import empty_schema

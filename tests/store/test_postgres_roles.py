@@ -21,7 +21,7 @@ from tests.lines import lent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.store.postgres.session import Session
+    from holdfast.store.postgres.connection import Session
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres

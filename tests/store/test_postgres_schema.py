@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from holdfast.errors import SchemaVersionError, StoreError, StoreUnavailableError, UnsafeStoreError
 from holdfast.store import open_store
-from holdfast.store.postgres import PostgresStore, Settings, migrating
-from holdfast.store.postgres.migrating import Migration, Migrator, known
+from holdfast.store.postgres import PostgresStore, Settings, migrate
+from holdfast.store.postgres.migrate import Migration, Migrator, known
 from tests.conformance.hand import make
 from tests.servers import Postgres
 
@@ -223,8 +223,8 @@ async def test_nobody_queues_for_long_behind_a_migration_that_waits(
     postgres_server: Postgres,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(migrating, "LOCK_WITHIN", 0.2)
-    monkeypatch.setattr(migrating, "LOCK_PAUSE", 0.3)
+    monkeypatch.setattr(migrate, "LOCK_WITHIN", 0.2)
+    monkeypatch.setattr(migrate, "LOCK_PAUSE", 0.3)
     async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         await Migrator(connection, SCHEMA).down(2)
         async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other:
@@ -246,9 +246,9 @@ async def test_migration_that_stays_locked_out_says_so(
     postgres_server: Postgres,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(migrating, "LOCK_WITHIN", 0.05)
-    monkeypatch.setattr(migrating, "LOCK_PAUSE", 0.01)
-    monkeypatch.setattr(migrating, "LOCK_TRIES", 2)
+    monkeypatch.setattr(migrate, "LOCK_WITHIN", 0.05)
+    monkeypatch.setattr(migrate, "LOCK_PAUSE", 0.01)
+    monkeypatch.setattr(migrate, "LOCK_TRIES", 2)
     await Migrator(connection, SCHEMA).up(2)
     async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other:
         await other.execute(f"LOCK TABLE {SCHEMA}.journal IN ACCESS EXCLUSIVE MODE")

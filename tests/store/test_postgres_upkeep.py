@@ -11,7 +11,7 @@ import pytest
 from holdfast.model.policy import Retention
 from holdfast.store.postgres import PostgresStore, Settings
 from holdfast.store.postgres.base import FOLD_EVERY
-from holdfast.store.postgres.pace import Pace
+from holdfast.store.postgres.claim_position import Pace
 from holdfast.store.postgres.store import FOLDED_AT_ONCE, TRIMMED_AT_ONCE
 from tests.conformance.stores import empty_schema
 

@@ -11,17 +11,16 @@ from holdfast.errors import HoldfastError
 from holdfast.model.job import Job, State
 from holdfast.runtime.clock import Clock
 from holdfast.store.contract import EVENTS_KEPT
+from holdfast.store.postgres.claim_position import Heads, Leases, Pace
 from holdfast.store.postgres.clock import ServerClock
-from holdfast.store.postgres.database import Database
-from holdfast.store.postgres.guests import Guests
-from holdfast.store.postgres.heads import Heads, Leases
-from holdfast.store.postgres.pace import Pace
-from holdfast.store.postgres.restoring import take_in
+from holdfast.store.postgres.connection import Params, Session
+from holdfast.store.postgres.errors import translated
+from holdfast.store.postgres.handler_pool import Guests
+from holdfast.store.postgres.migrate import take_in
+from holdfast.store.postgres.pool import Database
 from holdfast.store.postgres.rows import Row, job_of
-from holdfast.store.postgres.session import Params, Session
 from holdfast.store.postgres.settings import Settings
 from holdfast.store.postgres.wake import Wake
-from holdfast.store.postgres.words import translated
 from holdfast.store.values import Change
 
 FOLD_EVERY = 1.0

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
 import msgspec
+import psycopg
 from msgspec.structs import replace
+from psycopg.abc import Buffer
+from psycopg.adapt import AdaptersMap, Loader
+from psycopg.pq import Format
 from psycopg.rows import TupleRow
+from psycopg.types.composite import RecordBinaryLoader
+from psycopg.types.string import ByteaBinaryLoader
 
 from holdfast.model.job import (
     CancelRequest,
@@ -25,8 +31,47 @@ from holdfast.model.job import (
     Transition,
 )
 from holdfast.model.policy import Backoff, BackoffKind
-from holdfast.store.postgres.loading import Instants, record_of
+from holdfast.store.postgres import arrays
 from holdfast.store.values import Claim
+
+_RECORD = 2249
+
+
+class _Jsonb(Loader):
+    """In binary form it begins with its version."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> bytes:
+        return bytes(data)[1:]
+
+
+def adapters() -> AdaptersMap:
+    """How values travel on our own connections; msgspec reads JSON."""
+    made = AdaptersMap(psycopg.adapters)
+    arrays.register(made)
+    made.register_loader("json", ByteaBinaryLoader)
+    made.register_loader("jsonb", _Jsonb)
+    made.register_loader("record", ByteaBinaryLoader)
+    return made
+
+
+class Instants(dict[bytes | None, datetime | None]):
+    """Instants by what ``timestamptz_send`` makes of them; null stays null."""
+
+    def __missing__(self, data: bytes | None) -> datetime | None:
+        at = self[data] = None if data is None else arrays.instant(data)
+        return at
+
+
+_loader = RecordBinaryLoader(_RECORD, adapters())
+
+
+@lru_cache(maxsize=16)  # for those who ask one after the other
+def record_of(data: bytes) -> TupleRow:
+    """The values of a ``ROW``."""
+    return _loader.load(data)
+
 
 Row = TupleRow
 """What a column holds is known by the statement only."""

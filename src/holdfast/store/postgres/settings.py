@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -11,7 +12,8 @@ from urllib.parse import unquote
 
 import msgspec
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.abc import ConnParam
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 
 from holdfast.errors import StoreError
@@ -141,3 +143,34 @@ _READERS: Mapping[str, Callable[[str, str], object]] = {
     "wait": _seconds,
     "migrate": _flag,
 }
+
+
+_DEFAULTS: Mapping[str, ConnParam] = {
+    "connect_timeout": 10,
+    "fallback_application_name": "holdfast",
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
+
+def conninfo(dsn: str, session: Mapping[str, object]) -> str:
+    """Return all that libpq needs to know; ``session`` are settings that the session begins with.
+
+    They are part of the greeting, so that a pooler refuses them: sent afterwards, they would
+    stay behind in a session that it hands to another application. Texts are always UTF-8,
+    whatever the role or the environment prefers.
+    """
+    given = conninfo_to_dict(dsn)
+    told: dict[str, ConnParam] = {**_DEFAULTS, **given, "client_encoding": "UTF8"}
+    ours = " ".join(f"-c {name}={_escaped(value)}" for name, value in session.items())
+    theirs = given.get("options") or os.environ.get("PGOPTIONS")
+    if options := " ".join(filter(None, [ours, str(theirs or "")])):
+        told["options"] = options
+    return make_conninfo("", **told)
+
+
+def _escaped(value: object) -> str:
+    return str(value).replace(" ", r"\ ")

@@ -15,16 +15,15 @@ from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
 from holdfast.runtime.clock import Clock
 from holdfast.store.contract import check_settings
-from holdfast.store.postgres.adding import add, add_each, add_plain, is_plain
-from holdfast.store.postgres.adopting import adopt
+from holdfast.store.postgres.add import add, add_each, add_plain, adopt, is_plain
 from holdfast.store.postgres.arrays import Longs, Moments, Texts
-from holdfast.store.postgres.enlist import enlist
-from holdfast.store.postgres.keeping import Records
-from holdfast.store.postgres.linking import join, seen
+from holdfast.store.postgres.caller import enlist
+from holdfast.store.postgres.connection import Session, Statements
+from holdfast.store.postgres.links import join, seen
+from holdfast.store.postgres.records import Records
 from holdfast.store.postgres.rows import WIDTH, seconds
-from holdfast.store.postgres.session import Session, Statements
+from holdfast.store.postgres.schema import Upgrades
 from holdfast.store.postgres.settings import Settings
-from holdfast.store.postgres.upgrading import Upgrades
 from holdfast.store.postgres.wake import EVERY_QUEUE
 from holdfast.store.postgres.working import Works, queues_of
 from holdfast.store.values import (

@@ -17,11 +17,10 @@ from psycopg import AsyncConnection
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.randomness import Chance
-from holdfast.store.postgres.alarm import cut
 from holdfast.store.postgres.arrays import Texts
-from holdfast.store.postgres.database import Database
+from holdfast.store.postgres.errors import words
+from holdfast.store.postgres.pool import Database, cut
 from holdfast.store.postgres.rows import Row
-from holdfast.store.postgres.words import words
 
 EVERY_QUEUE = ""
 PROBE_EVERY = 5.0

@@ -10,8 +10,8 @@ from holdfast.model.job import Job
 from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.postgres.arrays import Blobs, Documents, Moments, Texts
 from holdfast.store.postgres.base import WAKING
-from holdfast.store.postgres.limiting import applies, claim_limited, claim_params
-from holdfast.store.postgres.reading import Reads
+from holdfast.store.postgres.claim import applies, claim_limited, claim_params
+from holdfast.store.postgres.read import Reads
 from holdfast.store.postgres.rows import (
     ID,
     NUMBER,
@@ -22,8 +22,8 @@ from holdfast.store.postgres.rows import (
     document,
     places_of,
 )
-from holdfast.store.postgres.swapping import swap_all
-from holdfast.store.postgres.transacting import Transactions
+from holdfast.store.postgres.swap import swap_all
+from holdfast.store.postgres.transactions import Transactions
 from holdfast.store.values import Beat, Change, Claim, Fence, Note, Swapped
 
 NUMBERS_KEPT = 20_000

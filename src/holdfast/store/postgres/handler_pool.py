@@ -14,11 +14,9 @@ import psycopg
 from psycopg.pq import PGconn
 from psycopg_pool import AsyncConnectionPool
 
-from holdfast.store.postgres.alarm import cut
-from holdfast.store.postgres.database import Database, give_back
-from holdfast.store.postgres.line import Line
+from holdfast.store.postgres.connection import Line, Session
+from holdfast.store.postgres.pool import Database, cut, give_back
 from holdfast.store.postgres.rows import Row
-from holdfast.store.postgres.session import Session
 from holdfast.store.postgres.settings import Settings
 
 Lent = psycopg.AsyncConnection[Row] | psycopg.Connection[Row]

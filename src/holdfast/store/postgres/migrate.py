@@ -20,8 +20,9 @@ from psycopg import AsyncConnection, errors
 from psycopg.sql import SQL, Identifier
 
 from holdfast.errors import SchemaVersionError, StoreError, StoreUnavailableError
+from holdfast.store.postgres.errors import words
 from holdfast.store.postgres.rows import Row
-from holdfast.store.postgres.words import words
+from holdfast.store.postgres.statements import statement
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.up\.sql", re.ASCII)
 _WORKS_WITH = re.compile(r"-- works with: (\d+)\n")
@@ -266,3 +267,15 @@ _Way = Callable[[Sequence[Migration]], Awaitable[list[int]]]
 def _parts(text: str) -> Sequence[str]:
     """Return statements one by one: several sent at once would be a transaction."""
     return [part for part in _STATEMENT_END.split(text) if part.strip()]
+
+
+ALONE = b"SELECT pg_try_advisory_xact_lock(hashtextextended('holdfast restore ' || %s, 0))"
+
+
+async def take_in(connection: AsyncConnection[Row], schema: str) -> None:
+    """Make its jobs and events this server's own, unless somebody is doing so."""
+    async with connection.transaction():
+        cursor = await connection.execute(ALONE, (schema,))
+        if await cursor.fetchone() == (True,):
+            await connection.execute(LIMITS, ("0", True))
+            await connection.execute(statement("take_in", schema).sent)

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 import msgspec
 
 from holdfast.store.postgres.arrays import Ints, Longs, Moments, Texts
-from holdfast.store.postgres.heads import LEVELS
+from holdfast.store.postgres.claim_position import LEVELS
+from holdfast.store.postgres.connection import Statements
 from holdfast.store.postgres.rows import Row
-from holdfast.store.postgres.session import Statements
 from holdfast.store.values import Claim, LimitRule, LimitState
 
 PAGE = 200

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.store.cursors import BEYOND
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.base import Base
-from holdfast.store.postgres.session import Session
+from holdfast.store.postgres.connection import Session
 from holdfast.store.values import Draft, Record
 
 

@@ -13,8 +13,8 @@ import msgspec
 
 from holdfast.model.job import TERMINAL, DependencyKind, Job, State
 from holdfast.store.postgres.arrays import Flags, Longs, Texts
+from holdfast.store.postgres.connection import Statements
 from holdfast.store.postgres.rows import WIDTH, job_of
-from holdfast.store.postgres.session import Statements
 
 
 class Parents(msgspec.Struct, frozen=True):

@@ -19,9 +19,9 @@ from holdfast.errors import StoreError
 from holdfast.store.connections import kinds, unwrapped
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.arrays import Column, Documents
+from holdfast.store.postgres.connection import Params, Statements
 from holdfast.store.postgres.rows import Row
-from holdfast.store.postgres.session import Params, Statements
-from holdfast.store.postgres.sql import Statement, statement
+from holdfast.store.postgres.statements import Statement, statement
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult

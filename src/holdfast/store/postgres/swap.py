@@ -6,9 +6,9 @@ from collections.abc import MutableMapping, Sequence
 
 from holdfast.model.job import TERMINAL, State
 from holdfast.store.postgres.arrays import Longs, Texts
-from holdfast.store.postgres.database import Database
-from holdfast.store.postgres.session import Session, Statements
-from holdfast.store.postgres.writing import complete_params, is_completion, swap_params
+from holdfast.store.postgres.connection import Session, Statements
+from holdfast.store.postgres.params import complete_params, is_completion, swap_params
+from holdfast.store.postgres.pool import Database
 from holdfast.store.values import Change
 
 Numbered = Sequence[tuple[int, Change]]

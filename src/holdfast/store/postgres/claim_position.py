@@ -7,13 +7,11 @@ a second each time. So a claim starts where the jobs stood a moment ago. The sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
-
-from holdfast.store.postgres.pace import SHARE
 
 LEVELS = range(5)
 SETTLED_AFTER = 0.25
@@ -106,3 +104,38 @@ class Leases:
     def looked_at_all(self, ticks: float, took: float) -> None:
         """Take note of a full look; only when it took long will the next ones be shorter."""
         self._full_at = ticks + SHARE * took
+
+
+T = TypeVar("T")
+
+SHARE = 20
+"""A piece of it rests for this many times as long as it took."""
+
+
+class Pace:
+    """When to do something next: not too often, and never for most of the time."""
+
+    def __init__(self, ticks: Callable[[], float], every: float = 0.0) -> None:
+        self._ticks = ticks
+        self._every = every
+        self._next = 0.0
+        self._took = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it may be done now."""
+        return self._ticks() >= self._next
+
+    async def keep(self, work: Awaitable[T]) -> T:
+        """Await it, and take note of how long that took."""
+        begun = self._ticks()
+        self._next = begun + self._every  # for others, and should it fail
+        done = await work
+        ended = self._ticks()
+        self._took = ended - begun
+        self._next = ended + max(self._every, SHARE * self._took)
+        return done
+
+    def hurry(self) -> None:
+        """Hear that much of it was left undone: it then rests for no longer than it took."""
+        self._next = self._ticks() + self._took

@@ -8,9 +8,9 @@ from datetime import datetime
 from psycopg import AsyncConnection
 
 from holdfast.errors import StoreError, UnsafeStoreError
-from holdfast.store.postgres.migrating import known
+from holdfast.store.postgres.errors import GRANT
+from holdfast.store.postgres.migrate import known
 from holdfast.store.postgres.rows import Row
-from holdfast.store.postgres.words import GRANT
 from holdfast.store.values import Finding, Level, clock_finding
 
 

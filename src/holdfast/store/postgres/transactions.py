@@ -19,10 +19,10 @@ from holdfast.errors import PermanentError, StaleLeaseError, StoreUnavailableErr
 from holdfast.model.job import Job, State
 from holdfast.store.postgres.arrays import Texts, text
 from holdfast.store.postgres.base import Base
-from holdfast.store.postgres.guests import Lent, lent
-from holdfast.store.postgres.session import Session
-from holdfast.store.postgres.swapping import swap_run
-from holdfast.store.postgres.words import AWAY, translated
+from holdfast.store.postgres.connection import Session
+from holdfast.store.postgres.errors import AWAY, translated
+from holdfast.store.postgres.handler_pool import Lent, lent
+from holdfast.store.postgres.swap import swap_run
 from holdfast.store.values import Change, Fence
 
 IDLE = timedelta(minutes=5)

@@ -16,8 +16,9 @@ from holdfast.runtime.clock import SystemClock
 from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.postgres.arrays import Ints, Texts
 from holdfast.store.postgres.base import Base
-from holdfast.store.postgres.examining import findings
-from holdfast.store.postgres.limiting import read_gate, read_rules
+from holdfast.store.postgres.claim import read_gate, read_rules
+from holdfast.store.postgres.connection import Session
+from holdfast.store.postgres.health import findings
 from holdfast.store.postgres.rows import (
     Row,
     cancel_of,
@@ -25,7 +26,6 @@ from holdfast.store.postgres.rows import (
     progress_of,
     transitions_of,
 )
-from holdfast.store.postgres.session import Session
 from holdfast.store.values import (
     COUNT_CAP,
     EventKind,

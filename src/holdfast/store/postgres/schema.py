@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from holdfast.errors import Fault, SchemaVersionError, ValidationError
 from holdfast.store.capabilities import SchemaMove, SchemaStatus
 from holdfast.store.postgres.base import Base
-from holdfast.store.postgres.examining import refuse_unreadable, refuse_unsafe
-from holdfast.store.postgres.migrating import Migrator, known
-from holdfast.store.postgres.words import translated
+from holdfast.store.postgres.errors import translated
+from holdfast.store.postgres.health import refuse_unreadable, refuse_unsafe
+from holdfast.store.postgres.migrate import Migrator, known
 
 _TITLES = {migration.version: migration.title for migration in known()}
 

@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import Holdfast
+from holdfast.encryption import KeyRing, sealed
 from holdfast.model import lifecycle
 from holdfast.model.job import State
 from holdfast.operations.doctor import examine
 from holdfast.operations.workers import LEADERSHIP, WorkerInfo, announce
 from holdfast.runtime.clock import ManualClock
-from holdfast.sealing import KeyRing, sealed
 from holdfast.store import Dossier, Finding, Level, MemoryStore
 from tests.conformance.conftest import clock, hand, place, store
 from tests.conformance.hand import failure, make

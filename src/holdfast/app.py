@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Self, TypeVar, Unpack
 
+from holdfast.encryption import KeyRing, sealed
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import Priority
 from holdfast.model.policy import Backoff, CustomDelay, Limits, Retention, declared_backoff
@@ -26,7 +27,6 @@ from holdfast.operations.sync import Home, SyncOperations
 from holdfast.operations.waiter import Watcher
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.randomness import Chance
-from holdfast.sealing import KeyRing, sealed
 from holdfast.store import DEFAULT_URL, LimitRule, Store, open_store
 from holdfast.tasks.registry import Function, HandlerOptions, Registry, RunnerKind, optional_span
 from holdfast.tasks.schedule import CronEntry, MissedRuns, cron_entry

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.encryption import KeyRing
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.model.times import format_duration, parse_duration
 from holdfast.model.validation import QUEUE_RULE
 from holdfast.observe.logging import FORMATS, LEVELS
 from holdfast.observe.redaction import MASK, redacted
-from holdfast.sealing import KeyRing
 from holdfast.store import DEFAULT_URL
 
 FILE = "holdfast.toml"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Holdfast
+from holdfast.encryption.key_ring import KeyRing
+from holdfast.encryption.store import sealed
 from holdfast.model.submission import Submission
-from holdfast.sealing.keys import KeyRing
-from holdfast.sealing.store import sealed
 from holdfast.store import MemoryStore
 from holdfast.tenancy import TenantStore
 

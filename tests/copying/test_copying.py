@@ -11,10 +11,10 @@ import pytest
 from holdfast import Holdfast
 from holdfast.copying import Copier, CopyRefusedError
 from holdfast.copying.register import FROM, read_note
+from holdfast.encryption import KeyRing, sealed
 from holdfast.model.job import State
 from holdfast.operations.workers import WorkerInfo, announce
 from holdfast.runtime.clock import ManualClock
-from holdfast.sealing import KeyRing, sealed
 from holdfast.store import Change, Draft, LimitRule, MemoryStore, Order, Search
 from tests.conformance.conftest import SERVED
 from tests.conformance.decisions import DECISIONS

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from redis.asyncio import Redis
 
-from holdfast.sealing import KeyRing, sealed
+from holdfast.encryption import KeyRing, sealed
 from tests.conformance.conftest import SERVED, clock, hand, store
 from tests.conformance.stores import NAMES, PLACES, SCHEMA, Place, _tables
 

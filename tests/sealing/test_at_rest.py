@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from holdfast import Holdfast, JobContext, State, SubmissionStatus, TemporaryError
+from holdfast.encryption import KeyRing
 from holdfast.errors import DuplicateError
-from holdfast.sealing import KeyRing
 from tests.conformance.stores import Place, empty_schema
 from tests.sealing.conftest import every_byte
 from tests.worker.rig import ended, working

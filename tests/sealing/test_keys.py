@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast.encryption import KeyRing, sealed
+from holdfast.encryption.envelope import must_be_open, unwrap
 from holdfast.errors import PermanentError, ValidationError
-from holdfast.sealing import KeyRing, sealed
-from holdfast.sealing.envelope import must_be_open, unwrap
 from holdfast.store import GroupCommitStore, MemoryStore, open_store
 
 if TYPE_CHECKING:

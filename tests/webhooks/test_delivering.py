@@ -13,10 +13,10 @@ from aiohttp import web
 from standardwebhooks import Webhook as Verifier
 
 from holdfast import Holdfast, PermanentError, State
+from holdfast.encryption import KeyRing
 from holdfast.errors import NotFoundError, ValidationError
 from holdfast.maintenance.webhooks import WebhookService
 from holdfast.model.policy import Backoff, BackoffKind
-from holdfast.sealing import KeyRing
 from holdfast.store import Draft, MemoryStore
 from holdfast.webhooks import Delivery, WebhookSettings
 from holdfast.webhooks.shapes import CALLBACK, DELIVERY, PLACE

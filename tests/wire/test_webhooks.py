@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Holdfast
-from holdfast.sealing import KeyRing, sealed
-from holdfast.sealing.envelope import unwrap
+from holdfast.encryption import KeyRing, sealed
+from holdfast.encryption.envelope import unwrap
 from holdfast.webhooks import WebhookSettings
 from tests.webhooks.receiver import listening
 from tests.worker.rig import working

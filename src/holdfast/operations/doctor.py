@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from holdfast.encryption.envelope import unwrap
 from holdfast.errors import StoreError
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import Retention
 from holdfast.operations.workers import LEADERSHIP, WorkerInfo, workers
-from holdfast.sealing.envelope import unwrap
 from holdfast.store import Finding, Level, Order, Search, Store, Tally
 
 PATIENCE = timedelta(minutes=1)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar, Unpack, cast
 
 import msgspec
 
+from holdfast.encryption.envelope import must_be_open
 from holdfast.errors import (
     Fault,
     JobCancelledError,
@@ -26,7 +27,6 @@ from holdfast.errors import (
 from holdfast.model.job import CancelRequest, Job, LogLine, Progress
 from holdfast.model.payload import clean, encode, encode_result
 from holdfast.model.submission import SubmitOptions
-from holdfast.sealing.envelope import must_be_open
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection

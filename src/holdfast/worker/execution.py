@@ -14,6 +14,7 @@ from typing import cast
 
 import msgspec
 
+from holdfast.encryption.envelope import must_be_open
 from holdfast.errors import (
     JobCancelledError,
     PermanentError,
@@ -24,7 +25,6 @@ from holdfast.errors import (
 from holdfast.model.job import Failure, FailureCategory, Job
 from holdfast.model.lifecycle import MAX_CODE
 from holdfast.model.payload import clean, encode_result
-from holdfast.sealing.envelope import must_be_open
 from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.registry import Handler
 

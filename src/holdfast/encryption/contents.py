@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.encryption.envelope import unwrap
+from holdfast.encryption.key_ring import KeyRing
 from holdfast.model.job import Failure, Job, LogLine, Progress, Transition
-from holdfast.sealing.envelope import unwrap
-from holdfast.sealing.keys import KeyRing
 from holdfast.store import Draft, JobEvent, Note, Record
 from holdfast.webhooks.shapes import PLACE
 

@@ -13,11 +13,11 @@ from typing import Self, cast
 
 from msgspec.structs import replace
 
+from holdfast.encryption.contents import Contents
+from holdfast.encryption.key_ring import KeyRing
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
-from holdfast.sealing.contents import Contents
-from holdfast.sealing.keys import KeyRing
 from holdfast.store import (
     Added,
     Beat,

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from holdfast.encryption.envelope import KEY_ID, unwrap, wrap
 from holdfast.errors import Fault, MissingExtraError, ValidationError
-from holdfast.sealing.envelope import KEY_ID, unwrap, wrap
 
 KEY_BYTES = 32
 NONCE_BYTES = 12

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.sealing.keys import KeyRing
-from holdfast.sealing.store import sealed
+from holdfast.encryption.key_ring import KeyRing
+from holdfast.encryption.store import sealed
 
 __all__ = ["KeyRing", "sealed"]

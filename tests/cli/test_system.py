@@ -250,7 +250,7 @@ def test_help_loads_nothing_heavy() -> None:
     )
 
     *_, ours, heavy = done.stdout.splitlines()
-    assert ["holdfast", "holdfast.cli", "holdfast.cli.commands", "holdfast.cli.exits"] == (
+    assert ["holdfast", "holdfast.cli", "holdfast.cli.commands", "holdfast.cli.errors"] == (
         ast.literal_eval(ours)
     )
     assert "[]" == heavy

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.copying import Copier, CopyRefusedError
-from holdfast.copying.register import FROM, read_note
+from holdfast.copying.progress import FROM, read_note
 from holdfast.encryption import KeyRing, sealed
 from holdfast.model.job import State
 from holdfast.operations.workers import WorkerInfo, announce

@@ -39,7 +39,7 @@ from holdfast.store.redis.fields import Row
 from holdfast.store.sqlite import read as sqlite_reading
 from holdfast.store.sqlite.encode import id_of, key_of
 from holdfast.tasks.schedule import MissedRuns, cron_entry
-from holdfast.worker.runners.frames import Unframer, orders, words
+from holdfast.worker.runners.protocol import Unframer, orders, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from holdfast import Holdfast
+from holdfast.http.api_keys import KeyTerms, Role, create_key
 from holdfast.http.application import create_app
-from holdfast.keys import KeyTerms, Role, create_key
 from holdfast.runtime.randomness import Chance
 from holdfast.store import MemoryStore
 

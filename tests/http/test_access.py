@@ -11,9 +11,9 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import NotFoundError, ValidationError
-from holdfast.http.access import GRANTS, Permission
+from holdfast.http.api_keys import ApiKeys, KeyTerms, Role, create_key, list_keys, revoke_key
 from holdfast.http.application import ENDPOINTS
-from holdfast.keys import ApiKeys, KeyTerms, Role, create_key, list_keys, revoke_key
+from holdfast.http.permissions import GRANTS, Permission
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Chance
 from holdfast.store import MemoryStore

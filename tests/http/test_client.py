@@ -34,8 +34,8 @@ from holdfast.cli import cli
 from holdfast.client.operations import RemoteOperations
 from holdfast.client.transport import ConnectionLost
 from holdfast.errors import ForbiddenError, ServiceError, StoreError, UnauthorizedError
+from holdfast.http.api_keys import Role
 from holdfast.http.application import create_app
-from holdfast.keys import Role
 from holdfast.model.policy import Limits
 from holdfast.model.results import (
     CancellationStatus,

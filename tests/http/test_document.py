@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from openapi_spec_validator import validate
 
+from holdfast.api.errors import MEANING, STATUS_OF
 from holdfast.http.application import ENDPOINTS
-from holdfast.shapes.problems import MEANING, STATUS_OF
 from tests.http.site import API
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.http.tail import Tail
-from holdfast.keys import Role
+from holdfast.http.api_keys import Role
+from holdfast.http.event_stream import Tail
 from holdfast.store import EventPage, MemoryStore
 from tests.http.site import API, running
 

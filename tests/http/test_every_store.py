@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Holdfast
-from holdfast.keys import Role
+from holdfast.http.api_keys import Role
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES
 from tests.http.site import API, running

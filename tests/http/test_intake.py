@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ValidationError
-from holdfast.http.intake import read_batch, read_submission, submission_of
-from holdfast.http.reading import raw_fields
+from holdfast.http.fields import raw_fields
+from holdfast.http.submission_body import read_batch, read_submission, submission_of
 from holdfast.model.acceptance import accept
 from holdfast.model.job import Job
 from holdfast.model.submission import Parent, Submission

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Worker, config
 from holdfast.errors import ValidationError
-from holdfast.keys import Role
+from holdfast.http.api_keys import Role
 from holdfast.store import LimitRule
 from tests.http.site import API
 from tests.http.test_events import heard

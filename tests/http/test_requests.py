@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import StoreUnavailableError
-from holdfast.http.gate import RequestLimits
+from holdfast.http.requests import RequestLimits
 from holdfast.model.policy import Limits
 from holdfast.store import MemoryStore
 from tests.http.site import API, running

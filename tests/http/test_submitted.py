@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from holdfast.api.submissions import BatchResult, SubmissionResult, submitted
 from holdfast.errors import DuplicateError, Fault, ValidationError
 from holdfast.model import results
 from holdfast.model.results import SubmissionStatus, submission_result
-from holdfast.shapes.submitted import BatchResult, SubmissionResult, submitted
 from tests.model.making import job
 
 NEW = submission_result(job())

@@ -27,7 +27,15 @@ def test_the_examples_of_the_testing_page_pass(tmp_path: Path, postgres_server: 
     done = subprocess.run(
         [
             sys.executable,
-            *("-m", "pytest", "-q", "-p", "pytest_asyncio.plugin", "-p", "holdfast.pytest_plugin"),
+            *(
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "pytest_asyncio.plugin",
+                "-p",
+                "holdfast.testing.pytest_plugin",
+            ),
         ],
         cwd=tmp_path,
         env=os.environ

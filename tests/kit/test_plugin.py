@@ -44,7 +44,7 @@ def _pytest(folder: Path) -> subprocess.CompletedProcess[str]:
             "pytest",
             "-q",
             "-p",
-            "holdfast.pytest_plugin",
+            "holdfast.testing.pytest_plugin",
             "-p",
             "no:cacheprovider",
         ],
@@ -95,6 +95,6 @@ def test_installing_holdfast_registers_the_plugin() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
     # the entry point has the module's name, so that naming it with -p as well does no harm
-    assert {"holdfast.pytest_plugin": "holdfast.pytest_plugin"} == project["entry-points"][
-        "pytest11"
-    ]
+    assert {"holdfast.testing.pytest_plugin": "holdfast.testing.pytest_plugin"} == project[
+        "entry-points"
+    ]["pytest11"]

@@ -13,25 +13,25 @@ def _in(
 
 MUTANTS = (
     _in(
-        "worker/settling.py",
+        "worker/settler.py",
         "not lifecycle.may_answer(answer.job, run.fence.token)",
         "answer.job.state is not State.RUNNING",
         "a stale answer is written under another's lease",
     ),
     _in(
-        "worker/settling.py",
+        "worker/settler.py",
         "answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token)",
         "not answer.written",
         "a late answer is dropped although its lease is the newest",
     ),
     _in(
-        "worker/settling.py",
+        "worker/settler.py",
         "                self._outage.failed(error)\n",
         "                return\n",
         "answers are dropped while the store is away",
     ),
     _in(
-        "worker/settling.py",
+        "worker/settler.py",
         "        job = lifecycle.held_again(job, now=now)\n",
         "",
         "a late answer is decided on a job that does not run",
@@ -49,7 +49,7 @@ MUTANTS = (
         "the heart stops when a beat is missed",
     ),
     _in(
-        "worker/settling.py",
+        "worker/settler.py",
         "                if self._after is not None:\n                    self._after()\n",
         "",
         "a worker that waited for its answers to be written is not woken",
@@ -75,21 +75,21 @@ MUTANTS = (
         "a claim whose reply was lost is never taken back",
     ),
     _in(
-        "maintenance/crew.py",
+        "maintenance/leader.py",
         "                await asyncio.sleep(trouble.failed(error))\n                continue\n",
         "                return\n",
         "maintenance ends when the store is away",
         ("maintenance",),
     ),
     _in(
-        "maintenance/contact.py",
+        "maintenance/leader.py",
         "            self._since = now\n",
         "            self._since = self._heard\n",
         "the reaper is first at a store that was away",
         ("maintenance",),
     ),
     _in(
-        "maintenance/contact.py",
+        "maintenance/leader.py",
         "<= now <= self._heard + SILENCE",
         "<= now",
         "the reaper takes back what nobody can renew",

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.cli.torturing import show
-from holdfast.torture.outcome import Outcome
+from holdfast.cli.torture import show
 from holdfast.torture.plan import Plan
+from holdfast.torture.report import Outcome
 from tests.torture.servers import STORES, on_store
 
 FULL = {

@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.torture.chaos import Crash
-from holdfast.torture.outcome import Outcome
+from holdfast.torture.faults import Crash
 from holdfast.torture.plan import Plan
+from holdfast.torture.report import Outcome
 from holdfast.torture.run import torture
 from tests.servers import Postgres, Server, ServerUnavailable, Valkey
 

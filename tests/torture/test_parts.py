@@ -19,11 +19,11 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Job, Priority
 from holdfast.runtime.clock import SystemClock
 from holdfast.torture import ledger
-from holdfast.torture.ground import Ground
-from holdfast.torture.judging import Judge
-from holdfast.torture.outcome import Outcome, Recovery
 from holdfast.torture.plan import Plan
 from holdfast.torture.proxy import Proxy
+from holdfast.torture.report import Outcome, Recovery
+from holdfast.torture.sandbox import Ground
+from holdfast.torture.verdict import Judge
 from holdfast.torture.watch import Watch
 from tests.cli.conftest import Place, place
 from tests.conformance.hand import make

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.torture.outcome import Outcome
 from holdfast.torture.plan import Plan
+from holdfast.torture.report import Outcome
 from holdfast.torture.run import torture
 from tests.torture.servers import on_store
 

@@ -15,11 +15,11 @@ from standardwebhooks import Webhook as Verifier
 from holdfast import Holdfast, PermanentError, State
 from holdfast.encryption import KeyRing
 from holdfast.errors import NotFoundError, ValidationError
-from holdfast.maintenance.webhooks import WebhookService
 from holdfast.model.policy import Backoff, BackoffKind
 from holdfast.store import Draft, MemoryStore
 from holdfast.webhooks import Delivery, WebhookSettings
-from holdfast.webhooks.shapes import CALLBACK, DELIVERY, PLACE
+from holdfast.webhooks.dispatcher import WebhookService
+from holdfast.webhooks.values import CALLBACK, DELIVERY, PLACE
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES
 from tests.webhooks.receiver import Receiver, listening

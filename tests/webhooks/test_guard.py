@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import ValidationError
 from holdfast.webhooks import Guard, RefusedAddressError
-from holdfast.webhooks.sending import UnreachableError, post
+from holdfast.webhooks.transport import UnreachableError, post
 from tests.certificates import Authority
 from tests.webhooks.receiver import listening
 
@@ -96,7 +96,7 @@ async def test_last_look_is_at_the_socket_itself(monkeypatch: pytest.MonkeyPatch
     """Should anything between the check and the connection change the address."""
     guard = Guard(["http", "ports"])
     monkeypatch.setattr(
-        "holdfast.webhooks.sending._Checked.resolve",
+        "holdfast.webhooks.transport._Checked.resolve",
         lambda self, host, port=0, family=0: _unchecked(host, port),
     )
     async with listening() as receiver:

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from holdfast.tasks.loading import load_app
 from holdfast.worker import Worker
-from holdfast.worker.supervisor import supervise
+from holdfast.worker.supervisor.supervisor import supervise
 
 SITE = "tests.worker.site:app"
 

@@ -27,8 +27,8 @@ from holdfast.store import (
     Promoted,
     Swapped,
 )
-from holdfast.worker import Worker, quarantine, rates
-from holdfast.worker.guard import orphans
+from holdfast.worker import Worker, polling, quarantine
+from holdfast.worker.supervisor.lease_guard import orphans
 from tests.worker.rig import Ear, ended, until, until_running, working
 
 
@@ -446,7 +446,7 @@ async def test_a_worker_that_had_work_just_now_looks_again_soon(
             await asyncio.sleep(wait.total_seconds())
             return seen
 
-    monkeypatch.setattr(rates, "POLL", timedelta(minutes=1))
+    monkeypatch.setattr(polling, "POLL", timedelta(minutes=1))
     app = Holdfast(store=Mute())
     app.task("work")(_nothing)
     async with app:
@@ -481,7 +481,7 @@ async def test_work_that_was_locked_when_it_was_told_of_is_looked_for_again_soon
         job = await app.submit("work")
         assert State.COMPLETED is await ended(app, job.job_id)
 
-    assert rates.POLL.total_seconds() / 2 > asyncio.get_running_loop().time() - begun
+    assert polling.POLL.total_seconds() / 2 > asyncio.get_running_loop().time() - begun
 
 
 async def test_a_burst_ends_with_what_another_promoter_joined_meanwhile() -> None:
@@ -509,15 +509,15 @@ async def test_a_burst_ends_with_what_another_promoter_joined_meanwhile() -> Non
 
 async def test_trust_in_being_told_grows_with_the_time_without_work() -> None:
     clock, store = ManualClock(), MemoryStore()
-    trust = rates.Rates(clock)
+    trust = polling.Rates(clock)
 
-    assert rates.POLL == await trust.patience(store)
+    assert polling.POLL == await trust.patience(store)
     trust.stirred()
-    assert rates.FIRST_POLL == await trust.patience(store)
+    assert polling.FIRST_POLL == await trust.patience(store)
     clock.advance(timedelta(seconds=4))
     assert timedelta(seconds=1) == await trust.patience(store)
     clock.advance(timedelta(minutes=1))
-    assert rates.POLL == await trust.patience(store)
+    assert polling.POLL == await trust.patience(store)
 
 
 async def test_a_worker_says_that_it_is_there_before_it_claims(app: Holdfast) -> None:

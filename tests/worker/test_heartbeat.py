@@ -15,11 +15,11 @@ from holdfast.observe import Silent
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Beat, Change, Claim, Fence, MemoryStore
 from holdfast.worker.channel import Notes, WorkerChannel
-from holdfast.worker.execution import Interruption
-from holdfast.worker.guard import Guard, orphans
+from holdfast.worker.executor import Interruption
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.run import Run
-from holdfast.worker.tether import Gave, Holding, Renewed, Took
+from holdfast.worker.supervisor.lease_guard import Guard, orphans
+from holdfast.worker.supervisor.protocol import Gave, Holding, Renewed, Took
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import ended, until_running, working
 

@@ -12,8 +12,8 @@ import pytest
 
 from holdfast import FailureCategory, Holdfast, State
 from holdfast.maintenance import Maintenance
-from holdfast.maintenance.contact import MOMENT, SILENCE, Contact
 from holdfast.maintenance.cron import CronService
+from holdfast.maintenance.leader import MOMENT, SILENCE, Contact
 from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
 from holdfast.maintenance.reaper import Reaper

@@ -13,7 +13,7 @@ import pytest
 from holdfast import Holdfast, State
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.maintenance import Maintenance
-from holdfast.maintenance.trouble import Trouble
+from holdfast.maintenance.leader import Trouble
 from holdfast.model.job import Job
 from holdfast.model.policy import Limits
 from holdfast.observe import Outage, Silent
@@ -22,7 +22,7 @@ from holdfast.runtime.randomness import Chance
 from holdfast.store import Added, Fence, MemoryStore
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.worker import Worker
-from holdfast.worker.opening import opened
+from holdfast.worker.startup import opened
 from tests.conformance.hand import make
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import Ear, ended, until, until_running, working

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.worker.runners import pool as pool_module
-from holdfast.worker.runners.frames import Setup
-from holdfast.worker.runners.locating import setup_for
+from holdfast.worker.runners.child import setup_for
 from holdfast.worker.runners.pool import ChildBrokenError, Pool
+from holdfast.worker.runners.protocol import Setup
 from tests.worker.machines import ROOT
 from tests.worker.rig import Ear, is_alive, until
 from tests.worker.tasks import app

@@ -12,41 +12,41 @@ from typing import Any
 import click
 
 from holdfast import __version__
-from holdfast.cli.exits import INTERRUPTED, OK, hush
+from holdfast.cli.errors import INTERRUPTED, OK, hush
 
 SECTIONS = {
     "Run jobs": {
-        "worker": ("running", "Run the jobs of an app."),
-        "dev": ("running", "Run an app's jobs while you work on it."),
+        "worker": ("worker", "Run the jobs of an app."),
+        "dev": ("worker", "Run an app's jobs while you work on it."),
         "demo": ("demo", "See it all happen within seconds."),
     },
     "Serve": {
-        "serve": ("serving", "Offer everything over HTTP."),
+        "serve": ("serve", "Offer everything over HTTP."),
         "keys": ("keys", "Make, list or revoke API keys."),
     },
     "Jobs": {
-        "submit": ("submitting", "Submit a job."),
-        "jobs": ("reading", "List jobs."),
-        "job": ("reading", "Show one job."),
-        "explain": ("reading", "Say why a job is not running now."),
-        "cancel": ("changing", "Cancel jobs, by id or by filter."),
-        "retry": ("changing", "Give failed jobs another chance."),
-        "release": ("changing", "Let held jobs go."),
-        "delete": ("changing", "Delete ended jobs."),
+        "submit": ("submit", "Submit a job."),
+        "jobs": ("jobs", "List jobs."),
+        "job": ("jobs", "Show one job."),
+        "explain": ("jobs", "Say why a job is not running now."),
+        "cancel": ("manage", "Cancel jobs, by id or by filter."),
+        "retry": ("manage", "Give failed jobs another chance."),
+        "release": ("manage", "Let held jobs go."),
+        "delete": ("manage", "Delete ended jobs."),
     },
     "Look after the system": {
         "stats": ("system", "Show counts, rates and latencies."),
         "top": ("top", "Watch it all, live."),
         "queues": ("queues", "List queues, pause or resume one."),
         "workers": ("system", "List the workers that are there."),
-        "failures": ("reading", "List failed jobs and what they failed of."),
+        "failures": ("jobs", "List failed jobs and what they failed of."),
         "events": ("system", "Show what happens to jobs, live."),
-        "verify": ("verifying", "Judge every job by its audit records."),
-        "torture": ("torturing", "Kill workers and see that nothing is lost."),
+        "verify": ("verify", "Judge every job by its audit records."),
+        "torture": ("torture", "Kill workers and see that nothing is lost."),
         "webhooks": ("webhooks", "List webhooks, add one, see deliveries."),
-        "doctor": ("examining", "Say what is wrong, and what to do."),
-        "migrate": ("migrating", "Create or upgrade the store's schema."),
-        "copy": ("copying", "Move everything to another store."),
+        "doctor": ("doctor", "Say what is wrong, and what to do."),
+        "migrate": ("migrate", "Create or upgrade the store's schema."),
+        "copy": ("copy", "Move everything to another store."),
         "config": ("system", "Show the settings and who gave them."),
     },
 }
@@ -85,7 +85,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what holdfast raises becomes a message and an exit code."""
-        from holdfast.cli.exits import told_plainly
+        from holdfast.cli.errors import told_plainly
 
         with told_plainly():
             return super().invoke(ctx)

@@ -11,8 +11,8 @@ import msgspec
 
 from holdfast import config
 from holdfast.app import Holdfast
-from holdfast.cli.exits import UNREACHABLE, Problem
-from holdfast.cli.finding import find_app
+from holdfast.cli.app_path import find_app
+from holdfast.cli.errors import UNREACHABLE, Problem
 from holdfast.errors import HoldfastError
 from holdfast.store.urls import is_postgres, scheme, with_option
 

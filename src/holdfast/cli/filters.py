@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from holdfast.cli.submitting import tags_of
+from holdfast.cli.submit import tags_of
 from holdfast.model.job import Priority, State
 from holdfast.operations.filters import JobFilter
 

@@ -7,9 +7,9 @@ import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
-from holdfast.cli.submitting import span_or_text
+from holdfast.cli.submit import span_or_text
 from holdfast.cli.tables import facts, moment, table
-from holdfast.keys import ApiKey, KeyTerms, Role, create_key, list_keys, revoke_key
+from holdfast.http.api_keys import ApiKey, KeyTerms, Role, create_key, list_keys, revoke_key
 from holdfast.model.times import parse_duration
 
 

@@ -10,7 +10,7 @@ import msgspec
 from holdfast import config as settings
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, json_option, on_store, store_options, url_option
-from holdfast.cli.submitting import span_or_text
+from holdfast.cli.submit import span_or_text
 from holdfast.cli.tables import facts, moment, span, table
 from holdfast.model.statistics import Breakdown, Counts, LatencyStats, QueueStats
 from holdfast.observe.logging import plain

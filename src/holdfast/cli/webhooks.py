@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
-from holdfast.cli.submitting import tags_of
+from holdfast.cli.submit import tags_of
 from holdfast.cli.tables import facts, mapping, moment, table
 from holdfast.webhooks import Delivery, DeliveryPage, Webhook
-from holdfast.webhooks.shapes import ENDS
+from holdfast.webhooks.values import ENDS
 
 T = TypeVar("T")
 

@@ -11,10 +11,16 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.client.problems import error_of
+from holdfast.api.failures import FailureDetails as FailureDetailsBody
+from holdfast.api.failures import FailureSearchResult as FailurePage
+from holdfast.api.jobs import JobStatus as JobStatusBody
+from holdfast.api.responses import JobSearchResult, LogLines, QueueList, WorkerList
+from holdfast.api.submissions import BatchResult as BatchBody
+from holdfast.api.submissions import SubmissionResult as SubmissionBody
+from holdfast.client.errors import error_of
+from holdfast.client.events import events_of
+from holdfast.client.requests import job_path, loose_body, query, submission_body, written
 from holdfast.client.transport import ConnectionLost, Response, Transport
-from holdfast.client.watching import events_of
-from holdfast.client.writing import job_path, loose_body, query, submission_body, written
 from holdfast.errors import Fault, NotFoundError, StoreError, ValidationError
 from holdfast.model.job import TERMINAL, LogLine, Priority
 from holdfast.model.policy import Limits
@@ -47,12 +53,6 @@ from holdfast.operations.submitter import patiently
 from holdfast.operations.workers import WorkerInfo
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Chance
-from holdfast.shapes.answers import JobSearchResult, LogLines, QueueList, WorkerList
-from holdfast.shapes.failures import FailureDetails as FailureDetailsBody
-from holdfast.shapes.failures import FailureSearchResult as FailurePage
-from holdfast.shapes.jobs import JobStatus as JobStatusBody
-from holdfast.shapes.submitted import BatchResult as BatchBody
-from holdfast.shapes.submitted import SubmissionResult as SubmissionBody
 from holdfast.store import JobEvent, QueueInfo, Store
 
 T = TypeVar("T")

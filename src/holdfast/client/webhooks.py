@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast.client.writing import query, written
+from holdfast.client.requests import query, written
 from holdfast.errors import StoreError
 from holdfast.model.job import State
 from holdfast.webhooks.registry import SECRETS_KEPT, Webhooks
-from holdfast.webhooks.shapes import CALLBACK, ENDS, Delivery, DeliveryPage, Webhook
+from holdfast.webhooks.values import CALLBACK, ENDS, Delivery, DeliveryPage, Webhook
 
 if TYPE_CHECKING:
     from holdfast.client.operations import RemoteOperations

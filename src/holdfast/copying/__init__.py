@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from holdfast.copying.copier import Copier, CopyReport
-from holdfast.copying.register import CopyRefusedError
+from holdfast.copying.progress import CopyRefusedError
 
 __all__ = ["Copier", "CopyRefusedError", "CopyReport"]

@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.copying.register import (
+from holdfast.copying.progress import (
     CLAIM,
     FROM,
     KIND,
@@ -32,7 +32,7 @@ from holdfast.maintenance.cron import PREFIX as CRON
 from holdfast.model.job import Job
 from holdfast.runtime.randomness import Chance
 from holdfast.store import Dossier, Draft, Order, PortableStore, Record, Search, Store
-from holdfast.webhooks.shapes import PLACE
+from holdfast.webhooks.values import PLACE
 
 PAGE = 200
 AT_ONCE = 20

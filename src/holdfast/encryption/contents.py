@@ -14,7 +14,7 @@ from holdfast.encryption.envelope import unwrap
 from holdfast.encryption.key_ring import KeyRing
 from holdfast.model.job import Failure, Job, LogLine, Progress, Transition
 from holdfast.store import Draft, JobEvent, Note, Record
-from holdfast.webhooks.shapes import PLACE
+from holdfast.webhooks.values import PLACE
 
 
 class Texts(msgspec.Struct, frozen=True, array_like=True):

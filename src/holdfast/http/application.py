@@ -10,34 +10,34 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 
+from holdfast.api.errors import Refusal
 from holdfast.app import Holdfast
-from holdfast.http import gate
+from holdfast.http import requests
 from holdfast.http.endpoint import Endpoint
 from holdfast.http.routes import (
-    changing,
     events,
+    health,
     jobs,
-    leasing,
-    meta,
-    settling,
-    submitting,
+    leases,
+    manage,
+    outcomes,
+    submit,
     system,
     webhooks,
 )
 from holdfast.http.service import Receive, Scope, Send, Service, respond
 from holdfast.observe import Observer
-from holdfast.shapes.problems import Refusal
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *submitting.ENDPOINTS,
+    *submit.ENDPOINTS,
     *jobs.ENDPOINTS,
-    *changing.ENDPOINTS,
+    *manage.ENDPOINTS,
     *system.ENDPOINTS,
     *events.ENDPOINTS,
-    *leasing.ENDPOINTS,
-    *settling.ENDPOINTS,
+    *leases.ENDPOINTS,
+    *outcomes.ENDPOINTS,
     *webhooks.ENDPOINTS,
-    *meta.ENDPOINTS,
+    *health.ENDPOINTS,
 )
 """Every route. A further part of the service adds its own list here."""
 
@@ -84,7 +84,7 @@ def create_app(
     app: Holdfast,
     *,
     observer: Observer | None = None,
-    limits: gate.RequestLimits | None = None,
+    limits: requests.RequestLimits | None = None,
     hosts: Sequence[str] = (),
     cors: Sequence[str] = (),
     endpoints: Sequence[Endpoint] = ENDPOINTS,

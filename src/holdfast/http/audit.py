@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.http.access import Caller
-from holdfast.shapes.answers import AuditEntry
+from holdfast.api.responses import AuditEntry
+from holdfast.http.permissions import Caller
 from holdfast.store import Draft, Store
 
 KIND = "audit"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.http.access import Caller, Permission
-from holdfast.http.reading import Field, Schema
+from holdfast.http.fields import Field, Schema
+from holdfast.http.permissions import Caller, Permission
 from holdfast.operations.operations import Operations
 
 if TYPE_CHECKING:

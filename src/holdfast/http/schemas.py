@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.http.reading import DURATION, NO_CONTROLS, TIMESTAMP, Schema
+from holdfast.http.fields import DURATION, NO_CONTROLS, TIMESTAMP, Schema
 from holdfast.model.job import DependencyKind, Priority
 from holdfast.model.policy import MAX_ATTEMPTS, BackoffKind
 from holdfast.model.validation import (

@@ -15,11 +15,11 @@ import uvicorn
 
 from holdfast.app import Holdfast
 from holdfast.errors import HoldfastError
+from holdfast.http.api_keys import list_keys
 from holdfast.http.application import create_app
-from holdfast.http.gate import is_loopback
+from holdfast.http.requests import is_loopback
 from holdfast.http.service import Service
-from holdfast.keys import list_keys
-from holdfast.maintenance.crew import Maintenance
+from holdfast.maintenance.leader import Maintenance
 from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.observe import Observer
 

@@ -11,25 +11,24 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.errors import APIError, ErrorResponse, Refusal, problem_of
 from holdfast.app import Holdfast
-from holdfast.http import gate
-from holdfast.http.access import Caller
+from holdfast.http import requests
+from holdfast.http.api_keys import ApiKeys
 from holdfast.http.audit import Audit
-from holdfast.http.counting import Counting
 from holdfast.http.docs import page
 from holdfast.http.endpoint import Answer, Call, Endpoint, Stream, Text
-from holdfast.http.limiting import KeyLimits
+from holdfast.http.event_stream import Tail, streamed
+from holdfast.http.fields import read_form, read_query
+from holdfast.http.metrics import Counting
 from holdfast.http.openapi import document
-from holdfast.http.reading import read_form, read_query
-from holdfast.http.streaming import streamed
-from holdfast.http.tail import Tail
-from holdfast.keys import ApiKeys
+from holdfast.http.permissions import Caller
+from holdfast.http.rate_limits import KeyLimits
+from holdfast.http.tenant_store import TenantStore
 from holdfast.observe import Observer, Silent
 from holdfast.operations.operations import Operations
 from holdfast.operations.waiter import Watcher
 from holdfast.runtime.timeouts import Deadlines
-from holdfast.shapes.problems import APIError, ErrorResponse, Refusal, problem_of
-from holdfast.tenancy import TenantStore
 
 Scope = MutableMapping[str, Any]  # as ASGI has it
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -52,20 +51,20 @@ class Service:
         app: Holdfast,
         *,
         observer: Observer | None = None,
-        limits: gate.RequestLimits | None = None,
+        limits: requests.RequestLimits | None = None,
         hosts: Sequence[str] = (),
         endpoints: Sequence[Endpoint] = (),
     ) -> None:
         self.app = app
         self._monotonic = app.clock.monotonic
         self.observer = observer or Silent()
-        self.limits = limits or gate.RequestLimits()
+        self.limits = limits or requests.RequestLimits()
         self.hosts = frozenset(hosts)
         """Host names, besides those of this machine, by which it may be called without keys."""
         self.stopping = asyncio.Event()
         self.counting = Counting(app.clock)
         self.endpoints = tuple(endpoints)
-        self.request_ids = gate.RequestIds(app.chance)
+        self.request_ids = requests.RequestIds(app.chance)
         self._deadlines = Deadlines()
         self._views: OrderedDict[tuple[str, str], Operations] = OrderedDict()
 
@@ -140,13 +139,13 @@ class Service:
         receive: Receive,
         request_id: str,
     ) -> Answer | Text | Stream:
-        caller = await gate.caller_of(self, endpoint, headers)
+        caller = await requests.caller_of(self, endpoint, headers)
         self.key_limits.admit(caller)
         call = Call(self, caller, self.view(caller), receive)
         call.path, call.headers = scope["path_params"], headers
         call.query = read_query(scope["query_string"].decode("latin-1"), endpoint.query)
         if endpoint.takes_body:
-            call.body = await gate.body_of(headers, receive, self.limits, self._deadlines)
+            call.body = await requests.body_of(headers, receive, self.limits, self._deadlines)
         if endpoint.form is not None:
             call.form = read_form(call.body, endpoint.form)
         work = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.maintenance.crew import Maintenance
+from holdfast.maintenance.leader import Maintenance
 from holdfast.maintenance.service import Service
 
 __all__ = ["Maintenance", "Service"]

@@ -35,7 +35,7 @@ from holdfast.store import (
     Store,
     TransactionalStore,
 )
-from holdfast.webhooks.shapes import CALLBACKS
+from holdfast.webhooks.values import CALLBACKS
 
 T = TypeVar("T")
 Rejected = ValidationError | DuplicateError

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from holdfast.runtime.clock import ManualClock
 from holdfast.tasks.inline import Spawned
-from holdfast.testing.crashing import (
+from holdfast.testing.crash_points import (
     CrashPoint,
     CrashReport,
     Verdict,
     crash_points,
     crash_points_sync,
 )
+from holdfast.testing.crash_steps import effect
 from holdfast.testing.jobs import SandboxJob
 from holdfast.testing.rehearsal import Rehearsal
 from holdfast.testing.sandbox import Sandbox
-from holdfast.testing.steps import effect
 
 __all__ = [
     "CrashPoint",

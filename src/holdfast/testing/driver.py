@@ -21,7 +21,7 @@ from holdfast.tasks.registry import RunnerKind
 from holdfast.tasks.schedule import instants
 from holdfast.testing.blocking import loop_runs_here
 from holdfast.worker.channel import Notes, WorkerChannel
-from holdfast.worker.execution import (
+from holdfast.worker.executor import (
     Interrupted,
     Interruption,
     Outcome,
@@ -29,7 +29,7 @@ from holdfast.worker.execution import (
     perform_sync,
 )
 from holdfast.worker.run import Run
-from holdfast.worker.settling import Settler
+from holdfast.worker.settler import Settler
 
 WORKER = "sandbox"
 PAGE = 1000

@@ -15,10 +15,9 @@ from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Chance
 from holdfast.tasks.context import Named
 from holdfast.testing.blocking import Bridge, SandboxOperations
-from holdfast.testing.borrowing import borrowed
 from holdfast.testing.driver import Driver, Execute
 from holdfast.testing.jobs import SandboxJob, missing, sandbox_job, unwanted
-from holdfast.testing.store import sandbox_store
+from holdfast.testing.override import borrowed, sandbox_store
 
 T = TypeVar("T")
 

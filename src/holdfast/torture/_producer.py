@@ -17,10 +17,10 @@ from holdfast.model.job import State
 from holdfast.model.results import SubmissionResult, SubmissionStatus
 from holdfast.operations.submitter import patiently
 from holdfast.runtime.randomness import Chance
-from holdfast.torture._site import app, post
+from holdfast.torture._tasks import app, post
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, Ledger, allowed
-from holdfast.torture.parting import die_with_parent
-from holdfast.torture.places import LINE
+from holdfast.torture.plan import LINE
+from holdfast.torture.processes import die_with_parent
 
 BATCH = max(100, min(200, post.jobs // 100))
 KEYS = 10

@@ -8,11 +8,11 @@ import sys
 from datetime import timedelta
 
 from holdfast.runtime.event_loop import run
-from holdfast.torture._site import app, post
+from holdfast.torture._tasks import app, post
 from holdfast.torture.ledger import Ledger
-from holdfast.torture.parting import die_with_parent
+from holdfast.torture.processes import die_with_parent
 from holdfast.worker import Worker
-from holdfast.worker.supervisor import supervise
+from holdfast.worker.supervisor.supervisor import supervise
 
 GRACE = timedelta(seconds=10)
 COUNTED = frozenset(
@@ -52,7 +52,7 @@ def main() -> int:
     """Run one worker, or several under a supervisor."""
     if post.processes:
         return supervise(
-            "holdfast.torture._site:app",
+            "holdfast.torture._tasks:app",
             processes=post.processes,
             queues=post.queues,
             slots=post.slots,

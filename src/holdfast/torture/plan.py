@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+QUEUE = "default"
+LINE = "line"
+"""A queue that one worker serves and one producer fills: its order can be judged."""
+
+CRON = "* * * * *"
+TICK = "tick"
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to happen; faults are spread evenly over the jobs."""

@@ -13,14 +13,13 @@ from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.randomness import Chance
 from holdfast.store import Store, open_store
 from holdfast.torture import ledger
-from holdfast.torture.chaos import Chaos, Crash
-from holdfast.torture.crew import Crew, TortureError
-from holdfast.torture.ground import Ground
-from holdfast.torture.judging import Judge
-from holdfast.torture.outcome import Outcome
-from holdfast.torture.places import TICK
-from holdfast.torture.plan import Plan
+from holdfast.torture.faults import Chaos, Crash
+from holdfast.torture.plan import TICK, Plan
+from holdfast.torture.processes import Crew, TortureError
 from holdfast.torture.proxy import Proxy
+from holdfast.torture.report import Outcome
+from holdfast.torture.sandbox import Ground
+from holdfast.torture.verdict import Judge
 from holdfast.torture.watch import Watch
 
 TICK_SECONDS = 0.1

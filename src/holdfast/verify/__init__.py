@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from holdfast.verify.checker import CLOCK_SLACK, Checker, Report
 from holdfast.verify.findings import Finding, Kind
-from holdfast.verify.live import verify
-from holdfast.verify.record import violations
+from holdfast.verify.rules import violations
+from holdfast.verify.scan import verify
 from holdfast.verify.witness import Witness
 
 __all__ = [

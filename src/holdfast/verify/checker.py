@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from holdfast.model.job import Job, State, Transition
-from holdfast.verify import dependents
+from holdfast.verify import rules
 from holdfast.verify.findings import Finding, Kind
-from holdfast.verify.keys import Keys
 from holdfast.verify.order import Order
-from holdfast.verify.record import violations
+from holdfast.verify.rules import Keys, violations
 from holdfast.verify.witness import Witness
 
 GRACE = timedelta(seconds=30)
@@ -91,7 +90,7 @@ class Checker:
         if not history:
             return
         if parents:
-            self._add(dependents.early(job, history, parents, slack=self._slack))
+            self._add(rules.early(job, history, parents, slack=self._slack))
         if self._tended:
             self._add(_forsaken(job, parents, now - GRACE))
         self._add(self._keys.see(job))
@@ -127,7 +126,7 @@ def _forsaken(
     """Name a job on which something was due before the given instant."""
     match job.state:
         case State.PENDING:
-            yield from dependents.forgotten(job, parents, before=before)
+            yield from rules.forgotten(job, parents, before=before)
         case State.DELAYED | State.RETRYING if job.due_at and job.due_at < before:
             yield Finding(Kind.STUCK, job.id, f"is {job.state} although its time has come")
         case State.RUNNING if job.lease and job.lease.until and job.lease.until < before:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.webhooks.guard import Guard, RefusedAddressError
+from holdfast.webhooks.address_guard import Guard, RefusedAddressError
 from holdfast.webhooks.registry import Webhooks
-from holdfast.webhooks.shapes import (
+from holdfast.webhooks.values import (
     Delivery,
     DeliveryPage,
     Webhook,

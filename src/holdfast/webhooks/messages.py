@@ -7,11 +7,10 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.model.job import Job, State
+from holdfast.model.job import RESERVED, Job, State
 from holdfast.model.submission import Submission
 from holdfast.model.times import format_timestamp
-from holdfast.tenancy import RESERVED
-from holdfast.webhooks.shapes import (
+from holdfast.webhooks.values import (
     DELIVERY,
     QUEUE,
     End,

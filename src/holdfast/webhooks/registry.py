@@ -15,8 +15,9 @@ from holdfast.model.submission import Submission
 from holdfast.model.validation import MAX_URL
 from holdfast.runtime.randomness import Chance
 from holdfast.store import Draft, Order, Search, Store
-from holdfast.webhooks.guard import Guard, RefusedAddressError
-from holdfast.webhooks.shapes import (
+from holdfast.webhooks.address_guard import Guard, RefusedAddressError
+from holdfast.webhooks.signatures import checked_secret, new_secret
+from holdfast.webhooks.values import (
     CALLBACK,
     DELIVERY,
     ENDS,
@@ -28,7 +29,6 @@ from holdfast.webhooks.shapes import (
     Message,
     Webhook,
 )
-from holdfast.webhooks.signing import checked_secret, new_secret
 
 if TYPE_CHECKING:
     from holdfast.operations.operations import Operations

@@ -10,7 +10,7 @@ from holdfast.model.job import CancelRequest, Job
 from holdfast.store import Fence
 from holdfast.tasks.context import Channel, JobContext, Signals
 from holdfast.tasks.registry import Handler
-from holdfast.worker.execution import Interruption
+from holdfast.worker.executor import Interruption
 
 
 class Run:

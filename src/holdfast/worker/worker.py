@@ -17,11 +17,8 @@ from holdfast.operations.workers import PRESENCE, WorkerInfo, announce
 from holdfast.runtime.backoff import Pauses
 from holdfast.store import Claim, GroupCommitStore, ListeningStore, Store
 from holdfast.tasks.registry import RunnerKind
-from holdfast.worker.alarm import Alarm
-from holdfast.worker.burst import more_within
 from holdfast.worker.channel import Notes, WorkerChannel
-from holdfast.worker.custody import Custody, Nobody
-from holdfast.worker.execution import (
+from holdfast.worker.executor import (
     HOST,
     Failed,
     Interrupted,
@@ -30,17 +27,19 @@ from holdfast.worker.execution import (
     Succeeded,
     system_failure,
 )
-from holdfast.worker.hands import Hands
-from holdfast.worker.opening import opened, pause_unless
-from holdfast.worker.pulse import Pulse
+from holdfast.worker.heartbeat import Pulse
+from holdfast.worker.polling import POLL, Rates, more_within
 from holdfast.worker.quarantine import Quarantine
-from holdfast.worker.rates import POLL, Rates
 from holdfast.worker.run import Run
 from holdfast.worker.runners import Runner
 from holdfast.worker.runners.inline import AsyncRunner
 from holdfast.worker.runners.process import ProcessRunner
 from holdfast.worker.runners.thread import ThreadRunner
-from holdfast.worker.settling import Settler
+from holdfast.worker.settler import Settler
+from holdfast.worker.slots import Hands
+from holdfast.worker.startup import opened, pause_unless
+from holdfast.worker.supervisor.protocol import Custody, Nobody
+from holdfast.worker.timeouts import Alarm
 
 STUBBORN = 5.0
 """How long an interrupted handler may take to stop before its slot is given back, in seconds."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.exits import FAILED, Problem
+from holdfast.cli.errors import FAILED, Problem
 
 PATIENCE = 60.0
 """How long the whole demonstration may take on a slow machine, in seconds."""
@@ -30,10 +30,10 @@ def demo() -> None:
 
 
 async def _play(folder: Path, url: str) -> bool:
-    from holdfast.cli.demo.crew import workers
     from holdfast.cli.demo.screen import Screen
     from holdfast.cli.demo.story import Story
     from holdfast.cli.demo.tasks import app
+    from holdfast.cli.demo.workers import workers
 
     screen = Screen()
     story = Story(app, screen)

@@ -6,17 +6,18 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Mapping, Sequence
 
 import click
 import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.cli.demo import tasks
-from holdfast.cli.demo.checking import check
 from holdfast.cli.demo.screen import Screen
 from holdfast.cli.tables import table
-from holdfast.model.job import State
+from holdfast.model.job import LIVE, Event, State
 from holdfast.model.results import JobStatus, SubmissionResult
+from holdfast.verify import Witness, verify
 
 MANY = 30
 
@@ -159,3 +160,21 @@ class Story:
 
     def _note(self, what: str, happened: bool, how: str) -> None:
         self.seen.append(Seen(what, happened, how))
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the histories say."""
+
+    states: Mapping[str, int]
+    attempts: int
+    problems: list[str]
+
+
+async def check(app: Holdfast, submitted: Sequence[str]) -> Verdict:
+    """Judge every job by its history, and look for one that was lost or has not ended."""
+    witness = Witness()
+    witness.accepted = set(submitted)
+    report = await verify(app.store, witness)
+    unfinished = [f"{count} are still {s}" for s, count in report.states.items() if s in LIVE]
+    problems = [str(finding) for finding in report.findings] + unfinished
+    return Verdict(report.states, report.events.get(Event.CLAIM, 0), problems)

@@ -9,14 +9,14 @@ from typing import cast
 
 import msgspec
 
+from holdfast.api.jobs import JobHappening
 from holdfast.errors import Fault, ValidationError
-from holdfast.http.access import Permission
 from holdfast.http.endpoint import Call, Endpoint, Stream
-from holdfast.http.reading import Field, flag, text, words
+from holdfast.http.fields import Field, flag, text, words
+from holdfast.http.permissions import Permission
 from holdfast.http.routes.jobs import plain_filter
-from holdfast.shapes.jobs import JobHappening
+from holdfast.http.tenant_store import TenantStore
 from holdfast.store import JobEvent, Store
-from holdfast.tenancy import TenantStore
 
 REMEMBERED = 1000
 PAGE = 500

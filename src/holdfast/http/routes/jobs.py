@@ -5,19 +5,18 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import cast
 
+from holdfast.api.failures import FailureDetails
+from holdfast.api.jobs import JobResult, JobStatus
+from holdfast.api.responses import JobSearchResult, LogLines
 from holdfast.errors import Fault, ValidationError
-from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
-from holdfast.http.reading import TIMESTAMP, Field, decoded, duration, flag, whole
+from holdfast.http.fields import TIMESTAMP, Field, decoded, duration, flag, whole
+from holdfast.http.permissions import Permission
 from holdfast.http.schemas import PRIORITIES, SEARCH
-from holdfast.model.job import State
+from holdfast.model.job import RESERVED, State
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import JobFilter
-from holdfast.shapes.answers import JobSearchResult, LogLines
-from holdfast.shapes.failures import FailureDetails
-from holdfast.shapes.jobs import JobResult, JobStatus
 from holdfast.store import Order
-from holdfast.tenancy import RESERVED
 
 LONGEST_WAIT = 60.0
 WAIT = timedelta(seconds=30)

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import cast
 
+from holdfast.api.failures import FailureSearchResult
+from holdfast.api.responses import AuditPage, QueueList, QueueState, WorkerList
 from holdfast.errors import Fault, ValidationError
-from holdfast.http.access import Permission
 from holdfast.http.audit import Audit
 from holdfast.http.endpoint import Answer, Call, Endpoint
-from holdfast.http.reading import TIMESTAMP, Field, duration, integer, text, words
+from holdfast.http.fields import TIMESTAMP, Field, duration, integer, text, words
+from holdfast.http.permissions import Permission
 from holdfast.model.job import FailureCategory
 from holdfast.model.policy import DAY, HOUR
 from holdfast.model.statistics import Breakdown, QueueStats
 from holdfast.model.times import shown
 from holdfast.model.validation import QUEUE_RULE
 from holdfast.operations.filters import FailureFilter
-from holdfast.shapes.answers import AuditPage, QueueList, QueueState, WorkerList
-from holdfast.shapes.failures import FailureSearchResult
 
 MEASURED = 7 * DAY
 """How long measures are kept."""

@@ -7,13 +7,13 @@ from typing import cast
 
 import msgspec
 
-from holdfast.http.access import Permission
 from holdfast.http.endpoint import Answer, Call, Endpoint
-from holdfast.http.reading import Field, flag, integer, text, words
+from holdfast.http.fields import Field, flag, integer, text, words
+from holdfast.http.permissions import Permission
 from holdfast.model.job import State
 from holdfast.model.validation import MAX_URL
 from holdfast.webhooks import Delivery, DeliveryPage, Guard, Webhook, Webhooks
-from holdfast.webhooks.shapes import ENDS
+from holdfast.webhooks.values import ENDS
 
 
 class WebhookInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 
-from holdfast.worker.execution import Outcome, perform
+from holdfast.worker.executor import Outcome, perform
 from holdfast.worker.run import Run
 
 

@@ -11,7 +11,7 @@ from collections import deque
 
 from holdfast.observe import Observer
 from holdfast.runtime.processes import described, ended, signal_group, start
-from holdfast.worker.runners.frames import Broken, Order, Setup, Unframer, Up, Word, frame, words
+from holdfast.worker.runners.protocol import Broken, Order, Setup, Unframer, Up, Word, frame, words
 
 TERM_SECONDS = 0.4
 """What a handler is given to clean up before it is killed."""

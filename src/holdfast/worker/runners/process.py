@@ -14,9 +14,11 @@ from holdfast.app import Holdfast
 from holdfast.model.job import Encoding
 from holdfast.observe import Observer
 from holdfast.tasks.registry import RunnerKind
-from holdfast.worker.execution import Outcome, system_failure
+from holdfast.worker.executor import Outcome, system_failure
 from holdfast.worker.run import Run
-from holdfast.worker.runners.frames import (
+from holdfast.worker.runners.handlers import setup_for
+from holdfast.worker.runners.pool import Child, ChildBrokenError, ChildDiedError, Pool
+from holdfast.worker.runners.protocol import (
     Done,
     KeepCheckpoint,
     Question,
@@ -29,8 +31,6 @@ from holdfast.worker.runners.frames import (
     Work,
     problem_of,
 )
-from holdfast.worker.runners.locating import setup_for
-from holdfast.worker.runners.pool import Child, ChildBrokenError, ChildDiedError, Pool
 
 
 class ProcessRunner:

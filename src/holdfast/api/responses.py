@@ -1,0 +1,100 @@
+"""The other answers of the API: pages of jobs, lists, acknowledgements."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from holdfast.api.jobs import JobStatus
+from holdfast.model import results
+from holdfast.model.job import LogLine
+from holdfast.operations.workers import WorkerInfo
+from holdfast.store import QueueInfo
+
+
+class JobSearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of jobs."""
+
+    jobs: tuple[JobStatus, ...]
+    total_count: int
+    total_exact: bool
+    next_cursor: str | None
+    has_more: bool
+
+    @classmethod
+    def of(cls, page: results.SearchResult, *, traces: bool = True) -> JobSearchResult:
+        """Write a page."""
+        return cls(
+            jobs=tuple(JobStatus.of(job, traces=traces) for job in page.jobs),
+            total_count=page.total_count,
+            total_exact=page.total_exact,
+            next_cursor=page.next_cursor,
+            has_more=page.has_more,
+        )
+
+    def value(self) -> results.SearchResult:
+        """Read a page."""
+        return results.SearchResult(
+            jobs=tuple(job.value() for job in self.jobs),
+            total_count=self.total_count,
+            total_exact=self.total_exact,
+            next_cursor=self.next_cursor,
+            has_more=self.has_more,
+        )
+
+
+class QueueList(msgspec.Struct, frozen=True):
+    """Every queue."""
+
+    queues: tuple[QueueInfo, ...]
+
+
+class QueueState(msgspec.Struct, frozen=True):
+    """Whether jobs of a queue may start."""
+
+    queue: str
+    paused: bool
+
+
+class WorkerList(msgspec.Struct, frozen=True):
+    """The workers that are there."""
+
+    workers: tuple[WorkerInfo, ...]
+
+
+class LogLines(msgspec.Struct, frozen=True):
+    """What a job's handler logged."""
+
+    logs: tuple[LogLine, ...]
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that changed something: who, what, when, and how it went."""
+
+    timestamp: datetime
+    request_id: str
+    key_id: str
+    key_name: str
+    role: str
+    namespace: str
+    action: str
+    target: str
+    detail: str = ""
+    client: str = ""
+    status: int | None = None
+    """None while it is under way, or when the server stopped in the middle of it."""
+
+
+class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Audit entries, newest first."""
+
+    entries: tuple[AuditEntry, ...]
+    next_cursor: str | None
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the service is well."""
+
+    status: str
+    checks: dict[str, str] = {}

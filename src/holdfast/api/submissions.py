@@ -1,0 +1,93 @@
+"""What became of submissions, as JSON."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from holdfast.api.errors import APIError, problem_of
+from holdfast.errors import DuplicateError, Fault, ValidationError
+from holdfast.model import results as library
+from holdfast.model.job import State
+
+
+class SubmissionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one submission."""
+
+    job_id: str
+    status: library.SubmissionStatus
+    state: State | None = None
+    created_at: datetime | None = None
+    scheduled_for: datetime | None = None
+    existing_job_id: str | None = None
+    error: APIError | None = None
+    """Why it was rejected, in a batch that is not atomic."""
+
+    @classmethod
+    def of(cls, result: library.SubmissionResult) -> SubmissionResult:
+        """Write a result."""
+        return cls(
+            job_id=result.job_id,
+            status=result.status,
+            state=result.state,
+            created_at=result.created_at,
+            scheduled_for=result.scheduled_for,
+            existing_job_id=result.existing_job_id,
+            error=problem_of(result.error)[1] if result.error else None,
+        )
+
+    def value(self) -> library.SubmissionResult:
+        """Read a result."""
+        return library.SubmissionResult(
+            job_id=self.job_id,
+            status=self.status,
+            state=self.state,
+            created_at=self.created_at,
+            scheduled_for=self.scheduled_for,
+            existing_job_id=self.existing_job_id,
+            error=_rejected(self.error),
+        )
+
+
+class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a batch."""
+
+    total: int
+    accepted: int
+    rejected: int
+    results: tuple[SubmissionResult, ...]
+
+    @classmethod
+    def of(cls, result: library.BatchResult) -> BatchResult:
+        """Write a result."""
+        return cls(
+            total=result.total,
+            accepted=result.accepted,
+            rejected=result.rejected,
+            results=tuple(SubmissionResult.of(one) for one in result.results),
+        )
+
+    def value(self) -> library.BatchResult:
+        """Read a result."""
+        return library.BatchResult(
+            total=self.total,
+            accepted=self.accepted,
+            rejected=self.rejected,
+            results=tuple(one.value() for one in self.results),
+        )
+
+
+def submitted(result: library.SubmissionResult | library.BatchResult) -> object:
+    """Return what to encode for a result: its shape, or itself as long as that is the same JSON."""
+    if isinstance(result, library.BatchResult):
+        return BatchResult.of(result) if result.rejected else result
+    return SubmissionResult.of(result) if result.error else result
+
+
+def _rejected(error: APIError | None) -> Exception | None:
+    if error is None:
+        return None
+    if error.code == "DUPLICATE":
+        return DuplicateError("", error.existing_job_id or "")
+    return ValidationError([Fault(d.field, d.code, d.message) for d in error.details])

@@ -1,0 +1,46 @@
+"""Finding the app a command is about, with errors that say what to do."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from holdfast import config
+from holdfast.app import Holdfast
+from holdfast.cli.errors import USAGE, Problem
+from holdfast.config import Settings
+from holdfast.errors import HoldfastError
+from holdfast.observe.redaction import redacted
+from holdfast.tasks.loading import load_app
+
+
+def find_app(settings: Settings) -> tuple[str, Holdfast]:
+    """Load the app the settings name, with the store they name; Problem says what is wrong."""
+    path = settings["app"]
+    if not isinstance(path, str):
+        raise Problem("say which app: holdfast worker MODULE:APP, or app in holdfast.toml", USAGE)
+    if os.getcwd() not in sys.path:  # noqa: PTH109  # compared with texts
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    for key in config.PASSED_ON:
+        if settings.source(key) != "default":
+            os.environ[config.variable(key)] = settings.text(key)
+    try:
+        app = load_app(path)
+    except HoldfastError:
+        raise
+    except Exception as error:  # noqa: BLE001  # whatever a user's module raises
+        raise Problem(f"importing {path!r} failed: {redacted(_last_line(error))}", USAGE) from None
+    if settings.source("url") == "flag" and app.url != settings["url"]:
+        raise Problem(
+            f"{path} names its own store, {redacted(app.url)}, which --url cannot change:"
+            " write Holdfast() there, and --url or $HOLDFAST_URL decides",
+            USAGE,
+        )
+    return path, app
+
+
+def _last_line(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"

@@ -1,0 +1,66 @@
+"""The command that moves everything to another store."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from holdfast.cli.common import answer, as_it_is, json_option
+from holdfast.cli.errors import FAILED, Problem
+from holdfast.cli.tables import facts
+from holdfast.copying import Copier, CopyReport
+from holdfast.observe.logging import plain
+from holdfast.observe.redaction import redacted
+from holdfast.store import open_store
+
+
+@click.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@json_option
+def copy(source: str, target: str, as_json: bool) -> None:
+    """Move all jobs, settings and records from one store to another, empty one.
+
+    Stop the workers and producers first. The source's queues are paused and stay so; nothing
+    in it is deleted. A copy that was interrupted is resumed by the same command; one that is
+    done is not repeated. Sealed jobs are copied as they are, no key is needed.
+    """
+    report = asyncio.run(_copied(source, target, quiet=as_json))
+    answer(report, as_json=as_json, show=lambda: _show(report))
+    if not report.ok:
+        raise Problem("the stores differ: the copy is not finished, see above", FAILED)
+
+
+async def _copied(source: str, target: str, *, quiet: bool) -> CopyReport:
+    here, there = open_store(as_it_is(source, "FROM")), open_store(target)
+    names = (redacted(source), redacted(target))
+    try:
+        await here.start()
+        await there.start()
+        told = None if quiet else _tell
+        return await Copier(here, there, names=names, told=told).run()
+    finally:
+        await there.close()
+        await here.close()
+
+
+def _tell(what: str, count: int) -> None:
+    click.echo(f"{count} jobs {what}", err=True)
+
+
+def _show(report: CopyReport) -> None:
+    facts(
+        [
+            ("jobs", report.jobs),
+            ("resumed", "yes" if report.resumed else None),
+            ("queues", report.queues),
+            ("limits", report.limits),
+            ("schedules", report.schedules),
+            ("records", report.records),
+        ]
+    )
+    for line in report.differences:
+        click.echo(f"  {plain(line)}")
+    if report.ok:
+        click.echo("all compared and equal; the source's queues stay paused")

@@ -1,0 +1,84 @@
+"""The command that offers everything over HTTP."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast import config
+from holdfast.cli.app_path import find_app
+from holdfast.cli.common import plain_app, url_option
+from holdfast.cli.errors import FAILED, USAGE, Problem
+from holdfast.cli.worker import log_format_option, log_level_option
+from holdfast.errors import MissingExtraError
+from holdfast.observe import logging
+from holdfast.observe.redaction import redacted
+from holdfast.runtime.event_loop import run
+
+
+@click.command()
+@click.argument("app", metavar="MODULE:APP", required=False)
+@click.option("--host", metavar="ADDRESS", help="Where to listen.  [127.0.0.1]")
+@click.option("--port", metavar="N", help="0 takes any free port.  [8080]")
+@click.option("--certificate", metavar="FILE", help="A TLS certificate chain, PEM.")
+@click.option("--certificate-key", metavar="FILE", help="Its private key, PEM.")
+@click.option("--behind-proxy", is_flag=True, help="A proxy in front speaks TLS.")
+@click.option("--cors", multiple=True, metavar="ORIGIN", help="A site whose pages may call.")
+@log_level_option
+@log_format_option
+@url_option
+def serve(  # noqa: PLR0913  # one per option
+    *,
+    app: str | None,
+    host: str | None,
+    port: str | None,
+    certificate: str | None,
+    certificate_key: str | None,
+    behind_proxy: bool,
+    cors: tuple[str, ...],
+    log_level: str | None,
+    log_format: str | None,
+    url: str | None,
+) -> None:
+    """Offer every operation over HTTP, until TERM or INT; see /docs there.
+
+    While no API key exists, only this machine may call: make one with `holdfast keys create`.
+    MODULE:APP gives jobs the defaults of its tasks.
+    """
+    flags = {
+        "app": app,
+        "url": url,
+        "listen.host": host,
+        "listen.port": port,
+        "log.level": log_level,
+        "log.format": log_format,
+    }
+    settings = config.load(flags=flags)
+    logging.configure(settings.text("log.level"), settings.text("log.format"))
+    found = find_app(settings)[1] if app else plain_app(settings)
+    try:
+        from holdfast.http import server
+    except ImportError as error:
+        raise MissingExtraError("server", str(error.name)) from None
+    place = server.Place(
+        host=settings.text("listen.host"),
+        port=int(settings.text("listen.port")),
+        certificate=certificate,
+        certificate_key=certificate_key,
+        behind_proxy=behind_proxy,
+        cors=cors,
+    )
+
+    def told(address: str, keys: int) -> None:
+        click.echo(f"serving {redacted(found.url)} at {address}, described at {address}/docs")
+        if not keys:
+            click.echo(
+                "no API key exists: only this machine may call, and anyone on it may do"
+                " everything. Make one with 'holdfast keys create'"
+            )
+
+    try:
+        run(server.serve(found, place, observer=logging.LogObserver(found.redaction), told=told))
+    except server.UnsafeAddressError as error:
+        raise Problem(str(error), USAGE) from None
+    except OSError as error:
+        raise Problem(f"cannot listen on {place.host}:{place.port}: {error}", FAILED) from None

@@ -1,0 +1,147 @@
+"""The command that submits a job."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import click
+import msgspec
+
+from holdfast.app import Holdfast
+from holdfast.cli.common import answer, on_store, store_options
+from holdfast.cli.errors import FAILED, USAGE, Problem
+from holdfast.cli.tables import facts, moment
+from holdfast.model.job import DependencyKind, Priority, State
+from holdfast.model.results import JobStatus, SubmissionResult
+from holdfast.model.submission import SubmitOptions
+
+SPAN = "SPAN"
+
+
+@click.command()
+@click.argument("type_", metavar="TYPE")
+@click.argument("payload", required=False)
+@click.option("--bytes", "as_bytes", is_flag=True, help="Take the payload as bytes, not JSON.")
+@click.option("--queue", help="Which queue; else the task's, or default.")
+@click.option(
+    "--priority",
+    type=click.Choice([p.name for p in Priority], case_sensitive=False),
+    help="What goes first within a queue.",
+)
+@click.option("--delay", metavar=SPAN, help="Start no earlier than so long from now.")
+@click.option("--scheduled-at", metavar="TIME", help="Start no earlier than this.")
+@click.option("--hold", is_flag=True, help="Wait for `holdfast release`.")
+@click.option("--timeout", metavar=SPAN, help="How long one attempt may take.")
+@click.option("--lifetime", metavar=SPAN, help="How long the job may take in all.")
+@click.option("--lease", metavar=SPAN, help="How soon a silent worker loses the job.")
+@click.option("--max-attempts", type=int, help="From 1 to 100, the first included.")
+@click.option("--backoff", metavar="JSON", help='Such as {"strategy": "LINEAR"}.')
+@click.option(
+    "--retry-timeouts/--no-retry-timeouts", default=None, help="Whether to retry a timeout."
+)
+@click.option("--idempotency-key", metavar="KEY", help="Submit nothing when the key was used.")
+@click.option("--idempotency-window", metavar=SPAN, help="How long the key counts.")
+@click.option("--correlation-id", metavar="ID", help="Your own id for tracing.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A label to find it by.")
+@click.option("--depends-on", multiple=True, metavar="JOB", help="Wait for this job.")
+@click.option(
+    "--dependency-type",
+    type=click.Choice(list(DependencyKind), case_sensitive=False),
+    help="What it waits for in them.",
+)
+@click.option("--callback-url", metavar="URL", help="Where its end is to be posted.")
+@click.option("--limit-key", metavar="KEY", help="Whose limit it counts towards.")
+@click.option("--app", metavar="MODULE:APP", help="Take what its task says as defaults.")
+@click.option("--wait", is_flag=True, help="Wait for its end; exit 1 unless it completed.")
+@click.option("--wait-timeout", metavar=SPAN, help="Wait no longer than this; exit 4.")
+@store_options
+def submit(
+    type_: str,
+    payload: str | None,
+    as_bytes: bool,
+    app: str | None,
+    wait: bool,
+    wait_timeout: str | None,
+    url: str | None,
+    as_json: bool,
+    **given: object,
+) -> None:
+    """Submit a job of TYPE. PAYLOAD is JSON; - reads it from standard input.
+
+    SPAN is a number of seconds or an ISO 8601 duration such as PT5M.
+    """
+    body = _payload(payload, as_bytes=as_bytes)
+    options = _options(given)
+    patience = None if wait_timeout is None else span_or_text(wait_timeout)
+
+    async def operate(queue: Holdfast) -> SubmissionResult | JobStatus:
+        result = await queue.submit(type_, body, **options)
+        if not wait:
+            return result
+        return await queue.wait(result.job_id, timeout=patience)
+
+    result = on_store(url, operate, new=True, app=app)
+    answer(result, as_json=as_json, show=lambda: _show(result))
+    if isinstance(result, JobStatus) and result.state is not State.COMPLETED:
+        raise Problem(f"job {result.job_id} ended {result.state}", FAILED)
+
+
+def span_or_text(text: str) -> float | str:
+    """Read a number of seconds; anything else is left to the library to judge."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def tags_of(texts: tuple[str, ...]) -> dict[str, str]:
+    """Read NAME=VALUE texts."""
+    tags = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Problem(f"--tag must be NAME=VALUE, got {text!r}", USAGE)
+        tags[name] = value
+    return tags
+
+
+def _payload(text: str | None, *, as_bytes: bool) -> object:
+    if text is None:
+        return None
+    data = sys.stdin.buffer.read() if text == "-" else text.encode()
+    return data if as_bytes else msgspec.Raw(data.strip() or b"null")
+
+
+def _options(given: Mapping[str, object]) -> SubmitOptions:
+    options = {name: value for name, value in given.items() if value not in (None, ())}
+    for name in ("delay", "timeout", "lifetime", "lease", "idempotency_window"):
+        if name in options:
+            options[name] = span_or_text(str(options[name]))
+    if "tags" in options:
+        options["tags"] = tags_of(given["tags"])  # type: ignore[arg-type]  # click made a tuple
+    if "backoff" in options:
+        try:
+            options["backoff"] = msgspec.json.decode(str(options["backoff"]))
+        except msgspec.DecodeError as error:
+            raise Problem(f"--backoff must be JSON: {error}", USAGE) from None
+    return options  # type: ignore[return-value]  # the library checks every value
+
+
+def _show(result: SubmissionResult | JobStatus) -> None:
+    if isinstance(result, JobStatus):
+        output = "" if result.output is None else msgspec.json.encode(result.output).decode()
+        error = result.failure.message if result.failure else None
+        facts(
+            [("job", result.job_id), ("state", result.state), ("output", output), ("error", error)]
+        )
+        return
+    later = moment(result.scheduled_for) if result.state is State.DELAYED else None
+    facts(
+        [
+            ("job", result.job_id),
+            ("status", result.status),
+            ("state", result.state),
+            ("due", later),
+        ]
+    )

@@ -1,0 +1,198 @@
+"""Commands that run jobs: worker, dev."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from holdfast import config
+from holdfast.app import Holdfast
+from holdfast.cli.app_path import find_app
+from holdfast.cli.common import url_option
+from holdfast.cli.errors import FAILED, Problem
+from holdfast.cli.reload import LOOK_EVERY, is_reloaded, orphaned, run_reloading
+from holdfast.config import Settings
+from holdfast.model.job import DEFAULT_QUEUE
+from holdfast.observe import logging
+from holdfast.observe.redaction import redacted
+from holdfast.runtime.event_loop import run
+from holdfast.worker import Worker
+
+log_level_option = click.option(
+    "--log-level", type=click.Choice(logging.LEVELS), help="How much to log.  [info]"
+)
+log_format_option = click.option(
+    "--log-format",
+    type=click.Choice(logging.FORMATS),
+    help="Lines for people, or JSON lines.  [text]",
+)
+
+
+@click.command()
+@click.argument("app", metavar="MODULE:APP", required=False)
+@click.option(
+    "-Q",
+    "--queues",
+    multiple=True,
+    metavar="A,B=3",
+    help="Queues to serve: in this order, or with weights.  [default]",
+)
+@click.option(
+    "-c", "--slots", "--concurrency", metavar="N", help="Jobs at once in one process.  [20]"
+)
+@click.option("--processes", metavar="N", help="Worker processes under a supervisor.  [1]")
+@click.option("--burst", is_flag=True, help="Stop when there is nothing left to do.")
+@click.option("--grace", metavar="SPAN", help="How long a stop lets jobs finish.  [30 s]")
+@log_level_option
+@log_format_option
+@url_option
+def worker(
+    app: str | None, queues: tuple[str, ...], burst: bool, url: str | None, **flags: str | None
+) -> None:
+    """Run the jobs of an app, until TERM or INT.
+
+    The first signal lets running jobs finish, the second gives them back at once. MODULE
+    alone means its `app`, or the only app it holds.
+    """
+    settings = config.load(flags=_flags(app, queues, url, flags))
+    path, found = find_app(settings)
+    if settings["worker.processes"] == 1:
+        _run(found, settings, _queues(settings), burst=burst)
+        return
+    from holdfast.worker.supervisor.supervisor import supervise
+
+    code = supervise(
+        path,
+        processes=_number(settings, "worker.processes"),
+        queues=_queues(settings),
+        slots=_number(settings, "worker.slots"),
+        grace=_grace(settings),
+        burst=burst,
+        observer="holdfast.observe.logging:from_environment",
+    )
+    if code:
+        raise Problem("the workers could not be kept running, see above", FAILED)
+
+
+@click.command()
+@click.argument("app", metavar="MODULE:APP", required=False)
+@click.option("--reload/--no-reload", default=True, help="Start again when sources change.  [on]")
+@url_option
+def dev(app: str | None, reload: bool, url: str | None) -> None:
+    """Run an app's jobs while you work on it, and offer it over HTTP to this machine.
+
+    It serves every queue that its tasks name, and logs everything.
+
+    When a source below the current folder changes, the worker starts again: running jobs get
+    two seconds to finish and are else given back.
+    """
+    if reload:
+        given = [*([app] if app else []), *(["--url", url] if url else [])]
+        sys.exit(run_reloading(["dev", "--no-reload", *given], Path.cwd()))
+    flags = {"app": app, "url": url, "log.level": "debug", "worker.grace": 2}
+    settings = config.load(flags=flags)
+    _, found = find_app(settings)
+    named = {h.options.queue for h in found.registry if h.options.queue}
+    queues = sorted({DEFAULT_QUEUE, *named})
+    click.echo(f"store   {redacted(found.url)}", err=True)
+    click.echo(f"queues  {', '.join(queues)}", err=True)
+    for handler in found.registry:
+        click.echo(f"task    {handler.type} ({handler.runner})", err=True)
+    _run(found, settings, queues, burst=False, serving=True)
+
+
+def _run(
+    app: Holdfast,
+    settings: Settings,
+    queues: list[str] | dict[str, float],
+    *,
+    burst: bool,
+    serving: bool = False,
+) -> None:
+    logging.configure(settings.text("log.level"), settings.text("log.format"))
+    if app.shares_store:
+        click.echo("holdfast: these jobs live in memory: no other process sees them", err=True)
+
+    async def work() -> None:
+        hand = Worker(
+            app,
+            queues=queues,
+            slots=_number(settings, "worker.slots"),
+            grace=_grace(settings),
+            observer=logging.LogObserver(app.redaction),
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, hand.stop)
+        _stop_alone(hand)
+        async with _served(app, settings) if serving else contextlib.nullcontext():
+            await hand.run(burst=burst)
+
+    run(work())
+
+
+@contextlib.asynccontextmanager
+async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
+    """Offer the app over HTTP to this machine, if the extra is installed and the port is free."""
+    try:
+        from holdfast.http.server import Place, beside
+    except ImportError:
+        click.echo("api     not installed: pip install 'holdfast[server]'", err=True)
+        yield
+        return
+    place = Place(port=_port(settings))
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            address = await stack.enter_async_context(beside(app, place))
+        except OSError as error:
+            click.echo(f"api     not there: port {place.port}: {error.strerror}", err=True)
+        else:
+            click.echo(f"api     {address}/docs", err=True)
+        yield
+
+
+def _stop_alone(hand: Worker) -> None:
+    """Stop once the process that would start us again is gone."""
+    if orphaned():
+        hand.stop()
+    elif is_reloaded():
+        asyncio.get_running_loop().call_later(LOOK_EVERY, _stop_alone, hand)
+
+
+def _flags(
+    app: str | None, queues: tuple[str, ...], url: str | None, flags: Mapping[str, str | None]
+) -> dict[str, object]:
+    names = {"log_level": "log.level", "log_format": "log.format"}
+    given: dict[str, object] = {
+        names.get(name, f"worker.{name}"): value for name, value in flags.items()
+    }
+    return {**given, "app": app, "url": url, "worker.queues": list(queues) or None}
+
+
+def _queues(settings: Settings) -> list[str] | dict[str, float]:
+    value = settings["worker.queues"]
+    assert isinstance(value, list | dict)
+    return value
+
+
+def _port(settings: Settings) -> int:
+    return int(settings.text("listen.port"))
+
+
+def _number(settings: Settings, key: str) -> int:
+    value = settings[key]
+    assert isinstance(value, int)
+    return value
+
+
+def _grace(settings: Settings) -> timedelta:
+    value = settings["worker.grace"]
+    assert isinstance(value, timedelta)
+    return value

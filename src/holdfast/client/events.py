@@ -1,0 +1,61 @@
+"""Listening to a service: one stream after another, each from where the last one broke off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from holdfast.api.jobs import JobHappening
+from holdfast.client.errors import error_of
+from holdfast.client.requests import query
+from holdfast.client.transport import ConnectionLost, Response, Transport
+from holdfast.errors import StoreUnavailableError
+from holdfast.runtime.backoff import Pauses
+from holdfast.runtime.randomness import Chance
+from holdfast.store import JobEvent
+
+
+async def events_of(
+    transport: Transport, *, after: str | None, follow: bool
+) -> AsyncIterator[JobEvent]:
+    """Yield events; a stream that breaks off is taken up again behind the last one."""
+    pauses = Pauses(Chance(), longest=5.0)
+    while True:
+        try:
+            async for event in _stream(transport, after, follow=follow):
+                after = event.cursor
+                pauses.over()
+                yield event
+        except StoreUnavailableError:
+            if not follow:
+                raise
+        if not follow:
+            return
+        await asyncio.sleep(pauses.next())
+
+
+async def _stream(
+    transport: Transport, after: str | None, *, follow: bool
+) -> AsyncIterator[JobEvent]:
+    path = "/api/v1/events" + query({"after": after, "follow": follow})
+    headers = {"accept": "text/event-stream"}
+    async with transport.stream(path, headers) as (status, parts):
+        if status != 200:
+            raise error_of(Response(status, {}, b"".join([part async for part in parts])))
+        text = b""
+        async for part in parts:
+            *blocks, text = (text + part).split(b"\n\n")
+            for block in blocks:
+                if (event := _read(block)) is not None:
+                    yield event
+    if follow:
+        raise ConnectionLost("the stream ended", sent=True)
+
+
+def _read(block: bytes) -> JobEvent | None:
+    lines = dict(line.split(b": ", 1) for line in block.split(b"\n") if b": " in line)
+    if lines.get(b"event") not in (b"transition", b"progress"):
+        return None
+    return msgspec.json.decode(lines[b"data"], type=JobHappening).value()

@@ -1,0 +1,77 @@
+"""How much one key may do: requests per second, and jobs unfinished at a time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.errors import QuotaError
+from holdfast.http.permissions import Caller
+from holdfast.http.tenant_store import OWNER
+from holdfast.model.job import LIVE
+from holdfast.model.policy import SECOND
+from holdfast.runtime.clock import Clock
+from holdfast.store import Search, Store
+
+MOST_KEYS = 10_000
+FRESH = 1.0
+
+
+class _Use(msgspec.Struct):
+    allowance: float
+    filled_at: float
+    live: int = 0
+    counted_at: float = float("-inf")
+
+
+class KeyLimits:
+    """Counts what each key uses, in this process; QuotaError when it is too much."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._uses: OrderedDict[str, _Use] = OrderedDict()
+
+    def admit(self, caller: Caller) -> None:
+        """Count one request: a bucket that holds one second's worth."""
+        if caller.rate is None:
+            return
+        use, now, rate = self._use(caller), self._clock.monotonic(), caller.rate
+        use.allowance = min(rate, use.allowance + (now - use.filled_at) * rate)
+        use.filled_at = now
+        if use.allowance < 1:
+            raise QuotaError(
+                "requests per second",
+                current=rate,
+                maximum=rate,
+                retry_after=timedelta(seconds=(1 - use.allowance) / rate),
+            )
+        use.allowance -= 1
+
+    async def admit_jobs(self, caller: Caller, count: int) -> None:
+        """Count jobs in; what is unfinished is read from the store once a second."""
+        if caller.live_jobs is None:
+            return
+        use, now = self._use(caller), self._clock.monotonic()
+        if now - use.counted_at >= FRESH:
+            search = Search(tags={OWNER: caller.key_id}, states=tuple(LIVE), limit=1)
+            use.live = (await self._store.find(search)).total
+            use.counted_at = now
+        if use.live + count > caller.live_jobs:
+            raise QuotaError(
+                "unfinished jobs of this key",
+                current=use.live,
+                maximum=caller.live_jobs,
+                retry_after=SECOND,
+            )
+        use.live += count
+
+    def _use(self, caller: Caller) -> _Use:
+        use = self._uses.get(caller.key_id)
+        if use is None:
+            use = self._uses[caller.key_id] = _Use(caller.rate or 0, self._clock.monotonic())
+            if len(self._uses) > MOST_KEYS:
+                self._uses.popitem(last=False)
+        return use

@@ -1,0 +1,173 @@
+"""Submissions out of request bodies: the payload untouched, everything wrong at once."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.errors import Fault, ValidationError
+from holdfast.http.fields import raw_fields, whole
+from holdfast.model.acceptance import read
+from holdfast.model.job import RESERVED
+from holdfast.model.submission import Submission
+from holdfast.model.times import shown
+
+
+class _Usual(msgspec.Struct, forbid_unknown_fields=True):
+    """What most submissions say, in the types it should have: read in one go.
+
+    Whatever does not fit is read again, field by field, to say everything that is wrong.
+    """
+
+    type: str
+    payload: msgspec.Raw
+    queue: str | None = None
+    priority: str | int | None = None
+    max_attempts: int | None = None
+    idempotency_key: str | None = None
+    correlation_id: str | None = None
+    tags: dict[str, str] | None = None
+    depends_on: tuple[str, ...] = ()
+    limit_key: str | None = None
+    ref: str | None = None
+
+    def submission(self) -> Submission:
+        """Return what it says."""
+        tags = self.tags
+        return Submission(
+            type=self.type,
+            payload=self.payload,
+            queue=self.queue,
+            priority=self.priority,
+            max_attempts=self.max_attempts,
+            idempotency_key=self.idempotency_key,
+            correlation_id=self.correlation_id,
+            tags=tags,
+            depends_on=self.depends_on,
+            limit_key=self.limit_key,
+            ref=self.ref,
+            faults=_tag_faults(tags) if tags else (),
+        )
+
+
+class _UsualBatch(msgspec.Struct, forbid_unknown_fields=True):
+    jobs: list[_Usual]
+    atomic: bool = True
+
+
+_usual = msgspec.json.Decoder(_Usual)
+_usual_batch = msgspec.json.Decoder(_UsualBatch)
+_UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+
+
+def read_submission(body: bytes, *, key: str | None = None) -> Submission:
+    """Read one submission; ``key`` is an idempotency key that came beside it."""
+    if key is None:
+        with contextlib.suppress(*_UNUSUAL):
+            return _usual.decode(body).submission()
+    return submission_of(raw_fields(body), key=key)
+
+
+def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission], bool]:
+    """Read a batch and whether it is all or nothing."""
+    if key is None:
+        with contextlib.suppress(*_UNUSUAL):
+            usual = _usual_batch.decode(body)
+            return [job.submission() for job in usual.jobs], usual.atomic
+    given = raw_fields(body)
+    faults = [Fault(n, "UNKNOWN_FIELD", "is not taken here") for n in given if n not in _BATCH]
+    atomic = msgspec.json.decode(given["atomic"]) if "atomic" in given else True
+    if not isinstance(atomic, bool):
+        faults.append(Fault("atomic", "INVALID", f"must be true or false, got {shown(atomic)}"))
+    jobs: list[msgspec.Raw] = []
+    try:
+        jobs = _jobs.decode(given["jobs"])
+    except KeyError:
+        faults.append(Fault("jobs", "REQUIRED", "is required"))
+    except msgspec.ValidationError:
+        faults.append(Fault("jobs", "INVALID", "must be a list of jobs"))
+    if faults:
+        raise ValidationError(faults)
+    made = [
+        _member(job, None if key is None else f"{key}:{number}") for number, job in enumerate(jobs)
+    ]
+    return made, bool(atomic)
+
+
+_BATCH = ("jobs", "atomic")
+_NULL = msgspec.Raw(b"null")
+_jobs = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def _member(job: msgspec.Raw, key: str | None) -> Submission:
+    try:
+        given = raw_fields(bytes(job))
+        own = given.get("idempotency_key", _NULL) != _NULL
+        return submission_of(given, key=None if own else key)
+    except ValidationError as error:
+        return Submission(type="", faults=error.faults)
+
+
+def submission_of(given: Mapping[str, msgspec.Raw], *, key: str | None = None) -> Submission:
+    """Make a submission of a JSON object's fields."""
+    fields: dict[str, object] = {
+        name: value if name == "payload" else _decoded(value) for name, value in given.items()
+    }
+    faults = _payload_faults(fields)
+    for name in ("max_attempts", "priority"):
+        if name in fields:
+            fields[name] = whole(fields[name])
+    tags = fields.get("tags")
+    if isinstance(tags, dict):
+        faults += _tag_faults(tags)
+    if key is not None:
+        faults += _key_faults(fields, key)
+        fields["idempotency_key"] = key
+    made = read(fields)
+    return replace(made, faults=(*made.faults, *faults)) if faults else made
+
+
+def _tag_faults(tags: Mapping[str, object]) -> tuple[Fault, ...]:
+    if any(str(name).startswith(RESERVED) for name in tags):
+        return (Fault("tags", "RESERVED", f"must not begin with {RESERVED!r}"),)
+    return ()
+
+
+def _decoded(value: msgspec.Raw) -> object:
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        return _Broken()
+
+
+class _Broken:
+    """Stands for a value that no field takes: its reader says what it wants instead."""
+
+
+def _payload_faults(fields: dict[str, object]) -> list[Fault]:
+    encoding = fields.pop("payload_encoding", "json")
+    if "payload" not in fields:
+        return [Fault("payload", "REQUIRED", "is required")]
+    if encoding not in ("json", "base64"):
+        told = f"must be json or base64, got {shown(encoding)}"
+        return [Fault("payload_encoding", "INVALID", told)]
+    if encoding == "base64":
+        try:
+            text = _decoded(fields["payload"])  # type: ignore[arg-type]  # it is still raw
+            fields["payload"] = base64.b64decode(text, validate=True)  # type: ignore[arg-type]
+        except (binascii.Error, TypeError, ValueError):
+            fields["payload"] = None
+            return [Fault("payload", "INVALID", "must be base64")]
+    return []
+
+
+def _key_faults(fields: Mapping[str, object], key: str) -> list[Fault]:
+    if fields.get("idempotency_key") in (None, key):
+        return []
+    told = "must not differ from the Idempotency-Key header"
+    return [Fault("idempotency_key", "CONFLICT", told)]

@@ -1,0 +1,208 @@
+"""What a worker in another process or language may do, in the name of a lease token."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from holdfast.api.jobs import priority_name, public_tags
+from holdfast.errors import NotFoundError, StaleLeaseError
+from holdfast.model import lifecycle
+from holdfast.model.job import CancelRequest, Encoding, Job, State
+from holdfast.operations.changes import DECISIONS
+from holdfast.operations.dependents import release_dependents
+from holdfast.operations.workers import WorkerInfo, announce
+from holdfast.runtime.randomness import Chance
+from holdfast.store import Beat, Change, Claim, Fence, Note, Store
+
+THERE = timedelta(seconds=45)
+"""How long a worker counts as present after it asked for work."""
+
+
+class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is yours until its lease ends, or longer if you renew it."""
+
+    job_id: str
+    type: str
+    queue: str
+    payload: msgspec.Raw
+    payload_encoding: str
+    """json, or base64 when the payload is a string that stands for bytes."""
+    attempt: int
+    max_attempts: int
+    attempt_id: str
+    lease_token: str
+    lease_until: datetime | None
+    lease_seconds: float
+    """How long a renewal lasts: renew every third of it."""
+    timeout_seconds: float
+    """How long this attempt may take."""
+    checkpoint: str | None
+    """What an earlier attempt kept, as base64."""
+    priority: str
+    created_at: datetime
+    tags: Mapping[str, str] = {}
+    correlation_id: str | None = None
+
+    @classmethod
+    def of(cls, job: Job) -> ClaimedJob:
+        """Write a job that was just claimed."""
+        assert job.lease is not None
+        plain = job.encoding is Encoding.JSON
+        payload = job.payload if plain else msgspec.json.encode(job.payload)
+        return cls(
+            job_id=job.id,
+            type=job.type,
+            queue=job.queue,
+            payload=msgspec.Raw(payload),
+            payload_encoding="json" if plain else "base64",
+            attempt=job.attempt,
+            max_attempts=job.max_attempts,
+            attempt_id=job.attempt_id,
+            lease_token=job.lease.token,
+            lease_until=job.lease.until,
+            lease_seconds=job.lease_ttl.total_seconds(),
+            timeout_seconds=job.timeout.total_seconds(),
+            checkpoint=None
+            if job.checkpoint is None
+            else base64.b64encode(job.checkpoint).decode(),
+            priority=priority_name(job.priority),
+            created_at=job.created_at,
+            tags=public_tags(job.tags),
+            correlation_id=job.correlation_id or None,
+        )
+
+
+class ClaimResult(msgspec.Struct, frozen=True):
+    """The jobs that are now yours."""
+
+    jobs: tuple[ClaimedJob, ...]
+
+
+class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a lease is held, and whether someone wants the job to stop."""
+
+    job_id: str
+    held: bool
+    lease_until: datetime | None = None
+    cancel_requested: bool = False
+    cancel_force: bool = False
+    cancel_reason: str = ""
+
+    @classmethod
+    def of(cls, job_id: str, beat: Beat) -> LeaseState:
+        """Write the answer to one renewal."""
+        return _state(job_id, beat.cancel, held=beat.held, until=beat.until)
+
+
+class LeaseStates(msgspec.Struct, frozen=True):
+    """One state per lease, in the order asked."""
+
+    leases: tuple[LeaseState, ...]
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a job with the worker's answer."""
+
+    job_id: str
+    state: State
+    scheduled_for: datetime | None = None
+
+
+class Workplace:
+    """The store as workers over HTTP use it."""
+
+    def __init__(self, store: Store, chance: Chance) -> None:
+        self._store = store
+        self._chance = chance
+
+    async def claim(
+        self,
+        worker: WorkerInfo,
+        limit: int,
+        wait: timedelta,
+        pausing: Callable[[Awaitable[int]], Awaitable[int | None]],
+    ) -> list[Job]:
+        """Take up to ``limit`` jobs; with none there, wait for some.
+
+        ``pausing`` awaits news, and returns None when waiting makes no sense any more.
+        """
+        await announce(self._store, worker, wait + THERE)
+        want = Claim(
+            queues=worker.queues,
+            limit=limit,
+            worker=worker.id,
+            token=self._chance.token(),
+            types=worker.types or None,
+        )
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait.total_seconds()
+        while True:
+            seen = await self._store.arrivals(worker.queues, -1, timedelta(0))
+            jobs = await self._store.claim(want)
+            left = deadline - loop.time()
+            if jobs or left <= 0:
+                return jobs
+            news = self._store.arrivals(worker.queues, seen, timedelta(seconds=min(left, 5.0)))
+            if await pausing(news) is None:
+                return []
+
+    async def renew(self, fences: Sequence[Fence]) -> list[LeaseState]:
+        """Renew leases, each by its own length."""
+        beats = await self._store.extend(fences)
+        return [LeaseState.of(f.job_id, beat) for f, beat in zip(fences, beats, strict=True)]
+
+    async def note(self, note: Note) -> LeaseState:
+        """Keep something under a lease; StaleLeaseError when it is not the newest."""
+        job_id = note.fence.job_id
+        if not (await self._store.note([note]))[0]:
+            raise StaleLeaseError(job_id)
+        (cancel,) = await self._store.cancels([job_id])
+        return _state(job_id, cancel, held=True)
+
+    async def settle(self, fence: Fence, decide: Callable[[Job, datetime], Job]) -> Settlement:
+        """Say how a job went; a repeat is answered like the first time.
+
+        StaleLeaseError when another claim came after this one.
+        """
+        for _ in range(DECISIONS):
+            (job,) = await self._store.get([fence.job_id])
+            if job is None:
+                raise NotFoundError(fence.job_id)
+            if lifecycle.has_answered(job, fence.token):
+                return _settlement(job)
+            if not lifecycle.may_answer(job, fence.token):
+                raise StaleLeaseError(fence.job_id)
+            now = self._store.now()
+            after = decide(lifecycle.held_again(job, now=now), now)
+            (answer,) = await self._store.swap([Change(job, after)])
+            if answer.ripe:
+                await release_dependents(self._store)
+            if answer.written:
+                return _settlement(after)
+        raise StaleLeaseError(fence.job_id)  # pragma: no cover  # ten changes within one call
+
+
+def _state(
+    job_id: str, cancel: CancelRequest | None, *, held: bool, until: datetime | None = None
+) -> LeaseState:
+    return LeaseState(
+        job_id=job_id,
+        held=held,
+        lease_until=until,
+        cancel_requested=cancel is not None,
+        cancel_force=cancel.force if cancel else False,
+        cancel_reason=cancel.reason if cancel else "",
+    )
+
+
+def _settlement(job: Job) -> Settlement:
+    return Settlement(
+        job_id=job.id,
+        state=job.state,
+        scheduled_for=job.due_at if job.state is State.RETRYING else None,
+    )

@@ -1,0 +1,111 @@
+"""One POST to an address that the guard lets through: no redirects, bounded in time and size."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast import __version__
+from holdfast.errors import MissingExtraError
+from holdfast.webhooks.address_guard import Guard
+
+if TYPE_CHECKING:
+    from aiohttp.abc import ResolveResult
+
+try:
+    from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+    from aiohttp.abc import AbstractResolver
+except ImportError:
+    raise MissingExtraError("webhooks", "aiohttp") from None
+
+LONGEST_WISH = timedelta(hours=1)
+"""The longest Retry-After that is heeded."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a receiver answered; its body is nobody's business."""
+
+    status: int
+    retry_after: timedelta | None = None
+
+
+class UnreachableError(Exception):
+    """Nobody answered in time."""
+
+
+async def post(
+    url: str, body: bytes, headers: Mapping[str, str], *, guard: Guard, timeout: timedelta
+) -> Reply:
+    """Send a message; RefusedAddressError, or UnreachableError when there was no answer."""
+    guard.url(url)
+    connector = TCPConnector(
+        resolver=_Checked(guard),
+        use_dns_cache=False,
+        force_close=True,
+        socket_factory=lambda info: _socket(guard, info),
+    )
+    session = ClientSession(
+        connector=connector,
+        cookie_jar=DummyCookieJar(),
+        timeout=ClientTimeout(total=timeout.total_seconds()),
+        headers={"User-Agent": f"holdfast/{__version__}", "Content-Type": "application/json"},
+        auto_decompress=False,
+    )
+    try:
+        async with (
+            session,
+            session.post(url, data=body, headers=dict(headers), allow_redirects=False) as response,
+        ):
+            return Reply(response.status, _wish(response.headers.get("Retry-After", "")))
+    except TimeoutError:
+        raise UnreachableError(f"no answer within {timeout.total_seconds():g} s") from None
+    except (ClientError, OSError) as error:
+        raise UnreachableError(f"{type(error).__name__}: {error}") from None
+
+
+class _Checked(AbstractResolver):
+    """Resolves names and checks every address: one that is refused refuses them all."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+        for *_, place in found:
+            self._guard.address(str(place[0]))
+        return [
+            {
+                "hostname": host,
+                "host": str(place[0]),
+                "port": port,
+                "family": kind,
+                "proto": protocol,
+                "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            }
+            for kind, _, protocol, _, place in found
+        ]
+
+    async def close(self) -> None:
+        pass
+
+
+def _socket(guard: Guard, info: tuple[object, ...]) -> socket.socket:
+    """Make the socket for one connection: the last look at where it goes."""
+    family, kind, protocol, _, place = info
+    assert isinstance(place, tuple)
+    guard.address(str(place[0]))
+    return socket.socket(family, kind, protocol)  # type: ignore[arg-type]  # as getaddrinfo has them
+
+
+def _wish(text: str) -> timedelta | None:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        return None
+    return min(timedelta(seconds=int(text)), LONGEST_WISH)

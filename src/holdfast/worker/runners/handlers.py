@@ -1,0 +1,81 @@
+"""How a fresh process finds the handlers that this one registered.
+
+The app must be an attribute of a module (or of the script that was started, whose work then
+belongs under ``if __name__ == "__main__"``), and each task must be registered while its module
+or the app's is imported. Then any function will do: nested, wrapped, from a loop.
+"""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import sys
+import types
+
+from holdfast.app import Holdfast
+from holdfast.tasks.registry import Handler, RunnerKind
+from holdfast.worker.runners.protocol import Setup
+
+MAIN = "__main__"
+MAIN_COPY = "__holdfast_main__"
+
+
+def setup_for(app: Holdfast) -> Setup:
+    """Say where the handlers of an app come from."""
+    modules = {
+        str(getattr(handler.function, "__module__", ""))
+        for handler in app.registry
+        if handler.runner is RunnerKind.PROCESS
+    }
+    place = _place_of(app)
+    modules.add(place.partition(":")[0])
+    main = sys.modules.get(MAIN)
+    spec = getattr(main, "__spec__", None)
+    if MAIN in modules and spec is not None:
+        modules.add(spec.name)
+        place = place.replace(f"{MAIN}:", f"{spec.name}:")
+        modules.discard(MAIN)
+    script = str(getattr(main, "__file__", "")) if MAIN in modules else ""
+    return Setup(app=place, main=script, modules=sorted(modules - {MAIN, ""}))
+
+
+def _place_of(app: Holdfast) -> str:
+    """The module and name under which the app can be imported; the main module comes last."""
+    found = [
+        f"{name}:{attribute}"
+        for name, module in list(sys.modules.items())
+        if isinstance(module, types.ModuleType)  # pyright: ignore[reportUnnecessaryIsInstance]  # anything may be put there
+        for attribute, value in list(vars(module).items())
+        if value is app
+    ]
+    found.sort(key=lambda place: place.startswith(f"{MAIN}:"))
+    return found[0] if found else ""
+
+
+class Handlers:
+    """The handlers as the fresh process found them."""
+
+    def __init__(self, setup: Setup) -> None:
+        spaces = [vars(importlib.import_module(name)) for name in setup.modules]
+        if setup.main:
+            spaces.append(_run_main(setup.main))
+        module, _, attribute = setup.app.partition(":")
+        self._apps: list[Holdfast] = []
+        for space in spaces:
+            found = [value for value in space.values() if isinstance(value, Holdfast)]
+            if space.get("__name__") in (module, MAIN_COPY) and attribute in space:
+                self._apps.insert(0, space[attribute])
+            self._apps.extend(found)
+
+    def get(self, type_: str) -> Handler | None:
+        """Return the handler of a type: the app's own, else that of any app there is."""
+        return next((h for app in self._apps if (h := app.registry.get(type_)) is not None), None)
+
+
+def _run_main(path: str) -> dict[str, object]:
+    """Run the started script under another name, so that its main part stays quiet."""
+    module = types.ModuleType(MAIN_COPY)
+    space = runpy.run_path(path, run_name=MAIN_COPY)
+    vars(module).update(space)
+    sys.modules[MAIN_COPY] = module
+    return vars(module)

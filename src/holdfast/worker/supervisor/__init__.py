@@ -1,0 +1,1 @@
+"""Worker processes under a parent that restarts them and renews their leases."""

@@ -1,0 +1,76 @@
+"""One worker process, seen from the supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.app import Holdfast
+from holdfast.runtime.processes import described, ended, signal_group, start
+from holdfast.worker.executor import HOST
+from holdfast.worker.supervisor.lease_guard import Guard
+from holdfast.worker.supervisor.protocol import DRAIN, HALT, LARGEST, Plan, Ready, pair, read_report
+
+MOST_READ = 100
+"""Messages read in one go before others get their turn."""
+
+
+class Member:
+    """A worker process: started at once, heard until it ends."""
+
+    def __init__(self, plan: Plan, app: Holdfast, guard: Guard) -> None:
+        self._guard = guard
+        self._clock = app.clock
+        self._started = app.clock.monotonic()
+        self._line, theirs = pair()
+        with theirs:
+            self._process = start("holdfast.worker.supervisor.main", theirs)
+        self.pid = self._process.pid
+        self.name = f"{HOST}-{self.pid}-{app.chance.token()[:8]}"
+        self.was_ready = False
+        self._line.send(msgspec.msgpack.encode(replace(plan, name=self.name)))
+        asyncio.get_running_loop().add_reader(self._line.fileno(), self._hear)
+
+    @property
+    def age(self) -> float:
+        """How long ago it was started, in seconds."""
+        return self._clock.monotonic() - self._started
+
+    async def ended(self) -> int:
+        """Wait for its end and return its exit code."""
+        code = await ended(self._process)
+        self._hear()
+        asyncio.get_running_loop().remove_reader(self._line.fileno())
+        self._line.close()
+        self._guard.forget(self.name)
+        return code
+
+    def dismiss(self, *, halt: bool) -> None:
+        """Ask it to end: when its jobs are done, or at once."""
+        with contextlib.suppress(OSError):
+            self._line.send(HALT if halt else DRAIN)
+
+    def kill(self) -> None:
+        """End it without asking."""
+        signal_group(self._process, signal.SIGKILL)
+
+    def epitaph(self, code: int) -> str:
+        """Say how it ended."""
+        return f"{self.pid} {described(code)}"
+
+    def _hear(self) -> None:
+        for _ in range(MOST_READ):
+            try:
+                data = self._line.recv(LARGEST)
+            except OSError:
+                return
+            if not data:
+                asyncio.get_running_loop().remove_reader(self._line.fileno())
+                return
+            report = read_report(data)
+            self.was_ready = self.was_ready or isinstance(report, Ready)
+            self._guard.hear(self.name, report)

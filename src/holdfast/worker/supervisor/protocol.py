@@ -1,0 +1,151 @@
+"""What a worker tells the process that watches over it: which jobs it holds just now."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from holdfast.worker.run import Run
+
+
+class Custody(Protocol):
+    """Hears of every job in hand. Called from the worker's loop and from its heartbeat."""
+
+    def took(self, runs: Sequence[Run]) -> None:
+        """Hear of jobs that were just claimed."""
+        ...
+
+    def renewed(self, runs: Sequence[Run]) -> None:
+        """Hear that leases were renewed."""
+        ...
+
+    def settled(self, runs: Sequence[Run]) -> None:
+        """Hear of jobs whose outcome was written or dropped."""
+        ...
+
+
+class Nobody:
+    """Nobody watches."""
+
+    def took(self, runs: Sequence[Run]) -> None:
+        pass
+
+    def renewed(self, runs: Sequence[Run]) -> None:
+        pass
+
+    def settled(self, runs: Sequence[Run]) -> None:
+        pass
+
+
+KIND = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_DGRAM)
+LARGEST = 128 * 1024
+MOST_JOBS = 500
+"""Jobs named in one message."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker process is to do, as it is told when it starts."""
+
+    app: str
+    queues: dict[str, float] | list[str]
+    slots: int
+    grace: timedelta
+    burst: bool
+    maintenance: bool
+    observer: str
+    name: str
+
+
+class Holding(msgspec.Struct, frozen=True, array_like=True):
+    """A job in hand: its lease, and how long it may run, in seconds."""
+
+    job_id: str
+    token: str
+    lease: float
+    timeout: float
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The app was found and the worker starts."""
+
+
+class Took(msgspec.Struct, frozen=True, tag=True):
+    """Jobs were claimed."""
+
+    jobs: list[Holding]
+
+
+class Renewed(msgspec.Struct, frozen=True, tag=True):
+    """The worker renewed these leases by itself."""
+
+    ids: list[str]
+
+
+class Gave(msgspec.Struct, frozen=True, tag=True):
+    """The worker holds these no longer."""
+
+    ids: list[str]
+
+
+Report = Ready | Took | Renewed | Gave
+
+DRAIN = b"drain"
+HALT = b"halt"
+
+_encoder = msgspec.msgpack.Encoder()
+_reports: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Return the supervisor's end and the worker's end."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, KIND)
+    ours.setblocking(False)  # the name of the method says it
+    return ours, theirs
+
+
+def read_report(data: bytes) -> Report:
+    """Read what a worker process said."""
+    return _reports.decode(data)
+
+
+class Tether:
+    """The worker's end: tells the supervisor which jobs it holds."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        line.setblocking(False)  # the name of the method says it
+
+    def ready(self) -> None:
+        """Say that the worker starts."""
+        self._send(Ready())
+
+    def took(self, runs: Sequence[Run]) -> None:
+        for part in _parts(runs):
+            self._send(Took([_holding(run) for run in part]))
+
+    def renewed(self, runs: Sequence[Run]) -> None:
+        for part in _parts(runs):
+            self._send(Renewed([run.job.id for run in part]))
+
+    def settled(self, runs: Sequence[Run]) -> None:
+        for part in _parts(runs):
+            self._send(Gave([run.job.id for run in part]))
+
+    def _send(self, report: Report) -> None:
+        with contextlib.suppress(OSError):
+            self._line.send(_encoder.encode(report))
+
+
+def _parts(runs: Sequence[Run]) -> list[Sequence[Run]]:
+    return [runs[i : i + MOST_JOBS] for i in range(0, len(runs), MOST_JOBS)]
+
+
+def _holding(run: Run) -> Holding:
+    return Holding(
+        run.fence.job_id, run.fence.token, run.job.lease_ttl.total_seconds(), run.timeout
+    )

@@ -12,8 +12,9 @@ from holdfast import Holdfast
 from holdfast.encryption import KeyRing, sealed
 from holdfast.model import lifecycle
 from holdfast.model.job import State
+from holdfast.model.workers import WorkerInfo
 from holdfast.operations.doctor import examine
-from holdfast.operations.workers import LEADERSHIP, WorkerInfo, announce
+from holdfast.operations.workers import LEADERSHIP, announce
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Dossier, Finding, Level, MemoryStore
 from tests.conformance.conftest import clock, hand, place, store

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 import typing
 
+from holdfast.runtime.version import __version__
+
 if typing.TYPE_CHECKING:
     from holdfast.app import Holdfast
     from holdfast.client import Client, SyncClient
@@ -35,7 +37,6 @@ if typing.TYPE_CHECKING:
     from holdfast.tasks.task import Task
     from holdfast.worker import Worker
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "app": ("Holdfast",),

@@ -106,7 +106,7 @@ class Holdfast(Facade):
     @property
     def store(self) -> Store:
         """The open store."""
-        return self._open.store
+        return self.operations.store
 
     @property
     def shares_store(self) -> bool:
@@ -137,7 +137,7 @@ class Holdfast(Facade):
     @property
     def webhooks(self) -> Webhooks:
         """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
-        return self.webhooks_over(self._open)
+        return self.webhooks_over(self.operations)
 
     def webhooks_over(self, operations: Operations) -> Webhooks:
         """Return the webhooks where these operations are done."""
@@ -256,7 +256,7 @@ class Holdfast(Facade):
         return decorate
 
     @property
-    def _open(self) -> Operations:
+    def operations(self) -> Operations:
         if self._operations is None:
             raise RuntimeError("the app is not started: use 'async with app:' or app.sync")
         return self._operations

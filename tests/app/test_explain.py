@@ -9,8 +9,9 @@ import pytest
 
 from holdfast import Holdfast, LimitRule, TemporaryError, Worker
 from holdfast.model import lifecycle
+from holdfast.model.workers import WorkerInfo
 from holdfast.operations.explain import Cause
-from holdfast.operations.workers import LEADERSHIP, WorkerInfo, announce
+from holdfast.operations.workers import LEADERSHIP, announce
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim
 from tests.app.conftest import Drain

@@ -10,9 +10,9 @@ import pytest
 from holdfast import Holdfast
 from holdfast.encryption.key_ring import KeyRing
 from holdfast.encryption.store import sealed
-from holdfast.http.tenant_store import TenantStore
 from holdfast.model.submission import Submission
 from holdfast.store import MemoryStore
+from holdfast.store.tenants import TenantStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,8 @@ from holdfast.copying import Copier, CopyRefusedError
 from holdfast.copying.progress import FROM, read_note
 from holdfast.encryption import KeyRing, sealed
 from holdfast.model.job import State
-from holdfast.operations.workers import WorkerInfo, announce
+from holdfast.model.workers import WorkerInfo
+from holdfast.operations.workers import announce
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Draft, LimitRule, MemoryStore, Order, Search
 from tests.conformance.conftest import SERVED

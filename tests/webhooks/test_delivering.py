@@ -16,10 +16,11 @@ from holdfast import Holdfast, PermanentError, State
 from holdfast.encryption import KeyRing
 from holdfast.errors import NotFoundError, ValidationError
 from holdfast.model.policy import Backoff, BackoffKind
+from holdfast.model.reserved import DELIVERY, PLACE
 from holdfast.store import Draft, MemoryStore
 from holdfast.webhooks import Delivery, WebhookSettings
 from holdfast.webhooks.dispatcher import WebhookService
-from holdfast.webhooks.values import CALLBACK, DELIVERY, PLACE
+from holdfast.webhooks.values import CALLBACK
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES
 from tests.webhooks.receiver import Receiver, listening
@@ -253,7 +254,7 @@ async def test_crash_between_telling_and_noting_tells_nobody_twice() -> None:
         await app.webhooks.add("http://127.0.0.1/x")
         await app.cancel((await app.submit("other")).job_id)
         for _ in range(3):
-            await WebhookService(app, app.store).once()
+            await WebhookService(app.store, app.webhook_settings, app.submitter).once()
             (noted,) = await app.store.keep([Draft(kind=PLACE, key=PLACE, data=None)])
             assert 0 == noted
         found = await app.search(types=[DELIVERY])

@@ -8,8 +8,8 @@ import signal
 import sys
 from datetime import timedelta
 
-from holdfast.tasks.loading import load_app
 from holdfast.worker import Worker
+from holdfast.worker.loading import load_app
 from holdfast.worker.supervisor.supervisor import supervise
 
 SITE = "tests.worker.site:app"

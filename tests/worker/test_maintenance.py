@@ -26,6 +26,7 @@ from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Chance
 from holdfast.store import Change, Claim, Fence, MemoryStore, Store
 from holdfast.tasks.schedule import MissedRuns, cron_entry, due_instants, instants
+from holdfast.worker.worker import delivery_worker
 from tests.simulation.loop import SimLoop
 from tests.simulation.world import TrueClock
 from tests.worker.faulty import FaultyStore
@@ -259,7 +260,9 @@ def lateness(begin: float, length: float) -> float:
 
     async def story() -> float:
         await app.start()
-        crew = asyncio.ensure_future(Maintenance(app, "w", ("default",), Silent()).run())
+        crew = asyncio.ensure_future(
+            Maintenance(app, "w", ("default",), Silent(), make_worker=delivery_worker).run()
+        )
         job = await app.submit("x", delay=begin + length / 2)
         await asyncio.sleep(begin)
         store.away = {"*"}

@@ -23,6 +23,7 @@ from holdfast.store import Added, Fence, MemoryStore
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.worker import Worker
 from holdfast.worker.startup import opened
+from holdfast.worker.worker import delivery_worker
 from tests.conformance.hand import make
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import Ear, ended, until, until_running, working
@@ -153,7 +154,9 @@ async def test_a_store_that_is_back_is_told_by_maintenance_alone(
     ear = Ear()
 
     async with app:
-        crew = asyncio.create_task(Maintenance(app, "w", ("default",), ear).run())
+        crew = asyncio.create_task(
+            Maintenance(app, "w", ("default",), ear, make_worker=delivery_worker).run()
+        )
         await ear.heard("maintenance.leading")
         store.away.add("*")
         await ear.heard("store.unavailable")

@@ -12,7 +12,6 @@ import msgspec
 
 from holdfast.model import results
 from holdfast.model.job import (
-    RESERVED,
     Event,
     Failure,
     FailureCategory,
@@ -22,6 +21,7 @@ from holdfast.model.job import (
     Transition,
 )
 from holdfast.model.profiles import DocumentMetadata
+from holdfast.model.reserved import RESERVED
 from holdfast.store import EventKind, JobEvent
 
 MILLISECOND = timedelta(milliseconds=1)

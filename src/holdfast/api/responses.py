@@ -9,7 +9,7 @@ import msgspec
 from holdfast.api.jobs import JobStatus
 from holdfast.model import results
 from holdfast.model.job import LogLine
-from holdfast.operations.workers import WorkerInfo
+from holdfast.model.workers import WorkerInfo
 from holdfast.store import QueueInfo
 
 

@@ -12,7 +12,7 @@ from holdfast.cli.errors import USAGE, Problem
 from holdfast.config import Settings
 from holdfast.errors import HoldfastError
 from holdfast.observe.redaction import redacted
-from holdfast.tasks.loading import load_app
+from holdfast.worker.loading import load_app
 
 
 def find_app(settings: Settings) -> tuple[str, Holdfast]:

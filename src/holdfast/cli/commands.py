@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from holdfast import __version__
 from holdfast.cli.errors import INTERRUPTED, OK, hush
+from holdfast.runtime.version import __version__
 
 SECTIONS = {
     "Run jobs": {

@@ -58,7 +58,7 @@ def problem_of(error: Exception) -> Problem:
     from holdfast.errors import StoreError, ValidationError
     from holdfast.observe.logging import plain
     from holdfast.observe.redaction import redacted
-    from holdfast.tasks.loading import AppNotFoundError
+    from holdfast.worker.loading import AppNotFoundError
 
     match error:
         case ValidationError():

@@ -13,8 +13,8 @@ from holdfast.cli.common import answer, json_option, on_store, store_options, ur
 from holdfast.cli.submit import span_or_text
 from holdfast.cli.tables import facts, moment, span, table
 from holdfast.model.statistics import Breakdown, Counts, LatencyStats, QueueStats
+from holdfast.model.workers import WorkerInfo
 from holdfast.observe.logging import plain
-from holdfast.operations.workers import WorkerInfo
 from holdfast.store import JobEvent
 
 COUNTS = tuple(Counts.__struct_fields__)

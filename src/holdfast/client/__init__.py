@@ -65,7 +65,7 @@ class Client(Facade):
     @property
     def webhooks(self) -> Webhooks:
         """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
-        return self.webhooks_over(self._open)
+        return self.webhooks_over(self.operations)
 
     def webhooks_over(self, operations: Operations) -> Webhooks:
         """Return the webhooks where these operations are done."""
@@ -76,7 +76,7 @@ class Client(Facade):
         return RemoteOperations(self.url, key=self._key, chance=Chance(), clock=SystemClock())
 
     @property
-    def _open(self) -> Operations:
+    def operations(self) -> Operations:
         if self._operations is None:
             raise RuntimeError("the client is not started: use 'async with client:'")
         return self._operations

@@ -45,12 +45,12 @@ from holdfast.model.results import (
 from holdfast.model.statistics import QueueStats
 from holdfast.model.submission import Submission
 from holdfast.model.times import Span, parse_duration
+from holdfast.model.workers import WorkerInfo
 from holdfast.operations.changes import read_span
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
 from holdfast.operations.operations import Operations
 from holdfast.operations.submitter import patiently
-from holdfast.operations.workers import WorkerInfo
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Chance
 from holdfast.store import JobEvent, QueueInfo, Store

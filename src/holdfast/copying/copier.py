@@ -30,9 +30,9 @@ from holdfast.copying.progress import (
 )
 from holdfast.maintenance.cron import PREFIX as CRON
 from holdfast.model.job import Job
+from holdfast.model.reserved import PLACE
 from holdfast.runtime.randomness import Chance
 from holdfast.store import Dossier, Draft, Order, PortableStore, Record, Search, Store
-from holdfast.webhooks.values import PLACE
 
 PAGE = 200
 AT_ONCE = 20

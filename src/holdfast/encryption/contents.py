@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from holdfast.encryption.envelope import unwrap
 from holdfast.encryption.key_ring import KeyRing
 from holdfast.model.job import Failure, Job, LogLine, Progress, Transition
+from holdfast.model.reserved import PLACE
 from holdfast.store import Draft, JobEvent, Note, Record
-from holdfast.webhooks.values import PLACE
 
 
 class Texts(msgspec.Struct, frozen=True, array_like=True):

@@ -13,11 +13,11 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.errors import Fault, NotFoundError, ValidationError
-from holdfast.http.tenant_store import NAMESPACE_RULE
 from holdfast.model.payload import clean
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Chance
 from holdfast.store import Draft, Store
+from holdfast.store.tenants import NAMESPACE_RULE
 
 KIND = "key"
 FRESH = 1.0

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast import __version__
 from holdfast.api.errors import MEANING, STATUS_OF, ErrorResponse
 from holdfast.api.jobs import JobHappening
 from holdfast.http.endpoint import Endpoint
@@ -15,6 +14,7 @@ from holdfast.http.fields import Field, Schema
 from holdfast.http.schemas import BACKOFF, BATCH, DURATION_SCHEMA, SUBMISSION
 from holdfast.model.job import State
 from holdfast.model.validation import QUEUE_RULE
+from holdfast.runtime.version import __version__
 
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")

@@ -9,11 +9,11 @@ import msgspec
 
 from holdfast.errors import QuotaError
 from holdfast.http.permissions import Caller
-from holdfast.http.tenant_store import OWNER
 from holdfast.model.job import LIVE
 from holdfast.model.policy import SECOND
 from holdfast.runtime.clock import Clock
 from holdfast.store import Search, Store
+from holdfast.store.tenants import OWNER
 
 MOST_KEYS = 10_000
 FRESH = 1.0

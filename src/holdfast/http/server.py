@@ -22,6 +22,7 @@ from holdfast.http.service import Service
 from holdfast.maintenance.leader import Maintenance
 from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.observe import Observer
+from holdfast.worker.worker import delivery_worker
 
 GRACE = 10
 """Seconds that requests under way get when the service stops."""
@@ -181,7 +182,7 @@ def _listening(place: Place) -> Iterator[list[socket.socket]]:
 @contextlib.asynccontextmanager
 async def _looked_after(app: Holdfast, observer: Observer) -> AsyncIterator[None]:
     name = f"serve-{socket.gethostname()}-{os.getpid()}-{app.chance.token()[:8]}"
-    crew = Maintenance(app, name, [DEFAULT_QUEUE], observer)
+    crew = Maintenance(app, name, [DEFAULT_QUEUE], observer, make_worker=delivery_worker)
     task = asyncio.get_running_loop().create_task(crew.run())
     try:
         yield

@@ -24,11 +24,11 @@ from holdfast.http.metrics import Counting
 from holdfast.http.openapi import document
 from holdfast.http.permissions import Caller
 from holdfast.http.rate_limits import KeyLimits
-from holdfast.http.tenant_store import TenantStore
 from holdfast.observe import Observer, Silent
 from holdfast.operations.operations import Operations
 from holdfast.operations.waiter import Watcher
 from holdfast.runtime.timeouts import Deadlines
+from holdfast.store.tenants import TenantStore
 
 Scope = MutableMapping[str, Any]  # as ASGI has it
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.fields import raw_fields, whole
 from holdfast.model.acceptance import read
-from holdfast.model.job import RESERVED
+from holdfast.model.reserved import RESERVED
 from holdfast.model.submission import Submission
 from holdfast.model.times import shown
 

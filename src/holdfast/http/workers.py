@@ -13,9 +13,10 @@ from holdfast.api.jobs import priority_name, public_tags
 from holdfast.errors import NotFoundError, StaleLeaseError
 from holdfast.model import lifecycle
 from holdfast.model.job import CancelRequest, Encoding, Job, State
+from holdfast.model.workers import WorkerInfo
 from holdfast.operations.changes import DECISIONS
 from holdfast.operations.dependents import release_dependents
-from holdfast.operations.workers import WorkerInfo, announce
+from holdfast.operations.workers import announce
 from holdfast.runtime.randomness import Chance
 from holdfast.store import Beat, Change, Claim, Fence, Note, Store
 

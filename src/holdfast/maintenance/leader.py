@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from holdfast.app import Holdfast
 from holdfast.errors import HoldfastError, StoreError, StoreUnavailableError
+from holdfast.maintenance.courier import Courier, MakeWorker
 from holdfast.maintenance.cron import CronService
 from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
@@ -23,7 +24,7 @@ from holdfast.operations.workers import LEADERSHIP
 from holdfast.runtime.backoff import Pauses
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Chance
-from holdfast.webhooks.dispatcher import Courier, WebhookService
+from holdfast.webhooks.dispatcher import WebhookService
 
 SILENCE = 1.5
 """Seconds without an answer after which the store counts as away."""
@@ -108,6 +109,8 @@ class Maintenance:
         queues: Sequence[str],
         observer: Observer,
         outage: Outage | None = None,
+        *,
+        make_worker: MakeWorker,
     ) -> None:
         store = app.store
         self._store = store
@@ -124,11 +127,11 @@ class Maintenance:
             Releaser(store),
             CronService(app, store),
         ]
-        webhooks = WebhookService(app, store)
+        webhooks = WebhookService(store, app.webhook_settings, app.submitter)
         self._services += [webhooks, Pruner(store, app.retention)]
         self._first = asyncio.Lock()
         """Held by the service whose first time it is: together each would need a connection."""
-        self._courier = Courier(app, webhooks, observer)
+        self._courier = Courier(app, webhooks, observer, make_worker)
 
     async def run(self) -> None:
         """Serve until cancelled."""

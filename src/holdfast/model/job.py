@@ -18,9 +18,6 @@ from holdfast.model.policy import Backoff
 
 DEFAULT_QUEUE = "default"
 
-RESERVED = "holdfast:"
-"""Tags with this prefix belong to the system: never shown, never accepted from a client."""
-
 
 class State(StrEnum):
     """Where a job stands; the last four are final."""

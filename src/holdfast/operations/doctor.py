@@ -12,7 +12,8 @@ from holdfast.encryption.envelope import unwrap
 from holdfast.errors import StoreError
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import Retention
-from holdfast.operations.workers import LEADERSHIP, WorkerInfo, workers
+from holdfast.model.workers import WorkerInfo
+from holdfast.operations.workers import LEADERSHIP, workers
 from holdfast.store import Finding, Level, Order, Search, Store, Tally
 
 PATIENCE = timedelta(minutes=1)

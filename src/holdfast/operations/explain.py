@@ -9,7 +9,8 @@ import msgspec
 
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.times import format_timestamp
-from holdfast.operations.workers import LEADERSHIP, WorkerInfo, workers
+from holdfast.model.workers import WorkerInfo
+from holdfast.operations.workers import LEADERSHIP, workers
 from holdfast.store import LimitState, Store
 
 

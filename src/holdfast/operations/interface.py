@@ -24,10 +24,10 @@ from holdfast.model.results import (
 from holdfast.model.statistics import QueueStats
 from holdfast.model.submission import Step, Submission, SubmitOptions
 from holdfast.model.times import Span
+from holdfast.model.workers import WorkerInfo
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
 from holdfast.operations.operations import Operations
-from holdfast.operations.workers import WorkerInfo
 from holdfast.store import JobEvent, QueueInfo
 
 
@@ -36,7 +36,7 @@ class Facade(ABC):
 
     @property
     @abstractmethod
-    def _open(self) -> Operations:
+    def operations(self) -> Operations:
         """The operations while open; RuntimeError before."""
 
     async def submit(
@@ -53,7 +53,7 @@ class Facade(ABC):
         DuplicateError tells that the idempotency key was used with another payload.
         """
         submission = Submission(type=type_, payload=payload, **options)
-        return await self._open.submit(submission, connection=connection)
+        return await self.operations.submit(submission, connection=connection)
 
     async def submit_batch(
         self,
@@ -66,7 +66,7 @@ class Facade(ABC):
 
         ``atomic``: all or none, faults raise. Otherwise each gets its own answer.
         """
-        return await self._open.submit_batch(jobs, atomic=atomic, connection=connection)
+        return await self.operations.submit_batch(jobs, atomic=atomic, connection=connection)
 
     async def chain(self, *steps: Step, connection: object = None) -> list[SubmissionResult]:
         """Submit jobs that run one after another; a list is a step whose jobs run side by side.
@@ -75,35 +75,35 @@ class Facade(ABC):
         merge.submission())``. All or none are stored. Each reads the results of the step
         before with ``ctx.dependency_results()``.
         """
-        return await self._open.chain(steps, connection=connection)
+        return await self.operations.chain(steps, connection=connection)
 
     async def get(
         self, job_id: str, *, include_result: bool = True, include_history: bool = False
     ) -> JobStatus:
         """Return a job; NotFoundError when there is none."""
-        return await self._open.get(
+        return await self.operations.get(
             job_id, include_result=include_result, include_history=include_history
         )
 
     async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
         """Wait until a job has ended; TimeoutError when that takes longer than ``timeout``."""
-        return await self._open.wait(job_id, timeout=timeout)
+        return await self.operations.wait(job_id, timeout=timeout)
 
     async def search(self, **wanted: Unpack[JobFilter]) -> SearchResult:
         """Return one page of jobs that match all filters."""
-        return await self._open.search(wanted)
+        return await self.operations.search(wanted)
 
     async def stats(
         self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
     ) -> QueueStats:
         """Return counts, rates and latencies; ``breakdown_by`` TYPE, PRIORITY, STATE."""
-        return await self._open.stats(time_range=time_range, breakdown_by=breakdown_by)
+        return await self.operations.stats(time_range=time_range, breakdown_by=breakdown_by)
 
     async def cancel(
         self, job_id: str, *, reason: str = "", force: bool = False
     ) -> CancellationResult:
         """Cancel a waiting job; ask a running one to stop, or with ``force`` interrupt it."""
-        return await self._open.cancel(job_id, reason=reason, force=force)
+        return await self.operations.cancel(job_id, reason=reason, force=force)
 
     async def cancel_batch(
         self,
@@ -115,17 +115,17 @@ class Facade(ABC):
         dry_run: bool = False,
     ) -> BatchCancellationResult:
         """Cancel many jobs, by ids or by filter; a dry run only counts."""
-        return await self._open.cancel_batch(
+        return await self.operations.cancel_batch(
             job_ids=job_ids, filter=filter, reason=reason, force=force, dry_run=dry_run
         )
 
     async def failure(self, job_id: str, *, include_all_attempts: bool = True) -> FailureDetails:
         """Return how a job failed, attempt by attempt."""
-        return await self._open.failure(job_id, include_all_attempts=include_all_attempts)
+        return await self.operations.failure(job_id, include_all_attempts=include_all_attempts)
 
     async def failures(self, **wanted: Unpack[FailureFilter]) -> FailureSearchResult:
         """Return one page of failed jobs, with what all that match failed of."""
-        return await self._open.failures(wanted)
+        return await self.operations.failures(wanted)
 
     async def retry(
         self,
@@ -136,42 +136,42 @@ class Facade(ABC):
         delay: Span = 0,
     ) -> RetryResult:
         """Give a FAILED or DEAD_LETTER job another chance."""
-        return await self._open.retry(
+        return await self.operations.retry(
             job_id, reset_attempts=reset_attempts, priority=priority, delay=delay
         )
 
     async def release(self, job_id: str) -> ReleaseResult:
         """Let a job go that was submitted with ``hold=True``."""
-        return await self._open.release(job_id)
+        return await self.operations.release(job_id)
 
     async def delete(self, job_id: str) -> DeletionResult:
         """Delete an ended job that no live job depends on."""
-        return await self._open.delete(job_id)
+        return await self.operations.delete(job_id)
 
     def events(self, *, after: str | None = None, follow: bool = True) -> AsyncIterator[JobEvent]:
         """Yield what happens to jobs, from now on or after an event's cursor."""
-        return self._open.events(after=after, follow=follow)
+        return self.operations.events(after=after, follow=follow)
 
     async def logs(self, job_id: str) -> list[LogLine]:
         """Return the lines a job's handler logged."""
-        return await self._open.logs(job_id)
+        return await self.operations.logs(job_id)
 
     async def queues(self) -> list[QueueInfo]:
         """Return every queue with its settings and counts."""
-        return await self._open.queues()
+        return await self.operations.queues()
 
     async def pause(self, queue: str) -> None:
         """Let no more jobs of a queue start; running ones finish."""
-        await self._open.pause(queue)
+        await self.operations.pause(queue)
 
     async def resume(self, queue: str) -> None:
         """Let jobs of a queue start again."""
-        await self._open.resume(queue)
+        await self.operations.resume(queue)
 
     async def workers(self) -> list[WorkerInfo]:
         """Return the workers that are there now."""
-        return await self._open.workers()
+        return await self.operations.workers()
 
     async def explain(self, job_id: str) -> Explanation:
         """Say why a job is not running now."""
-        return await self._open.explain(job_id)
+        return await self.operations.explain(job_id)

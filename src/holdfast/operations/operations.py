@@ -24,12 +24,13 @@ from holdfast.model.results import (
 from holdfast.model.statistics import Breakdown, QueueStats, summarise
 from holdfast.model.submission import Step, Submission, chained
 from holdfast.model.times import Span, parse_duration
+from holdfast.model.workers import WorkerInfo
 from holdfast.operations.changes import Changes, read_span
 from holdfast.operations.explain import Explanation, explain
 from holdfast.operations.filters import FailureFilter, JobFilter, failure_search, job_search
 from holdfast.operations.submitter import Submitter
 from holdfast.operations.waiter import Watcher
-from holdfast.operations.workers import WorkerInfo, workers
+from holdfast.operations.workers import workers
 from holdfast.store import JobEvent, QueueInfo, Store
 
 LONGEST_LOOK = 5.0

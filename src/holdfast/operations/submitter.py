@@ -12,6 +12,7 @@ from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, Valida
 from holdfast.model.acceptance import Births, Plain, accept, accept_batch, outside_references, plain
 from holdfast.model.job import Job
 from holdfast.model.policy import Limits
+from holdfast.model.reserved import CALLBACKS
 from holdfast.model.results import (
     BatchResult,
     SubmissionResult,
@@ -35,7 +36,6 @@ from holdfast.store import (
     Store,
     TransactionalStore,
 )
-from holdfast.webhooks.values import CALLBACKS
 
 T = TypeVar("T")
 Rejected = ValidationError | DuplicateError

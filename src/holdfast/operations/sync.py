@@ -29,10 +29,10 @@ from holdfast.model.results import (
 from holdfast.model.statistics import QueueStats
 from holdfast.model.submission import Step, Submission, SubmitOptions
 from holdfast.model.times import Span
+from holdfast.model.workers import WorkerInfo
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
 from holdfast.operations.operations import Operations
-from holdfast.operations.workers import WorkerInfo
 from holdfast.store import JobEvent, QueueInfo
 from holdfast.store.connections import blocking
 from holdfast.webhooks import Delivery, DeliveryPage, Webhook, WebhookFilters, Webhooks

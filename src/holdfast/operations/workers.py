@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import msgspec
 
+from holdfast.model.workers import PREFIX, WorkerInfo
 from holdfast.store import Store
 
-PREFIX = "worker:"
 LEADERSHIP = "maintenance"
 """What one of them holds, who looks after all jobs: makes them ready, takes them back."""
 PRESENCE = timedelta(seconds=15)
-
-
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says about itself."""
-
-    id: str
-    host: str
-    pid: int
-    queues: tuple[str, ...]
-    types: tuple[str, ...]
-    slots: int
-    running: int
-    started_at: datetime
-    leaked_threads: int = 0
-    seen_until: datetime | None = None
 
 
 async def announce(store: Store, info: WorkerInfo, ttl: timedelta = PRESENCE) -> None:

@@ -6,7 +6,6 @@ import copy
 import functools
 from collections.abc import Callable
 from typing import (
-    TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
@@ -19,15 +18,56 @@ from typing import (
 
 from holdfast.model.results import SubmissionResult
 from holdfast.model.submission import Submission, SubmitOptions
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.randomness import Chance
 from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.inline import inline_context
 from holdfast.tasks.signature import Signature
 
-if TYPE_CHECKING:
-    from holdfast.app import Holdfast
-
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Submitting(Protocol):
+    """What can submit a job from a coroutine."""
+
+    async def submit(
+        self, submission: Submission, *, connection: object = None
+    ) -> SubmissionResult:
+        """Submit one job."""
+        ...
+
+
+class SubmittingSync(Protocol):
+    """What can submit a job from blocking code."""
+
+    def submit(
+        self,
+        type_: str,
+        payload: object = None,
+        *,
+        connection: object = None,
+        **options: Unpack[SubmitOptions],
+    ) -> SubmissionResult:
+        """Submit one job."""
+        ...
+
+
+class TaskApp(Protocol):
+    """The part of an app that its tasks use."""
+
+    clock: Clock
+    chance: Chance
+
+    @property
+    def operations(self) -> Submitting:
+        """The operations while the app is started; RuntimeError before."""
+        ...
+
+    @property
+    def sync(self) -> SubmittingSync:
+        """The same for blocking code."""
+        ...
 
 
 class Task(Generic[P, R]):
@@ -35,7 +75,7 @@ class Task(Generic[P, R]):
 
     def __init__(
         self,
-        app: Holdfast,
+        app: TaskApp,
         type_: str,
         function: Callable[..., R],
     ) -> None:
@@ -57,12 +97,8 @@ class Task(Generic[P, R]):
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> SubmissionResult:
         """Submit a job that will call the function with these arguments."""
-        return await self.app.submit(
-            self.type,
-            self._signature.pack(args, kwargs),
-            connection=self._connection,
-            **self._options,
-        )
+        submission = self.submission(*args, **kwargs)
+        return await self.app.operations.submit(submission, connection=self._connection)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> SubmissionResult:
         """Submit from blocking code: scripts, threads, web frameworks without a loop."""

@@ -140,6 +140,10 @@ class _Trial:
     def __init__(
         self, task: Task[..., object], payload: object, check: Hook, prepare: Hook | None
     ) -> None:
+        from holdfast.app import Holdfast
+
+        assert isinstance(task.app, Holdfast)
+        self._app = task.app
         self._task = task
         self._payload = payload
         self._check = check
@@ -156,7 +160,7 @@ class _Trial:
 
     async def run(self, kill_at: int | None) -> tuple[list[str], str]:
         """Run the job to its end; return the steps of its first attempt and what is wrong."""
-        app = self._task.app
+        app = self._app
         crew = _Crew(app, Steps(kill_at))
         with Sandbox(app, execute=crew.execute) as box:
             await _called(self._prepare, box)
@@ -171,7 +175,7 @@ class _Trial:
 
     def _options(self) -> SubmitOptions:
         """A task with a single attempt would never run again: it is given a second one."""
-        handler = self._task.app.registry.get(self._task.type)
+        handler = self._app.registry.get(self._task.type)
         single = handler is not None and handler.options.max_attempts == 1
         return {"max_attempts": 2} if single else {}
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from holdfast.errors import MissingExtraError, PermanentError, TemporaryError
-from holdfast.http.tenant_store import TenantStore
+from holdfast.model.reserved import WEBHOOK
 from holdfast.runtime.clock import Clock
 from holdfast.store import Store
+from holdfast.store.tenants import TenantStore
 from holdfast.tasks.context import JobContext
 from holdfast.webhooks.address_guard import Guard, RefusedAddressError
 from holdfast.webhooks.registry import callback_hook, read
 from holdfast.webhooks.signatures import headers
-from holdfast.webhooks.values import CALLBACK, KIND, Message, Webhook, WebhookSettings
+from holdfast.webhooks.values import CALLBACK, Message, Webhook, WebhookSettings
 
 GONE = 410
 
@@ -54,7 +55,7 @@ class Deliverer:
         store: Store = TenantStore(self._store, namespace) if namespace else self._store
         if message.webhook == CALLBACK:
             return await callback_hook(store)
-        (record,) = await store.records(KIND, [message.webhook])
+        (record,) = await store.records(WEBHOOK, [message.webhook])
         if record is None:
             raise PermanentError(f"webhook {message.webhook} was removed", code="WEBHOOK_REMOVED")
         return read(record.data)

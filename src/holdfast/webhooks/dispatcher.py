@@ -9,37 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, cast
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.app import Holdfast
 from holdfast.errors import ValidationError
-from holdfast.http.tenant_store import TenantStore
 from holdfast.model.job import DEFAULT_QUEUE, TERMINAL, Encoding, Job, Priority
 from holdfast.model.policy import Backoff
+from holdfast.model.reserved import CALLBACKS, DELIVERIES, DELIVERY, PLACE, WEBHOOK
+from holdfast.model.results import BatchResult
 from holdfast.model.submission import Submission
-from holdfast.observe import Observer
 from holdfast.store import Draft, EventPage, JobEvent, ListingStore, Order, Search, Store
-from holdfast.webhooks.delivery import Deliverer
+from holdfast.store.tenants import TenantStore
 from holdfast.webhooks.messages import delivery
 from holdfast.webhooks.registry import read
-from holdfast.webhooks.values import (
-    CALLBACK,
-    CALLBACKS,
-    DELIVERY,
-    KIND,
-    PLACE,
-    QUEUE,
-    End,
-    Webhook,
-)
-
-if TYPE_CHECKING:
-    from holdfast.worker.worker import Worker
+from holdfast.webhooks.values import CALLBACK, End, Webhook, WebhookSettings
 
 PAGE = 1000
 RESTING = 1.0
@@ -48,7 +35,6 @@ PATIENCE = timedelta(seconds=1)
 MARGIN = timedelta(seconds=5)
 """Ends that much older than the place are looked at again: clocks differ."""
 SAVE_EVERY = 1.0
-SLOTS = 20
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -66,14 +52,28 @@ class Audience(msgspec.Struct, frozen=True):
     since: datetime | None
 
 
+class DeliverySubmitter(Protocol):
+    """What stores deliveries as jobs."""
+
+    async def submit_batch(self, submissions: Sequence[Submission], *, atomic: bool) -> BatchResult:
+        """Submit jobs; each gets its own result unless ``atomic``."""
+        ...
+
+
 class WebhookService:
     """Turns ends into deliveries."""
 
     name = "webhooks"
 
-    def __init__(self, app: Holdfast, store: Store) -> None:
-        self._app = app
+    def __init__(
+        self,
+        store: Store,
+        settings: WebhookSettings,
+        submitter: Callable[[Store], DeliverySubmitter],
+    ) -> None:
         self._store = store
+        self._settings = settings
+        self._submitter = submitter
         self._place: Place | None = None
         self._saved = 0.0
 
@@ -102,7 +102,7 @@ class WebhookService:
     async def queues(self) -> tuple[str, ...]:
         """Return the queues in which there can be deliveries, none when nobody wants to hear."""
         names = sorted(set((await self._kinds()).values()))
-        return tuple(f"{name}/{QUEUE}" if name else QUEUE for name in names)
+        return tuple(f"{name}/{DELIVERIES}" if name else DELIVERIES for name in names)
 
     async def _kinds(self) -> dict[str, str]:
         """Return the kinds of records that hold wishes, each with its namespace."""
@@ -183,12 +183,12 @@ class WebhookService:
             wanted[end.namespace] += self._wanted(end, audience)
         for namespace, submissions in wanted.items():
             store: Store = TenantStore(self._store, namespace) if namespace else self._store
-            submitter = self._app.submitter(store)
+            submitter = self._submitter(store)
             for first in range(0, len(submissions), PAGE):
                 await submitter.submit_batch(submissions[first : first + PAGE], atomic=False)
 
     def _wanted(self, end: End, audience: Audience) -> list[Submission]:
-        settings = self._app.webhook_settings
+        settings = self._settings
         found = [
             delivery(end, webhook.id, settings, with_result=webhook.include_result)
             for webhook in audience.webhooks.get(end.namespace, ())
@@ -200,66 +200,10 @@ class WebhookService:
         return found
 
 
-class Courier:
-    """Runs the delivering jobs: a worker of its own, so that slow receivers take nobody's slot."""
-
-    def __init__(self, app: Holdfast, service: WebhookService, observer: Observer) -> None:
-        self._app = app
-        self._service = service
-        self._observer = observer
-        self._store = app.store
-
-    async def run(self, leading: asyncio.Event) -> None:
-        """Deliver while this worker leads and somebody wants to hear."""
-        queues = await self._service.queues()
-        if not queues:
-            await asyncio.sleep(RESTING)
-            return
-        worker = self._worker(queues)
-        task = asyncio.get_running_loop().create_task(worker.run())
-        try:
-            while leading.is_set() and not task.done() and queues == await self._service.queues():
-                await asyncio.wait([task], timeout=RESTING)
-        finally:
-            worker.halt()
-            await asyncio.wait([task])
-        task.result()
-
-    def _worker(self, queues: Sequence[str]) -> Worker:
-        from holdfast.worker.worker import Worker
-
-        app = Holdfast(
-            store=cast(Store, Lent(self._store)),
-            clock=self._app.clock,
-            chance=self._app.chance,
-            redaction=self._app.redaction,
-        )
-        settings = self._app.webhook_settings
-        deliverer = Deliverer(self._store, settings, self._app.clock)
-        app.task(DELIVERY, queue=QUEUE)(deliverer.deliver)
-        return Worker(app, queues=queues, slots=SLOTS, maintenance=False, observer=self._observer)
-
-
-class Lent:
-    """A store that someone else opened and will close."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def start(self) -> Lent:
-        return self
-
-    async def close(self) -> None:
-        pass
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._store, name)
-
-
 def _namespace(kind: str) -> str | None:
     """The namespace whose wishes a kind of record holds; None for other records."""
     base, _, namespace = kind.partition("@")
-    return namespace if base in (KIND, CALLBACKS) else None
+    return namespace if base in (WEBHOOK, CALLBACKS) else None
 
 
 def _end(event: JobEvent, job: Job) -> End:

@@ -7,16 +7,11 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.model.job import RESERVED, Job, State
+from holdfast.model.job import Job, State
+from holdfast.model.reserved import DELIVERIES, DELIVERY, RESERVED
 from holdfast.model.submission import Submission
 from holdfast.model.times import format_timestamp
-from holdfast.webhooks.values import (
-    DELIVERY,
-    QUEUE,
-    End,
-    Message,
-    WebhookSettings,
-)
+from holdfast.webhooks.values import End, Message, WebhookSettings
 
 MOST_BYTES = 64 * 1024
 """A larger result is left out of the message."""
@@ -42,7 +37,7 @@ def delivery(
     message = Message(webhook, message_id, _body(end, with_result=with_result), url)
     return Submission(
         type=DELIVERY,
-        queue=QUEUE,
+        queue=DELIVERIES,
         payload=msgspec.to_builtins(message),
         idempotency_key=message_id,
         idempotency_window=WINDOW,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.model.job import TERMINAL, Event, Job, State, attempts
+from holdfast.model.reserved import DELIVERIES, DELIVERY, WEBHOOK
+from holdfast.model.results import RetryResult, SubmissionResult
 from holdfast.model.submission import Submission
 from holdfast.model.validation import MAX_URL
 from holdfast.runtime.randomness import Chance
@@ -19,10 +21,7 @@ from holdfast.webhooks.address_guard import Guard, RefusedAddressError
 from holdfast.webhooks.signatures import checked_secret, new_secret
 from holdfast.webhooks.values import (
     CALLBACK,
-    DELIVERY,
     ENDS,
-    KIND,
-    QUEUE,
     Attempt,
     Delivery,
     DeliveryPage,
@@ -30,17 +29,35 @@ from holdfast.webhooks.values import (
     Webhook,
 )
 
-if TYPE_CHECKING:
-    from holdfast.operations.operations import Operations
-
 SECRETS_KEPT = 2
 MOST_DESCRIPTION = 256
+
+
+class JobOperations(Protocol):
+    """The operations on jobs that resending a delivery needs."""
+
+    @property
+    def store(self) -> Store:
+        """Where the jobs are kept."""
+        ...
+
+    async def job(self, job_id: str) -> Job:
+        """Return a job; NotFoundError when there is none."""
+        ...
+
+    async def retry(self, job_id: str, *, reset_attempts: bool = False) -> RetryResult:
+        """Run a failed job again."""
+        ...
+
+    async def submit(self, submission: Submission) -> SubmissionResult:
+        """Submit a job."""
+        ...
 
 
 class Webhooks:
     """The webhooks of a store, or of one tenant of it."""
 
-    def __init__(self, operations: Operations, guard: Guard, chance: Chance) -> None:
+    def __init__(self, operations: JobOperations, guard: Guard, chance: Chance) -> None:
         self._operations = operations
         self._guard = guard
         self._chance = chance
@@ -84,14 +101,14 @@ class Webhooks:
         """Return every webhook, oldest first."""
         found: builtins.list[Webhook] = []
         after = ""
-        while page := await self._store.browse(KIND, after=after):
+        while page := await self._store.browse(WEBHOOK, after=after):
             found += [read(record.data) for record in page if record.key != CALLBACK]
             after = page[-1].key
         return sorted(found, key=lambda webhook: webhook.created_at)
 
     async def get(self, webhook_id: str) -> Webhook:
         """Return a webhook; NotFoundError when there is none."""
-        (record,) = await self._store.records(KIND, [webhook_id])
+        (record,) = await self._store.records(WEBHOOK, [webhook_id])
         if record is None or webhook_id == CALLBACK:
             raise NotFoundError(webhook_id)
         return read(record.data)
@@ -99,7 +116,7 @@ class Webhooks:
     async def remove(self, webhook_id: str) -> None:
         """Tell an address no more; deliveries that are under way fail."""
         await self.get(webhook_id)
-        await self._store.keep([Draft(kind=KIND, key=webhook_id, data=None)])
+        await self._store.keep([Draft(kind=WEBHOOK, key=webhook_id, data=None)])
 
     async def rotate(
         self, webhook_id: str, *, secret: str | None = None, keep: int = SECRETS_KEPT - 1
@@ -133,7 +150,7 @@ class Webhooks:
         page = await self._store.find(
             Search(
                 types=(DELIVERY,),
-                queues=(QUEUE,),
+                queues=(DELIVERIES,),
                 tags={"webhook": webhook_id} if webhook_id else {},
                 order=Order.CREATED_DESC,
                 limit=max(1, min(limit, 1000)),
@@ -163,7 +180,7 @@ class Webhooks:
             raise ValidationError([Fault("delivery", "NOT_ENDED", told)])
         again = Submission(
             type=DELIVERY,
-            queue=QUEUE,
+            queue=DELIVERIES,
             payload=msgspec.Raw(job.payload),
             tags={name: job.tags[name] for name in ("webhook", "job") if name in job.tags},
             max_attempts=job.max_attempts,
@@ -185,7 +202,7 @@ class Webhooks:
 
     async def _keep(self, webhook: Webhook) -> None:
         data = msgspec.json.encode(webhook)
-        await self._store.keep([Draft(kind=KIND, key=webhook.id, data=data)])
+        await self._store.keep([Draft(kind=WEBHOOK, key=webhook.id, data=data)])
 
     async def _sent(self, delivery_id: str) -> Job:
         job = await self._operations.job(delivery_id)
@@ -229,13 +246,13 @@ async def callback_hook(
 ) -> Webhook:
     """Return what signs messages to jobs' own callback addresses, made when first needed."""
     while True:
-        (record,) = await store.records(KIND, [CALLBACK])
+        (record,) = await store.records(WEBHOOK, [CALLBACK])
         if record is not None and not rotate:
             return read(record.data)
         older = read(record.data).secrets[: max(0, keep)] if record else ()
         made = Webhook(id=CALLBACK, url="", created_at=store.now(), secrets=(new_secret(), *older))
         draft = Draft(
-            kind=KIND,
+            kind=WEBHOOK,
             key=CALLBACK,
             data=msgspec.json.encode(made),
             version=record.version if record else 0,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast import __version__
 from holdfast.errors import MissingExtraError
+from holdfast.runtime.version import __version__
 from holdfast.webhooks.address_guard import Guard
 
 if TYPE_CHECKING:

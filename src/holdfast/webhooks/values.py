@@ -12,15 +12,8 @@ import msgspec
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import DAY, HOUR, Backoff, BackoffKind
 
-KIND = "webhook"
-CALLBACKS = "webhook-callbacks"
-"""The kind of the one record that tells that jobs with a callback_url were submitted."""
 CALLBACK = "callback"
 """Stands for a webhook's id where a job named the address itself."""
-PLACE = "webhook-place"
-DELIVERY = "holdfast.webhook"
-"""The type of the jobs that deliver."""
-QUEUE = "holdfast.webhooks"
 VARIABLE = "HOLDFAST_WEBHOOKS_ALLOW"
 ENDS = tuple(sorted(TERMINAL))
 

@@ -12,8 +12,9 @@ from holdfast.app import Holdfast
 from holdfast.errors import StoreUnavailableError
 from holdfast.maintenance import Maintenance
 from holdfast.model.job import Job
+from holdfast.model.workers import WorkerInfo
 from holdfast.observe import Observer, Outage, Silent
-from holdfast.operations.workers import PRESENCE, WorkerInfo, announce
+from holdfast.operations.workers import PRESENCE, announce
 from holdfast.runtime.backoff import Pauses
 from holdfast.store import Claim, GroupCommitStore, ListeningStore, Store
 from holdfast.tasks.registry import RunnerKind
@@ -118,7 +119,12 @@ class Worker:
             tasks = [group.create_task(self._be_present(store))]
             if self._with_maintenance:
                 service = Maintenance(
-                    self._app, self.id, self._queues, self._observer, self._outage
+                    self._app,
+                    self.id,
+                    self._queues,
+                    self._observer,
+                    self._outage,
+                    make_worker=delivery_worker,
                 )
                 tasks.append(group.create_task(service.run()))
             self._observer.tell("worker.started", worker=self.id, queues=self._queues)
@@ -329,12 +335,8 @@ class Worker:
         """The queues in the order to be served: as given, or drawn by weight."""
         if self._weights is None:
             return self._queues
-        weights, chance = self._weights, self._app.chance
-        return tuple(
-            sorted(
-                weights, key=lambda queue: chance.fraction() ** (1 / weights[queue]), reverse=True
-            )
-        )
+        weights, draw = self._weights, self._app.chance.fraction
+        return tuple(sorted(weights, key=lambda q: draw() ** (1 / weights[q]), reverse=True))
 
     def _channel(self, run: Run) -> WorkerChannel:
         redaction = self._app.redaction
@@ -382,6 +384,11 @@ class Worker:
             started_at=self._started_at,
             leaked_threads=self.leaked_threads,
         )
+
+
+def delivery_worker(app: Holdfast, queues: Sequence[str], observer: Observer) -> Worker:
+    """Return the worker that delivers webhooks: slow receivers take no slot of other jobs."""
+    return Worker(app, queues=queues, slots=20, maintenance=False, observer=observer)
 
 
 def _names(run: Run) -> dict[str, object]:

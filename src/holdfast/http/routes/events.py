@@ -15,8 +15,8 @@ from holdfast.http.endpoint import Call, Endpoint, Stream
 from holdfast.http.fields import Field, flag, text, words
 from holdfast.http.permissions import Permission
 from holdfast.http.routes.jobs import plain_filter
-from holdfast.http.tenant_store import TenantStore
 from holdfast.store import JobEvent, Store
+from holdfast.store.tenants import TenantStore
 
 REMEMBERED = 1000
 PAGE = 500

@@ -13,7 +13,8 @@ from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.fields import TIMESTAMP, Field, decoded, duration, flag, whole
 from holdfast.http.permissions import Permission
 from holdfast.http.schemas import PRIORITIES, SEARCH
-from holdfast.model.job import RESERVED, State
+from holdfast.model.job import State
+from holdfast.model.reserved import RESERVED
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import JobFilter
 from holdfast.store import Order

@@ -22,7 +22,7 @@ from holdfast.model.job import DEFAULT_QUEUE, LogLine, Progress
 from holdfast.model.payload import clean
 from holdfast.model.times import shown
 from holdfast.model.validation import QUEUE_RULE
-from holdfast.operations.workers import WorkerInfo
+from holdfast.model.workers import WorkerInfo
 from holdfast.store import Fence, Note
 from holdfast.tasks.context import LEVELS, MAX_LOG_MESSAGE
 

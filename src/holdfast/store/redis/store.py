@@ -21,7 +21,6 @@ from holdfast.model.profiles import BULLMQ
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.contract import MAX_LOG_LINES, check_settings
 from holdfast.store.redis import (
-    bullmq,
     fields,
     health,
     limits,
@@ -31,7 +30,7 @@ from holdfast.store.redis import (
     records,
     wire,
 )
-from holdfast.store.redis.bullmq import Explorer
+from holdfast.store.redis.bullmq_queues import Explorer, advance
 from holdfast.store.redis.client import Client, Value
 from holdfast.store.redis.health import Health, examined
 from holdfast.store.redis.params import pack
@@ -166,7 +165,7 @@ class RedisStore:
         self._arrivals.claimed(want.queues, {queue.decode() for _, queue, _ in images})
         for image in images:
             if tick := wire.scheduled(image):
-                await bullmq.advance(self, *tick)
+                await advance(self, *tick)
         return params_grouped.read_jobs(taken, self.settings.unknown_backoff)
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:

@@ -20,7 +20,7 @@ import msgspec
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.observe import Observer
 from holdfast.runtime.event_loop import run
-from holdfast.tasks.loading import load_app, load_object
+from holdfast.worker.loading import load_app, load_object
 from holdfast.worker.supervisor.protocol import DRAIN, HALT, LARGEST, Plan, Tether
 from holdfast.worker.worker import Worker
 

@@ -20,14 +20,14 @@ from holdfast.model.policy import SECOND
 from holdfast.observe import Observer, Outage
 from holdfast.operations.submitter import patiently
 from holdfast.store import Store
-from holdfast.tasks.loading import load_app, load_object
 from holdfast.worker.executor import HOST
+from holdfast.worker.loading import load_app, load_object
 from holdfast.worker.startup import opened, pause_unless
 from holdfast.worker.supervisor.lease_guard import Guard, orphans
 from holdfast.worker.supervisor.main import CANNOT_START
 from holdfast.worker.supervisor.process import Member
 from holdfast.worker.supervisor.protocol import Plan
-from holdfast.worker.worker import LAST_WORDS
+from holdfast.worker.worker import LAST_WORDS, delivery_worker
 
 SILENT = "holdfast.observe:Silent"
 FIRST_PAUSE = 0.1
@@ -106,7 +106,9 @@ class Supervisor:
     async def _supervise(self, store: Store, outage: Outage) -> None:
         name = f"{HOST}-supervisor-{self._app.chance.token()[:8]}"
         queues = tuple(self._plan.queues)
-        service = Maintenance(self._app, name, queues, self._observer, outage)
+        service = Maintenance(
+            self._app, name, queues, self._observer, outage, make_worker=delivery_worker
+        )
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(service.run()),

@@ -19,10 +19,13 @@ from msgspec.structs import replace
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
+from holdfast.model.measures import Reading, Stats, Tally
 from holdfast.model.policy import Retention
-from holdfast.operations.workers import PREFIX as PRESENCE
-from holdfast.operations.workers import WorkerInfo
-from holdfast.store import (
+from holdfast.model.workers import PREFIX as PRESENCE
+from holdfast.model.workers import WorkerInfo
+from holdfast.store.capabilities import LanedStore
+from holdfast.store.contract import Store
+from holdfast.store.values import (
     Added,
     Beat,
     Change,
@@ -36,20 +39,15 @@ from holdfast.store import (
     Finding,
     Hold,
     JobEvent,
-    LanedStore,
     LimitRule,
     LimitState,
     Note,
     Page,
     Promoted,
     QueueInfo,
-    Reading,
     Record,
     Search,
-    Stats,
-    Store,
     Swapped,
-    Tally,
 )
 
 OWNER = "holdfast:owner"

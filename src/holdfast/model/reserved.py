@@ -1,0 +1,15 @@
+"""Names that belong to the system itself; no caller may use them."""
+
+RESERVED = "holdfast:"
+"""Tags with this prefix are never shown and never accepted from a client."""
+
+WEBHOOK = "webhook"
+"""The kind of the records that hold webhooks."""
+CALLBACKS = "webhook-callbacks"
+"""The kind of the one record that exists once a job with a callback_url was submitted."""
+PLACE = "webhook-place"
+"""The kind of the one record that holds how far the event stream was turned into deliveries."""
+DELIVERY = "holdfast.webhook"
+"""The type of the jobs that deliver webhooks."""
+DELIVERIES = "holdfast.webhooks"
+"""The queue of the jobs that deliver webhooks."""

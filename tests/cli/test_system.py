@@ -250,9 +250,14 @@ def test_help_loads_nothing_heavy() -> None:
     )
 
     *_, ours, heavy = done.stdout.splitlines()
-    assert ["holdfast", "holdfast.cli", "holdfast.cli.commands", "holdfast.cli.errors"] == (
-        ast.literal_eval(ours)
-    )
+    assert [
+        "holdfast",
+        "holdfast.cli",
+        "holdfast.cli.commands",
+        "holdfast.cli.errors",
+        "holdfast.runtime",
+        "holdfast.runtime.version",
+    ] == ast.literal_eval(ours)
     assert "[]" == heavy
 
 

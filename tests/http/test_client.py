@@ -383,7 +383,7 @@ async def test_service_that_comes_later_is_waited_for_and_one_that_does_not_is_t
     async with listening() as served:
         url = served.url
     client = await Client(url).start()
-    operations = client._open
+    operations = client.operations
     assert isinstance(operations, RemoteOperations)
     operations._patience = timedelta(seconds=0.1)
 
@@ -395,7 +395,7 @@ async def test_service_that_comes_later_is_waited_for_and_one_that_does_not_is_t
 async def test_connections_are_kept_and_a_closed_one_is_replaced(
     served: Served, client: Client
 ) -> None:
-    operations = client._open
+    operations = client.operations
     assert isinstance(operations, RemoteOperations)
     await client.queues()
     (line,) = operations._transport._free

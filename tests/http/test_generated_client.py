@@ -58,19 +58,19 @@ def test_generated_client_submits_works_watches_and_is_told_what_is_wrong(
         with kind(base_url=address, token="unused") as client:
             tags = models.JobSubmissionTagsType0.from_dict({"team": "a"})
             job = models.JobSubmission(type_="greet", payload={"name": "Ada"}, tags=tags)
-            made = generated("api.submitting.submit_job").sync(
+            made = generated("api.submit.submit_job").sync(
                 client=client, body=job, idempotency_key="k"
             )
-            again = generated("api.submitting.submit_job").sync_detailed(
+            again = generated("api.submit.submit_job").sync_detailed(
                 client=client, body=job, idempotency_key="k"
             )
-            wrong = generated("api.submitting.submit_job").sync(
+            wrong = generated("api.submit.submit_job").sync(
                 client=client, body=models.JobSubmission(type_="a b", payload=1, delay=-1)
             )
             claim = models.ClaimJobsBody(worker_id="generated", wait=5)
-            claimed = generated("api.leasing.claim_jobs").sync(client=client, body=claim)
+            claimed = generated("api.leases.claim_jobs").sync(client=client, body=claim)
             (mine,) = claimed.jobs
-            generated("api.settling.complete_job").sync(
+            generated("api.outcomes.complete_job").sync(
                 mine.job_id,
                 client=client,
                 body=models.CompleteJobBody(lease_token=mine.lease_token, output={"ok": True}),

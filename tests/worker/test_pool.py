@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.worker.runners import pool as pool_module
-from holdfast.worker.runners.child import setup_for
+from holdfast.worker.runners.handlers import setup_for
 from holdfast.worker.runners.pool import ChildBrokenError, Pool
 from holdfast.worker.runners.protocol import Setup
 from tests.worker.machines import ROOT

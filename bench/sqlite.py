@@ -16,7 +16,7 @@ from holdfast.model import lifecycle
 from holdfast.model.acceptance import accept
 from holdfast.model.job import Job
 from holdfast.model.submission import Submission
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Change, Claim
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.location import Location
@@ -27,7 +27,7 @@ BATCH = 1000
 CHUNK = 100
 CROWD = 500
 
-chance = Chance()
+randomness = Randomness()
 
 
 async def main(*, quick: bool, folder: str | None) -> None:
@@ -42,7 +42,7 @@ def jobs(store: SQLiteStore, count: int) -> list[Job]:
     """Accept as many submissions as a client would."""
     asked = Submission(type="bench.task", payload=PAYLOAD)
     now = store.now()
-    return [accept(asked, job_id=chance.uuid(), now=now) for _ in range(count)]
+    return [accept(asked, job_id=randomness.uuid(), now=now) for _ in range(count)]
 
 
 async def throughput(place: Path, rounds: int) -> None:
@@ -143,7 +143,7 @@ def submit_by_hand(hand: Hand | Bare, count: int) -> None:
 async def work_off(store: SQLiteStore) -> None:
     """Claim and complete, every decision made by the lifecycle."""
     for _ in range(BATCH // CHUNK):
-        want = Claim(queues=("default",), limit=CHUNK, worker="bench", token=chance.token())
+        want = Claim(queues=("default",), limit=CHUNK, worker="bench", token=randomness.token())
         taken = await store.claim(want)
         assert len(taken) == CHUNK
         now = store.now()
@@ -155,7 +155,7 @@ async def work_off(store: SQLiteStore) -> None:
 def work_by_hand(hand: Hand | Bare) -> None:
     """Claim and complete."""
     for _ in range(BATCH // CHUNK):
-        token = chance.token()
+        token = randomness.token()
         taken = hand.claim(CHUNK, token)
         assert len(taken) == CHUNK
         hand.settle(taken, token)

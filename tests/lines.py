@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from holdfast.store.postgres import PostgresStore
-    from holdfast.store.postgres.connection import Session
+    from holdfast.store.postgres.connection import PostgresSession
 
 
 @asynccontextmanager
-async def lent(store: PostgresStore) -> AsyncIterator[Session]:
+async def lent(store: PostgresStore) -> AsyncIterator[PostgresSession]:
     """Borrow a connection, as every call does."""
     database = store._database
     session = await database.borrow()

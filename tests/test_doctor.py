@@ -16,7 +16,7 @@ from holdfast.model.workers import WorkerInfo
 from holdfast.operations.doctor import examine
 from holdfast.operations.workers import LEADERSHIP, announce
 from holdfast.runtime.clock import ManualClock
-from holdfast.store import Dossier, Finding, Level, MemoryStore
+from holdfast.store import Finding, JobExport, Level, MemoryStore
 from tests.conformance.conftest import clock, hand, place, store
 from tests.conformance.hand import failure, make
 
@@ -103,7 +103,7 @@ async def test_late_retry_is_an_error(hand: Hand) -> None:
 async def test_job_that_waits_for_a_missing_one_is_an_error(hand: Hand) -> None:
     parent = make("parent", now=hand.now)
     child = make("child", now=hand.now, after=[parent])
-    await hand.store.adopt([Dossier(replace(child, trail=()), child.trail)])
+    await hand.store.adopt([JobExport(replace(child, trail=()), child.trail)])
 
     finding = await found(hand.store, "dependencies")
 

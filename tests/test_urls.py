@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.cli.common import as_it_is
 from holdfast.store import urls
-from holdfast.store.postgres import Settings
+from holdfast.store.postgres import PostgresSettings
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_option_is_added_where_options_are(url: str, longer: str | None) -> None
 
 @pytest.mark.parametrize("url", ["postgresql://u:a?b@h/app", "POSTGRES://u:a?b@h/app?schema=x"])
 def test_store_that_is_only_looked_at_is_not_migrated(url: str) -> None:
-    given, taken = Settings.from_url(url), Settings.from_url(as_it_is(url, "--url"))
+    given, taken = PostgresSettings.from_url(url), PostgresSettings.from_url(as_it_is(url, "--url"))
 
     assert not taken.migrate
     assert (given.dsn, given.schema) == (taken.dsn, taken.schema)

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 
 from bench.pg.hand import BULK, SCHEMA, jobs, store_submits, store_works
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests import servers
 
 FILL = f"""
@@ -46,7 +46,7 @@ async def main(*, quick: bool, folder: str | None) -> None:
     )
     options = ["full_page_writes=on", "shared_buffers=512MB", "max_wal_size=4GB"]
     with servers.Postgres(options) as server:
-        async with PostgresStore(Settings(dsn=server.dsn, schema=SCHEMA)) as store:
+        async with PostgresStore(PostgresSettings(dsn=server.dsn, schema=SCHEMA)) as store:
             meter = Meter(server, store)
             await meter.work("empty")
             begun = time.perf_counter()

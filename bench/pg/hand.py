@@ -15,7 +15,7 @@ import asyncpg
 from holdfast.model import lifecycle
 from holdfast.model.acceptance import Submission, accept
 from holdfast.store import Change, Claim
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.rows import policy_json
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ async def timed(count: int, work: Callable[[], Awaitable[None]]) -> float:
 
 async def measure(dsn: str, count: int, rates: Rates) -> None:
     """Let the two take turns, so that both see the same machine."""
-    async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=dsn, schema=SCHEMA)) as store:
         connection = await asyncpg.connect(
             dsn, server_settings={"plan_cache_mode": "force_generic_plan"}
         )

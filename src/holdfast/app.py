@@ -19,25 +19,25 @@ from holdfast.model.results import (
 from holdfast.model.submission import Defaults, SubmitOptions
 from holdfast.model.times import Span
 from holdfast.observe.redaction import Redaction
-from holdfast.operations.interface import Facade
+from holdfast.operations.interface import JobOperations
 from holdfast.operations.operations import Operations
 from holdfast.operations.quota import Quota
 from holdfast.operations.submitter import Submitter
 from holdfast.operations.sync import Home, SyncOperations
-from holdfast.operations.waiter import Watcher
+from holdfast.operations.waiter import JobWaiter
 from holdfast.runtime.clock import Clock, SystemClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import DEFAULT_URL, LimitRule, Store, open_store
 from holdfast.tasks.registry import Function, HandlerOptions, Registry, RunnerKind, optional_span
 from holdfast.tasks.schedule import CronEntry, MissedRuns, cron_entry
 from holdfast.tasks.task import Task, TaskDecorator
-from holdfast.webhooks import Guard, Webhooks, WebhookSettings
+from holdfast.webhooks import AddressGuard, Webhooks, WebhookSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Holdfast(Facade):
+class Holdfast(JobOperations):
     """A job queue: register tasks, submit jobs, look after them.
 
     ``url`` names the store; without it ``$HOLDFAST_URL``, else a SQLite file in the current
@@ -60,11 +60,11 @@ class Holdfast(Facade):
         redaction: Redaction | None = None,
         webhooks: WebhookSettings | None = None,
         clock: Clock | None = None,
-        chance: Chance | None = None,
+        randomness: Randomness | None = None,
     ) -> None:
         self.url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
         self.clock = clock or SystemClock()
-        self.chance = chance or Chance()
+        self.randomness = randomness or Randomness()
         self.limits = limits or Limits()
         self.retention = retention or Retention()
         self.keys = keys or KeyRing.from_environment()
@@ -145,7 +145,7 @@ class Holdfast(Facade):
             from holdfast.client import webhooks_over
 
             return webhooks_over(operations)
-        return Webhooks(operations, Guard(self.webhook_settings.allow), self.chance)
+        return Webhooks(operations, AddressGuard(self.webhook_settings.allow), self.randomness)
 
     @property
     def _is_remote(self) -> bool:
@@ -156,18 +156,18 @@ class Holdfast(Facade):
         if self._is_remote:
             from holdfast.client.operations import RemoteOperations
 
-            return RemoteOperations(self.url, chance=self.chance, clock=self.clock)
+            return RemoteOperations(self.url, randomness=self.randomness, clock=self.clock)
         return self.over(await self.open_store().start())
 
-    def over(self, store: Store, *, watcher: Watcher | None = None) -> Operations:
+    def over(self, store: Store, *, watcher: JobWaiter | None = None) -> Operations:
         """Return the operations of this app over a store that is already started."""
         quota = Quota(store, self.limits, self.clock)
-        submitter = Submitter(store, self.chance, self.limits, self._defaults, quota)
+        submitter = Submitter(store, self.randomness, self.limits, self._defaults, quota)
         return Operations(store, submitter, watcher=watcher)
 
     def submitter(self, store: Store) -> Submitter:
         """Return what puts jobs into a store on behalf of running ones: no quota applies."""
-        return Submitter(store, self.chance, self.limits, self._defaults)
+        return Submitter(store, self.randomness, self.limits, self._defaults)
 
     def task(  # noqa: PLR0913  # one keyword per thing a task may say
         self,

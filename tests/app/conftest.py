@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Holdfast, Worker
 from holdfast.runtime.clock import ManualClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES, Place
@@ -50,7 +50,7 @@ def store(place: Place, clock: ManualClock) -> Store:
 
 @pytest.fixture
 async def app(store: Store, clock: ManualClock) -> AsyncIterator[Holdfast]:
-    async with Holdfast(store=store, clock=clock, chance=Chance(1)) as app:
+    async with Holdfast(store=store, clock=clock, randomness=Randomness(1)) as app:
         yield app
 
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from holdfast.runtime.timeouts import Deadlines
+from holdfast.runtime.timeouts import Timeouts
 
 
 async def test_what_takes_too_long_is_ended_and_what_does_not_goes_on() -> None:
-    deadlines = Deadlines()
+    deadlines = Timeouts()
 
     async def work(seconds: float, patience: float) -> str:
         try:
@@ -27,7 +27,7 @@ async def test_what_takes_too_long_is_ended_and_what_does_not_goes_on() -> None:
 
 
 async def test_a_deadline_inside_another_ends_only_its_own_part() -> None:
-    deadlines = Deadlines()
+    deadlines = Timeouts()
     with deadlines.within(10):
         with pytest.raises(TimeoutError), deadlines.within(0.01):
             await asyncio.sleep(30)
@@ -36,7 +36,7 @@ async def test_a_deadline_inside_another_ends_only_its_own_part() -> None:
 
 
 async def test_somebody_elses_cancellation_is_not_called_a_timeout() -> None:
-    deadlines = Deadlines()
+    deadlines = Timeouts()
 
     async def work() -> None:
         with deadlines.within(30):
@@ -50,12 +50,12 @@ async def test_somebody_elses_cancellation_is_not_called_a_timeout() -> None:
 
 
 async def test_an_error_of_the_work_itself_is_passed_on() -> None:
-    with pytest.raises(KeyError), Deadlines().within(1):
+    with pytest.raises(KeyError), Timeouts().within(1):
         raise KeyError("own")
 
 
 async def test_many_that_end_in_time_keep_a_single_timer(timers: list[object]) -> None:
-    deadlines = Deadlines()
+    deadlines = Timeouts()
     for _ in range(100):
         with deadlines.within(30):
             pass
@@ -69,7 +69,7 @@ async def test_what_is_there_already_needs_no_timer(monkeypatch: pytest.MonkeyPa
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "call_at", lambda *_: pytest.fail("a timer was made"))
 
-    assert await Deadlines().soon(there(), 30) == "here"
+    assert await Timeouts().soon(there(), 30) == "here"
 
 
 async def test_what_is_not_there_yet_is_awaited_until_its_deadline() -> None:
@@ -78,7 +78,7 @@ async def test_what_is_not_there_yet_is_awaited_until_its_deadline() -> None:
             await asyncio.sleep(seconds / 3)
         return "here"
 
-    deadlines = Deadlines()
+    deadlines = Timeouts()
 
     assert await deadlines.soon(later(0.01), 30) == "here"
     assert await deadlines.soon(later(0), 30) == "here"
@@ -99,7 +99,7 @@ async def test_work_that_was_awaited_sees_its_own_cancellation_and_errors() -> N
         finally:
             seen.append("cleaned up")
 
-    deadlines = Deadlines()
+    deadlines = Timeouts()
     with pytest.raises(KeyError):
         await deadlines.soon(failing(), 30)
     task = asyncio.create_task(deadlines.soon(careful(), 30))

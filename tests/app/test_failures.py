@@ -18,7 +18,7 @@ from holdfast import (
 )
 from holdfast.model.results import AttemptResult, RetryStatus
 from holdfast.runtime.clock import ManualClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
 from tests.app.conftest import Drain
 
@@ -228,7 +228,9 @@ async def test_document_queue_reports_its_own_words_and_metadata(
 ) -> None:
     from holdfast import Worker
 
-    documents = Holdfast(store=store, clock=clock, chance=Chance(1), queues={"docs": "document"})
+    documents = Holdfast(
+        store=store, clock=clock, randomness=Randomness(1), queues={"docs": "document"}
+    )
 
     @documents.task("convert", queue="docs")
     async def convert() -> None:

@@ -11,7 +11,7 @@ import pytest
 from holdfast import Holdfast, JobContext, NotFoundError, State, Worker
 from holdfast.model.results import ResultStatus
 from holdfast.runtime.clock import ManualClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
 from tests.app.conftest import Drain
 
@@ -93,7 +93,7 @@ async def test_many_waiters_share_one_reader_of_events(store: Store, clock: Manu
     calls: Counter[str] = Counter()
     for verb in ("get", "events"):
         setattr(store, verb, _counted(calls, verb, getattr(store, verb)))
-    async with Holdfast(store=store, clock=clock, chance=Chance(1)) as app:
+    async with Holdfast(store=store, clock=clock, randomness=Randomness(1)) as app:
         results = (await app.submit_batch([{"type": "x"}] * 200)).results
         waiters = [asyncio.create_task(app.wait(r.job_id, timeout=30)) for r in results]
         while calls["get"] < len(waiters):  # noqa: ASYNC110  # counted, not announced

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.operations.submitter import patiently
-from holdfast.runtime.backoff import Pauses
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.backoff import GrowingDelay
+from holdfast.runtime.randomness import Randomness
 
 
 async def test_a_pause_that_took_too_long_does_not_hide_why_the_store_was_away(
@@ -21,8 +21,8 @@ async def test_a_pause_that_took_too_long_does_not_hide_why_the_store_was_away(
         await asyncio.sleep(0.001)
         raise StoreUnavailableError("cannot be reached")
 
-    monkeypatch.setattr(Pauses, "next", lambda _: 0.05)
+    monkeypatch.setattr(GrowingDelay, "next", lambda _: 0.05)
     asyncio.get_running_loop().call_later(0.02, time.sleep, 0.2)
 
     with pytest.raises(StoreUnavailableError, match="cannot be reached"):
-        await patiently(refuse, Chance(), timedelta(seconds=0.1))
+        await patiently(refuse, Randomness(), timedelta(seconds=0.1))

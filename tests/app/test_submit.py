@@ -18,7 +18,7 @@ from holdfast import (
     ValidationError,
 )
 from holdfast.runtime.clock import ManualClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
 
 
@@ -174,7 +174,7 @@ async def test_full_queue_refuses_jobs_until_there_is_room(
     store: Store, clock: ManualClock
 ) -> None:
     limits = Limits(queue_depth=2)
-    async with Holdfast(store=store, clock=clock, chance=Chance(1), limits=limits) as app:
+    async with Holdfast(store=store, clock=clock, randomness=Randomness(1), limits=limits) as app:
         await app.submit("a")
         held = await app.submit("a", delay=60)
         with pytest.raises(QuotaError) as caught:
@@ -198,7 +198,7 @@ async def test_submissions_above_the_rate_are_told_when_to_come_back(
     store: Store, clock: ManualClock
 ) -> None:
     limits = Limits(submission_rate=10)
-    async with Holdfast(store=store, clock=clock, chance=Chance(1), limits=limits) as app:
+    async with Holdfast(store=store, clock=clock, randomness=Randomness(1), limits=limits) as app:
         await app.submit_batch([{"type": "a"}] * 10)
         with pytest.raises(QuotaError) as caught:
             await app.submit("a")
@@ -221,7 +221,7 @@ async def test_depth_is_not_read_for_every_submission(store: Store, clock: Manua
 
     store.queues = counting  # type: ignore[method-assign,assignment]  # count, then as before
     limits = Limits(queue_depth=1000)
-    async with Holdfast(store=store, clock=clock, chance=Chance(1), limits=limits) as app:
+    async with Holdfast(store=store, clock=clock, randomness=Randomness(1), limits=limits) as app:
         for _ in range(100):
             await app.submit("a")
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.operations.single_flight import Turns
+from holdfast.operations.single_flight import SingleFlight
 
 
 class Held:
@@ -26,7 +26,7 @@ async def _settled() -> None:
 
 
 async def test_failure_of_one_is_that_of_all_who_wait_for_the_same() -> None:
-    turns, held = Turns(4), Held()
+    turns, held = SingleFlight(4), Held()
     callers = [asyncio.create_task(turns.take("k", held)) for _ in range(5)]
     await _settled()
 
@@ -38,7 +38,7 @@ async def test_failure_of_one_is_that_of_all_who_wait_for_the_same() -> None:
 
 
 async def test_after_a_try_that_went_well_each_has_a_turn() -> None:
-    turns, held = Turns(4), Held()
+    turns, held = SingleFlight(4), Held()
     callers = [asyncio.create_task(turns.take("k", held)) for _ in range(3)]
     for n in range(3):
         await _settled()
@@ -49,7 +49,7 @@ async def test_after_a_try_that_went_well_each_has_a_turn() -> None:
 
 
 async def test_caller_who_is_cancelled_leaves_the_turn_to_others() -> None:
-    turns, held = Turns(4), Held()
+    turns, held = SingleFlight(4), Held()
     first, second = (asyncio.create_task(turns.take("k", held)) for _ in range(2))
     await _settled()
 
@@ -63,7 +63,7 @@ async def test_caller_who_is_cancelled_leaves_the_turn_to_others() -> None:
 
 
 async def test_few_try_at_a_time_whatever_for() -> None:
-    turns, held = Turns(2), Held()
+    turns, held = SingleFlight(2), Held()
     callers = [asyncio.create_task(turns.take(n, held)) for n in range(5)]
     for n in range(5):
         await _settled()
@@ -74,7 +74,7 @@ async def test_few_try_at_a_time_whatever_for() -> None:
 
 
 def test_key_is_wanted_while_anybody_waits_for_it() -> None:
-    turns = Turns(1)
+    turns = SingleFlight(1)
 
     with turns.wanting("k"):
         with turns.wanting("k"):

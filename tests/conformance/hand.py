@@ -18,7 +18,7 @@ from holdfast.model.acceptance import NO_DEFAULTS, accept
 from holdfast.model.dependencies import verdict
 from holdfast.model.job import Failure, FailureCategory, Job, State
 from holdfast.model.submission import Defaults, Parent, Spawner, Submission
-from holdfast.store import AddStatus, Change, Claim, Fence, Note
+from holdfast.store import AddStatus, Change, Claim, Fence, JobNote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -203,7 +203,7 @@ class Hand:
 
     async def note(self, job: Job, **what: Any) -> None:
         """Keep something under the lease of a running job."""
-        assert [True] == await self.store.note([Note(fence=fence(job), **what)])
+        assert [True] == await self.store.note([JobNote(fence=fence(job), **what)])
 
     # --- maintenance ---------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from holdfast.model.dependencies import verdict
 from holdfast.model.job import TERMINAL, Job, LogLine, Progress, State
 from holdfast.model.policy import Retention
 from holdfast.model.submission import Spawner
-from holdfast.store import AddStatus, Change, Claim, Fence, LimitRule, Note
+from holdfast.store import AddStatus, Change, Claim, Fence, JobNote, LimitRule
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, TICK, fence, make
 from tests.conformance.pair import QUEUES, Pair
@@ -110,7 +110,7 @@ class Lockstep(Pair):
         assert isinstance(answers, list)
         for job, answer in zip(jobs, answers, strict=True):
             self.saw(f"submission {answer.status}")
-            self.saw("submission is ripe", when=answer.ripe)
+            self.saw("submission is ripe", when=answer.has_dependents)
             if answer.status is AddStatus.ACCEPTED:
                 self.jobs.append(job)
                 self.remember(job)
@@ -221,8 +221,8 @@ class Lockstep(Pair):
     def note(self, claim: Job) -> None:
         now = self.clock.now()
         notes = [
-            Note(fence=fence(claim), progress=Progress(7, "p", now), checkpoint=b"c"),
-            Note(fence=fence(claim), log=LogLine(now, "info", "line", claim.attempt)),
+            JobNote(fence=fence(claim), progress=Progress(7, "p", now), checkpoint=b"c"),
+            JobNote(fence=fence(claim), log=LogLine(now, "info", "line", claim.attempt)),
         ]
         kept = self.both(lambda store: store.note(notes))
         self.saw("note is refused", when=kept == [False, False])
@@ -306,9 +306,9 @@ class Lockstep(Pair):
 
     @rule()
     def judge(self) -> None:
-        ripe = self.both(lambda store: store.dependents(MANY))
-        assert isinstance(ripe, list)
-        for each in ripe:
+        has_dependents = self.both(lambda store: store.dependents(MANY))
+        assert isinstance(has_dependents, list)
+        for each in has_dependents:
             decision = verdict(each.job.dependency_kind, each.parents)
             after = lifecycle.dependency_ended(each.job, decision, now=self.clock.now())
             self.swap(Change(each.job, after))

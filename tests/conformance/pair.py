@@ -100,7 +100,7 @@ class Pair(RuleBasedStateMachine):
         answer = self.both(lambda store: store.swap(changes))
         assert isinstance(answer, list)
         for change, each in zip(changes, answer, strict=True):
-            self.saw("dependents are told of an end", when=each.ripe)
+            self.saw("dependents are told of an end", when=each.has_dependents)
             if each.written:
                 self.remember(change.after)
         return answer

@@ -168,7 +168,7 @@ class Storm:
     def __init__(self, store: Store, seat: int) -> None:
         self.store = store
         self.seat = seat
-        self.chance = random.Random(seat)
+        self.randomness = random.Random(seat)
         self.report: Report = []
         self.past: list[Job] = []
 
@@ -176,7 +176,7 @@ class Storm:
         deeds = (self._work, self._work, self._work, self._reap, self._promote, self._haunt)
         async with asyncio.timeout(40):
             while not await self._is_over():
-                await self.chance.choice(deeds)()
+                await self.randomness.choice(deeds)()
                 await self._judge()
         return self.report
 
@@ -188,7 +188,7 @@ class Storm:
         for job in await self.store.claim(_wish(self.seat, 3)):
             self.report.append(["claim", job.id, str(job.lease_version)])
             self.past.append(job)
-            if self.chance.random() < 0.3:
+            if self.randomness.random() < 0.3:
                 await asyncio.sleep(0.01)
                 (beat,) = await self.store.extend([fence(job)])
                 self.report.append(["beat" if beat.held else "beat refused"])
@@ -196,7 +196,7 @@ class Storm:
 
     async def _settle(self, job: Job) -> None:
         now = self.store.now()
-        match self.chance.randrange(6):
+        match self.randomness.randrange(6):
             case 0:
                 return
             case 1:
@@ -212,7 +212,7 @@ class Storm:
         """Answer again for a job that was claimed a while ago."""
         if not self.past:
             return
-        job = self.chance.choice(self.past)
+        job = self.randomness.choice(self.past)
         decided = lifecycle.completed(job, b"zombie", now=self.store.now())
         (answer,) = await self.store.swap([Change(job, decided)])
         kind = "late" if answer.written else "stale"

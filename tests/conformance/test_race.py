@@ -231,9 +231,9 @@ async def test_fan_in_misses_nothing_that_is_spawned_while_it_is_submitted(
     for job in await hand.store.get(sorted(spawned)):
         assert job is not None
         await hand.cancel(job)
-    ripe = await hand.store.dependents(MANY)
-    assert waiting == {each.job.id for each in ripe}
-    for each in ripe:
+    has_dependents = await hand.store.dependents(MANY)
+    assert waiting == {each.job.id for each in has_dependents}
+    for each in has_dependents:
         assert spawned | {spawner.id} == {parent for parent, _ in each.parents}
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.model.job import LogLine, State
-from holdfast.store import Dossier, MemoryStore, Order, Search
+from holdfast.store import JobExport, MemoryStore, Order, Search
 from tests.conformance.cells import CELLS
 from tests.conformance.hand import MANY, make
 from tests.conformance.situations import QUEUES
@@ -33,11 +33,11 @@ async def world() -> World:
     return world
 
 
-async def dossiers(store: Store) -> list[Dossier]:
+async def dossiers(store: Store) -> list[JobExport]:
     page = await store.find(Search(order=Order.CREATED_ASC, limit=MANY))
     histories = await store.history([job.id for job in page.jobs])
     return [
-        Dossier(job, tuple(history), tuple(await store.logs(job.id)))
+        JobExport(job, tuple(history), tuple(await store.logs(job.id)))
         for job, history in zip(page.jobs, histories, strict=True)
     ]
 
@@ -114,10 +114,10 @@ async def test_repeated_adoption_changes_nothing(hand: Hand) -> None:
     store, now = hand.store, hand.now
     job = replace(make("a", now=now), trail=())
     history = make("a", now=now).trail
-    assert [True] == await store.adopt([Dossier(job, history, (LogLine(now, "INFO", "x"),))])
+    assert [True] == await store.adopt([JobExport(job, history, (LogLine(now, "INFO", "x"),))])
     before = await snapshot(store, {job.id: "a"})
 
-    answer = await store.adopt([Dossier(replace(job, priority=0), history)] * 2)
+    answer = await store.adopt([JobExport(replace(job, priority=0), history)] * 2)
 
     assert [False, False] == answer
     assert [] == differences(before, await snapshot(store, {job.id: "a"}), "told")
@@ -126,7 +126,7 @@ async def test_repeated_adoption_changes_nothing(hand: Hand) -> None:
 @pytest.mark.req("M-2")
 async def test_adopted_job_holds_its_key(hand: Hand) -> None:
     job = make("a", now=hand.now, idempotency_key="k", type="t")
-    await hand.store.adopt([Dossier(replace(job, trail=()), job.trail)])
+    await hand.store.adopt([JobExport(replace(job, trail=()), job.trail)])
 
     (answer,) = await hand.store.add(
         [make("b", now=hand.now, idempotency_key="k", type="t", payload={"label": "a"})]
@@ -138,7 +138,7 @@ async def test_adopted_job_holds_its_key(hand: Hand) -> None:
 @pytest.mark.req("S-4")
 async def test_adopted_job_may_not_know_since_when_it_is_ready(hand: Hand) -> None:
     jobs = [make(label, now=hand.now, type="t") for label in ("a", "b")]
-    files = [Dossier(replace(job, scheduled_at=None, trail=()), job.trail) for job in jobs]
+    files = [JobExport(replace(job, scheduled_at=None, trail=()), job.trail) for job in jobs]
     assert [True, True] == await hand.store.adopt(files)
 
     taken = await hand.claim(MANY)
@@ -153,7 +153,7 @@ async def test_dependency_that_was_deleted_long_ago_is_still_named(hand: Hand) -
     job = make("child", now=hand.now, after=[parent])
     ended = replace(job, state=State.CANCELLED, finished_at=hand.now, trail=())
 
-    assert [True] == await hand.store.adopt([Dossier(ended, job.trail)])
+    assert [True] == await hand.store.adopt([JobExport(ended, job.trail)])
 
     (stored,) = await hand.store.get([job.id])
     assert (parent.id,) == stored.depends_on
@@ -163,7 +163,7 @@ async def test_dependency_that_was_deleted_long_ago_is_still_named(hand: Hand) -
 @pytest.mark.req("S-12")
 async def test_jobs_adopted_before_a_crash_are_not_adopted_again(place: Place, hand: Hand) -> None:
     jobs = [make(label, now=hand.now) for label in ("a", "b", "c")]
-    files = [Dossier(replace(job, trail=()), job.trail) for job in jobs]
+    files = [JobExport(replace(job, trail=()), job.trail) for job in jobs]
     await hand.store.adopt(files[:2])
     other = await place.open(hand.clock).start()
 

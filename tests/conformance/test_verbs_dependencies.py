@@ -44,7 +44,7 @@ async def test_end_of_the_only_dependency_is_due_and_said_to_be(
 
     answer = await hand.try_swap(parent, ENDINGS[end](parent, hand.now))
 
-    assert (True, True) == (answer.written, answer.ripe)
+    assert (True, True) == (answer.written, answer.has_dependents)
     (found,) = await hand.store.dependents(MANY)
     assert (child, ((parent.id, end),)) == (found.job, found.parents)
 
@@ -58,7 +58,7 @@ async def test_dependency_that_ended_before_the_submission_is_seen_by_it(
 
     (answer,) = await hand.store.add([hand.job("child", after=[parent])])
 
-    assert answer.ripe
+    assert answer.has_dependents
     assert [("child", [end])] == await _due(hand)
 
 
@@ -90,7 +90,7 @@ async def test_submission_with_open_dependencies_is_not_ripe(hand: Hand) -> None
 
     (answer,) = await hand.store.add([hand.job("child", after=[parent])])
 
-    assert not answer.ripe
+    assert not answer.has_dependents
 
 
 @pytest.mark.req("M-9")
@@ -99,7 +99,7 @@ async def test_end_of_a_job_nobody_waits_for_is_not_ripe(hand: Hand) -> None:
 
     answer = await hand.try_swap(running, ENDINGS[State.COMPLETED](running, hand.now))
 
-    assert (True, False) == (answer.written, answer.ripe)
+    assert (True, False) == (answer.written, answer.has_dependents)
 
 
 @pytest.mark.req("M-9")
@@ -110,7 +110,7 @@ async def test_retry_of_a_dependency_is_no_end_of_it(hand: Hand) -> None:
     retried = lifecycle.given_back(parent, now=hand.now)
     answer = await hand.try_swap(parent, retried)
 
-    assert (True, False) == (answer.written, answer.ripe)
+    assert (True, False) == (answer.written, answer.has_dependents)
     assert [] == await _due(hand)
 
 

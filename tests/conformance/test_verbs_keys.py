@@ -164,7 +164,7 @@ async def test_dependency_on_a_duplicate_that_ended_is_ripe_at_once(
 
     answers = await hand.try_add(twin, child)
 
-    assert [False, True] == [answer.ripe for answer in answers]
+    assert [False, True] == [answer.has_dependents for answer in answers]
 
 
 @pytest.mark.req("M-9", "S-12")

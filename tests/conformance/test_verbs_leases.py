@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.model.job import LogLine, Progress
-from holdfast.store import Beat, EventKind, Fence, Note
+from holdfast.store import EventKind, Fence, JobNote, Renewal
 from holdfast.store.contract import MAX_LOG_LINES
 from tests.conformance.hand import LEASE, MANY, TICK, fence, job_id
 from tests.conformance.snapshot import NO_WAIT
@@ -35,7 +35,7 @@ async def test_renewed_lease_ends_its_length_from_now(hand: Hand, running: Job) 
 
     beats = await hand.store.extend([fence(running)])
 
-    assert [Beat(held=True, until=hand.now + LEASE)] == beats
+    assert [Renewal(held=True, until=hand.now + LEASE)] == beats
     stored = await hand.get(running)
     assert stored.lease is not None
     assert hand.now + LEASE == stored.lease.until
@@ -72,7 +72,7 @@ async def test_stale_renewal_changes_nothing(hand: Hand, running: Job) -> None:
 
     beats = await hand.store.extend([fence(running), Fence(running.id, "")])
 
-    assert [Beat(held=False)] * 2 == beats
+    assert [Renewal(held=False)] * 2 == beats
     assert newer == await hand.get(running)
 
 
@@ -91,7 +91,7 @@ async def test_only_running_jobs_are_renewed(hand: Hand, running: Job, how: str)
             proof = Fence(job_id("nobody"), proof.token)
     before = await hand.get(running)
 
-    assert [Beat(held=False)] == await hand.store.extend([proof])
+    assert [Renewal(held=False)] == await hand.store.extend([proof])
     assert before == await hand.get(running)
 
 
@@ -168,7 +168,7 @@ async def test_stale_note_keeps_nothing(hand: Hand, running: Job) -> None:
     start = (await hand.store.events(None, 0, NO_WAIT)).cursor
 
     kept = await hand.store.note(
-        [Note(fence=fence(running), **notes), Note(fence=Fence(running.id, ""), **notes)]
+        [JobNote(fence=fence(running), **notes), JobNote(fence=Fence(running.id, ""), **notes)]
     )
 
     assert [False, False] == kept
@@ -183,14 +183,14 @@ async def test_only_running_jobs_are_noted(hand: Hand, running: Job, how: str) -
     move = {"completed": hand.complete, "lapsed": hand.lapse, "given back": hand.give_back}[how]
     await move(running)
 
-    assert [False] == await hand.store.note([Note(fence=fence(running), checkpoint=b"late")])
+    assert [False] == await hand.store.note([JobNote(fence=fence(running), checkpoint=b"late")])
     assert (await hand.get(running)).checkpoint is None
 
 
 async def test_note_under_an_ended_but_newest_lease_is_kept(hand: Hand, running: Job) -> None:
     hand.clock.advance(2 * LEASE)
 
-    assert [True] == await hand.store.note([Note(fence=fence(running), checkpoint=b"c")])
+    assert [True] == await hand.store.note([JobNote(fence=fence(running), checkpoint=b"c")])
 
 
 async def test_notes_answer_in_place_and_stand_alone(hand: Hand, running: Job) -> None:
@@ -198,15 +198,15 @@ async def test_notes_answer_in_place_and_stand_alone(hand: Hand, running: Job) -
     stranger = Fence(job_id("nobody"), "t")
 
     kept = await hand.store.note(
-        [Note(fence=f, checkpoint=b"c") for f in (fence(other), stranger, fence(running))]
+        [JobNote(fence=f, checkpoint=b"c") for f in (fence(other), stranger, fence(running))]
     )
 
     assert [True, False, True] == kept
 
 
 async def test_only_the_newest_log_lines_are_kept_in_order(hand: Hand, running: Job) -> None:
-    def line(n: int) -> Note:
-        return Note(fence=fence(running), log=LogLine(hand.now, "info", str(n)))
+    def line(n: int) -> JobNote:
+        return JobNote(fence=fence(running), log=LogLine(hand.now, "info", str(n)))
 
     await hand.store.note([line(n) for n in range(MAX_LOG_LINES)])
     await hand.store.note([line(n) for n in range(MAX_LOG_LINES, MAX_LOG_LINES + 3)])

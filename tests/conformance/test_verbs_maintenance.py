@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.model.job import Event, Priority, State
 from holdfast.model.policy import Retention
-from holdfast.store import Hold, Promoted, Search
+from holdfast.store import NamedLock, Promoted, Search
 from tests.conformance.hand import LEASE, MANY, TICK, fence, job_id
 
 if TYPE_CHECKING:
@@ -361,7 +361,7 @@ async def test_holder_renews_its_own_hold(hand: Hand) -> None:
 
     assert await hand.store.hold("leader", "a", 10 * SECOND, b"two\x00")
 
-    expected = Hold("leader", "a", hand.now + 10 * SECOND, b"two\x00")
+    expected = NamedLock("leader", "a", hand.now + 10 * SECOND, b"two\x00")
     assert [expected] == await hand.store.holds("leader")
 
 

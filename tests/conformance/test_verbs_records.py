@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.runtime.clock import ManualClock
-from holdfast.store import Draft, Record
+from holdfast.store import Record, RecordWrite
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 LASTING = [pytest.param(n, marks=SERVED.get(n, ())) for n in NAMES if n != "memory"]
 
 
-def draft(key: str, data: bytes | None = b"x", version: int | None = None) -> Draft:
-    return Draft(kind="k", key=key, data=data, version=version)
+def draft(key: str, data: bytes | None = b"x", version: int | None = None) -> RecordWrite:
+    return RecordWrite(kind="k", key=key, data=data, version=version)
 
 
 async def test_record_comes_back_as_it_was_kept(store: Store) -> None:
@@ -64,7 +64,7 @@ async def test_record_is_dropped_only_at_the_expected_version(store: Store) -> N
 async def test_records_are_listed_by_key_in_both_directions(store: Store) -> None:
     keys = ["a/2", "b", "a/1", "a", "a/3", "\u00fc", "a/\U0001f600"]
     await store.keep([draft(key, key.encode()) for key in keys])
-    await store.keep([Draft(kind="other", key="a/0", data=b"")])
+    await store.keep([RecordWrite(kind="other", key="a/0", data=b"")])
 
     async def listed(**asked: object) -> list[str]:
         return [r.key for r in await store.browse("k", **asked)]
@@ -110,7 +110,7 @@ async def test_nothing_asked_nothing_answered(store: Store) -> None:
 
 async def test_kinds_are_those_of_which_there_are_records(store: Store) -> None:
     assert [] == await store.kinds()
-    await store.keep([draft("a"), Draft(kind="acme/k", key="a", data=b"", version=0)])
+    await store.keep([draft("a"), RecordWrite(kind="acme/k", key="a", data=b"", version=0)])
     assert ["acme/k", "k"] == await store.kinds()
 
     await store.keep([draft("a", None)])

@@ -45,7 +45,7 @@ async def test_fan_in_waits_for_what_was_spawned_before_it_was_added(hand: Hand)
         [hand.job("fan_in", after=[spawner], dependency_type="FAN_IN")]
     )
 
-    assert answer.ripe
+    assert answer.has_dependents
     assert [] == await _due(hand)
     await hand.finish(child, State.COMPLETED)
     assert ["fan_in"] == await hand.settle_dependents()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast.model.job import Job, LogLine, Progress
 from holdfast.model.submission import Spawner
 from holdfast.runtime.clock import ManualClock
-from holdfast.store import Change, Claim, Fence, LimitRule, MemoryStore, Note
+from holdfast.store import Change, Claim, Fence, JobNote, LimitRule, MemoryStore
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, job_id, make
 from tests.conformance.situations import BORN, QUEUES, SITUATIONS, Situation
@@ -116,9 +116,9 @@ class World:
         assert {job_id(s.label) for s in situations} == {job.id for job in taken}
         self.answers.append(taken)
 
-    def _note(self, job: Job) -> Note:
+    def _note(self, job: Job) -> JobNote:
         percent = 0 if job.progress is None else job.progress.percent + 40
-        return Note(
+        return JobNote(
             fence=held(job),
             progress=Progress(percent, f"at {percent} \u00fc", self.now),
             checkpoint=f"checkpoint {percent}".encode() + b"\x00\xff",

@@ -16,7 +16,7 @@ from holdfast.model.job import State
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.workers import announce
 from holdfast.runtime.clock import ManualClock
-from holdfast.store import Change, Draft, LimitRule, MemoryStore, Order, Search
+from holdfast.store import Change, LimitRule, MemoryStore, Order, RecordWrite, Search
 from tests.conformance.conftest import SERVED
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import Hand
@@ -88,7 +88,7 @@ async def filled(store: Store, clock: ManualClock) -> World:
     world = World(lambda _: store)
     world.clock = clock
     await world.build()
-    await store.keep([Draft(kind="acme/key", key=f"{n:03}", data=b"\x00") for n in range(3)])
+    await store.keep([RecordWrite(kind="acme/key", key=f"{n:03}", data=b"\x00") for n in range(3)])
     await store.hold("cron:nightly", "cron", timedelta(days=1), b"2026-01-01")
     clock.advance(3600)
     return world

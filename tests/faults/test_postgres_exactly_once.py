@@ -47,14 +47,14 @@ def _job(store: PostgresStore, n: int) -> Job:
     return make(str(n), now=store.now(), **fields)
 
 
-async def _reap(store: PostgresStore, chance: random.Random) -> None:
+async def _reap(store: PostgresStore, randomness: random.Random) -> None:
     now = store.now()
     orphans = await store.overdue(100)
     await store.swap(
         [
             Change(
                 job,
-                lifecycle.lease_lost(job, now=now, jitter=chance.uniform(-1, 1)),
+                lifecycle.lease_lost(job, now=now, jitter=randomness.uniform(-1, 1)),
                 until=job.lease.until if job.lease else None,
             )
             for job in orphans
@@ -80,7 +80,7 @@ async def test_counter_incremented_by_killed_workers_is_exact(postgres_server: P
             f" FROM generate_series(0, {COUNTERS - 1}) AS counter"
         )
         url = f"{postgres_server.dsn}?schema={SCHEMA}"
-        chance = random.Random(1)
+        randomness = random.Random(1)
         kills = 0
         async with PostgresStore.from_url(url) as store:
             jobs = [_job(store, n) for n in range(JOBS)]
@@ -90,14 +90,14 @@ async def test_counter_incremented_by_killed_workers_is_exact(postgres_server: P
             try:
                 until = time.monotonic() + 240
                 while (left := await _left(store)) and time.monotonic() < until:
-                    await asyncio.sleep(chance.uniform(0.01, 0.1))
+                    await asyncio.sleep(randomness.uniform(0.01, 0.1))
                     if JOBS - left > (kills + 1) * JOBS / (LEAST_KILLS + 2):
-                        victim = chance.randrange(WORKERS)
+                        victim = randomness.randrange(WORKERS)
                         workers[victim].kill()
                         workers[victim].wait()
                         workers[victim] = _start(url)
                         kills += 1
-                    await _reap(store, chance)
+                    await _reap(store, randomness)
             finally:
                 for worker in workers:
                     worker.kill()

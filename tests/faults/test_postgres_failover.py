@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.store import Claim
-from holdfast.store.postgres import PostgresStore, Settings, wake
+from holdfast.store.postgres import PostgresSettings, PostgresStore, wake
 from tests.conformance.hand import make
 from tests.lines import lent
 from tests.proxy import Proxy
@@ -40,7 +40,7 @@ def old() -> Iterator[Postgres]:
 async def proxy(old: Postgres, new: Postgres) -> AsyncIterator[Proxy]:
     """The address of the primary, whichever that is."""
     for server in (old, new):
-        async with PostgresStore(Settings(dsn=server.dsn, schema=SCHEMA)):
+        async with PostgresStore(PostgresSettings(dsn=server.dsn, schema=SCHEMA)):
             pass
     async with Proxy(old.port) as proxy:
         yield proxy
@@ -49,7 +49,7 @@ async def proxy(old: Postgres, new: Postgres) -> AsyncIterator[Proxy]:
 @pytest.fixture
 async def store(old: Postgres, proxy: Proxy) -> AsyncIterator[PostgresStore]:
     dsn = old.dsn.replace(f":{old.port}/", f":{proxy.port}/")
-    async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA, pool=6)) as store:
+    async with PostgresStore(PostgresSettings(dsn=dsn, schema=SCHEMA, pool=6)) as store:
         yield store
 
 
@@ -82,7 +82,7 @@ async def test_store_moves_on_to_the_new_primary(
         await asyncio.wait_for(refused(), 10)
     await store.add([job])
 
-    async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA)) as there:
+    async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as there:
         (found,) = await there.get([job.id])
     assert found is not None
     taken = await store.claim(Claim(queues=("default",), limit=10, worker="w", token="t"))
@@ -103,7 +103,7 @@ async def test_listener_moves_on_to_the_new_primary(
 
     await _take_over(proxy, old, new)
 
-    async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA)) as there:
+    async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as there:
         async with asyncio.timeout(20):
             while not await _listens(new):  # noqa: ASYNC110  # nothing tells
                 await asyncio.sleep(0.02)

@@ -19,9 +19,9 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Event, State
 from holdfast.operations.submitter import patiently
 from holdfast.runtime.clock import SystemClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import AddStatus, Change, Claim, Fence
-from holdfast.store.postgres import PostgresStore, Settings, connection, wake
+from holdfast.store.postgres import PostgresSettings, PostgresStore, connection, wake
 from holdfast.store.postgres.pool import RETURN_EVERY
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from holdfast.model.job import Job
-    from holdfast.store.postgres.connection import Session
+    from holdfast.store.postgres.connection import PostgresSession
 
 pytestmark = pytest.mark.postgres
 SCHEMA = "faults"
@@ -51,7 +51,7 @@ def own_server() -> Iterator[Postgres]:
 @pytest.fixture
 async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         yield store
 
 
@@ -65,7 +65,7 @@ async def proxy(store: PostgresStore, postgres_server: Postgres) -> AsyncIterato
 async def behind(proxy: Proxy, postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
     """A store whose every line goes through the proxy."""
     dsn = postgres_server.dsn.replace(f":{_port(postgres_server.dsn)}/", f":{proxy.port}/")
-    async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA, timeout=SOON)) as store:
+    async with PostgresStore(PostgresSettings(dsn=dsn, schema=SCHEMA, timeout=SOON)) as store:
         yield store
 
 
@@ -83,7 +83,7 @@ def _want(limit: int = 10, token: str = "t") -> Claim:
 
 @pytest.mark.req("S-1", "S-2", "S-9")
 async def test_accepted_jobs_survive_the_death_of_the_server(own_server: Postgres) -> None:
-    settings = Settings(dsn=own_server.dsn, schema=SCHEMA, timeout=3 * SOON)
+    settings = PostgresSettings(dsn=own_server.dsn, schema=SCHEMA, timeout=3 * SOON)
     async with PostgresStore(settings) as store:
         jobs = [_job(store, str(n)) for n in range(50)]
         await store.add(jobs)
@@ -95,7 +95,7 @@ async def test_accepted_jobs_survive_the_death_of_the_server(own_server: Postgre
         own_server.start()
 
         ids = [job.id for job in jobs]
-        found = await patiently(lambda: store.get(ids), Chance(), timedelta(seconds=10))
+        found = await patiently(lambda: store.get(ids), Randomness(), timedelta(seconds=10))
         states = Counter(job.state for job in found if job)
         assert {State.RUNNING: 5, State.SCHEDULED: 45} == states
         now = store.now()
@@ -109,7 +109,7 @@ async def _asked_on_and_on(store: PostgresStore, job_id: str) -> None:
 
 
 async def test_producer_hears_in_time_that_the_server_is_down(own_server: Postgres) -> None:
-    settings = Settings(dsn=own_server.dsn, schema=SCHEMA, wait=SOON)
+    settings = PostgresSettings(dsn=own_server.dsn, schema=SCHEMA, wait=SOON)
     async with PostgresStore(settings) as store:
         job = _job(store, "a")
         own_server.kill()
@@ -134,7 +134,7 @@ async def test_internal_error_of_the_server_is_an_outage_like_any_other(
         await store.hold("lead", "me", timedelta(seconds=1))
 
 
-async def _break_holds(session: Session) -> None:
+async def _break_holds(session: PostgresSession) -> None:
     await session.connection.execute(
         f"""
         CREATE FUNCTION {SCHEMA}.broken() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -145,7 +145,7 @@ async def _break_holds(session: Session) -> None:
 
 
 async def test_who_finds_every_connection_busy_is_told_so(postgres_server: Postgres) -> None:
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=SOON / 10)
+    settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=SOON / 10)
     async with PostgresStore(settings) as store, lent(store):
         with pytest.raises(StoreUnavailableError, match=r"all connections are busy .*pool=1"):
             await store.get(["x"])
@@ -379,7 +379,7 @@ async def test_wrong_clock_of_a_worker_changes_nothing(
     store: PostgresStore, postgres_server: Postgres, days: int
 ) -> None:
     right = store.now()
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)
 
     with time_machine.travel(right + timedelta(days=days), tick=True):
         async with PostgresStore(settings, clock=SystemClock()) as astray:
@@ -402,10 +402,10 @@ async def test_frozen_transaction_of_a_worker_lets_its_jobs_go(
     await store.add([job])
     locked = asyncio.Event()
     async with PostgresStore(
-        Settings(dsn=postgres_server.dsn, schema=SCHEMA, timeout=SOON)
+        PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, timeout=SOON)
     ) as frozen:
 
-        async def freeze(session: Session) -> list[TupleRow]:
+        async def freeze(session: PostgresSession) -> list[TupleRow]:
             rows = await session.connection.execute(f"SELECT 1 FROM {SCHEMA}.job FOR UPDATE")
             locked.set()
             await asyncio.sleep(30)
@@ -466,7 +466,9 @@ async def test_cancellation_is_heard_in_the_moment_a_connection_comes_free(
         await store.holds("")
         await later.wait()
 
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)) as store:
+    async with PostgresStore(
+        PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
+    ) as store:
         async with lent(store):
             task = asyncio.create_task(look_and_wait())
             await asyncio.sleep(0.05)
@@ -482,7 +484,7 @@ async def test_call_cancelled_while_it_gives_its_connection_back_loses_none(
     postgres_server: Postgres,
 ) -> None:
     async with PostgresStore(
-        Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=timedelta(seconds=1))
+        PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=timedelta(seconds=1))
     ) as store:
         await store.holds("")
         store._database._used = RETURN_EVERY - 1  # the next call gives its connection back
@@ -499,7 +501,7 @@ async def test_call_cancelled_while_it_gives_its_connection_back_loses_none(
 async def test_start_that_was_cancelled_can_be_made_again(
     postgres_server: Postgres, milliseconds: int
 ) -> None:
-    store = PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA))
+    store = PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA))
     task = asyncio.create_task(store.start())
     await asyncio.wait([task], timeout=milliseconds / 1000)
     task.cancel()
@@ -512,7 +514,7 @@ async def test_start_that_was_cancelled_can_be_made_again(
 async def test_call_that_is_under_way_when_the_store_is_closed_ends(store: PostgresStore) -> None:
     asked = asyncio.Event()
 
-    async def linger(session: Session) -> int:
+    async def linger(session: PostgresSession) -> int:
         asked.set()
         await session.connection.execute(b"SELECT pg_sleep(0.2)")
         return 5
@@ -527,7 +529,7 @@ async def test_call_that_is_under_way_when_the_store_is_closed_ends(store: Postg
 
 def test_closed_store_can_be_started_again(postgres_server: Postgres) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
-    store = PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA))
+    store = PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA))
 
     async def once(label: str) -> None:
         async with store:

@@ -14,7 +14,7 @@ import pytest
 from holdfast import Holdfast, JobContext, State
 from holdfast.errors import StoreUnavailableError
 from holdfast.store import Claim
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 from tests.store.processes import line_of, process
@@ -91,7 +91,7 @@ async def test_stopped_claimer_blocks_nobody_and_cannot_commit_later(
     postgres_server: Postgres,
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         first, second = (make(label, now=store.now()) for label in ("first", "second"))
         await store.add([first, second])
         with process(CLAIMER, postgres_server.dsn, SCHEMA) as frozen:
@@ -115,7 +115,9 @@ async def test_stopped_claimer_blocks_nobody_and_cannot_commit_later(
 @pytest.mark.req("S-9")
 async def test_table_locked_by_a_stranger_is_given_up_in_time(postgres_server: Postgres) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, timeout=timedelta(seconds=1))
+    settings = PostgresSettings(
+        dsn=postgres_server.dsn, schema=SCHEMA, timeout=timedelta(seconds=1)
+    )
     async with PostgresStore(settings) as store:
         job = make("first", now=store.now())
         await store.add([job])

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from holdfast import Holdfast
 from holdfast.http.api_keys import KeyTerms, Role, create_key
 from holdfast.http.application import create_app
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import MemoryStore
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Site:
     async def key(self, role: Role | str, namespace: str = "", **terms: Any) -> str:
         """Make a key that counts at once."""
         made = KeyTerms(name=f"{role} {namespace}", role=Role(role), namespace=namespace, **terms)
-        _, secret = await create_key(self.store, made, Chance())
+        _, secret = await create_key(self.store, made, Randomness())
         self.service.keys._read_at = float("-inf")
         return secret
 

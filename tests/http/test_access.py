@@ -15,7 +15,7 @@ from holdfast.http.api_keys import ApiKeys, KeyTerms, Role, create_key, list_key
 from holdfast.http.application import ENDPOINTS
 from holdfast.http.permissions import GRANTS, Permission
 from holdfast.runtime.clock import ManualClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import MemoryStore
 from tests.architecture import tree
 from tests.http.site import API, running
@@ -149,7 +149,7 @@ async def test_key_that_is_revoked_or_expired_counts_no_more(site: Site) -> None
 async def test_key_is_kept_as_a_digest_only() -> None:
     store = MemoryStore()
 
-    key, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Chance())
+    key, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Randomness())
 
     kept = b"".join(record.data for record in await store.browse("key"))
     assert secret.encode() not in kept
@@ -160,7 +160,7 @@ async def test_key_is_kept_as_a_digest_only() -> None:
 
 async def test_revocation_is_noticed_within_a_second() -> None:
     store, clock = MemoryStore(), ManualClock()
-    key, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Chance())
+    key, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Randomness())
     ring = ApiKeys(store, clock)
     await ring.refresh()
     await revoke_key(store, key.id)
@@ -177,7 +177,7 @@ async def test_revocation_is_noticed_within_a_second() -> None:
 
 async def test_right_id_with_a_wrong_secret_is_nobody() -> None:
     store = MemoryStore()
-    _, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Chance())
+    _, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Randomness())
     ring = ApiKeys(store, ManualClock())
     await ring.refresh()
 
@@ -191,7 +191,7 @@ async def test_wrong_terms_are_all_named() -> None:
     terms = KeyTerms(name="", role=Role.ADMIN, namespace="a/b", rate=0, live_jobs=-1)
 
     with pytest.raises(ValidationError) as refused:
-        await create_key(MemoryStore(), terms, Chance())
+        await create_key(MemoryStore(), terms, Randomness())
     with pytest.raises(NotFoundError):
         await revoke_key(MemoryStore(), "x")
 

@@ -44,7 +44,7 @@ from holdfast.model.results import (
     RetryStatus,
     SubmissionStatus,
 )
-from holdfast.operations.interface import Facade
+from holdfast.operations.interface import JobOperations
 from holdfast.operations.operations import Operations
 from holdfast.operations.sync import SyncOperations
 from holdfast.store import EventKind, MemoryStore
@@ -135,7 +135,7 @@ def public(kind: type) -> dict[str, inspect.Signature]:
 
 
 def test_app_client_and_blocking_client_have_the_same_operations() -> None:
-    names = set(public(Facade))
+    names = set(public(JobOperations))
 
     assert names <= set(public(Holdfast))
     assert names <= set(public(Client))

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.http.api_keys import Role
-from holdfast.http.event_stream import Tail
+from holdfast.http.event_stream import EventTail
 from holdfast.store import EventPage, MemoryStore
 from tests.http.site import API, running
 
@@ -144,7 +144,7 @@ async def test_dropped_events_are_told_as_a_gap() -> None:
 async def test_subscriber_behind_the_ring_catches_up_from_the_store() -> None:
     store = MemoryStore()
     async with running(Holdfast(store=store)) as site:
-        tail = Tail(store, ring=3)
+        tail = EventTail(store, ring=3)
         follower = tail.follow(None)
         slow = asyncio.ensure_future(anext(follower))
         await asyncio.sleep(0.01)

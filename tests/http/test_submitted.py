@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.api.submissions import BatchResult, SubmissionResult, submitted
+from holdfast.api.submissions import BatchBody, SubmissionBody, submitted
 from holdfast.errors import DuplicateError, Fault, ValidationError
 from holdfast.model import results
 from holdfast.model.results import SubmissionStatus, submission_result
@@ -25,7 +25,7 @@ TAKEN = results.SubmissionResult(
 
 @pytest.mark.parametrize("result", [NEW, KNOWN, REFUSED, TAKEN])
 def test_result_is_encoded_as_its_shape_says(result: results.SubmissionResult) -> None:
-    shape = SubmissionResult.of(result)
+    shape = SubmissionBody.of(result)
 
     assert msgspec.json.encode(shape) == msgspec.json.encode(submitted(result))
 
@@ -37,6 +37,6 @@ def test_batch_is_encoded_as_its_shape_says(members: tuple[results.SubmissionRes
         total=len(members), accepted=len(members) - rejected, rejected=rejected, results=members
     )
 
-    shape = BatchResult.of(batch)
+    shape = BatchBody.of(batch)
 
     assert msgspec.json.encode(shape) == msgspec.json.encode(submitted(batch))

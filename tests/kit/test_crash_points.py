@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from holdfast import Holdfast, JobContext, SyncJobContext
-from holdfast.testing import Sandbox, Verdict, crash_points, crash_points_sync, effect
+from holdfast.testing import CrashVerdict, Sandbox, crash_points, crash_points_sync, effect
 
 THIS = sys.modules[__name__].__name__
 
@@ -110,11 +110,11 @@ async def test_a_task_that_repeats_its_effect_is_found_out() -> None:
     report = await crash_points(careless, "7", prepare=reset, check=charged_once)
 
     assert [
-        ("before the first line", Verdict.SAFE),
-        ("after effect 'charged'", Verdict.UNSAFE),
-        ("before report_progress", Verdict.UNSAFE),
-        ("after report_progress", Verdict.UNSAFE),
-        ("before the answer is written", Verdict.UNSAFE),
+        ("before the first line", CrashVerdict.SAFE),
+        ("after effect 'charged'", CrashVerdict.UNSAFE),
+        ("before report_progress", CrashVerdict.UNSAFE),
+        ("after report_progress", CrashVerdict.UNSAFE),
+        ("before the answer is written", CrashVerdict.UNSAFE),
     ] == [(point.name, point.verdict) for point in report.points]
     assert not report.idempotent
     with pytest.raises(AssertionError, match=r"5 crash points, 4 of them unsafe") as caught:
@@ -224,5 +224,5 @@ async def test_a_task_that_takes_another_way_is_reported() -> None:
 
     report = await crash_points(fickle, check=lambda box: True)
 
-    assert Verdict.NOT_REACHED in [point.verdict for point in report.points]
+    assert CrashVerdict.NOT_REACHED in [point.verdict for point in report.points]
     assert not report.idempotent

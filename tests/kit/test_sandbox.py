@@ -359,14 +359,14 @@ async def test_the_same_seed_gives_the_same_ids(shop: Shop) -> None:
 
 
 async def test_the_app_is_given_back_as_it_was(shop: Shop) -> None:
-    clock, chance = shop.app.clock, shop.app.chance
+    clock, randomness = shop.app.clock, shop.app.randomness
 
     with Sandbox(shop.app):
         async with shop.app:
             await shop.send_mail.submit(to="ada")
         await shop.send_mail.submit(to="still open")
 
-    assert (clock, chance) == (shop.app.clock, shop.app.chance)
+    assert (clock, randomness) == (shop.app.clock, shop.app.randomness)
     with pytest.raises(RuntimeError, match="not started"):
         _ = shop.app.store
 

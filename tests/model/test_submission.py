@@ -8,12 +8,12 @@ from uuid import RFC_4122, UUID
 import pytest
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.model.acceptance import NO_DEFAULTS, Births, accept, plain, read
+from holdfast.model.acceptance import NO_DEFAULTS, PlainJobs, accept, plain, read
 from holdfast.model.job import DedupeKey, DependencyKind, Encoding, Event, Job, Priority, State
 from holdfast.model.policy import MEBIBYTE, Backoff, BackoffKind, Limits
 from holdfast.model.profiles import BULLMQ, LEASE
 from holdfast.model.submission import Defaults, Parent, Spawner, Submission, named_jobs
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from tests.model.making import ID, LATER, NOW, faults, job, refusal
 
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -134,7 +134,7 @@ def test_what_most_submissions_say_is_accepted_or_refused_the_short_way_like_the
 def test_plain_jobs_of_one_moment_share_their_history() -> None:
     asked = [Submission(type=type_, payload=type_) for type_ in "aba"]
     usual = [one for each in asked if (one := plain(each, NO_DEFAULTS))]
-    births = Births(NOW)
+    births = PlainJobs(NOW)
     first, other, third = (births.job(one, ID) for one in usual)
 
     assert first.trail is third.trail
@@ -149,7 +149,7 @@ def test_a_caller_cannot_choose_the_id(name: str) -> None:
 
 @pytest.mark.req("M-1")
 def test_ids_are_random_uuids_of_version_4() -> None:
-    ids = {Chance().uuid() for _ in range(100)} | set(Chance().uuids(100))
+    ids = {Randomness().uuid() for _ in range(100)} | set(Randomness().uuids(100))
 
     assert 200 == len(ids)
     assert {(4, RFC_4122)} == {(UUID(one).version, UUID(one).variant) for one in ids}
@@ -158,7 +158,7 @@ def test_ids_are_random_uuids_of_version_4() -> None:
 
 @pytest.mark.req("M-1")
 def test_ids_drawn_together_lie_together_and_share_nothing_else() -> None:
-    together, others = Chance().uuids(1000), Chance().uuids(1000)
+    together, others = Randomness().uuids(1000), Randomness().uuids(1000)
 
     assert 2000 == len({*together, *others})
     assert 2 == len({one[:8] for one in [*together, *others]})

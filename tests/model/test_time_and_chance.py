@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from holdfast.runtime.clock import Clock, ManualClock, SystemClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 
 
 def test_the_systems_clock_tells_aware_utc_and_never_runs_backwards() -> None:
@@ -35,19 +35,19 @@ def test_a_manual_clock_stands_still_until_told_otherwise() -> None:
 
 
 def test_chance_with_a_seed_repeats_itself_and_without_one_does_not() -> None:
-    def drawn(chance: Chance) -> tuple[object, ...]:
-        return chance.uuid(), chance.token(), chance.jitter(), chance.fraction()
+    def drawn(randomness: Randomness) -> tuple[object, ...]:
+        return randomness.uuid(), randomness.token(), randomness.jitter(), randomness.fraction()
 
-    assert drawn(Chance(7)) == drawn(Chance(7))
-    assert drawn(Chance(7)) != drawn(Chance(8))
-    assert drawn(Chance()) != drawn(Chance())
-    assert drawn(Chance(0)) == drawn(Chance(0))
+    assert drawn(Randomness(7)) == drawn(Randomness(7))
+    assert drawn(Randomness(7)) != drawn(Randomness(8))
+    assert drawn(Randomness()) != drawn(Randomness())
+    assert drawn(Randomness(0)) == drawn(Randomness(0))
 
 
 def test_chance_keeps_within_its_bounds() -> None:
-    for chance in (Chance(1), Chance()):
-        assert all(-1 <= chance.jitter() <= 1 for _ in range(500))
-        assert all(0 <= chance.fraction() < 1 for _ in range(500))
-        assert 4 == UUID(chance.uuid()).version
-        assert 32 == len(chance.token())
-        assert 500 == len({chance.token() for _ in range(500)})
+    for randomness in (Randomness(1), Randomness()):
+        assert all(-1 <= randomness.jitter() <= 1 for _ in range(500))
+        assert all(0 <= randomness.fraction() < 1 for _ in range(500))
+        assert 4 == UUID(randomness.uuid()).version
+        assert 32 == len(randomness.token())
+        assert 500 == len({randomness.token() for _ in range(500)})

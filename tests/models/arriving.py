@@ -20,7 +20,7 @@ from holdfast.model.dependencies import verdict
 from holdfast.model.job import TERMINAL, Failure, FailureCategory, Job, State
 from holdfast.model.submission import Parent, Submission
 from holdfast.store import Added, AddStatus
-from holdfast.store.memory.tables import Plan, Tables, is_ripe
+from holdfast.store.memory.tables import AddPlan, Tables, is_ripe
 from tests.models import walking
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ PERMANENT = Failure(category=FailureCategory.PERMANENT, message="")
 
 
 def _judged(tables: Tables, job: Job) -> Added:
-    return Plan(tables, NOW).judge(job)
+    return AddPlan(tables, NOW).judge(job)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Rules:
     """Whether dependents learn of an end in the very moment of that end."""
     swept: bool = True
     """Whether anybody looks for dependents, or only the one who ended their dependency."""
-    ripe: Callable[[Job, dict[str, State | None]], bool] = is_ripe
+    has_dependents: Callable[[Job, dict[str, State | None]], bool] = is_ripe
     scope: Callable[[str], str] = lambda client: TYPES[client]
 
 
@@ -136,7 +136,7 @@ def _child(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
 
 
 def _judged_child(world: World, child: Job, rules: Rules) -> Iterator[tuple[str, World]]:
-    if not rules.ripe(child, {"parent": world.edge}):
+    if not rules.has_dependents(child, {"parent": world.edge}):
         return
     state = world.parent.state
     decision = verdict(child.dependency_kind, [("parent", world.edge or state)])

@@ -62,7 +62,7 @@ MUTANTS = {
         "no way leads to an end",
     ),
     "a failed dependency leaves its dependent waiting": (
-        Rules(ripe=_only_after_success),
+        Rules(has_dependents=_only_after_success),
         "no way leads to an end",
     ),
 }

@@ -172,9 +172,9 @@ def _jobs() -> list[Job]:
     """Jobs in every situation that the protocol can tell apart."""
     made = accept(Submission(type="t"), job_id="j", now=NOW)
     leases = (None, Lease("t2", 2, "w", NOW), Lease("t2", 2, "w", None))
-    wishes = (None, CancelRequest("", force=False, at=NOW))
+    claims = (None, CancelRequest("", force=False, at=NOW))
     lifetimes = (NOW + timedelta(days=1), NOW)
-    grid = itertools.product(State, (1, 2, 3), leases, wishes, lifetimes)
+    grid = itertools.product(State, (1, 2, 3), leases, claims, lifetimes)
     return [
         msgspec.structs.replace(
             made,

@@ -237,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         "store/postgres/links.py",
-        "    return bool(ripe or lost or busy), last\n",
+        "    return bool(has_dependents or lost or busy), last\n",
         "    return False, last\n",
         "nobody looks at jobs that were joined to ended ones",
         LOCKS,
@@ -380,7 +380,7 @@ MUTANTS = (
     ),
     Mutant(
         "store/postgres/store.py",
-        "            found.append(ripe)\n",
+        "            found.append(has_dependents)\n",
         "            break\n",
         "many that cannot be joined hide those that can",
         LOCKS,

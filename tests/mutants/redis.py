@@ -272,7 +272,7 @@ MUTANTS = (
         "scripts/lib/job.lua",
         "function() stories, story_count, told_here = {}, 0, 0 end",
         "function() stories, story_count, told_here = stories or {}, story_count or 0, 0 end",
-        "a call tells what one before it failed to tell",
+        "a call tells what one before it failed to emit",
         ("redis library",),
     ),
 )

@@ -44,7 +44,7 @@ MUTANTS = (
     ),
     _in(
         "worker/heartbeat.py",
-        'self._observer.tell("heartbeat.missed", error=str(error), leases=len(due))',
+        'self._observer.emit("heartbeat.missed", error=str(error), leases=len(due))',
         "raise",
         "the heart stops when a beat is missed",
     ),
@@ -140,8 +140,8 @@ MUTANTS = (
     ),
     _in(
         "operations/submitter.py",
-        "        spawner = Spawner(fence.job_id, key or self._chance.token())\n",
-        "        spawner = Spawner(fence.job_id, self._chance.token())\n",
+        "        spawner = Spawner(fence.job_id, key or self._randomness.token())\n",
+        "        spawner = Spawner(fence.job_id, self._randomness.token())\n",
         "a second attempt spawns a second child",
     ),
 )

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast import Holdfast, JobContext, PermanentError, TemporaryError, Worker
-from holdfast.observe.logging import LOGGER, JsonLines, Lines, LogObserver, configure, plain
+from holdfast.observe.logging import LOGGER, JsonLines, LogObserver, LogWriter, configure, plain
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _quiet_afterwards() -> Iterator[None]:
 def _told(event: str, *, style: str = "text", level: str = "debug", **fields: object) -> str:
     stream = io.StringIO()
     configure(level, style, stream)
-    LogObserver().tell(event, **fields)
+    LogObserver().emit(event, **fields)
     return stream.getvalue()
 
 
@@ -99,7 +99,7 @@ def test_ordinary_text_stays_as_it_is() -> None:
 def test_records_of_others_are_shown_too() -> None:
     record = logging.LogRecord("x", logging.INFO, "f", 1, "plain %s", ("words",), None)
 
-    assert Lines().format(record).endswith("plain words")
+    assert LogWriter().format(record).endswith("plain words")
     assert "plain words" == json.loads(JsonLines().format(record))["event"]
 
 

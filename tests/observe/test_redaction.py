@@ -80,7 +80,7 @@ def test_log_lines_mask_fields_by_name_and_by_content(monkeypatch: pytest.Monkey
     monkeypatch.setattr(logging.LOGGER, "handlers", [])
     logging.configure("info", "json", stream)
 
-    logging.LogObserver().tell(
+    logging.LogObserver().emit(
         "store.unavailable", error=f"postgresql://u:{SECRET}@h/db", token=SECRET, lost=3
     )
 

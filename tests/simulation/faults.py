@@ -84,14 +84,14 @@ class Weather:
 
     def fate(self, verb: str, point: str, draw: random.Random) -> Fate:
         """Draw what becomes of a call."""
-        fate, chance = self.common.get(point) or self.common.get(verb) or (Fate.FINE, 0.0)
-        if draw.random() < chance:
+        fate, randomness = self.common.get(point) or self.common.get(verb) or (Fate.FINE, 0.0)
+        if draw.random() < randomness:
             return fate
-        chance = draw.random()
+        randomness = draw.random()
         for fate, odds in self.odds.items():
-            if chance < odds:
+            if randomness < odds:
                 return fate
-            chance -= odds
+            randomness -= odds
         return Fate.FINE
 
 

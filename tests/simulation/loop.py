@@ -201,7 +201,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     # --- the end -------------------------------------------------------------------------
 
-    def bury(self) -> None:
+    def take_back(self) -> None:
         """Close everything quietly, in a loop that schedules nothing more."""
         for task in self._made:
             if task.done() and not task.cancelled() and task._log_traceback:  # type: ignore[attr-defined]

@@ -30,7 +30,7 @@ class Told:
     simulated: float
 
 
-def tell(story: Story, *, trace: bool = False) -> Told:
+def emit(story: Story, *, trace: bool = False) -> Told:
     """Run one seed."""
     seed, store = story
     run = simulate(seed, store)
@@ -44,7 +44,7 @@ def tell(story: Story, *, trace: bool = False) -> Told:
 
 def tell_all(stories: Sequence[Story], *, processes: int, trace: bool = False) -> Iterator[Told]:
     """Run seeds in processes of their own; what they tell comes in the order given."""
-    teller = partial(tell, trace=trace)
+    teller = partial(emit, trace=trace)
     if processes < 2 or len(stories) < 2:
         yield from map(teller, stories)
         return

@@ -80,7 +80,7 @@ def simulate(seed: int, store: str = "memory") -> Run:
             found = [f"stuck: {error}"]
         finally:
             simulated, steps = loop.time(), loop.steps
-            loop.bury()
+            loop.take_back()
     found += [f"complaint: {text}" for text in loop.complaints]
     return Run(seed, store, found, record, jobs, simulated, steps)
 

@@ -14,7 +14,7 @@ from tests.simulation.loop import PROCESS, SimLoop, Stuck
 def loop():
     loop = SimLoop(random.Random(0))
     yield loop
-    loop.bury()
+    loop.take_back()
 
 
 def test_time_passes_without_anyone_waiting(loop: SimLoop) -> None:
@@ -76,7 +76,7 @@ def test_processes_take_turns_by_the_seed_but_keep_their_own_order() -> None:
             await asyncio.gather(loop.spawn("a", process()), loop.spawn("b", process()))
 
         loop.run_until_complete(both())
-        loop.bury()
+        loop.take_back()
         return order
 
     orders = [run(seed) for seed in range(20)]
@@ -100,7 +100,7 @@ def test_a_busy_loop_is_an_error() -> None:
 
     with pytest.raises(Stuck, match="1000 steps"):
         loop.run_until_complete(spin())
-    loop.bury()
+    loop.take_back()
 
 
 def test_tasks_that_die_unnoticed_are_complained_about(loop: SimLoop) -> None:
@@ -109,7 +109,7 @@ def test_tasks_that_die_unnoticed_are_complained_about(loop: SimLoop) -> None:
 
     loop.spawn("p", die())
     loop.run_until_complete(asyncio.sleep(1))
-    loop.bury()
+    loop.take_back()
 
     assert ["unnoticed" in text for text in loop.complaints] == [True]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.many import tell
+from tests.simulation.many import emit
 from tests.simulation.scenario import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +59,7 @@ def _assert_held(store: str, seeds: range) -> None:
     """Nothing was wrong, and everything that can go wrong went wrong somewhere."""
     counts: Counter[str] = Counter()
     for seed in seeds:
-        told = tell((seed, store))
+        told = emit((seed, store))
         assert not told.wrong, told.report
         counts += told.counts
     assert [] == [what for what in MUST_HAPPEN if not counts[what]]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast import Backoff, BackoffKind, Holdfast, JobContext, PermanentError, TemporaryError
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.worker import Worker
 from tests.simulation.faults import FaultyStore, Network
 from tests.simulation.loop import PROCESS
@@ -118,7 +118,7 @@ class World:
         app = Holdfast(
             store=store,
             clock=WrongClock(self.loop, self._draw),
-            chance=Chance(self._draw.getrandbits(32)),
+            randomness=Randomness(self._draw.getrandbits(32)),
         )
         app.registry, app.crons = TASKS.registry, TASKS.crons
         return app
@@ -225,7 +225,7 @@ class _Listener:
         self._record = record
         self._process = process
 
-    def tell(self, event: str, **fields: object) -> None:
+    def emit(self, event: str, **fields: object) -> None:
         if event in self.COUNTED:
             self._record.happened(event)
             job = fields.get("job_id", fields.get("error", ""))

@@ -195,11 +195,11 @@ class _Content:
         self.sync()
         del self.durable[size:]
 
-    def after_power_loss(self, chance: random.Random | None) -> bytes:
+    def after_power_loss(self, randomness: random.Random | None) -> bytes:
         """Every sector in any version it had; without chance, nothing that was not synced."""
         found = bytearray(self.durable)
-        for number, versions in self.newer.items() if chance else ():
-            kept = chance.randint(0, len(versions)) if chance else 0
+        for number, versions in self.newer.items() if randomness else ():
+            kept = randomness.randint(0, len(versions)) if randomness else 0
             if kept:
                 self._put(found, number, versions[kept - 1])
         return bytes(found)
@@ -234,9 +234,9 @@ class Past:
             case "delete", _:
                 del self._files[event.file]
 
-    def leave(self, folder: Path, chance: random.Random | None) -> None:
+    def leave(self, folder: Path, randomness: random.Random | None) -> None:
         """Write the files as they are found when the power is back."""
         for old in folder.iterdir():
             old.unlink()
         for name, content in self._files.items():
-            folder.joinpath(name).write_bytes(content.after_power_loss(chance))
+            folder.joinpath(name).write_bytes(content.after_power_loss(randomness))

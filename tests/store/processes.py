@@ -44,7 +44,7 @@ def line_of(running: subprocess.Popen[str]) -> str:
     return line.strip()
 
 
-def tell(running: subprocess.Popen[str], line: str = "go") -> None:
+def emit(running: subprocess.Popen[str], line: str = "go") -> None:
     """Say something to a process."""
     assert running.stdin is not None
     running.stdin.write(f"{line}\n")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 import pytest
 
-from holdfast.store.postgres.pool import Alarm
+from holdfast.store.postgres.pool import CallTimeouts
 from tests.worker.rig import until
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Ends:
 async def test_only_calls_that_take_too_long_are_cut_each_at_its_time(
     lines: Callable[[], Ends],
 ) -> None:
-    alarm, late, later, quick = Alarm(0.5), lines(), lines(), lines()
+    alarm, late, later, quick = CallTimeouts(0.5), lines(), lines(), lines()
 
     alarm.start(late.connection)
     alarm.start(quick.connection)
@@ -72,7 +72,7 @@ async def test_only_calls_that_take_too_long_are_cut_each_at_its_time(
 async def test_alarm_rings_again_after_there_was_nothing_to_watch(
     lines: Callable[[], Ends],
 ) -> None:
-    alarm, first, second = Alarm(0.05), lines(), lines()
+    alarm, first, second = CallTimeouts(0.05), lines(), lines()
     alarm.start(first.connection)
     alarm.stop(first.connection)
     await asyncio.sleep(0.1)

@@ -16,9 +16,15 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Priority, State
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.claim import claim_params
-from holdfast.store.postgres.claim_position import LEVELS, MOST_KINDS, SETTLED_AFTER, Heads, Pace
+from holdfast.store.postgres.claim_position import (
+    LEVELS,
+    MOST_KINDS,
+    SETTLED_AFTER,
+    ClaimPositions,
+    Throttle,
+)
 from holdfast.store.postgres.rows import places_of
 from holdfast.store.postgres.statements import statement
 from tests.conformance.hand import make
@@ -70,7 +76,7 @@ async def _churned(server: Postgres) -> AsyncIterator[PostgresStore]:
     """A store whose finished jobs' dead rows and entries are all still there."""
     empty_schema(server.dsn, SCHEMA)
     async with (
-        PostgresStore(Settings(dsn=server.dsn, schema=SCHEMA)) as store,
+        PostgresStore(PostgresSettings(dsn=server.dsn, schema=SCHEMA)) as store,
         await psycopg.AsyncConnection.connect(server.dsn) as old,
     ):
         await old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -102,7 +108,7 @@ async def test_head_follows_the_first_job_that_a_claim_got_of_each_level(
     postgres_server: Postgres,
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         now, kinds = store.now(), ({}, {"tags": {"k": "v"}}, {"priority": Priority.HIGH})
         for n, kind in enumerate([*kinds, *kinds]):
             await store.add([make(str(n), now=now, type="one", **kind)])
@@ -113,7 +119,7 @@ async def test_head_follows_the_first_job_that_a_claim_got_of_each_level(
                 f"SELECT level, min(place) FROM {SCHEMA}.job GROUP BY level"
             )
             first = dict(await cursor.fetchall())
-    heads = Heads()
+    heads = ClaimPositions()
     heads.looked(want.queues, None, 0.0, 0.0)
     heads.saw(places_of(rows), None, 0.0)
 
@@ -123,7 +129,7 @@ async def test_head_follows_the_first_job_that_a_claim_got_of_each_level(
 
 
 def test_kinds_of_claims_are_not_remembered_without_end() -> None:
-    heads = Heads()
+    heads = ClaimPositions()
 
     for n in range(3 * MOST_KINDS):
         heads.looked(["q"], (str(n),), 0.0, 0.0)
@@ -153,7 +159,7 @@ async def _one_claimed(server: Postgres) -> AsyncIterator[tuple[PostgresStore, J
     """A store by a clock of its own, with one job that somebody holds."""
     clock = ManualClock()
     empty_schema(server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=server.dsn, schema=SCHEMA), clock=clock) as store:
+    async with PostgresStore(PostgresSettings(dsn=server.dsn, schema=SCHEMA), clock=clock) as store:
         await store.add([make("lost", now=store.now())])
         (job,) = await store.claim(WANT)
         yield store, job, clock
@@ -203,7 +209,7 @@ async def test_raising_those_that_wait_long_rests_after_it_took_long(
     clock = ManualClock()
     empty_schema(postgres_server.dsn, SCHEMA)
     async with PostgresStore(
-        Settings(dsn=postgres_server.dsn, schema=SCHEMA), clock=clock
+        PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA), clock=clock
     ) as store:
         await store.configure("default", {"ageing": timedelta(seconds=5)})
         await store.add([make("early", now=store.now(), priority=Priority.LOW)])
@@ -226,7 +232,7 @@ async def test_raising_those_that_wait_long_rests_after_it_took_long(
 
 async def test_housekeeping_that_failed_is_tried_again_after_its_usual_pause() -> None:
     now = 0.0
-    pace = Pace(lambda: now, every=1.0)
+    pace = Throttle(lambda: now, every=1.0)
 
     async def fails() -> None:
         raise StoreUnavailableError("gone")

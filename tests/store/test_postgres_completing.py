@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.model import lifecycle
 from holdfast.model.job import Failure, FailureCategory
 from holdfast.store import Change, Claim
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 
@@ -28,7 +28,7 @@ SCHEMA = "completing"
 @pytest.fixture
 async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         yield store
 
 
@@ -114,7 +114,7 @@ async def test_job_that_another_store_claimed_is_found_by_its_id(
 ) -> None:
     (job,) = await _claimed(store, 1)
 
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as other:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as other:
         done = lifecycle.completed(job, b"1", now=other.now())
         (answer,) = await other.swap([Change(job, done)])
 

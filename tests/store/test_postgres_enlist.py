@@ -15,7 +15,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import State
 from holdfast.runtime.clock import SystemClock
 from holdfast.store import AddStatus, Claim, Fence
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import Hand
 from tests.conformance.stores import empty_schema
 from tests.store.callers import BLOCKING_DRIVERS, CALLERS, RolledBack, psycopg_async
@@ -32,7 +32,7 @@ SCHEMA = "enlisted"
 @pytest.fixture
 async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         yield store
 
 
@@ -218,7 +218,7 @@ async def test_failed_handler_writes_nothing_and_keeps_its_lease(
 async def test_handler_that_forgets_our_statements_disturbs_nobody_after_it(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
+    settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
     async with PostgresStore(settings) as small:
         fence = await _running(small, hand)
 
@@ -243,7 +243,7 @@ async def test_handler_that_forgets_our_statements_disturbs_nobody_after_it(
 async def test_handlers_transactions_leave_connections_for_heartbeats(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
+    settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
     async with PostgresStore(settings) as small:
         fence = await _running(small, hand)
 

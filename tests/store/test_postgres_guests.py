@@ -17,8 +17,8 @@ from holdfast.errors import PermanentError, StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Event, Job, Progress, State
 from holdfast.runtime.clock import SystemClock
-from holdfast.store import Claim, Fence, Note, Order, Search
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store import Claim, Fence, JobNote, Order, Search
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import Hand
 from tests.conformance.stores import empty_schema
 from tests.proxy import Proxy
@@ -37,7 +37,9 @@ SCHEMA = "guests"
 async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
     """A store with a single connection for handlers."""
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)) as store:
+    async with PostgresStore(
+        PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
+    ) as store:
         yield store
 
 
@@ -210,7 +212,7 @@ async def modest(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
         connection.execute(f'GRANT CREATE ON DATABASE "{database}" TO modest'.encode())
         connection.execute("DROP SCHEMA IF EXISTS modest CASCADE")
     dsn = psycopg.conninfo.make_conninfo(postgres_server.dsn, user="modest")
-    async with PostgresStore(Settings(dsn=dsn, schema="modest")) as store:
+    async with PostgresStore(PostgresSettings(dsn=dsn, schema="modest")) as store:
         yield store
 
 
@@ -267,7 +269,7 @@ async def test_end_is_told_after_what_was_reported_inside_the_block(
     async with _completing(store, fence) as connection:
         await connection.execute("CREATE TEMP TABLE written_early ()")
         progress = Progress(50, "half", store.now())
-        assert [True] == await store.note([Note(fence=fence, progress=progress)])
+        assert [True] == await store.note([JobNote(fence=fence, progress=progress)])
 
     page = await store.events(None, 100, timedelta(0))
     told = [e.transition.event if e.transition else None for e in page.events]
@@ -302,7 +304,7 @@ async def test_settings_that_a_role_has_for_the_store_do_not_hold_for_handlers(
     ours["plan_cache_mode"] = "force_generic_plan"
     options = " ".join(f"-c {name}={value}" for name, value in ours.items())
     dsn = f"{postgres_server.dsn}?options={quote(options)}"
-    async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA, pgbouncer=True)) as pooled:
+    async with PostgresStore(PostgresSettings(dsn=dsn, schema=SCHEMA, pgbouncer=True)) as pooled:
         fence = await _running(pooled, hand)
 
         async with _completing(pooled, fence) as connection:
@@ -379,7 +381,9 @@ async def test_child_added_behind_the_back_of_a_handlers_snapshot_is_not_forgott
 async def test_query_of_a_handlers_may_take_longer_than_the_stores_own(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, timeout=timedelta(milliseconds=500))
+    settings = PostgresSettings(
+        dsn=postgres_server.dsn, schema=SCHEMA, timeout=timedelta(milliseconds=500)
+    )
     async with PostgresStore(settings) as brisk:
         fence = await _running(brisk, hand)
 
@@ -392,7 +396,9 @@ async def test_query_of_a_handlers_may_take_longer_than_the_stores_own(
 async def test_end_of_the_block_is_given_up_in_time(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, timeout=timedelta(milliseconds=500))
+    settings = PostgresSettings(
+        dsn=postgres_server.dsn, schema=SCHEMA, timeout=timedelta(milliseconds=500)
+    )
     async with (
         PostgresStore(settings) as brisk,
         await psycopg.AsyncConnection.connect(postgres_server.dsn) as stranger,
@@ -410,7 +416,9 @@ async def test_end_of_the_block_is_given_up_in_time(
 async def test_worker_that_freezes_at_the_end_of_the_block_holds_its_job_for_a_moment_only(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, timeout=timedelta(milliseconds=300))
+    settings = PostgresSettings(
+        dsn=postgres_server.dsn, schema=SCHEMA, timeout=timedelta(milliseconds=300)
+    )
     async with PostgresStore(settings) as brisk:
         fence = await _running(brisk, hand)
 
@@ -461,7 +469,7 @@ async def test_nothing_a_handler_does_to_its_connection_reaches_the_next(
 
 async def test_nothing_is_prepared_behind_a_pooler(postgres_server: Postgres) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA, pgbouncer=True)
+    settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pgbouncer=True)
     async with PostgresStore(settings) as store:
         fence = await _running(store, Hand(store, SystemClock()))
 
@@ -485,7 +493,7 @@ async def test_connection_kept_beyond_its_block_is_closed(store: PostgresStore, 
 async def test_handler_waits_for_a_connection_for_as_long_as_it_likes(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
-    settings = Settings(
+    settings = PostgresSettings(
         dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=timedelta(milliseconds=100)
     )
     async with PostgresStore(settings) as busy:
@@ -507,7 +515,7 @@ async def test_server_that_is_away_is_not_waited_for(
     port = psycopg.conninfo.conninfo_to_dict(postgres_server.dsn)["port"]
     async with Proxy(int(port)) as proxy:
         dsn = postgres_server.dsn.replace(f":{port}/", f":{proxy.port}/")
-        settings = Settings(dsn=dsn, schema=SCHEMA, wait=timedelta(milliseconds=300))
+        settings = PostgresSettings(dsn=dsn, schema=SCHEMA, wait=timedelta(milliseconds=300))
         lonely = await PostgresStore(settings).start()
 
     with pytest.raises(StoreUnavailableError):

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.store import Claim, LimitRule
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.arrays import Texts
-from holdfast.store.postgres.connection import Session
+from holdfast.store.postgres.connection import PostgresSession
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 
@@ -29,13 +29,13 @@ SCHEMA = "limited"
 async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
     """A store in which one queue is limited and another claim holds that limit's lock."""
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         jobs = [make(queue, now=store.now(), queue=queue) for queue in ("narrow", "wide")]
         await store.add(jobs)
         await store.limit("queue:narrow", LimitRule(concurrency=5))
         held, release = asyncio.Event(), asyncio.Event()
 
-        async def hold(session: Session) -> None:
+        async def hold(session: PostgresSession) -> None:
             await session.run("gate", {"scopes": Texts(["queue:narrow"]), "now": None})
             held.set()
             await release.wait()
@@ -72,20 +72,22 @@ async def test_claim_of_a_job_that_came_meanwhile_is_told_after_its_birth(
 ) -> None:
     """A claim from several queues looks at each with fresh eyes, and is one old transaction."""
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         await store.limit("task:t", LimitRule(concurrency=10))
         first, late = (make(queue, now=store.now(), type="t", queue=queue) for queue in "ab")
         await store.add([first])
-        run = Session.run
+        run = PostgresSession.run
 
-        async def run_slowly(session: Session, name: str, params: dict[str, object]) -> object:
+        async def run_slowly(
+            session: PostgresSession, name: str, params: dict[str, object]
+        ) -> object:
             rows = await run(session, name, params)
             if name == "ready" and params["queue"] == "a":
                 await store.add([late])
             return rows
 
         with monkeypatch.context() as patched:
-            patched.setattr(Session, "run", run_slowly)
+            patched.setattr(PostgresSession, "run", run_slowly)
             want = Claim(queues=("a", "b"), limit=5, worker="w", token="t")
             taken = [job.id for job in await store.claim(want)]
         taken += [job.id for job in await store.claim(replace(want, token="u"))]

@@ -15,8 +15,8 @@ import uvloop
 from psycopg.pq import ConnStatus
 from psycopg.waiting import Ready, Wait
 
-from holdfast.store.postgres import PostgresStore, Settings
-from holdfast.store.postgres.connection import Line
+from holdfast.store.postgres import PostgresSettings, PostgresStore
+from holdfast.store.postgres.connection import Connection
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 
@@ -36,7 +36,7 @@ def test_line_that_broke_with_an_answer_is_not_waited_for(run: object) -> None:
 
 async def _ask_a_server_that_dies_with_its_answer() -> None:
     ours, theirs = _connected()
-    line = Line.__new__(Line)
+    line = Connection.__new__(Connection)
     line.pgconn = SimpleNamespace(socket=ours.fileno(), status=ConnStatus.BAD)  # type: ignore[assignment]
     answer = asyncio.create_task(line._until(Wait.R))
     await asyncio.sleep(0.05)
@@ -57,7 +57,9 @@ async def test_call_that_is_cancelled_while_it_is_being_sent_says_so(
     postgres_server: Postgres,
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)) as store:
+    async with PostgresStore(
+        PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
+    ) as store:
         large = [make(str(n), now=store.now(), payload="x" * 1_000_000) for n in range(16)]
         await store.add([make(f"{n} small", now=store.now()) for n in range(16)])  # is prepared
         await store._wake.stop()  # which would need the connection, too

@@ -17,8 +17,8 @@ from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
 from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.clock import SystemClock
-from holdfast.store import AddStatus, Change, Note
-from holdfast.store.postgres import PostgresStore, Settings, add, connection
+from holdfast.store import AddStatus, Change, JobNote
+from holdfast.store.postgres import PostgresSettings, PostgresStore, add, connection
 from holdfast.store.postgres import store as whole
 from holdfast.store.postgres.claim_position import LEASES_SETTLED
 from holdfast.store.postgres.links import tie
@@ -49,7 +49,7 @@ _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 @pytest.fixture
 async def hand(postgres_server: Postgres) -> AsyncIterator[Hand]:
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         yield Hand(store, SystemClock())
 
 
@@ -81,7 +81,7 @@ async def _give_back(hand: Hand, jobs: Sequence[Job]) -> None:
 
 async def _note(hand: Hand, jobs: Sequence[Job]) -> None:
     progress = Progress(5, "", hand.store.now())
-    await hand.store.note([Note(fence=fence(job), progress=progress) for job in jobs])
+    await hand.store.note([JobNote(fence=fence(job), progress=progress) for job in jobs])
 
 
 @pytest.mark.parametrize("pages", [0, 1, 5])
@@ -192,17 +192,17 @@ async def test_job_that_others_depend_on_in_an_open_transaction_can_end(
         async with asyncio.timeout(AT_ONCE):
             assert [True] == [b.renewed for b in await hand.store.extend([fence(parent)])]
             await _ended(hand, parent, well=well)
-            assert not (await _settled(hand)).ripe
+            assert not (await _settled(hand)).has_dependents
         await connection.commit()
 
     assert [parent.id] == await hand.store.parents(child.id)
-    assert (await _settled(hand)).ripe
+    assert (await _settled(hand)).has_dependents
 
     (stored,) = await hand.store.get([child.id])
     assert stored is not None
     assert (State.SCHEDULED if well else State.FAILED) is stored.state
     assert [parent.id] == await hand.store.parents(child.id)
-    assert not (await _settled(hand)).ripe
+    assert not (await _settled(hand)).has_dependents
 
 
 async def test_job_of_a_transaction_waits_for_one_that_ends_later(
@@ -216,7 +216,7 @@ async def test_job_of_a_transaction_waits_for_one_that_ends_later(
         await hand.store.add([child], connection=connection)
         await connection.commit()
     assert seen != await hand.store.arrivals(["other"], seen, timedelta(seconds=10))
-    assert not (await _settled(hand)).ripe
+    assert not (await _settled(hand)).has_dependents
 
     await _ended(hand, parent)
 
@@ -231,7 +231,7 @@ async def test_rolled_back_dependency_leaves_nothing_behind(
         await hand.store.add([hand.job("child", after=[parent])], connection=connection)
         await connection.rollback()
 
-    assert not (await _settled(hand)).ripe
+    assert not (await _settled(hand)).has_dependents
     await _ended(hand, parent)
     assert [True] == await hand.store.delete([parent.id])
 
@@ -249,7 +249,7 @@ async def test_job_depends_on_one_submitted_earlier_in_the_same_transaction(
 
     assert {parent.id: Parent(parent.priority, parent.depth)} == kin
     assert [parent.id] == await hand.store.parents(child.id)
-    assert not (await _settled(hand)).ripe
+    assert not (await _settled(hand)).has_dependents
     (running,) = await hand.claim()
     await _ended(hand, running)
     assert [child.id] == [dependent.job.id for dependent in await hand.store.dependents(MANY)]
@@ -274,7 +274,7 @@ async def test_job_whose_dependency_was_deleted_before_the_commit_does_not_wait_
         assert [True] == await store.delete([parent.id])
         await connection.commit()
 
-    assert (await _settled(hand)).ripe
+    assert (await _settled(hand)).has_dependents
 
     (stored,) = await store.get([child.id])
     assert stored is not None
@@ -353,12 +353,12 @@ async def test_dependency_that_is_locked_keeps_nobody_from_being_joined_or_promo
     locked = spawned if kind is DependencyKind.FAN_IN else first
 
     async with _locked(postgres_server, locked), asyncio.timeout(AT_ONCE):
-        assert (await _settled(hand)).ripe
+        assert (await _settled(hand)).has_dependents
 
     assert [State.PENDING, State.SCHEDULED] == [job.state for job in await hand.get_all(busy, free)]
     await _ended(hand, first)
     assert not (await hand.store.dependents(MANY))
-    assert (await _settled(hand)).ripe
+    assert (await _settled(hand)).has_dependents
 
 
 async def test_many_that_cannot_be_joined_keep_nobody_from_it_who_came_later(
@@ -385,12 +385,12 @@ async def test_jobs_that_are_left_to_be_joined_are_told_of(
     joining = f"SELECT FROM {SCHEMA}.tie FOR UPDATE"
 
     async with _locked(postgres_server, first) as stranger:
-        assert (await hand.store.promote(MANY)).ripe
+        assert (await hand.store.promote(MANY)).has_dependents
         await stranger.rollback()
         await stranger.execute(joining.encode())
-        assert (await hand.store.promote(MANY)).ripe
+        assert (await hand.store.promote(MANY)).has_dependents
 
-    assert not (await hand.store.promote(MANY)).ripe
+    assert not (await hand.store.promote(MANY)).has_dependents
 
 
 async def test_looking_when_jobs_are_due_joins_none(hand: Hand, postgres_server: Postgres) -> None:
@@ -398,9 +398,9 @@ async def test_looking_when_jobs_are_due_joins_none(hand: Hand, postgres_server:
     await _tied(hand, postgres_server, hand.job("child", after=[first]))
     await _ended(hand, first)
 
-    assert not (await hand.store.promote(0)).ripe
+    assert not (await hand.store.promote(0)).has_dependents
 
-    assert (await _settled(hand)).ripe
+    assert (await _settled(hand)).has_dependents
 
 
 @pytest.mark.parametrize("isolation", psycopg.IsolationLevel)

@@ -10,7 +10,7 @@ from psycopg import AsyncRawCursor
 
 from holdfast.model.job import State
 from holdfast.store import Search
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.base import _FOR_SEARCHES
 from holdfast.store.postgres.read import _filters
 from holdfast.store.postgres.statements import statement
@@ -72,7 +72,7 @@ SELECT number, now(), 0, 0, 'SCHEDULED', 'enqueue', '', '' FROM made;
 @pytest.fixture(scope="module")
 async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
     """A store with many jobs about which the planner knows nothing."""
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
             for table in BIG:
                 await connection.execute(

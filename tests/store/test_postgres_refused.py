@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from holdfast.errors import StoreError
 from holdfast.runtime.clock import SystemClock
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import Hand
 from tests.conformance.stores import empty_schema
 from tests.servers import Postgres
@@ -31,7 +31,7 @@ SCHEMA = "refused"
 @pytest.fixture
 async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         yield store
 
 
@@ -143,7 +143,7 @@ async def test_connection_to_a_database_of_the_same_name_elsewhere_is_refused(
     store: PostgresStore, hand: Hand
 ) -> None:
     with Postgres() as other:
-        async with PostgresStore(Settings(dsn=other.dsn, schema=SCHEMA)):
+        async with PostgresStore(PostgresSettings(dsn=other.dsn, schema=SCHEMA)):
             pass
         async with await psycopg.AsyncConnection.connect(other.dsn) as connection:
             with pytest.raises(StoreError, match="connection leads to another server"):

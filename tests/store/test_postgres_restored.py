@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.model import lifecycle
 from holdfast.store import Change, Claim, Level, Order, Search
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.migrate import ALONE, Migrator
 from tests.conformance.hand import make
 from tests.conformance.snapshot import NO_WAIT
@@ -58,7 +58,7 @@ def new() -> Iterator[Postgres]:
 async def _fill(server: Postgres) -> tuple[list[Job], str]:
     """Write a job that is ready, one that is done and one that is due; and where events end."""
     empty_schema(server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=server.dsn, schema=SCHEMA)) as store:
         now = store.now()
         done, ready, due = (
             make("done", now=now),
@@ -115,7 +115,7 @@ async def test_restored_jobs_go_on(old: Postgres, new: Postgres) -> None:
     (done, ready, due), cursor = await _fill(old)
     await _restore(old, new)
 
-    async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as store:
         assert {ready.id, due.id} == await _claim_all(store, 2)
         page = await store.events(cursor, MANY, NO_WAIT)
         found = await store.find(Search(order=Order.UPDATED_DESC))
@@ -134,7 +134,7 @@ async def test_cursor_of_the_old_server_is_known_as_such_later_too(
 ) -> None:
     _, cursor = await _fill(old)
     await _restore(old, new)
-    async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as store:
         async with await psycopg.AsyncConnection.connect(new.dsn, autocommit=True) as connection:
             await connection.execute(BEGIN_MANY)
             await connection.execute(BEGIN_MANY)
@@ -152,7 +152,7 @@ async def test_jobs_restored_beneath_an_open_store_go_on(
     monkeypatch.setattr("holdfast.store.postgres.clock.REFRESH_AFTER", 0.0)
     (_, ready, due), _ = await _fill(old)
 
-    async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as store:
         await _restore(old, new)
 
         assert {ready.id, due.id} == await _claim_all(store, 2)
@@ -168,7 +168,7 @@ async def test_limits_of_the_role_do_not_keep_restored_jobs_out(
         await connection.execute(SLOWLY)
         await connection.execute("ALTER ROLE postgres SET statement_timeout = '400ms'")
 
-    async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA, pgbouncer=True)) as store:
+    async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA, pgbouncer=True)) as store:
         assert {ready.id, due.id} == await _claim_all(store, 2)
 
 
@@ -179,10 +179,10 @@ async def test_doctor_says_that_restored_jobs_could_not_be_taken_in(
     await _restore(old, new)
     async with (
         await psycopg.AsyncConnection.connect(new.dsn) as stranger,
-        PostgresStore(Settings(dsn=old.dsn, schema=SCHEMA)) as sound,
+        PostgresStore(PostgresSettings(dsn=old.dsn, schema=SCHEMA)) as sound,
     ):
         await stranger.execute(ALONE, (SCHEMA,))
-        async with PostgresStore(Settings(dsn=new.dsn, schema=SCHEMA)) as store:
+        async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as store:
             bad, good = [{f.name: f for f in await s.findings()} for s in (store, sound)]
 
     assert Level.ERROR is bad["restored"].level

@@ -13,7 +13,7 @@ from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.model.policy import Retention
 from holdfast.operations.doctor import examine
 from holdfast.store import Level
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 from tests.lines import lent
@@ -21,7 +21,7 @@ from tests.lines import lent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.store.postgres.connection import Session
+    from holdfast.store.postgres.connection import PostgresSession
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
@@ -50,7 +50,9 @@ async def test_texts_are_utf_8_whatever_the_role_prefers(
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
     with _role(postgres_server, client_encoding="LATIN1") as dsn:
-        async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA, pgbouncer=pgbouncer)) as store:
+        async with PostgresStore(
+            PostgresSettings(dsn=dsn, schema=SCHEMA, pgbouncer=pgbouncer)
+        ) as store:
             job = make("a", now=store.now(), tags={"k": FOREIGN}, correlation_id=FOREIGN)
             await store.add([job])
             (found,) = await store.get([job.id])
@@ -64,7 +66,7 @@ async def test_texts_are_utf_8_whatever_the_environment_prefers(
 ) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     empty_schema(postgres_server.dsn, SCHEMA)
-    settings = Settings(dsn=f"{postgres_server.dsn}?client_encoding=LATIN1", schema=SCHEMA)
+    settings = PostgresSettings(dsn=f"{postgres_server.dsn}?client_encoding=LATIN1", schema=SCHEMA)
 
     async with PostgresStore(settings) as store, lent(store) as session:
         assert await store._wake.hears()
@@ -85,7 +87,7 @@ async def test_database_that_cannot_keep_every_text_is_refused(
         base = postgres_server.dsn.rpartition("/")[0]
         try:
             with pytest.raises(StoreError, match=f"its encoding is {encoding}.* needs UTF8"):
-                await PostgresStore(Settings(dsn=f"{base}/{name}")).start()
+                await PostgresStore(PostgresSettings(dsn=f"{base}/{name}")).start()
         finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -95,13 +97,15 @@ async def test_database_that_cannot_keep_every_text_is_refused(
 async def test_transactions_are_read_committed_whatever_the_role_prefers(
     postgres_server: Postgres, level: str, pgbouncer: bool
 ) -> None:
-    async def level_of(session: Session) -> str:
+    async def level_of(session: PostgresSession) -> str:
         cursor = await session.connection.execute(b"SHOW transaction_isolation")
         ((found,),) = await cursor.fetchall()
         return str(found)
 
     with _role(postgres_server, default_transaction_isolation=level) as dsn:
-        async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA, pgbouncer=pgbouncer)) as store:
+        async with PostgresStore(
+            PostgresSettings(dsn=dsn, schema=SCHEMA, pgbouncer=pgbouncer)
+        ) as store:
             assert "read committed" == await store._database.atomically(level_of)
 
 
@@ -123,7 +127,7 @@ async def test_statement_that_lost_under_a_stricter_level_is_repeated_under_ours
 ) -> None:
     """Behind PgBouncer a single statement begins at the level of the role."""
     with _role(postgres_server, default_transaction_isolation="repeatable read") as dsn:
-        async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA, pgbouncer=True)) as store:
+        async with PostgresStore(PostgresSettings(dsn=dsn, schema=SCHEMA, pgbouncer=True)) as store:
             async with lent(store) as session:
                 await session.connection.execute(STRICT.encode())
 
@@ -152,15 +156,15 @@ READER = "SELECT ON ALL TABLES"
 
 
 @pytest.fixture
-async def settings(postgres_server: Postgres) -> Settings:
+async def settings(postgres_server: Postgres) -> PostgresSettings:
     """The store as its owner sees it."""
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)
     async with PostgresStore(settings):
         return settings
 
 
 async def test_role_that_may_not_create_can_do_everything_else(
-    postgres_server: Postgres, settings: Settings
+    postgres_server: Postgres, settings: PostgresSettings
 ) -> None:
     with _weak_role(postgres_server, WRITER) as dsn:
         async with PostgresStore(replace(settings, dsn=dsn, migrate=False)) as store:
@@ -174,7 +178,7 @@ async def test_role_that_may_not_create_can_do_everything_else(
 
 @pytest.mark.parametrize("grants", [READER, ""], ids=["reader", "nobody"])
 async def test_missing_right_is_told_with_what_to_grant(
-    postgres_server: Postgres, settings: Settings, grants: str
+    postgres_server: Postgres, settings: PostgresSettings, grants: str
 ) -> None:
     with (
         _weak_role(postgres_server, grants) as dsn,
@@ -187,7 +191,7 @@ async def test_missing_right_is_told_with_what_to_grant(
 
 
 async def test_doctor_tells_a_reader_what_it_could_not_look_at(
-    postgres_server: Postgres, settings: Settings
+    postgres_server: Postgres, settings: PostgresSettings
 ) -> None:
     with _weak_role(postgres_server, READER) as dsn:
         async with PostgresStore(replace(settings, dsn=dsn)) as store:
@@ -200,7 +204,7 @@ async def test_doctor_tells_a_reader_what_it_could_not_look_at(
 
 
 async def test_doctor_goes_on_where_nothing_may_be_written(
-    postgres_server: Postgres, settings: Settings
+    postgres_server: Postgres, settings: PostgresSettings
 ) -> None:
     with _role(postgres_server, default_transaction_read_only="on") as dsn:
         async with PostgresStore(settings), PostgresStore(replace(settings, dsn=dsn)) as store:
@@ -211,7 +215,7 @@ async def test_doctor_goes_on_where_nothing_may_be_written(
 
 
 async def test_doctor_finds_a_table_that_a_migration_brought_and_nobody_granted(
-    postgres_server: Postgres, settings: Settings
+    postgres_server: Postgres, settings: PostgresSettings
 ) -> None:
     with _weak_role(postgres_server, WRITER) as dsn:
         async with PostgresStore(replace(settings, dsn=dsn, migrate=False)) as store:
@@ -225,7 +229,7 @@ async def test_doctor_finds_a_table_that_a_migration_brought_and_nobody_granted(
 
 
 async def test_sequence_that_was_set_back_is_told_at_once(
-    postgres_server: Postgres, settings: Settings
+    postgres_server: Postgres, settings: PostgresSettings
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
     async with PostgresStore(settings) as store:

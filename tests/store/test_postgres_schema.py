@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import SchemaVersionError, StoreError, StoreUnavailableError, UnsafeStoreError
 from holdfast.store import open_store
-from holdfast.store.postgres import PostgresStore, Settings, migrate
+from holdfast.store.postgres import PostgresSettings, PostgresStore, migrate
 from holdfast.store.postgres.migrate import Migration, Migrator, known
 from tests.conformance.hand import make
 from tests.servers import Postgres
@@ -80,7 +80,9 @@ async def test_nothing_is_applied_twice(connection: psycopg.AsyncConnection) -> 
 async def test_one_of_many_starters_migrates(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
-    stores = [PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) for _ in range(8)]
+    stores = [
+        PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) for _ in range(8)
+    ]
 
     await asyncio.gather(*(store.start() for store in stores))
     await asyncio.gather(*(store.close() for store in stores))
@@ -143,7 +145,7 @@ async def test_migration_outside_a_transaction_can_be_begun_again(
 async def test_old_and_new_program_share_a_schema_that_only_grew(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)
     async with PostgresStore(settings) as old:
         await Migrator(connection, SCHEMA, [*known(), EXPAND]).up()
 
@@ -158,7 +160,7 @@ async def test_old_and_new_program_share_a_schema_that_only_grew(
 async def test_births_in_one_row_and_in_two_tell_the_same(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)
 
     async def told(store: PostgresStore) -> tuple[object, object]:
         page = await store.events("0-0", 100, timedelta(seconds=5))
@@ -193,7 +195,7 @@ async def test_births_in_one_row_and_in_two_tell_the_same(
 async def test_births_of_transactions_that_are_open_are_taken_apart_too(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)
     async with PostgresStore(settings) as store:
         job = make("a", now=store.now())
         async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other:
@@ -225,7 +227,7 @@ async def test_nobody_queues_for_long_behind_a_migration_that_waits(
 ) -> None:
     monkeypatch.setattr(migrate, "LOCK_WITHIN", 0.2)
     monkeypatch.setattr(migrate, "LOCK_PAUSE", 0.3)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         await Migrator(connection, SCHEMA).down(2)
         async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other:
             await store.add([make("a", now=store.now())], connection=other)
@@ -287,7 +289,7 @@ async def test_owner_of_the_schema_needs_no_right_on_the_database(
 ) -> None:
     dsn = postgres_server.dsn.replace("postgres@", f"{owner}@")
 
-    async with PostgresStore(Settings(dsn=dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=dsn, schema=SCHEMA)) as store:
         await store.add([make("a", now=store.now())])
 
 
@@ -297,7 +299,7 @@ async def test_role_that_may_not_create_is_told_what_it_needs(
     dsn = postgres_server.dsn.replace("postgres@", f"{owner}@")
 
     with pytest.raises(StoreError, match=r"permission denied.*needs CREATE.*migrate=false"):
-        await PostgresStore(Settings(dsn=dsn, schema="elsewhere")).start()
+        await PostgresStore(PostgresSettings(dsn=dsn, schema="elsewhere")).start()
 
 
 @pytest.mark.parametrize("table", ["job (id integer)", "migration (id integer)"])
@@ -308,13 +310,13 @@ async def test_schema_that_others_use_is_refused(
     await connection.execute(f"CREATE TABLE {SCHEMA}.{table}")
 
     with pytest.raises(StoreError, match=f"{SCHEMA}' holds something that is not holdfast's"):
-        await PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)).start()
+        await PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)).start()
 
 
 async def test_ties_must_be_joined_before_they_are_given_up(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         parent = make("parent", now=store.now())
         await store.add([parent])
         async with connection.transaction():
@@ -335,13 +337,13 @@ async def test_schema_that_needs_a_newer_program_is_refused(
     await Migrator(connection, SCHEMA, [*known(), contract]).up()
 
     with pytest.raises(SchemaVersionError, match="schema version 9001 is newer"):
-        await PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)).start()
+        await PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)).start()
 
 
 async def test_schema_that_is_behind_is_refused_when_migrating_is_left_to_others(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
-    behind = PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA, migrate=False))
+    behind = PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, migrate=False))
     with pytest.raises(StoreError, match=r"there is no store.*run holdfast migrate"):
         await behind.start()
     await Migrator(connection, SCHEMA).up(2)
@@ -354,7 +356,7 @@ async def test_schema_that_is_behind_is_refused_when_migrating_is_left_to_others
 async def test_server_that_may_lose_jobs_is_refused_unless_accepted_by_name(setting: str) -> None:
     with Postgres([setting]) as server:
         with pytest.raises(UnsafeStoreError, match=f"{setting.partition('=')[0]} is off"):
-            await PostgresStore(Settings(dsn=server.dsn)).start()
+            await PostgresStore(PostgresSettings(dsn=server.dsn)).start()
 
         accepted = await open_store(f"{server.dsn}?durability=server").start()
         await accepted.close()
@@ -386,7 +388,7 @@ def test_url_with_a_bad_parameter_is_refused_by_name(query: str) -> None:
 
 
 def test_url_parameters_are_read_and_the_rest_is_left_to_libpq() -> None:
-    settings = Settings.from_url(
+    settings = PostgresSettings.from_url(
         "postgres://u@h/db?schema=jobs&pool=3&pgbouncer=true&listen_url=postgresql://d/db"
         "&sslmode=require&migrate=false"
     )

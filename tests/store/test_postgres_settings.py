@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from holdfast.errors import StoreError
 from holdfast.store import open_store
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import make
 from tests.lines import lent
 from tests.servers import Postgres
@@ -56,7 +56,7 @@ async def _shown(url: str, name: str) -> str:
     ],
 )
 def test_libpq_reads_what_was_written(url: str, expected: dict[str, str]) -> None:
-    read = conninfo_to_dict(Settings.from_url(url).dsn)
+    read = conninfo_to_dict(PostgresSettings.from_url(url).dsn)
 
     assert expected == {name: read.get(name) for name in expected}
     assert bool(expected) == bool(read)
@@ -103,13 +103,15 @@ async def test_session_is_called_holdfast_unless_the_url_names_it(
 
 
 def test_last_parameter_of_a_name_counts() -> None:
-    settings = Settings.from_url("postgresql:///app?schema=mine&schema=theirs")
+    settings = PostgresSettings.from_url("postgresql:///app?schema=mine&schema=theirs")
 
     assert ("theirs", "postgresql:///app") == (settings.schema, settings.dsn)
 
 
 def test_plus_in_the_password_of_the_listener_stays() -> None:
-    settings = Settings.from_url("postgresql://p/app?listen_url=postgresql://u:p+w@server/app")
+    settings = PostgresSettings.from_url(
+        "postgresql://p/app?listen_url=postgresql://u:p+w@server/app"
+    )
 
     assert "postgresql://u:p+w@server/app" == settings.listen_url
 
@@ -150,7 +152,7 @@ async def test_parameter_with_a_value_libpq_cannot_use_is_refused_in_one_sentenc
 @pytest.mark.parametrize("name", ["Jobs", "", "a b", 'a"b', "x.y", "9a", "a" * 49, "pg_jobs"])
 def test_schema_that_cannot_be_one_is_refused(name: str) -> None:
     with pytest.raises(StoreError, match="schema must be"):
-        Settings(dsn="postgresql:///app", schema=name)
+        PostgresSettings(dsn="postgresql:///app", schema=name)
 
 
 @pytest.mark.parametrize("name", ["user", "table", "select"])
@@ -173,9 +175,9 @@ async def test_schema_named_like_a_word_of_sql_works(postgres_server: Postgres, 
 @pytest.mark.parametrize("seconds", [0, -1, 0.0005, 90_000])
 def test_span_that_would_switch_a_limit_off_is_refused(name: str, seconds: float) -> None:
     with pytest.raises(StoreError, match=f"{name} must be"):
-        Settings(dsn="postgresql:///app", **{name: timedelta(seconds=seconds)})
+        PostgresSettings(dsn="postgresql:///app", **{name: timedelta(seconds=seconds)})
     with pytest.raises(StoreError, match=f"{name} must be"):
-        Settings.from_url(f"postgresql:///app?{name}={seconds}")
+        PostgresSettings.from_url(f"postgresql:///app?{name}={seconds}")
 
 
 @pytest.mark.parametrize(
@@ -183,4 +185,4 @@ def test_span_that_would_switch_a_limit_off_is_refused(name: str, seconds: float
 )
 def test_listen_url_that_is_none_is_refused(given: str) -> None:
     with pytest.raises(StoreError, match="listen_url"):
-        Settings(dsn="postgresql:///app", listen_url=given)
+        PostgresSettings(dsn="postgresql:///app", listen_url=given)

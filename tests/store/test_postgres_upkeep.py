@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from holdfast.model.policy import Retention
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.base import FOLD_EVERY
-from holdfast.store.postgres.claim_position import Pace
+from holdfast.store.postgres.claim_position import Throttle
 from holdfast.store.postgres.store import FOLDED_AT_ONCE, TRIMMED_AT_ONCE
 from tests.conformance.stores import empty_schema
 
@@ -35,7 +35,7 @@ FILLED = {
 @pytest.fixture
 async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
     empty_schema(postgres_server.dsn, SCHEMA)
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)
     async with PostgresStore(settings, events_kept=KEPT) as store:
         yield store
 
@@ -95,7 +95,7 @@ async def test_work_of_which_much_is_left_rests_only_as_long_as_it_took() -> Non
     async def work() -> None:
         time[0] += 3.0
 
-    pace = Pace(lambda: time[0], every=1.0)
+    pace = Throttle(lambda: time[0], every=1.0)
     await pace.keep(work())
     time[0] += 3.0
     assert not pace.is_due

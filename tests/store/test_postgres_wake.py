@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.store import Finding, Level
-from holdfast.store.postgres import PostgresStore, Settings, wake
+from holdfast.store.postgres import PostgresSettings, PostgresStore, wake
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 from tests.worker.rig import Ear, working
@@ -30,7 +30,7 @@ LISTENERS = f"SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN \"hold
 @pytest.fixture
 async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
     empty_schema(postgres_server.dsn, SCHEMA)
-    async with PostgresStore(Settings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         yield store
 
 
@@ -56,7 +56,7 @@ async def test_only_who_waits_for_work_has_a_connection_that_listens(
 async def test_work_that_came_before_the_first_wait_could_listen_ends_it(
     store: PostgresStore, postgres_server: Postgres
 ) -> None:
-    settings = Settings(dsn=postgres_server.dsn, schema=SCHEMA)
+    settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)
     async with PostgresStore(settings) as other:
         await other.add([make("a", now=other.now())])
 
@@ -64,7 +64,7 @@ async def test_work_that_came_before_the_first_wait_could_listen_ends_it(
 
 
 async def _wake_finding(dsn: str, listen_url: str) -> Finding:
-    settings = Settings(dsn=dsn, schema=SCHEMA, listen_url=listen_url)
+    settings = PostgresSettings(dsn=dsn, schema=SCHEMA, listen_url=listen_url)
     async with PostgresStore(settings) as store:
         return {finding.name: finding for finding in await store.findings()}["wake"]
 

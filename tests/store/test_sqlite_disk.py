@@ -134,12 +134,12 @@ class Found:
 
 async def _examined(disk: Disk, folder: Path, pictures: list[Picture], images: int) -> Found:
     """Cut the power at moments all over the story, and look at what is left."""
-    chance = random.Random(7)
+    randomness = random.Random(7)
     opened = next(n for n, event in enumerate(disk.events) if event.kind == "mark")
     moments = {n for n, event in enumerate(disk.events) if n > opened and event.kind == "sync"}
     others = [n for n in range(opened + 1, len(disk.events)) if n not in moments]
-    moments |= set(chance.sample(others, min(len(others), max(0, images - 2 * len(moments)))))
-    variants = [chance] * max(1, images // len(moments))
+    moments |= set(randomness.sample(others, min(len(others), max(0, images - 2 * len(moments)))))
+    variants = [randomness] * max(1, images // len(moments))
     ids = list(pictures[-1])
     past, found, acknowledged = Past(), Found(), 0
     for number, event in enumerate(disk.events):

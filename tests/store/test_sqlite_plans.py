@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.model.job import FailureCategory, State
 from holdfast.model.policy import DAY, HOUR, MINUTE, Retention
 from holdfast.runtime.clock import ManualClock
-from holdfast.store import Draft, FailureSearch, LimitRule, Order, Search
+from holdfast.store import FailureSearch, LimitRule, Order, RecordWrite, Search
 from holdfast.store.sqlite import SQLiteStore, search
 from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.threads import InlineLane
@@ -236,7 +236,7 @@ async def test_page_far_into_the_records_costs_no_more_than_the_first(
 ) -> None:
     store = hand.store
     keys = [f"a{number:05}" for number in range(5000)]
-    await store.keep([Draft(kind="k", key=key, data=b"") for key in keys])
+    await store.keep([RecordWrite(kind="k", key=key, data=b"") for key in keys])
 
     async def effort(after: str) -> int:
         steps = 0

@@ -21,7 +21,7 @@ from holdfast.model.submission import Submission
 from holdfast.store import Claim, Search, open_store
 from holdfast.store.sqlite import SQLiteStore
 from tests.conformance.hand import job_id, make
-from tests.store.processes import line_of, process, tell
+from tests.store.processes import emit, line_of, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,7 +157,7 @@ async def test_many_processes_write_at_once_without_an_error(tmp_path: Path) -> 
         writers = [stack.enter_context(process(SUBMIT_MANY, _url(tmp_path), 25)) for _ in range(8)]
         assert ["ready"] * 8 == [line_of(each) for each in writers]
         for each in writers:
-            tell(each)
+            emit(each)
         assert ["done"] * 8 == [line_of(each) for each in writers]
 
     async with open_store(_url(tmp_path)) as store:

@@ -14,7 +14,7 @@ from holdfast.model import lifecycle
 from holdfast.store.sqlite import SQLiteStore, connection
 from holdfast.store.sqlite.connection import MIGRATIONS, SOURCES
 from holdfast.store.sqlite.location import Location
-from tests.store.processes import line_of, process, tell
+from tests.store.processes import emit, line_of, process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def test_eight_processes_open_a_new_file_at_once(tmp_path: Path) -> None:
         openers = [stack.enter_context(process(OPEN, url)) for _ in range(8)]
         assert ["ready"] * 8 == [line_of(opener) for opener in openers]
         for opener in openers:
-            tell(opener)
+            emit(opener)
         assert ["open"] * 8 == [line_of(opener) for opener in openers]
 
     file = sqlite3.connect(tmp_path / "jobs.db")

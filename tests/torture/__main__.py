@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 
 from holdfast.cli.torture import show
-from holdfast.torture.plan import Plan
+from holdfast.torture.plan import TorturePlan
 from holdfast.torture.report import Outcome
 from tests.torture.servers import STORES, on_store
 
 FULL = {
-    "postgres": Plan(jobs=1_000_000, kills=500, pauses=200, cuts=500, crashes=20),
-    "sqlite": Plan(jobs=700_000, kills=500, pauses=200),
-    "valkey": Plan(jobs=500_000, kills=500, pauses=200, cuts=500, crashes=20),
+    "postgres": TorturePlan(jobs=1_000_000, kills=500, pauses=200, cuts=500, crashes=20),
+    "sqlite": TorturePlan(jobs=700_000, kills=500, pauses=200),
+    "valkey": TorturePlan(jobs=500_000, kills=500, pauses=200, cuts=500, crashes=20),
 }
 
 

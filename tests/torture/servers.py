@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.torture.faults import Crash
-from holdfast.torture.plan import Plan
+from holdfast.torture.plan import TorturePlan
 from holdfast.torture.report import Outcome
 from holdfast.torture.run import torture
 from tests.servers import Postgres, Server, ServerUnavailable, Valkey
@@ -19,7 +19,7 @@ TRIES = 30
 
 
 async def on_store(
-    store: str, plan: Plan, folder: Path, *, tell: Callable[[str], None] = lambda _: None
+    store: str, plan: TorturePlan, folder: Path, *, tell: Callable[[str], None] = lambda _: None
 ) -> Outcome:
     """Torture one kind of store."""
     if store == "sqlite":

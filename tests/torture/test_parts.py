@@ -19,7 +19,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Job, Priority
 from holdfast.runtime.clock import SystemClock
 from holdfast.torture import ledger
-from holdfast.torture.plan import Plan
+from holdfast.torture.plan import TorturePlan
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.report import Outcome, Recovery
 from holdfast.torture.sandbox import Ground
@@ -200,7 +200,7 @@ def _judge(died: float, *away: tuple[float, float]) -> Judge:
     watch = Watch("memory://", SystemClock())
     watch.away = [(_later(begin), _later(end)) for begin, end in away]
     chaos: Any = SimpleNamespace(deaths={"w": _later(died)})
-    return Judge(Plan(), "", chaos, watch, None)
+    return Judge(TorturePlan(), "", chaos, watch, None)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_jobs_that_are_alive_are_remembered() -> None:
 
 def _outcome(**changes: object) -> Outcome:
     given: dict[str, object] = {
-        "plan": Plan(lease=3.0, slots=10),
+        "plan": TorturePlan(lease=3.0, slots=10),
         "jobs": 1_000_000,
         "seconds": 1.0,
         "violations": {"lost": 0},

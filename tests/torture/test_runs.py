@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.torture.plan import Plan
+from holdfast.torture.plan import TorturePlan
 from holdfast.torture.report import Outcome
 from holdfast.torture.run import torture
 from tests.torture.servers import on_store
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 BUSY = 5.0
 """Seconds that a busy machine may add to a recovery; the long runs allow none."""
 
-QUIET = Plan(jobs=20_000, kills=24, pauses=7)
+QUIET = TorturePlan(jobs=20_000, kills=24, pauses=7)
 SERVED = replace(QUIET, jobs=7_000, kills=18, cuts=18, crashes=2)
 REQS = (
     "S-1",
@@ -38,7 +38,7 @@ REQS = (
 )
 
 
-def _assert_held(outcome: Outcome, plan: Plan) -> None:
+def _assert_held(outcome: Outcome, plan: TorturePlan) -> None:
     wrong = {name: count for name, count in outcome.violations.items() if count}
     missing = [name for name in outcome.required if not outcome.happened[name]]
     assert ({}, []) == (wrong, missing), "\n".join(outcome.findings)
@@ -68,7 +68,7 @@ async def test_store_that_loses_a_job_is_found_out(tmp_path: Path) -> None:
     async def lose_one() -> None:
         await asyncio.to_thread(_lose_one, tmp_path)
 
-    plan = Plan(jobs=500, kills=0, pauses=0, crashes=1)
+    plan = TorturePlan(jobs=500, kills=0, pauses=0, crashes=1)
     outcome = await torture(f"sqlite:///{tmp_path}/jobs.db", plan, crash=lose_one)
 
     assert 1 == outcome.violations["lost"]

@@ -213,9 +213,9 @@ def test_submissions_that_were_long_on_their_way_have_no_order() -> None:
 # --- what was seen outside -------------------------------------------------------------------
 
 
-def _witness(tell: Callable[[Witness], object]) -> Witness:
+def _witness(emit: Callable[[Witness], object]) -> Witness:
     witness = Witness()
-    tell(witness)
+    emit(witness)
     return witness
 
 

@@ -17,7 +17,7 @@ from holdfast.encryption import KeyRing
 from holdfast.errors import NotFoundError, ValidationError
 from holdfast.model.policy import Backoff, BackoffKind
 from holdfast.model.reserved import DELIVERY, PLACE
-from holdfast.store import Draft, MemoryStore
+from holdfast.store import MemoryStore, RecordWrite
 from holdfast.webhooks import Delivery, WebhookSettings
 from holdfast.webhooks.dispatcher import WebhookService
 from holdfast.webhooks.values import CALLBACK
@@ -255,7 +255,7 @@ async def test_crash_between_telling_and_noting_tells_nobody_twice() -> None:
         await app.cancel((await app.submit("other")).job_id)
         for _ in range(3):
             await WebhookService(app.store, app.webhook_settings, app.submitter).once()
-            (noted,) = await app.store.keep([Draft(kind=PLACE, key=PLACE, data=None)])
+            (noted,) = await app.store.keep([RecordWrite(kind=PLACE, key=PLACE, data=None)])
             assert 0 == noted
         found = await app.search(types=[DELIVERY])
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import ValidationError
-from holdfast.webhooks import Guard, RefusedAddressError
+from holdfast.webhooks import AddressGuard, RefusedAddressError
 from holdfast.webhooks.transport import UnreachableError, post
 from tests.certificates import Authority
 from tests.webhooks.receiver import listening
@@ -55,7 +55,7 @@ INSIDE = [
 @pytest.mark.req("A-19")
 async def test_every_spelling_of_the_inside_is_refused(host: str) -> None:
     with pytest.raises(RefusedAddressError):
-        await post(f"https://{host}/", b"", {}, guard=Guard(), timeout=timedelta(seconds=1))
+        await post(f"https://{host}/", b"", {}, guard=AddressGuard(), timeout=timedelta(seconds=1))
 
 
 async def test_name_that_leads_inside_is_refused() -> None:
@@ -63,7 +63,9 @@ async def test_name_that_leads_inside_is_refused() -> None:
         url = receiver.url.replace("127.0.0.1", "localhost")
 
         with pytest.raises(RefusedAddressError, match="not a public address"):
-            await post(url, b"", {}, guard=Guard(["http", "ports"]), timeout=timedelta(seconds=1))
+            await post(
+                url, b"", {}, guard=AddressGuard(["http", "ports"]), timeout=timedelta(seconds=1)
+            )
 
     assert [] == receiver.calls
 
@@ -74,7 +76,9 @@ async def test_one_inner_address_among_public_ones_refuses_the_name(
     _resolving(monkeypatch, [["93.184.216.34", "10.0.0.1"]])
 
     with pytest.raises(RefusedAddressError, match=r"10\.0\.0\.1"):
-        await post("https://mixed.example/", b"", {}, guard=Guard(), timeout=timedelta(seconds=1))
+        await post(
+            "https://mixed.example/", b"", {}, guard=AddressGuard(), timeout=timedelta(seconds=1)
+        )
 
 
 async def test_name_is_resolved_once_and_the_checked_address_is_called(
@@ -83,7 +87,7 @@ async def test_name_is_resolved_once_and_the_checked_address_is_called(
     asked = _resolving(monkeypatch, [["192.0.2.1"], ["127.0.0.1"], ["127.0.0.1"]])
     async with listening() as receiver:
         url = receiver.url.replace("127.0.0.1", "rebound.example")
-        allowed = Guard(["http", "ports", "192.0.2.0/24"])
+        allowed = AddressGuard(["http", "ports", "192.0.2.0/24"])
 
         with pytest.raises((UnreachableError, RefusedAddressError)):
             await post(url, b"", {}, guard=allowed, timeout=timedelta(milliseconds=300))
@@ -94,7 +98,7 @@ async def test_name_is_resolved_once_and_the_checked_address_is_called(
 
 async def test_last_look_is_at_the_socket_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should anything between the check and the connection change the address."""
-    guard = Guard(["http", "ports"])
+    guard = AddressGuard(["http", "ports"])
     monkeypatch.setattr(
         "holdfast.webhooks.transport._Checked.resolve",
         lambda self, host, port=0, family=0: _unchecked(host, port),
@@ -125,7 +129,7 @@ async def test_certificate_must_be_trusted_and_name_the_host_not_the_address_tha
     context = ssl.create_default_context(cafile=authority.file if trusted else None)
     monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", context)
     _resolving(monkeypatch, [["127.0.0.1"]])
-    guard, patience = Guard(["ports", "127.0.0.0/8"]), timedelta(seconds=5)
+    guard, patience = AddressGuard(["ports", "127.0.0.0/8"]), timedelta(seconds=5)
 
     async with listening(tls=authority.certificate(certified).context()) as receiver:
         url = receiver.url.replace("127.0.0.1", "hooks.example")
@@ -148,19 +152,19 @@ async def test_certificate_must_be_trusted_and_name_the_host_not_the_address_tha
 )
 def test_what_is_refused_can_be_allowed_by_name(url: str, allow: str) -> None:
     with pytest.raises(RefusedAddressError, match="allow"):
-        Guard().url(url)
+        AddressGuard().url(url)
 
-    Guard([allow]).url(url)
+    AddressGuard([allow]).url(url)
 
 
 def test_public_address_may_be_called() -> None:
     for url in ("https://example.org/hook?x=1", "https://93.184.216.34/", "https://a.b:8443/"):
-        Guard().url(url)
+        AddressGuard().url(url)
 
 
 def test_word_that_means_nothing_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"webhooks\.allow"):
-        Guard(["intranet"])
+        AddressGuard(["intranet"])
 
 
 def _resolving(monkeypatch: pytest.MonkeyPatch, answers: list[list[str]]) -> list[str]:

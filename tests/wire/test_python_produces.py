@@ -102,12 +102,17 @@ async def test_dependent_of_a_job_that_node_finished_becomes_ripe(side: Side, pe
     await peer.ask("work", queue="q")
     await side.becomes(first.id, State.COMPLETED)
 
-    (ripe,) = await side.store.dependents(10)
-    assert (second.id, ((first.id, State.COMPLETED),)) == (ripe.job.id, ripe.parents)
-    decided = lifecycle.dependency_ended(
-        ripe.job, verdict(ripe.job.dependency_kind, ripe.parents), now=side.store.now()
+    (has_dependents,) = await side.store.dependents(10)
+    assert (second.id, ((first.id, State.COMPLETED),)) == (
+        has_dependents.job.id,
+        has_dependents.parents,
     )
-    await side.swap(ripe.job, decided)
+    decided = lifecycle.dependency_ended(
+        has_dependents.job,
+        verdict(has_dependents.job.dependency_kind, has_dependents.parents),
+        now=side.store.now(),
+    )
+    await side.swap(has_dependents.job, decided)
     await side.becomes(second.id, State.COMPLETED)
 
 

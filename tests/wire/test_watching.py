@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.model.job import LogLine, Progress
-from holdfast.store import Fence, Note
+from holdfast.store import Fence, JobNote
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -29,7 +29,7 @@ async def test_queue_events_tell_the_whole_life_of_our_job(side: Side, peer: Pee
     moment = side.store.now()
     await side.store.note(
         [
-            Note(
+            JobNote(
                 fence=Fence(first.id, first.lease.token),
                 progress=Progress(50, "half", moment),
                 log=LogLine(moment, "info", "line"),

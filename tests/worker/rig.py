@@ -20,7 +20,7 @@ class Ear:
         self.told: list[tuple[str, dict[str, object]]] = []
         self._news = asyncio.Event()
 
-    def tell(self, event: str, **fields: object) -> None:
+    def emit(self, event: str, **fields: object) -> None:
         self.told.append((event, fields))
         self._news.set()
 

@@ -355,13 +355,13 @@ async def test_a_burst_outlasts_a_store_that_writes_slowly() -> None:
 
 async def die_with(app: Holdfast, jobs: int, times: int = 2) -> None:
     """Let the workers of so many jobs die, each with all of them in hand."""
-    reaper = Reaper(app.store, app.chance, Silent())
+    reaper = Reaper(app.store, app.randomness, Silent())
     for time in range(times):
         await app.store.promote(jobs)
         want = Claim(queues=("default",), limit=jobs, worker="dead", token=f"t{time}")
         taken = await app.store.claim(want)
         assert jobs == len(taken)
-        await reaper.bury([Fence(job.id, want.token) for job in taken], "it was killed")
+        await reaper.take_back([Fence(job.id, want.token) for job in taken], "it was killed")
 
 
 @pytest.mark.req("S-10")

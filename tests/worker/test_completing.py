@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from holdfast.model.results import JobStatus
-    from holdfast.store import Note
+    from holdfast.store import JobNote
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
@@ -256,7 +256,7 @@ async def test_progress_reported_last_in_the_block_is_kept(
 ) -> None:
     note = PostgresStore.note
 
-    async def note_slowly(store: PostgresStore, notes: Sequence[Note]) -> list[bool]:
+    async def note_slowly(store: PostgresStore, notes: Sequence[JobNote]) -> list[bool]:
         await asyncio.sleep(0.3)
         return await note(store, notes)
 

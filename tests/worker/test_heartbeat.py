@@ -13,13 +13,13 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Job
 from holdfast.observe import Silent
 from holdfast.runtime.clock import ManualClock
-from holdfast.store import Beat, Change, Claim, Fence, MemoryStore
+from holdfast.store import Change, Claim, Fence, MemoryStore, Renewal
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.executor import Interruption
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.run import Run
-from holdfast.worker.supervisor.lease_guard import Guard, orphans
-from holdfast.worker.supervisor.protocol import Gave, Holding, Renewed, Took
+from holdfast.worker.supervisor.lease_guard import LeaseGuard, orphans
+from holdfast.worker.supervisor.protocol import ClaimedMessage, Holding, ReleasedMessage, Renewed
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import ended, until_running, working
 
@@ -210,8 +210,8 @@ def holding(run: Run) -> Holding:
 @pytest.mark.req("S-7")
 async def test_the_guard_renews_only_what_its_worker_did_not(ward: Ward) -> None:
     run = await ward.claimed()
-    guard = Guard(ward.clock)
-    guard.hear("w", Took([holding(run)]))
+    guard = LeaseGuard(ward.clock)
+    guard.hear("w", ClaimedMessage([holding(run)]))
     ward.clock.advance(LEASE / 3)
     guard.hear("w", Renewed([run.job.id]))
     ward.clock.advance(LEASE / 3)
@@ -227,8 +227,8 @@ async def test_the_guard_renews_only_what_its_worker_did_not(ward: Ward) -> None
 def written_just_now(monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> None:
     """Let the store pass over every lease: somebody is writing the jobs."""
 
-    async def extend(fences: Sequence[Fence]) -> list[Beat]:
-        return [Beat(held=True, renewed=False) for _ in fences]
+    async def extend(fences: Sequence[Fence]) -> list[Renewal]:
+        return [Renewal(held=True, renewed=False) for _ in fences]
 
     monkeypatch.setattr(store, "extend", extend)
 
@@ -254,8 +254,8 @@ async def test_the_guard_tries_a_lease_again_that_was_passed_over(
     ward: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = await ward.claimed()
-    guard = Guard(ward.clock)
-    guard.hear("w", Took([holding(run)]))
+    guard = LeaseGuard(ward.clock)
+    guard.hear("w", ClaimedMessage([holding(run)]))
     ward.clock.advance(LEASE / 2)
     with monkeypatch.context() as patched:
         written_just_now(patched, ward.store.inner)
@@ -269,9 +269,9 @@ async def test_the_guard_tries_a_lease_again_that_was_passed_over(
 @pytest.mark.req("S-7")
 async def test_the_guard_stops_at_the_deadline_and_when_the_job_is_settled(ward: Ward) -> None:
     run, other = await ward.claimed("a"), await ward.claimed("b")
-    guard = Guard(ward.clock)
-    guard.hear("w", Took([holding(run), holding(other)]))
-    guard.hear("w", Gave([other.job.id]))
+    guard = LeaseGuard(ward.clock)
+    guard.hear("w", ClaimedMessage([holding(run), holding(other)]))
+    guard.hear("w", ReleasedMessage([other.job.id]))
     ward.clock.advance(LEASE / 2)
     await guard.once(ward.store.inner)
     assert LEASE / 2 == pytest.approx(await ward.left(other))

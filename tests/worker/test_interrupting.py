@@ -135,7 +135,7 @@ async def test_a_handler_that_ignores_a_polite_cancel_may_finish(app: Holdfast) 
 async def test_a_coroutine_that_swallows_its_cancellation_loses_its_slot(
     app: Holdfast, ear: Ear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "STUBBORN", 0.2)
+    monkeypatch.setattr(worker_module, "UNRESPONSIVE_AFTER", 0.2)
     free = asyncio.Event()
 
     @app.task("stubborn", timeout=0.1, max_attempts=1)
@@ -163,7 +163,7 @@ async def test_a_coroutine_that_swallows_its_cancellation_loses_its_slot(
 async def test_a_stubborn_coroutine_is_given_up_after_a_forced_cancel_too(
     app: Holdfast, ear: Ear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "STUBBORN", 0.2)
+    monkeypatch.setattr(worker_module, "UNRESPONSIVE_AFTER", 0.2)
     free = asyncio.Event()
 
     @app.task("stubborn")

@@ -13,7 +13,7 @@ import pytest
 from holdfast import FailureCategory, Holdfast, State
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.cron import CronService
-from holdfast.maintenance.leader import MOMENT, SILENCE, Contact
+from holdfast.maintenance.leader import MOMENT, SILENCE, StoreContact
 from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
 from holdfast.maintenance.reaper import Reaper
@@ -23,7 +23,7 @@ from holdfast.model.job import Event, Job
 from holdfast.model.policy import Retention
 from holdfast.observe import Silent
 from holdfast.runtime.clock import ManualClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Change, Claim, Fence, MemoryStore, Store
 from holdfast.tasks.schedule import MissedRuns, cron_entry, due_instants, instants
 from holdfast.worker.worker import delivery_worker
@@ -40,7 +40,7 @@ class Yard:
         self.clock = ManualClock(datetime(2026, 3, 1, tzinfo=UTC))
         self.store = MemoryStore(self.clock)
         self.app = Holdfast(store=self.store, clock=self.clock)
-        self.reaper = Reaper(self.store, Chance(1), Silent())
+        self.reaper = Reaper(self.store, Randomness(1), Silent())
 
     async def state(self, job_id: str) -> State:
         return (await self.app.get(job_id)).state
@@ -90,8 +90,8 @@ async def test_the_reaper_takes_jobs_of_silent_workers_back_and_says_so(yard: Ya
 
 @pytest.mark.req("S-6", "S-10")
 async def test_after_an_outage_heartbeats_and_answers_go_before_the_reaper(yard: Yard) -> None:
-    contact = Contact(yard.clock)
-    reaper = Reaper(yard.store, Chance(1), Silent(), lambda: contact.is_steady)
+    contact = StoreContact(yard.clock)
+    reaper = Reaper(yard.store, Randomness(1), Silent(), lambda: contact.is_steady)
     job = await yard.app.submit("x")
     fence = await yard.claim()
 
@@ -114,8 +114,8 @@ async def test_after_an_outage_heartbeats_and_answers_go_before_the_reaper(yard:
 async def test_after_an_outage_the_jobs_of_the_dead_are_taken_back_a_moment_later(
     yard: Yard,
 ) -> None:
-    contact = Contact(yard.clock)
-    reaper = Reaper(yard.store, Chance(1), Silent(), lambda: contact.is_steady)
+    contact = StoreContact(yard.clock)
+    reaper = Reaper(yard.store, Randomness(1), Silent(), lambda: contact.is_steady)
     job = await yard.app.submit("x")
     await yard.claim()
     yard.clock.advance(30)
@@ -129,7 +129,7 @@ async def test_after_an_outage_the_jobs_of_the_dead_are_taken_back_a_moment_late
 
 def test_a_store_that_always_answers_late_is_steady_between_its_answers() -> None:
     clock = ManualClock()
-    contact = Contact(clock)
+    contact = StoreContact(clock)
     for _ in range(3):
         clock.advance(SILENCE + 1)
         assert not contact.is_steady
@@ -179,7 +179,7 @@ async def test_burying_takes_back_only_what_the_dead_still_held(yard: Yard) -> N
     fence = await yard.claim(token="mine")
     await yard.claim(worker="other", token="theirs")
 
-    buried = await yard.reaper.bury([fence, Fence(taken.job_id, "older")], "it was killed")
+    buried = await yard.reaper.take_back([fence, Fence(taken.job_id, "older")], "it was killed")
     await yard.store.promote(10)
 
     assert 1 == buried
@@ -256,7 +256,7 @@ def lateness(begin: float, length: float) -> float:
     loop = SimLoop(random.Random(1))
     clock = TrueClock(loop)
     store = Wired(MemoryStore(clock))
-    app = Holdfast(store=cast("Store", store), clock=clock, chance=Chance(1))
+    app = Holdfast(store=cast("Store", store), clock=clock, randomness=Randomness(1))
 
     async def story() -> float:
         await app.start()
@@ -278,7 +278,7 @@ def lateness(begin: float, length: float) -> float:
     try:
         return loop.run_until_complete(story())
     finally:
-        loop.bury()
+        loop.take_back()
 
 
 @pytest.mark.req("S-9")

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, JobContext, State, SyncJobContext
-from holdfast.store import MemoryStore, Note
+from holdfast.store import JobNote, MemoryStore
 from tests.worker.rig import ended, working
 
 
 class Slow(MemoryStore):
     """Takes its time over notes."""
 
-    async def note(self, notes: Sequence[Note]) -> list[bool]:
+    async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         await asyncio.sleep(0.02)
         return await super().note(notes)
 

@@ -13,12 +13,12 @@ import pytest
 from holdfast import Holdfast, State
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.maintenance import Maintenance
-from holdfast.maintenance.leader import Trouble
+from holdfast.maintenance.leader import ServiceErrors
 from holdfast.model.job import Job
 from holdfast.model.policy import Limits
 from holdfast.observe import Outage, Silent
 from holdfast.runtime.clock import ManualClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Added, Fence, MemoryStore
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.worker import Worker
@@ -338,7 +338,7 @@ async def _nothing() -> None: ...
 
 async def test_a_service_that_may_not_do_its_work_says_so_once_and_tries_ever_later() -> None:
     clock, ear = ManualClock(), Ear()
-    trouble = Trouble("pruner", Chance(), ear, Outage(clock, ear))
+    trouble = ServiceErrors("pruner", Randomness(), ear, Outage(clock, ear))
     denied = StoreError("permission denied for table tie")
 
     waits = [trouble.failed(denied) for _ in range(12)]
@@ -353,7 +353,7 @@ async def test_a_service_that_may_not_do_its_work_says_so_once_and_tries_ever_la
 async def test_a_service_is_back_soon_after_an_outage_of_which_it_tells_as_others_do() -> None:
     clock, ear = ManualClock(), Ear()
     outage = Outage(clock, ear)
-    trouble = Trouble("pruner", Chance(), ear, outage)
+    trouble = ServiceErrors("pruner", Randomness(), ear, outage)
 
     waits = [trouble.failed(StoreUnavailableError("away")) for _ in range(12)]
     outage.failed(StoreUnavailableError("away"))

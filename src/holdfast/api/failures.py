@@ -12,7 +12,7 @@ from holdfast.model import results
 from holdfast.model.job import State
 
 
-class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptBody(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt."""
 
     attempt: int
@@ -25,7 +25,7 @@ class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
     failure: FailureInfo | None = None
 
     @classmethod
-    def of(cls, one: results.AttemptInfo, *, traces: bool) -> AttemptInfo:
+    def of(cls, one: results.AttemptInfo, *, traces: bool) -> AttemptBody:
         """Write an attempt."""
         return cls(
             attempt=one.attempt,
@@ -52,7 +52,7 @@ class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):
+class FailureBody(msgspec.Struct, frozen=True, kw_only=True):
     """How a job failed."""
 
     job_id: str
@@ -61,10 +61,10 @@ class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):
     final_state: State
     total_attempts: int
     failure: FailureInfo | None
-    attempts: tuple[AttemptInfo, ...] = ()
+    attempts: tuple[AttemptBody, ...] = ()
 
     @classmethod
-    def of(cls, details: results.FailureDetails, *, traces: bool = True) -> FailureDetails:
+    def of(cls, details: results.FailureDetails, *, traces: bool = True) -> FailureBody:
         """Write details."""
         failure = details.failure
         return cls(
@@ -74,7 +74,7 @@ class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):
             final_state=details.final_state,
             total_attempts=details.total_attempts,
             failure=FailureInfo.of(failure, traces=traces) if failure else None,
-            attempts=tuple(AttemptInfo.of(a, traces=traces) for a in details.attempts),
+            attempts=tuple(AttemptBody.of(a, traces=traces) for a in details.attempts),
         )
 
     def value(self) -> results.FailureDetails:
@@ -90,10 +90,10 @@ class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class FailureSearchResult(msgspec.Struct, frozen=True, kw_only=True):
+class FailureSearchBody(msgspec.Struct, frozen=True, kw_only=True):
     """One page of failed jobs, and what all that match failed of."""
 
-    failures: tuple[FailureDetails, ...]
+    failures: tuple[FailureBody, ...]
     total_count: int
     next_cursor: str | None
     by_category: Mapping[str, int]
@@ -101,10 +101,10 @@ class FailureSearchResult(msgspec.Struct, frozen=True, kw_only=True):
     by_type: Mapping[str, int]
 
     @classmethod
-    def of(cls, page: results.FailureSearchResult) -> FailureSearchResult:
+    def of(cls, page: results.FailureSearchResult) -> FailureSearchBody:
         """Write a page."""
         return cls(
-            failures=tuple(FailureDetails.of(one) for one in page.failures),
+            failures=tuple(FailureBody.of(one) for one in page.failures),
             total_count=page.total_count,
             next_cursor=page.next_cursor,
             by_category=page.by_category,

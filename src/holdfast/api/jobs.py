@@ -90,7 +90,7 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class JobResult(msgspec.Struct, frozen=True, kw_only=True):
+class ResultBody(msgspec.Struct, frozen=True, kw_only=True):
     """How a job ended."""
 
     status: results.ResultStatus
@@ -143,7 +143,7 @@ class StateTransition(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     """A job."""
 
     job_id: str
@@ -161,7 +161,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     progress: ProgressInfo | None = None
-    result: JobResult | None = None
+    result: ResultBody | None = None
     history: tuple[StateTransition, ...] | None = None
     failure: FailureInfo | None = None
     tags: Mapping[str, str] = {}
@@ -177,7 +177,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     document: DocumentMetadata | None = None
 
     @classmethod
-    def of(cls, job: results.JobStatus, *, traces: bool = True) -> JobStatus:
+    def of(cls, job: results.JobStatus, *, traces: bool = True) -> JobBody:
         """Write a job."""
         return cls(
             **{name: getattr(job, name) for name in _SAME},
@@ -215,7 +215,7 @@ _SAME = (
 )
 
 
-class JobHappening(msgspec.Struct, frozen=True, kw_only=True):
+class EventBody(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened to one job."""
 
     cursor: str
@@ -228,7 +228,7 @@ class JobHappening(msgspec.Struct, frozen=True, kw_only=True):
     progress: ProgressInfo | None = None
 
     @classmethod
-    def of(cls, event: JobEvent, *, traces: bool = True) -> JobHappening:
+    def of(cls, event: JobEvent, *, traces: bool = True) -> EventBody:
         """Write an event."""
         edge, progress = event.transition, event.progress
         return cls(
@@ -282,10 +282,10 @@ def _edges(
     return None if edges is None else tuple(StateTransition.of(e, traces=traces) for e in edges)
 
 
-def _result(result: results.JobResult | None, *, traces: bool) -> JobResult | None:
+def _result(result: results.JobResult | None, *, traces: bool) -> ResultBody | None:
     if result is None:
         return None
-    return JobResult(
+    return ResultBody(
         status=result.status,
         output=result.output,
         error=FailureInfo.of(result.error, traces=traces) if result.error else None,
@@ -294,7 +294,7 @@ def _result(result: results.JobResult | None, *, traces: bool) -> JobResult | No
     )
 
 
-def _result_value(result: JobResult | None) -> results.JobResult | None:
+def _result_value(result: ResultBody | None) -> results.JobResult | None:
     if result is None:
         return None
     return results.JobResult(

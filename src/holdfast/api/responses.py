@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from holdfast.api.jobs import JobStatus
+from holdfast.api.jobs import JobBody
 from holdfast.model import results
 from holdfast.model.job import LogLine
 from holdfast.model.workers import WorkerInfo
@@ -16,7 +16,7 @@ from holdfast.store import QueueInfo
 class JobSearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """One page of jobs."""
 
-    jobs: tuple[JobStatus, ...]
+    jobs: tuple[JobBody, ...]
     total_count: int
     total_exact: bool
     next_cursor: str | None
@@ -26,7 +26,7 @@ class JobSearchResult(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, page: results.SearchResult, *, traces: bool = True) -> JobSearchResult:
         """Write a page."""
         return cls(
-            jobs=tuple(JobStatus.of(job, traces=traces) for job in page.jobs),
+            jobs=tuple(JobBody.of(job, traces=traces) for job in page.jobs),
             total_count=page.total_count,
             total_exact=page.total_exact,
             next_cursor=page.next_cursor,
@@ -93,7 +93,7 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
-class Health(msgspec.Struct, frozen=True, kw_only=True):
+class HealthBody(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the service is well."""
 
     status: str

@@ -12,7 +12,7 @@ from holdfast.model import results as library
 from holdfast.model.job import State
 
 
-class SubmissionResult(msgspec.Struct, frozen=True, kw_only=True):
+class SubmissionBody(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one submission."""
 
     job_id: str
@@ -25,7 +25,7 @@ class SubmissionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Why it was rejected, in a batch that is not atomic."""
 
     @classmethod
-    def of(cls, result: library.SubmissionResult) -> SubmissionResult:
+    def of(cls, result: library.SubmissionResult) -> SubmissionBody:
         """Write a result."""
         return cls(
             job_id=result.job_id,
@@ -50,22 +50,22 @@ class SubmissionResult(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
+class BatchBody(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a batch."""
 
     total: int
     accepted: int
     rejected: int
-    results: tuple[SubmissionResult, ...]
+    results: tuple[SubmissionBody, ...]
 
     @classmethod
-    def of(cls, result: library.BatchResult) -> BatchResult:
+    def of(cls, result: library.BatchResult) -> BatchBody:
         """Write a result."""
         return cls(
             total=result.total,
             accepted=result.accepted,
             rejected=result.rejected,
-            results=tuple(SubmissionResult.of(one) for one in result.results),
+            results=tuple(SubmissionBody.of(one) for one in result.results),
         )
 
     def value(self) -> library.BatchResult:
@@ -81,8 +81,8 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
 def submitted(result: library.SubmissionResult | library.BatchResult) -> object:
     """Return what to encode for a result: its shape, or itself as long as that is the same JSON."""
     if isinstance(result, library.BatchResult):
-        return BatchResult.of(result) if result.rejected else result
-    return SubmissionResult.of(result) if result.error else result
+        return BatchBody.of(result) if result.rejected else result
+    return SubmissionBody.of(result) if result.error else result
 
 
 def _rejected(error: APIError | None) -> Exception | None:

@@ -8,7 +8,7 @@ import traceback
 
 from holdfast import config
 from holdfast.app import Holdfast
-from holdfast.cli.errors import USAGE, Problem
+from holdfast.cli.errors import USAGE, CommandError
 from holdfast.config import Settings
 from holdfast.errors import HoldfastError
 from holdfast.observe.redaction import redacted
@@ -19,7 +19,9 @@ def find_app(settings: Settings) -> tuple[str, Holdfast]:
     """Load the app the settings name, with the store they name; Problem says what is wrong."""
     path = settings["app"]
     if not isinstance(path, str):
-        raise Problem("say which app: holdfast worker MODULE:APP, or app in holdfast.toml", USAGE)
+        raise CommandError(
+            "say which app: holdfast worker MODULE:APP, or app in holdfast.toml", USAGE
+        )
     if os.getcwd() not in sys.path:  # noqa: PTH109  # compared with texts
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     for key in config.PASSED_ON:
@@ -30,9 +32,11 @@ def find_app(settings: Settings) -> tuple[str, Holdfast]:
     except HoldfastError:
         raise
     except Exception as error:  # noqa: BLE001  # whatever a user's module raises
-        raise Problem(f"importing {path!r} failed: {redacted(_last_line(error))}", USAGE) from None
+        raise CommandError(
+            f"importing {path!r} failed: {redacted(_last_line(error))}", USAGE
+        ) from None
     if settings.source("url") == "flag" and app.url != settings["url"]:
-        raise Problem(
+        raise CommandError(
             f"{path} names its own store, {redacted(app.url)}, which --url cannot change:"
             " write Holdfast() there, and --url or $HOLDFAST_URL decides",
             USAGE,

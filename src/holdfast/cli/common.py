@@ -12,7 +12,7 @@ import msgspec
 from holdfast import config
 from holdfast.app import Holdfast
 from holdfast.cli.app_path import find_app
-from holdfast.cli.errors import UNREACHABLE, Problem
+from holdfast.cli.errors import UNREACHABLE, CommandError
 from holdfast.errors import HoldfastError
 from holdfast.store.urls import is_postgres, scheme, with_option
 
@@ -72,7 +72,7 @@ def _must_exist(url: str, source: str) -> None:
     path = Location.from_url(url).path
     if not path.exists():
         hint = f" (from {source}); name the store with --url or $HOLDFAST_URL"
-        raise Problem(f"there is no store at {path}{hint}", UNREACHABLE)
+        raise CommandError(f"there is no store at {path}{hint}", UNREACHABLE)
 
 
 def answer(value: object, *, as_json: bool, show: Callable[[], None]) -> None:

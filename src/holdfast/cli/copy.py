@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from holdfast.cli.common import answer, as_it_is, json_option
-from holdfast.cli.errors import FAILED, Problem
+from holdfast.cli.errors import FAILED, CommandError
 from holdfast.cli.tables import facts
 from holdfast.copying import Copier, CopyReport
 from holdfast.observe.logging import plain
@@ -29,7 +29,7 @@ def copy(source: str, target: str, as_json: bool) -> None:
     report = asyncio.run(_copied(source, target, quiet=as_json))
     answer(report, as_json=as_json, show=lambda: _show(report))
     if not report.ok:
-        raise Problem("the stores differ: the copy is not finished, see above", FAILED)
+        raise CommandError("the stores differ: the copy is not finished, see above", FAILED)
 
 
 async def _copied(source: str, target: str, *, quiet: bool) -> CopyReport:

@@ -21,7 +21,7 @@ TIMED_OUT = 4
 INTERRUPTED = 130
 
 
-class Problem(click.ClickException):
+class CommandError(click.ClickException):
     """A message for stderr and an exit code."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
@@ -42,7 +42,7 @@ def told_plainly() -> Iterator[None]:
     except HoldfastError as error:
         raise problem_of(error) from None
     except TimeoutError:
-        raise Problem("timed out", TIMED_OUT) from None
+        raise CommandError("timed out", TIMED_OUT) from None
     except BrokenPipeError:
         hush()
         raise click.exceptions.Exit(OK) from None
@@ -53,7 +53,7 @@ def hush() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception) -> CommandError:
     """Say what is wrong and how the command should exit."""
     from holdfast.errors import StoreError, ValidationError
     from holdfast.observe.logging import plain
@@ -63,10 +63,10 @@ def problem_of(error: Exception) -> Problem:
     match error:
         case ValidationError():
             lines = [f"\n  {plain(f.field)}: {plain(redacted(f.message))}" for f in error.faults]
-            return Problem("this is not valid:" + "".join(lines), USAGE)
+            return CommandError("this is not valid:" + "".join(lines), USAGE)
         case AppNotFoundError():
-            return Problem(plain(redacted(error)), USAGE)
+            return CommandError(plain(redacted(error)), USAGE)
         case StoreError():
-            return Problem(plain(redacted(error)), UNREACHABLE)
+            return CommandError(plain(redacted(error)), UNREACHABLE)
         case _:
-            return Problem(plain(redacted(error)), FAILED)
+            return CommandError(plain(redacted(error)), FAILED)

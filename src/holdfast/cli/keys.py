@@ -55,7 +55,7 @@ def create(
             rate=rate,
             live_jobs=live_jobs,
         )
-        return await create_key(app.store, terms, app.chance)
+        return await create_key(app.store, terms, app.randomness)
 
     key, secret = on_store(url, operate, new=True)
     told = {**_shown(key), "secret": secret}

@@ -9,7 +9,7 @@ import click
 
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
-from holdfast.cli.errors import FAILED, USAGE, Problem
+from holdfast.cli.errors import FAILED, USAGE, CommandError
 from holdfast.cli.filters import filter_options, job_filter
 from holdfast.cli.submit import span_or_text
 from holdfast.cli.tables import table
@@ -46,7 +46,7 @@ def cancel(
     """Cancel jobs, by id or by filter. A running job is asked to stop at its next checkpoint."""
     wanted = job_filter(given)
     if bool(job_ids) == bool(wanted):
-        raise Problem("give job ids, or filters such as --type, but not both", USAGE)
+        raise CommandError("give job ids, or filters such as --type, but not both", USAGE)
     if len(job_ids) != 1 or dry_run:
         _cancel_many(job_ids, given, url, as_json, reason=reason, force=force, dry_run=dry_run)
         return

@@ -9,7 +9,7 @@ import click
 from holdfast import config
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
-from holdfast.cli.errors import USAGE, Problem
+from holdfast.cli.errors import USAGE, CommandError
 from holdfast.cli.tables import facts, table
 from holdfast.observe.redaction import redacted
 from holdfast.store import SchemaMove, SchemaStatus, VersionedStore, open_store
@@ -52,7 +52,7 @@ def migrate(to: int | None, lose_data: bool, status: bool, url: str | None, as_j
 def _open(place: str, *, as_json: bool, chosen: bool) -> None:
     """Open a store that brings itself up to date."""
     if chosen:
-        raise Problem("only a PostgreSQL store has versions to choose from or to list", USAGE)
+        raise CommandError("only a PostgreSQL store has versions to choose from or to list", USAGE)
 
     async def operate(app: Holdfast) -> str:
         app.store.now()  # opening it brought it up to date; a service has none to open

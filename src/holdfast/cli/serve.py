@@ -7,7 +7,7 @@ import click
 from holdfast import config
 from holdfast.cli.app_path import find_app
 from holdfast.cli.common import plain_app, url_option
-from holdfast.cli.errors import FAILED, USAGE, Problem
+from holdfast.cli.errors import FAILED, USAGE, CommandError
 from holdfast.cli.worker import log_format_option, log_level_option
 from holdfast.errors import MissingExtraError
 from holdfast.observe import logging
@@ -59,7 +59,7 @@ def serve(  # noqa: PLR0913  # one per option
         from holdfast.http import server
     except ImportError as error:
         raise MissingExtraError("server", str(error.name)) from None
-    place = server.Place(
+    place = server.ListenAddress(
         host=settings.text("listen.host"),
         port=int(settings.text("listen.port")),
         certificate=certificate,
@@ -79,6 +79,6 @@ def serve(  # noqa: PLR0913  # one per option
     try:
         run(server.serve(found, place, observer=logging.LogObserver(found.redaction), told=told))
     except server.UnsafeAddressError as error:
-        raise Problem(str(error), USAGE) from None
+        raise CommandError(str(error), USAGE) from None
     except OSError as error:
-        raise Problem(f"cannot listen on {place.host}:{place.port}: {error}", FAILED) from None
+        raise CommandError(f"cannot listen on {place.host}:{place.port}: {error}", FAILED) from None

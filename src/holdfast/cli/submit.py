@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
-from holdfast.cli.errors import FAILED, USAGE, Problem
+from holdfast.cli.errors import FAILED, USAGE, CommandError
 from holdfast.cli.tables import facts, moment
 from holdfast.model.job import DependencyKind, Priority, State
 from holdfast.model.results import JobStatus, SubmissionResult
@@ -84,7 +84,7 @@ def submit(
     result = on_store(url, operate, new=True, app=app)
     answer(result, as_json=as_json, show=lambda: _show(result))
     if isinstance(result, JobStatus) and result.state is not State.COMPLETED:
-        raise Problem(f"job {result.job_id} ended {result.state}", FAILED)
+        raise CommandError(f"job {result.job_id} ended {result.state}", FAILED)
 
 
 def span_or_text(text: str) -> float | str:
@@ -101,7 +101,7 @@ def tags_of(texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise Problem(f"--tag must be NAME=VALUE, got {text!r}", USAGE)
+            raise CommandError(f"--tag must be NAME=VALUE, got {text!r}", USAGE)
         tags[name] = value
     return tags
 
@@ -124,7 +124,7 @@ def _options(given: Mapping[str, object]) -> SubmitOptions:
         try:
             options["backoff"] = msgspec.json.decode(str(options["backoff"]))
         except msgspec.DecodeError as error:
-            raise Problem(f"--backoff must be JSON: {error}", USAGE) from None
+            raise CommandError(f"--backoff must be JSON: {error}", USAGE) from None
     return options  # type: ignore[return-value]  # the library checks every value
 
 

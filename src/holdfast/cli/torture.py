@@ -12,11 +12,11 @@ import msgspec
 
 from holdfast import config
 from holdfast.cli.common import answer, store_options
-from holdfast.cli.errors import FAILED, Problem
+from holdfast.cli.errors import FAILED, CommandError
 from holdfast.cli.tables import facts
 from holdfast.observe.logging import plain
 from holdfast.torture.faults import Crash
-from holdfast.torture.plan import Plan
+from holdfast.torture.plan import TorturePlan
 from holdfast.torture.report import Outcome
 from holdfast.torture.run import torture as tortured
 
@@ -52,7 +52,7 @@ def torture(  # one argument per option
     if server_crashes and not on_crash:
         raise click.UsageError("--server-crashes needs --on-crash COMMAND")
     place = config.load(flags={"url": url}).text("url")
-    plan = msgspec.convert({**numbers, "crashes": server_crashes}, Plan)
+    plan = msgspec.convert({**numbers, "crashes": server_crashes}, TorturePlan)
     crash = _crasher(on_crash) if on_crash else None
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     outcome = asyncio.run(tortured(place, plan, crash=crash, tell=_tell, keep=keep))
@@ -93,6 +93,6 @@ def _crasher(command: str) -> Crash:
     async def crash() -> None:
         done = await asyncio.to_thread(subprocess.run, words, check=False)  # the user's own words
         if done.returncode:
-            raise Problem(f"{command!r} failed with {done.returncode}")
+            raise CommandError(f"{command!r} failed with {done.returncode}")
 
     return crash

@@ -16,7 +16,7 @@ from holdfast import config
 from holdfast.app import Holdfast
 from holdfast.cli.app_path import find_app
 from holdfast.cli.common import url_option
-from holdfast.cli.errors import FAILED, Problem
+from holdfast.cli.errors import FAILED, CommandError
 from holdfast.cli.reload import LOOK_EVERY, is_reloaded, orphaned, run_reloading
 from holdfast.config import Settings
 from holdfast.model.job import DEFAULT_QUEUE
@@ -78,7 +78,7 @@ def worker(
         observer="holdfast.observe.logging:from_environment",
     )
     if code:
-        raise Problem("the workers could not be kept running, see above", FAILED)
+        raise CommandError("the workers could not be kept running, see above", FAILED)
 
 
 @click.command()
@@ -142,12 +142,12 @@ def _run(
 async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
     """Offer the app over HTTP to this machine, if the extra is installed and the port is free."""
     try:
-        from holdfast.http.server import Place, beside
+        from holdfast.http.server import ListenAddress, beside
     except ImportError:
         click.echo("api     not installed: pip install 'holdfast[server]'", err=True)
         yield
         return
-    place = Place(port=_port(settings))
+    place = ListenAddress(port=_port(settings))
     async with contextlib.AsyncExitStack() as stack:
         try:
             address = await stack.enter_async_context(beside(app, place))

@@ -11,11 +11,11 @@ from typing import Self
 from holdfast.client.operations import RemoteOperations
 from holdfast.client.webhooks import RemoteWebhooks
 from holdfast.errors import StoreError
-from holdfast.operations.interface import Facade
+from holdfast.operations.interface import JobOperations
 from holdfast.operations.operations import Operations
 from holdfast.operations.sync import Home, SyncOperations
 from holdfast.runtime.clock import SystemClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.webhooks import Webhooks
 
 
@@ -25,7 +25,7 @@ def webhooks_over(operations: Operations) -> Webhooks:
     return RemoteWebhooks(operations)
 
 
-class Client(Facade):
+class Client(JobOperations):
     """A client of a holdfast service.
 
     ``url`` is the service's address, else ``$HOLDFAST_URL``; ``key`` an API key, else
@@ -73,7 +73,9 @@ class Client(Facade):
 
     async def open_operations(self) -> Operations:
         """Return what can be done at the service."""
-        return RemoteOperations(self.url, key=self._key, chance=Chance(), clock=SystemClock())
+        return RemoteOperations(
+            self.url, key=self._key, randomness=Randomness(), clock=SystemClock()
+        )
 
     @property
     def operations(self) -> Operations:

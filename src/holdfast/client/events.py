@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from holdfast.api.jobs import JobHappening
+from holdfast.api.jobs import EventBody
 from holdfast.client.errors import error_of
 from holdfast.client.requests import query
 from holdfast.client.transport import ConnectionLost, Response, Transport
 from holdfast.errors import StoreUnavailableError
-from holdfast.runtime.backoff import Pauses
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.backoff import GrowingDelay
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import JobEvent
 
 
@@ -21,7 +21,7 @@ async def events_of(
     transport: Transport, *, after: str | None, follow: bool
 ) -> AsyncIterator[JobEvent]:
     """Yield events; a stream that breaks off is taken up again behind the last one."""
-    pauses = Pauses(Chance(), longest=5.0)
+    pauses = GrowingDelay(Randomness(), longest=5.0)
     while True:
         try:
             async for event in _stream(transport, after, follow=follow):
@@ -58,4 +58,4 @@ def _read(block: bytes) -> JobEvent | None:
     lines = dict(line.split(b": ", 1) for line in block.split(b"\n") if b": " in line)
     if lines.get(b"event") not in (b"transition", b"progress"):
         return None
-    return msgspec.json.decode(lines[b"data"], type=JobHappening).value()
+    return msgspec.json.decode(lines[b"data"], type=EventBody).value()

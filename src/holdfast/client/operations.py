@@ -11,12 +11,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.api.failures import FailureDetails as FailureDetailsBody
-from holdfast.api.failures import FailureSearchResult as FailurePage
-from holdfast.api.jobs import JobStatus as JobStatusBody
+from holdfast.api.failures import FailureBody, FailureSearchBody
+from holdfast.api.jobs import JobBody
 from holdfast.api.responses import JobSearchResult, LogLines, QueueList, WorkerList
-from holdfast.api.submissions import BatchResult as BatchBody
-from holdfast.api.submissions import SubmissionResult as SubmissionBody
+from holdfast.api.submissions import BatchBody, SubmissionBody
 from holdfast.client.errors import error_of
 from holdfast.client.events import events_of
 from holdfast.client.requests import job_path, loose_body, query, submission_body, written
@@ -52,7 +50,7 @@ from holdfast.operations.filters import FailureFilter, JobFilter
 from holdfast.operations.operations import Operations
 from holdfast.operations.submitter import patiently
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import JobEvent, QueueInfo, Store
 
 T = TypeVar("T")
@@ -66,11 +64,13 @@ PATIENCE = 60.0
 class RemoteOperations(Operations):
     """What a client can do with jobs, at a service instead of a store."""
 
-    def __init__(self, url: str, *, chance: Chance, clock: Clock, key: str | None = None) -> None:
+    def __init__(
+        self, url: str, *, randomness: Randomness, clock: Clock, key: str | None = None
+    ) -> None:
         key = key or os.environ.get("HOLDFAST_API_KEY", "")
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self._transport = Transport(url.rstrip("/"), headers)
-        self._chance = chance
+        self._randomness = randomness
         self._clock = clock
         self._patience = Limits().submission_timeout
 
@@ -92,7 +92,7 @@ class RemoteOperations(Operations):
         _no_connection(connection)
         own = submission.idempotency_key is not None
         body = written(submission_body(submission, keyed=not own))
-        headers = {} if own else {"idempotency-key": self._chance.uuid()}
+        headers = {} if own else {"idempotency-key": self._randomness.uuid()}
         response = await self._call("POST", "/jobs", body, headers)
         key = submission.idempotency_key or ""
         found = _read(response, SubmissionBody, key=str(key)).value()
@@ -114,7 +114,7 @@ class RemoteOperations(Operations):
             for one in submissions
         ]
         body = written({"jobs": jobs, "atomic": atomic})
-        headers = {"idempotency-key": self._chance.uuid()}
+        headers = {"idempotency-key": self._randomness.uuid()}
         response = await self._call("POST", "/jobs/batch", body, headers)
         found = _read(response, BatchBody).value()
         results = [
@@ -130,7 +130,7 @@ class RemoteOperations(Operations):
     ) -> JobStatus:
         """Return a job; NotFoundError when there is none."""
         asked = query({"include_result": include_result, "include_history": include_history})
-        return (await self._get(job_path(job_id) + asked, JobStatusBody, job_id)).value()
+        return (await self._get(job_path(job_id) + asked, JobBody, job_id)).value()
 
     async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
         """Wait until a job has ended; TimeoutError when that takes longer than ``timeout``."""
@@ -141,7 +141,7 @@ class RemoteOperations(Operations):
             left = LONGEST_WAIT if deadline is None else max(0.0, deadline - loop.time())
             asked = query({"timeout": timedelta(seconds=min(left, LONGEST_WAIT))})
             path = job_path(job_id, "/wait") + asked
-            job = (await self._get(path, JobStatusBody, job_id)).value()
+            job = (await self._get(path, JobBody, job_id)).value()
             if job.state in TERMINAL:
                 return job
             if deadline is not None and loop.time() >= deadline:
@@ -164,11 +164,11 @@ class RemoteOperations(Operations):
         """Return how a job failed, attempt by attempt."""
         asked = query({"include_all_attempts": include_all_attempts})
         path = job_path(job_id, "/failure") + asked
-        return (await self._get(path, FailureDetailsBody, job_id)).value()
+        return (await self._get(path, FailureBody, job_id)).value()
 
     async def failures(self, wanted: FailureFilter) -> FailureSearchResult:
         """Return one page of failed jobs with what they failed of."""
-        return (await self._get(f"/failures{query(wanted)}", FailurePage)).value()
+        return (await self._get(f"/failures{query(wanted)}", FailureSearchBody)).value()
 
     async def events(
         self, *, after: str | None = None, follow: bool = True
@@ -307,13 +307,13 @@ class RemoteOperations(Operations):
         self, once: Callable[[], Coroutine[Any, Any, Response]], *, repeat: bool
     ) -> Response:
         if repeat:
-            return await patiently(once, self._chance, self._patience)
+            return await patiently(once, self._randomness, self._patience)
         try:
             return await once()
         except ConnectionLost as error:
             if error.sent:
                 raise
-        return await patiently(once, self._chance, self._patience)
+        return await patiently(once, self._randomness, self._patience)
 
 
 def _read(response: Response, kind: type[T], *, job_id: str = "", key: str = "") -> T:

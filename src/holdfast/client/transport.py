@@ -40,7 +40,7 @@ class Response(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class _Line:
+class _Connection:
     """One connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,7 +89,7 @@ class Transport:
         self._prefix = parts.path.rstrip("/")
         host = parts.netloc.rpartition("@")[2]
         self._headers = {"host": host, "accept": "application/json", **headers}
-        self._free: list[_Line] = []
+        self._free: list[_Connection] = []
 
     async def call(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
@@ -148,7 +148,7 @@ class Transport:
             raise ValueError("a header must not hold line breaks")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
 
-    async def _line(self) -> tuple[_Line, bool]:
+    async def _line(self) -> tuple[_Connection, bool]:
         now = asyncio.get_running_loop().time()
         while self._free:
             line = self._free.pop()
@@ -157,7 +157,7 @@ class Transport:
             line.close()
         return await self._connected(), True
 
-    async def _connected(self) -> _Line:
+    async def _connected(self) -> _Connection:
         try:
             async with asyncio.timeout(CONNECT):
                 reader, writer = await asyncio.open_connection(
@@ -172,9 +172,9 @@ class Transport:
         except (OSError, TimeoutError) as error:
             told = f"{self._host}:{self._port} cannot be reached: {error!r:.200}"
             raise ConnectionLost(told, sent=False) from error
-        return _Line(reader, writer)
+        return _Connection(reader, writer)
 
-    def _give_back(self, line: _Line, headers: Mapping[str, str]) -> None:
+    def _give_back(self, line: _Connection, headers: Mapping[str, str]) -> None:
         if headers.get("connection", "").lower() == "close":
             line.close()
         else:

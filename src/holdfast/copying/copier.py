@@ -31,8 +31,8 @@ from holdfast.copying.progress import (
 from holdfast.maintenance.cron import PREFIX as CRON
 from holdfast.model.job import Job
 from holdfast.model.reserved import PLACE
-from holdfast.runtime.randomness import Chance
-from holdfast.store import Dossier, Draft, Order, PortableStore, Record, Search, Store
+from holdfast.runtime.randomness import Randomness
+from holdfast.store import JobExport, Order, PortableStore, Record, RecordWrite, Search, Store
 
 PAGE = 200
 AT_ONCE = 20
@@ -73,13 +73,13 @@ class Copier:
         target: Store,
         *,
         names: tuple[str, str] = ("source", "target"),
-        chance: Chance | None = None,
+        randomness: Randomness | None = None,
         told: Callable[[str, int], None] | None = None,
     ) -> None:
         self._source = source
         self._target = target
         self._names = names
-        self._me = (chance or Chance()).token()
+        self._me = (randomness or Randomness()).token()
         self._told = told or (lambda _, __: None)
 
     async def run(self) -> CopyReport:
@@ -223,7 +223,7 @@ class Copier:
         more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
         return found[:SHOWN] + more, count
 
-    async def _adopted(self, jobs: Sequence[Job]) -> list[Dossier | None]:
+    async def _adopted(self, jobs: Sequence[Job]) -> list[JobExport | None]:
         stored = await self._target.get([job.id for job in jobs])
         made = await _dossiers(self._target, [job for job in stored if job is not None])
         by_id = {dossier.job.id: dossier for dossier in made}
@@ -244,12 +244,12 @@ class Copier:
         return note
 
 
-def _carried(record: Record) -> Draft:
+def _carried(record: Record) -> RecordWrite:
     """A record as it goes to the other store; places in an event stream mean nothing there."""
     data = record.data
     if record.kind == PLACE:
         data = msgspec.json.encode({**msgspec.json.decode(data), "cursor": None})
-    return Draft(kind=record.kind, key=record.key, data=data)
+    return RecordWrite(kind=record.kind, key=record.key, data=data)
 
 
 async def _pages(
@@ -265,18 +265,18 @@ async def _pages(
             return
 
 
-async def _dossiers(store: Store, jobs: Sequence[Job]) -> list[Dossier]:
+async def _dossiers(store: Store, jobs: Sequence[Job]) -> list[JobExport]:
     histories = await store.history([job.id for job in jobs])
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def complete(job: Job, history: Sequence[object]) -> Dossier:
+    async def complete(job: Job, history: Sequence[object]) -> JobExport:
         async with room:
-            return Dossier(job, tuple(history), tuple(await store.logs(job.id)))  # type: ignore[arg-type]
+            return JobExport(job, tuple(history), tuple(await store.logs(job.id)))  # type: ignore[arg-type]
 
     return await asyncio.gather(*map(complete, jobs, histories))
 
 
-def _difference(here: Dossier, there: Dossier | None) -> str:
+def _difference(here: JobExport, there: JobExport | None) -> str:
     if there is None:
         return f"job {here.job.id} is missing"
     if here == there:

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import HoldfastError
 from holdfast.model.job import State
 from holdfast.operations.workers import workers
-from holdfast.store import Draft, Search, Store
+from holdfast.store import RecordWrite, Search, Store
 
 KIND = "copy"
 FROM = "from"
@@ -54,7 +54,7 @@ async def read_note(store: Store, key: str) -> CopyNote | None:
 
 async def write_note(store: Store, key: str, note: CopyNote) -> None:
     """Note how far a copy is."""
-    await store.keep([Draft(kind=KIND, key=key, data=msgspec.json.encode(note))])
+    await store.keep([RecordWrite(kind=KIND, key=key, data=msgspec.json.encode(note))])
 
 
 async def refuse_workers(store: Store, where: str) -> None:

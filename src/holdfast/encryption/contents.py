@@ -14,10 +14,10 @@ from holdfast.encryption.envelope import unwrap
 from holdfast.encryption.key_ring import KeyRing
 from holdfast.model.job import Failure, Job, LogLine, Progress, Transition
 from holdfast.model.reserved import PLACE
-from holdfast.store import Draft, JobEvent, Note, Record
+from holdfast.store import JobEvent, JobNote, Record, RecordWrite
 
 
-class Texts(msgspec.Struct, frozen=True, array_like=True):
+class EncryptedTexts(msgspec.Struct, frozen=True, array_like=True):
     """The words of a failure or a log line, sealed as one."""
 
     message: str
@@ -25,7 +25,7 @@ class Texts(msgspec.Struct, frozen=True, array_like=True):
     more: Mapping[str, str] = {}
 
 
-_texts = msgspec.json.Decoder(Texts)
+_texts = msgspec.json.Decoder(EncryptedTexts)
 
 
 class Contents:
@@ -59,7 +59,7 @@ class Contents:
             progress=job.progress and self._opened_progress(job.progress, job_id),
         )
 
-    def sealed_note(self, note: Note) -> Note:
+    def sealed_note(self, note: JobNote) -> JobNote:
         """Seal what a running job wants kept."""
         job_id = note.fence.job_id
         return replace(
@@ -71,7 +71,7 @@ class Contents:
 
     def sealed_line(self, line: LogLine, job_id: str) -> LogLine:
         """Seal a log line."""
-        texts = Texts(line.message, more=line.fields)
+        texts = EncryptedTexts(line.message, more=line.fields)
         return replace(line, message=self._sealed_texts(texts, f"{job_id} log"), fields={})
 
     def opened_line(self, line: LogLine, job_id: str) -> LogLine:
@@ -108,7 +108,7 @@ class Contents:
             progress=event.progress and self._opened_progress(event.progress, job_id),
         )
 
-    def sealed_draft(self, draft: Draft) -> Draft:
+    def sealed_draft(self, draft: RecordWrite) -> RecordWrite:
         """Seal what a record is to hold; a place in a stream is no secret, and copies change it."""
         if draft.kind == PLACE:
             return draft
@@ -134,7 +134,7 @@ class Contents:
         return None if data is None else self._keys.open(data, about)
 
     def _sealed_failure(self, failure: Failure, job_id: str) -> Failure:
-        texts = Texts(failure.message, failure.stack_trace, failure.context)
+        texts = EncryptedTexts(failure.message, failure.stack_trace, failure.context)
         message = self._sealed_texts(texts, f"{job_id} failure")
         return replace(failure, message=message, stack_trace="", context={})
 
@@ -162,12 +162,12 @@ class Contents:
             return text
         return self._keys.open(text.encode("utf-8", "replace"), about).decode()
 
-    def _sealed_texts(self, texts: Texts, about: str) -> str:
+    def _sealed_texts(self, texts: EncryptedTexts, about: str) -> str:
         if unwrap(texts.message.encode("utf-8", "replace")) is not None:
             return texts.message
         return self._keys.seal(msgspec.json.encode(texts), about).decode()
 
-    def _opened_texts(self, text: str, about: str) -> Texts | None:
+    def _opened_texts(self, text: str, about: str) -> EncryptedTexts | None:
         data = text.encode("utf-8", "replace")
         opened = self._keys.open(data, about)
         return None if opened is data else _texts.decode(opened)

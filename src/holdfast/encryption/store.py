@@ -20,29 +20,29 @@ from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
 from holdfast.store import (
     Added,
-    Beat,
     Change,
     Claim,
     Dependent,
-    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
     Fence,
     Finding,
     GroupCommitStore,
-    Hold,
+    JobNote,
     LanedStore,
     LateStore,
     LimitRule,
     LimitState,
     ListeningStore,
     ListingStore,
-    Note,
+    NamedLock,
     Page,
     Promoted,
     QueueInfo,
     Record,
+    RecordWrite,
+    Renewal,
     Search,
     SharedStore,
     Stats,
@@ -57,10 +57,10 @@ def sealed(store: Store, keys: KeyRing | None) -> Store:
         return store
     if isinstance(store, SharedStore):
         return SealedSharedStore(store, store, keys)
-    return SealedStore(store, keys)
+    return EncryptedStore(store, keys)
 
 
-class SealedStore:
+class EncryptedStore:
     """Passes every verb on, with jobs sealed on their way in and opened on their way out."""
 
     GROUPS_COMMITS: bool
@@ -96,10 +96,10 @@ class SealedStore:
         sealed = [replace(c, after=self._contents.sealed_change(c.after)) for c in changes]
         return [replace(a, job=self._opened(a.job)) for a in await self.inner.swap(sealed)]
 
-    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+    async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         return await self.inner.extend(fences)
 
-    async def note(self, notes: Sequence[Note]) -> list[bool]:
+    async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         return await self.inner.note([self._contents.sealed_note(note) for note in notes])
 
     async def promote(self, limit: int) -> Promoted:
@@ -121,7 +121,7 @@ class SealedStore:
     async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         return await self.inner.hold(name, holder, ttl, data)
 
-    async def holds(self, prefix: str) -> list[Hold]:
+    async def holds(self, prefix: str) -> list[NamedLock]:
         return await self.inner.holds(prefix)
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
@@ -176,7 +176,7 @@ class SealedStore:
     async def findings(self) -> list[Finding]:
         return await self.inner.findings()
 
-    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
         return await self.inner.keep([self._contents.sealed_draft(draft) for draft in drafts])
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
@@ -201,7 +201,7 @@ class SealedStore:
         return None if job is None else self._contents.opened_job(job)
 
 
-class SealedSharedStore(SealedStore):
+class SealedSharedStore(EncryptedStore):
     """A sealed store that can join its callers' transactions."""
 
     def __init__(self, inner: Store, shared: SharedStore, keys: KeyRing) -> None:
@@ -222,9 +222,9 @@ class SealedSharedStore(SealedStore):
         )
 
     @property
-    def deafness(self) -> str:
+    def not_notified_because(self) -> str:
         """Why nobody tells of new work, if so."""
-        return self.inner.deafness if isinstance(self.inner, ListeningStore) else ""
+        return self.inner.not_notified_because if isinstance(self.inner, ListeningStore) else ""
 
     async def ended(self, ids: Sequence[str]) -> set[str]:
         """Return those of these jobs that have ended."""

@@ -15,8 +15,8 @@ import msgspec
 from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.model.payload import clean
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.randomness import Chance
-from holdfast.store import Draft, Store
+from holdfast.runtime.randomness import Randomness
+from holdfast.store import RecordWrite, Store
 from holdfast.store.tenants import NAMESPACE_RULE
 
 KIND = "key"
@@ -88,16 +88,16 @@ class KeyTerms(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-async def create_key(store: Store, terms: KeyTerms, chance: Chance) -> tuple[ApiKey, str]:
+async def create_key(store: Store, terms: KeyTerms, randomness: Randomness) -> tuple[ApiKey, str]:
     """Keep a new key; return it with the secret that is shown this once."""
     if faults := terms.faults():
         raise ValidationError(faults)
-    key_id = chance.token()[:12]
-    secret = f"hf_{key_id}_{chance.token()}{chance.token()}"
+    key_id = randomness.token()[:12]
+    secret = f"hf_{key_id}_{randomness.token()}{randomness.token()}"
     key = ApiKey(
         **msgspec.structs.asdict(terms), id=key_id, digest=_digest(secret), created_at=store.now()
     )
-    await store.keep([Draft(kind=KIND, key=key.id, data=msgspec.json.encode(key), version=0)])
+    await store.keep([RecordWrite(kind=KIND, key=key.id, data=msgspec.json.encode(key), version=0)])
     return key, secret
 
 
@@ -121,7 +121,7 @@ async def revoke_key(store: Store, key_id: str) -> ApiKey:
         if key.revoked_at is not None:
             return key
         revoked = msgspec.structs.replace(key, revoked_at=store.now())
-        draft = Draft(
+        draft = RecordWrite(
             kind=KIND, key=key.id, data=msgspec.json.encode(revoked), version=record.version
         )
         if (await store.keep([draft]))[0] is not None:

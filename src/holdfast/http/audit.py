@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.api.responses import AuditEntry
 from holdfast.http.permissions import Caller
-from holdfast.store import Draft, Store
+from holdfast.store import RecordWrite, Store
 
 KIND = "audit"
 KEPT = timedelta(days=90)
@@ -59,14 +59,14 @@ class Audit:
         return entries, found[-1].key if len(found) == limit else None
 
     async def _keep(self, entry: AuditEntry) -> None:
-        draft = Draft(kind=KIND, key=_key(entry), data=msgspec.json.encode(entry))
+        draft = RecordWrite(kind=KIND, key=_key(entry), data=msgspec.json.encode(entry))
         await self._store.keep([draft])
 
     async def _trim(self) -> None:
         oldest = await self._store.browse(KIND, limit=1000)
         limit = (self._store.now() - KEPT).strftime(_ORDER)
         old = [record.key for record in oldest if record.key < limit]
-        await self._store.keep([Draft(kind=KIND, key=key, data=None) for key in old])
+        await self._store.keep([RecordWrite(kind=KIND, key=key, data=None) for key in old])
 
 
 _ORDER = "%Y%m%dT%H%M%S.%fZ"

@@ -23,7 +23,7 @@ LOOK = timedelta(seconds=5)
 RETRY = 0.5
 
 
-class Tail:
+class EventTail:
     """Follows the stream while anyone listens."""
 
     def __init__(self, store: Store, *, ring: int = RING) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from holdfast.api.errors import MEANING, STATUS_OF, ErrorResponse
-from holdfast.api.jobs import JobHappening
+from holdfast.api.jobs import EventBody
 from holdfast.http.endpoint import Endpoint
 from holdfast.http.fields import Field, Schema
 from holdfast.http.schemas import BACKOFF, BATCH, DURATION_SCHEMA, SUBMISSION
@@ -29,7 +29,7 @@ Document = dict[str, object]
 def document(endpoints: Sequence[Endpoint]) -> Document:
     """Describe endpoints."""
     shapes = {e.answer for e in endpoints if e.answer is not None}
-    kinds = sorted([*shapes, ErrorResponse, JobHappening, State], key=lambda kind: kind.__name__)
+    kinds = sorted([*shapes, ErrorResponse, EventBody, State], key=lambda kind: kind.__name__)
     schemas, components = msgspec.json.schema_components(
         kinds, ref_template=_REF, schema_hook=_anything
     )

@@ -15,8 +15,8 @@ from holdfast.api.errors import Refusal
 from holdfast.errors import ForbiddenError, UnauthorizedError
 from holdfast.http.permissions import ANYONE, Caller
 from holdfast.model.policy import MEBIBYTE
-from holdfast.runtime.randomness import Chance
-from holdfast.runtime.timeouts import Deadlines
+from holdfast.runtime.randomness import Randomness
+from holdfast.runtime.timeouts import Timeouts
 
 if TYPE_CHECKING:
     from holdfast.http.endpoint import Endpoint
@@ -38,8 +38,8 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
 class RequestIds:
     """Names requests: a word that no other process comes up with, and a number."""
 
-    def __init__(self, chance: Chance) -> None:
-        self._word = chance.token()[:20]
+    def __init__(self, randomness: Randomness) -> None:
+        self._word = randomness.token()[:20]
         self._numbers = count(1)
 
     def of(self, headers: Mapping[bytes, bytes]) -> str:
@@ -117,7 +117,7 @@ async def body_of(
     headers: Mapping[bytes, bytes],
     receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
     limits: RequestLimits,
-    deadlines: Deadlines,
+    deadlines: Timeouts,
 ) -> bytes:
     """Read a body, as long as it is JSON, small enough and quick enough."""
     length = headers.get(b"content-length", b"")

@@ -32,7 +32,7 @@ class UnsafeAddressError(HoldfastError):
     """The service would be open to others without protection."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Where and how the service listens."""
 
     host: str = "127.0.0.1"
@@ -50,7 +50,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return is_loopback(self.host)
 
 
-async def check(app: Holdfast, place: Place) -> int:
+async def check(app: Holdfast, place: ListenAddress) -> int:
     """Return how many keys there are; UnsafeAddressError when the address asks for more."""
     keys = await list_keys(app.store)
     if place.is_local:
@@ -70,7 +70,7 @@ async def check(app: Holdfast, place: Place) -> int:
 
 async def serve(
     app: Holdfast,
-    place: Place,
+    place: ListenAddress,
     *,
     observer: Observer,
     told: Callable[[str, int], None],
@@ -95,7 +95,7 @@ async def serve(
 
 
 @contextlib.asynccontextmanager
-async def beside(app: Holdfast, place: Place) -> AsyncIterator[str]:
+async def beside(app: Holdfast, place: ListenAddress) -> AsyncIterator[str]:
     """Serve an app that also does something else on this loop; yield the address.
 
     OSError when the port is taken. Signals and looking after the jobs are left to others.
@@ -151,7 +151,7 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def _config(made: Callable[..., object], place: Place) -> uvicorn.Config:
+def _config(made: Callable[..., object], place: ListenAddress) -> uvicorn.Config:
     return uvicorn.Config(
         made,
         http="httptools",
@@ -170,7 +170,7 @@ def _config(made: Callable[..., object], place: Place) -> uvicorn.Config:
 
 
 @contextlib.contextmanager
-def _listening(place: Place) -> Iterator[list[socket.socket]]:
+def _listening(place: ListenAddress) -> Iterator[list[socket.socket]]:
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     made = socket.create_server((place.host, place.port), family=family, backlog=2048)
     try:
@@ -181,7 +181,7 @@ def _listening(place: Place) -> Iterator[list[socket.socket]]:
 
 @contextlib.asynccontextmanager
 async def _looked_after(app: Holdfast, observer: Observer) -> AsyncIterator[None]:
-    name = f"serve-{socket.gethostname()}-{os.getpid()}-{app.chance.token()[:8]}"
+    name = f"serve-{socket.gethostname()}-{os.getpid()}-{app.randomness.token()[:8]}"
     crew = Maintenance(app, name, [DEFAULT_QUEUE], observer, make_worker=delivery_worker)
     task = asyncio.get_running_loop().create_task(crew.run())
     try:

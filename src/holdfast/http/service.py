@@ -18,7 +18,7 @@ from holdfast.http.api_keys import ApiKeys
 from holdfast.http.audit import Audit
 from holdfast.http.docs import page
 from holdfast.http.endpoint import Answer, Call, Endpoint, Stream, Text
-from holdfast.http.event_stream import Tail, streamed
+from holdfast.http.event_stream import EventTail, streamed
 from holdfast.http.fields import read_form, read_query
 from holdfast.http.metrics import Counting
 from holdfast.http.openapi import document
@@ -26,8 +26,8 @@ from holdfast.http.permissions import Caller
 from holdfast.http.rate_limits import KeyLimits
 from holdfast.observe import Observer, Silent
 from holdfast.operations.operations import Operations
-from holdfast.operations.waiter import Watcher
-from holdfast.runtime.timeouts import Deadlines
+from holdfast.operations.waiter import JobWaiter
+from holdfast.runtime.timeouts import Timeouts
 from holdfast.store.tenants import TenantStore
 
 Scope = MutableMapping[str, Any]  # as ASGI has it
@@ -64,8 +64,8 @@ class Service:
         self.stopping = asyncio.Event()
         self.counting = Counting(app.clock)
         self.endpoints = tuple(endpoints)
-        self.request_ids = requests.RequestIds(app.chance)
-        self._deadlines = Deadlines()
+        self.request_ids = requests.RequestIds(app.randomness)
+        self._deadlines = Timeouts()
         self._views: OrderedDict[tuple[str, str], Operations] = OrderedDict()
 
     @cached_property
@@ -83,8 +83,8 @@ class Service:
         await self.app.start()
         self.keys = ApiKeys(self.app.store, self.app.clock)
         self.key_limits = KeyLimits(self.app.store, self.app.clock)
-        self.tail = Tail(self.app.store)
-        self._watcher = Watcher(self.app.store)
+        self.tail = EventTail(self.app.store)
+        self._watcher = JobWaiter(self.app.store)
         await self.keys.refresh()
 
     async def close(self) -> None:
@@ -183,7 +183,7 @@ class Service:
         """Say what is wrong with a request, or tell the log what is wrong with us."""
         status, told = problem_of(error)
         if status == 500:
-            self.observer.tell("http.failed", request_id=request_id, error=repr(error))
+            self.observer.emit("http.failed", request_id=request_id, error=repr(error))
         headers = {}
         if told.retry_after:
             headers["retry-after"] = str(max(1, -int(-told.retry_after.total_seconds() // 1)))

@@ -17,8 +17,8 @@ from holdfast.model.workers import WorkerInfo
 from holdfast.operations.changes import DECISIONS
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.workers import announce
-from holdfast.runtime.randomness import Chance
-from holdfast.store import Beat, Change, Claim, Fence, Note, Store
+from holdfast.runtime.randomness import Randomness
+from holdfast.store import Change, Claim, Fence, JobNote, Renewal, Store
 
 THERE = timedelta(seconds=45)
 """How long a worker counts as present after it asked for work."""
@@ -95,7 +95,7 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
     cancel_reason: str = ""
 
     @classmethod
-    def of(cls, job_id: str, beat: Beat) -> LeaseState:
+    def of(cls, job_id: str, beat: Renewal) -> LeaseState:
         """Write the answer to one renewal."""
         return _state(job_id, beat.cancel, held=beat.held, until=beat.until)
 
@@ -114,12 +114,12 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_for: datetime | None = None
 
 
-class Workplace:
+class RemoteWorkers:
     """The store as workers over HTTP use it."""
 
-    def __init__(self, store: Store, chance: Chance) -> None:
+    def __init__(self, store: Store, randomness: Randomness) -> None:
         self._store = store
-        self._chance = chance
+        self._randomness = randomness
 
     async def claim(
         self,
@@ -137,7 +137,7 @@ class Workplace:
             queues=worker.queues,
             limit=limit,
             worker=worker.id,
-            token=self._chance.token(),
+            token=self._randomness.token(),
             types=worker.types or None,
         )
         loop = asyncio.get_running_loop()
@@ -157,7 +157,7 @@ class Workplace:
         beats = await self._store.extend(fences)
         return [LeaseState.of(f.job_id, beat) for f, beat in zip(fences, beats, strict=True)]
 
-    async def note(self, note: Note) -> LeaseState:
+    async def note(self, note: JobNote) -> LeaseState:
         """Keep something under a lease; StaleLeaseError when it is not the newest."""
         job_id = note.fence.job_id
         if not (await self._store.note([note]))[0]:
@@ -181,7 +181,7 @@ class Workplace:
             now = self._store.now()
             after = decide(lifecycle.held_again(job, now=now), now)
             (answer,) = await self._store.swap([Change(job, after)])
-            if answer.ripe:
+            if answer.has_dependents:
                 await release_dependents(self._store)
             if answer.written:
                 return _settlement(after)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from holdfast.maintenance.leader import Maintenance
-from holdfast.maintenance.service import Service
+from holdfast.maintenance.service import MaintenanceService
 
-__all__ = ["Maintenance", "Service"]
+__all__ = ["Maintenance", "MaintenanceService"]

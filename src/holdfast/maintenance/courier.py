@@ -63,9 +63,9 @@ class Courier:
 
     def _worker(self, queues: Sequence[str]) -> DeliveryWorker:
         app = Holdfast(
-            store=cast(Store, Lent(self._store)),
+            store=cast(Store, BorrowedStore(self._store)),
             clock=self._app.clock,
-            chance=self._app.chance,
+            randomness=self._app.randomness,
             redaction=self._app.redaction,
         )
         settings = self._app.webhook_settings
@@ -74,13 +74,13 @@ class Courier:
         return self._make_worker(app, queues, self._observer)
 
 
-class Lent:
+class BorrowedStore:
     """A store that someone else opened and will close."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def start(self) -> Lent:
+    async def start(self) -> BorrowedStore:
         return self
 
     async def close(self) -> None:

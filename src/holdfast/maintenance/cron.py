@@ -64,7 +64,7 @@ class CronService:
 
     async def _begin(self, entry: CronEntry, now: datetime) -> None:
         """Note when a schedule was first seen: the first note counts, none can follow it."""
-        nobody_else = self._app.chance.token()
+        nobody_else = self._app.randomness.token()
         await self._store.hold(_first_place(entry), nobody_else, FOR_EVER, _written(now))
 
     async def _remember(self, entry: CronEntry, moment: datetime) -> None:

@@ -18,12 +18,12 @@ from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
 from holdfast.maintenance.reaper import Reaper
 from holdfast.maintenance.releaser import Releaser
-from holdfast.maintenance.service import Service
+from holdfast.maintenance.service import MaintenanceService
 from holdfast.observe import Observer, Outage
 from holdfast.operations.workers import LEADERSHIP
-from holdfast.runtime.backoff import Pauses
+from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.webhooks.dispatcher import WebhookService
 
 SILENCE = 1.5
@@ -33,7 +33,7 @@ MOMENT = 0.5
 """Seconds that heartbeats and answers have once it is back."""
 
 
-class Contact:
+class StoreContact:
     """Told of every answer to a regular call; knows when there was none for too long."""
 
     def __init__(self, clock: Clock) -> None:
@@ -61,15 +61,17 @@ LONGEST_REST = 10.0
 """How long after anything else, which most likely somebody has to put right."""
 
 
-class Trouble:
+class ServiceErrors:
     """That of one service, until it gets through."""
 
-    def __init__(self, service: str, chance: Chance, observer: Observer, outage: Outage) -> None:
+    def __init__(
+        self, service: str, randomness: Randomness, observer: Observer, outage: Outage
+    ) -> None:
         self._service = service
         self._observer = observer
         self._outage = outage
-        self._pauses = Pauses(chance, longest=LONGEST_PAUSE)
-        self._rests = Pauses(chance, longest=LONGEST_REST)
+        self._pauses = GrowingDelay(randomness, longest=LONGEST_PAUSE)
+        self._rests = GrowingDelay(randomness, longest=LONGEST_REST)
         self._told: set[str] = set()
 
     def failed(self, error: HoldfastError) -> float:
@@ -79,7 +81,7 @@ class Trouble:
             return self._pauses.next()
         if str(error) not in self._told:
             self._told.add(str(error))
-            self._observer.tell("maintenance.failed", service=self._service, error=str(error))
+            self._observer.emit("maintenance.failed", service=self._service, error=str(error))
         return self._rests.next()
 
     def over(self) -> None:
@@ -118,12 +120,12 @@ class Maintenance:
         self._queues = tuple(queues)
         self._observer = observer
         self._outage = outage or Outage(app.clock, observer)
-        self._chance = app.chance
+        self._randomness = app.randomness
         self._leading = asyncio.Event()
-        self._contact = Contact(app.clock)
-        self._services: list[Service] = [
+        self._contact = StoreContact(app.clock)
+        self._services: list[MaintenanceService] = [
             Promoter(store),
-            Reaper(store, app.chance, observer, lambda: self._contact.is_steady),
+            Reaper(store, app.randomness, observer, lambda: self._contact.is_steady),
             Releaser(store),
             CronService(app, store),
         ]
@@ -145,7 +147,7 @@ class Maintenance:
             await self._resign()
 
     async def _campaign(self) -> None:
-        pauses = Pauses(self._chance, longest=LONGEST_PAUSE)
+        pauses = GrowingDelay(self._randomness, longest=LONGEST_PAUSE)
         while True:
             try:
                 won, delay = await self._store.hold(LEADERSHIP, self._worker, TERM), CANVASS
@@ -157,11 +159,11 @@ class Maintenance:
                 self._contact.heard()
                 self._outage.over()
             if won and not self._leading.is_set():
-                self._observer.tell("maintenance.leading", worker=self._worker)
+                self._observer.emit("maintenance.leading", worker=self._worker)
             self._leading.set() if won else self._leading.clear()
             await asyncio.sleep(delay)
 
-    async def _serve(self, service: Service) -> None:
+    async def _serve(self, service: MaintenanceService) -> None:
         seen, trouble, is_new = 0, self._trouble(service.name), True
         while True:
             await self._leading.wait()
@@ -177,12 +179,12 @@ class Maintenance:
             else:
                 await asyncio.sleep(delay)
 
-    async def _once_alone(self, service: Service) -> float:
+    async def _once_alone(self, service: MaintenanceService) -> float:
         async with self._first:
             return await service.once()
 
-    def _trouble(self, service: str) -> Trouble:
-        return Trouble(service, self._chance, self._observer, self._outage)
+    def _trouble(self, service: str) -> ServiceErrors:
+        return ServiceErrors(service, self._randomness, self._observer, self._outage)
 
     async def _deliver(self) -> None:
         trouble = self._trouble("courier")

@@ -19,7 +19,7 @@ class Promoter:
 
     async def once(self) -> float:
         promoted = await self._store.promote(PAGE)
-        if promoted.ripe:
+        if promoted.has_dependents:
             await release_dependents(self._store)
         if promoted.count == PAGE:
             return 0.0

@@ -8,7 +8,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Job, State
 from holdfast.observe import Observer
 from holdfast.operations.dependents import release_dependents
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Change, Fence, Store
 
 PAGE = 500
@@ -27,12 +27,12 @@ class Reaper:
     def __init__(
         self,
         store: Store,
-        chance: Chance,
+        randomness: Randomness,
         observer: Observer,
         steady: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
-        self._chance = chance
+        self._randomness = randomness
         self._observer = observer
         self._steady = steady
 
@@ -43,7 +43,7 @@ class Reaper:
         await self._write([self._decided(job) for job in jobs])
         return 0.0 if len(jobs) == PAGE else EVERY
 
-    async def bury(self, fences: Sequence[Fence], why: str) -> int:
+    async def take_back(self, fences: Sequence[Fence], why: str) -> int:
         """Take back at once the jobs of a worker that is known to be dead."""
         tokens = {fence.job_id: fence.token for fence in fences}
         jobs = await self._store.get(list(tokens))
@@ -65,7 +65,7 @@ class Reaper:
         if now >= job.expires_at:
             return Change(job, lifecycle.lifetime_over(job, now=now))
         until = job.lease.until if job.lease else None
-        lost = lifecycle.lease_lost(job, now=now, jitter=self._chance.jitter())
+        lost = lifecycle.lease_lost(job, now=now, jitter=self._randomness.jitter())
         return Change(job, lost, until)
 
     async def _write(self, changes: Sequence[Change]) -> int:
@@ -75,13 +75,13 @@ class Reaper:
         for change, answer in zip(changes, answers, strict=True):
             if answer.written:
                 self._tell(change)
-        if any(answer.ripe for answer in answers):
+        if any(answer.has_dependents for answer in answers):
             await release_dependents(self._store)
         return sum(answer.written for answer in answers)
 
     def _tell(self, change: Change) -> None:
         job = change.after
-        self._observer.tell(
+        self._observer.emit(
             "job.reaped",
             job_id=job.id,
             type=job.type,

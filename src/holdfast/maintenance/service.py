@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Service(Protocol):
+class MaintenanceService(Protocol):
     """Something done again and again, safe to do anywhere, any number at once."""
 
     name: str

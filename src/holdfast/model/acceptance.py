@@ -22,7 +22,7 @@ from holdfast.model.payload import PayloadError, clean, encode
 from holdfast.model.policy import Limits
 from holdfast.model.submission import Defaults, Parent, Spawner, Submission, named_jobs
 from holdfast.model.times import shown
-from holdfast.model.validation import Intake
+from holdfast.model.validation import SubmissionReader
 
 NO_DEFAULTS = Defaults()
 NO_PARENTS: Mapping[str, Parent] = {}
@@ -49,7 +49,7 @@ def read(fields: Mapping[str, object]) -> Submission:
     return Submission(**known, faults=tuple(faults))  # type: ignore[arg-type]  # accept() checks
 
 
-class Plain(msgspec.Struct, frozen=True):
+class PlainSubmission(msgspec.Struct, frozen=True):
     """What most submissions come to: a job of a known kind that waits for nothing."""
 
     kind: Job
@@ -57,7 +57,7 @@ class Plain(msgspec.Struct, frozen=True):
     encoding: Encoding
 
 
-def plain(submission: Submission, defaults: Defaults) -> Plain | None:
+def plain(submission: Submission, defaults: Defaults) -> PlainSubmission | None:
     """Read a submission that says no more than most do; None when it must be looked at closer."""
     said = astuple(submission)
     if not all(map(is_, said[len(_USUAL) :], _SILENCE)):
@@ -69,17 +69,17 @@ def plain(submission: Submission, defaults: Defaults) -> Plain | None:
         return None
     if len(payload) > defaults.limits.payload_bytes:
         return None
-    return Plain(kind, payload, encoding)
+    return PlainSubmission(kind, payload, encoding)
 
 
-class Births:
+class PlainJobs:
     """Lets plain jobs be born in one moment: those of a kind share all but id and payload."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
         self._first: dict[int, tuple[Job, Job]] = {}
 
-    def job(self, asked: Plain, job_id: str) -> Job:
+    def job(self, asked: PlainSubmission, job_id: str) -> Job:
         """Return a new job, made like the first of its kind."""
         kind, payload, encoding = asked.kind, asked.payload, asked.encoding
         if first := self._first.get(id(kind)):
@@ -101,7 +101,7 @@ _LONG_AGO = datetime.fromtimestamp(0, UTC)
 def _kind(type_: str, queue: str | None, priority: object, defaults: Defaults) -> Job:
     """Return a job that waits for nothing, without what is its own."""
     asked = Submission(type=type_, queue=queue, priority=priority)  # type: ignore[arg-type]  # it checks
-    job = Intake(asked, defaults, _LONG_AGO, NO_PARENTS).job("", None)
+    job = SubmissionReader(asked, defaults, _LONG_AGO, NO_PARENTS).job("", None)
     return lifecycle.enqueued(lifecycle.submitted(job), now=_LONG_AGO)
 
 
@@ -116,8 +116,8 @@ def accept(
 ) -> Job:
     """Make a job of a submission, or raise ValidationError with everything that is wrong."""
     if spawner is None and (asked := plain(submission, defaults)):
-        return Births(now).job(asked, job_id)
-    intake = Intake(submission, defaults, now, parents or NO_PARENTS)
+        return PlainJobs(now).job(asked, job_id)
+    intake = SubmissionReader(submission, defaults, now, parents or NO_PARENTS)
     job = lifecycle.submitted(intake.job(job_id, spawner))
     return job if job.held or job.depends_on else lifecycle.enqueued(job, now=now)
 
@@ -156,7 +156,7 @@ def accept_batch(
     if not 1 <= len(submissions) <= most:
         told = f"must be a list of 1 to {most} jobs, got {len(submissions)}"
         raise ValidationError([Fault("jobs", "OUT_OF_RANGE", told)])
-    graph, births = _Graph(submissions, job_ids), Births(now)
+    graph, births = _Graph(submissions, job_ids), PlainJobs(now)
 
     def accepted(asked: Submission, job_id: str) -> Job | ValidationError:
         defaults = defaults_for(asked)

@@ -51,7 +51,7 @@ QUEUE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 SHORTEST_LEASE = timedelta(milliseconds=100)
 
 
-class Intake:
+class SubmissionReader:
     """Reads what one submission says, field by field, and collects what is wrong with it.
 
     The method for a field is named like it and is called only when the field was given.
@@ -335,7 +335,7 @@ class Intake:
 
 _FIELDS = Submission.__struct_fields__[:-1]
 _SILENCE = (msgspec.NODEFAULT, *Submission.__struct_defaults__)
-_READERS = {field: getattr(Intake, field, Intake.text) for field in _FIELDS}
+_READERS = {field: getattr(SubmissionReader, field, SubmissionReader.text) for field in _FIELDS}
 _PRIORITIES = frozenset(int(level) for level in Priority)
 
 

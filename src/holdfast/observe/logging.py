@@ -72,7 +72,7 @@ class LogObserver:
     def __init__(self, redaction: Redaction | None = None) -> None:
         self._redaction = redaction or Redaction.from_environment()
 
-    def tell(self, event: str, **fields: object) -> None:
+    def emit(self, event: str, **fields: object) -> None:
         level = _LEVEL_OF.get(event, logging.INFO)
         if LOGGER.isEnabledFor(level):
             told = self._redaction.fields(fields)
@@ -83,7 +83,9 @@ def configure(level: str = "info", style: str = "text", stream: TextIO | None = 
     """Let the logger ``holdfast`` write lines of one style to a stream, by default stderr."""
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLines() if style == "json" else Lines(colours=_takes_colours(stream)))
+    handler.setFormatter(
+        JsonLines() if style == "json" else LogWriter(colours=_takes_colours(stream))
+    )
     LOGGER.handlers = [handler]
     LOGGER.setLevel(level.upper())
     LOGGER.propagate = False
@@ -97,7 +99,7 @@ def from_environment() -> LogObserver:
     return LogObserver()
 
 
-class Lines(logging.Formatter):
+class LogWriter(logging.Formatter):
     """``12:30:01 INFO    job completed  3f2a91c0 email.send attempt 1 in 0.012 s``."""
 
     def __init__(self, *, colours: bool = False) -> None:

@@ -10,7 +10,7 @@ from holdfast.runtime.clock import Clock
 class Observer(Protocol):
     """Hears what a worker does. Called on the worker's loop: be quick, do not raise."""
 
-    def tell(self, event: str, **fields: object) -> None:
+    def emit(self, event: str, **fields: object) -> None:
         """Hear of an event such as ``job.completed`` with job_id, type, attempt and more."""
         ...
 
@@ -18,7 +18,7 @@ class Observer(Protocol):
 class Silent:
     """Hears everything and says nothing."""
 
-    def tell(self, event: str, **fields: object) -> None:
+    def emit(self, event: str, **fields: object) -> None:
         pass
 
 
@@ -28,9 +28,9 @@ class Several:
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
-    def tell(self, event: str, **fields: object) -> None:
+    def emit(self, event: str, **fields: object) -> None:
         for observer in self._observers:
-            observer.tell(event, **fields)
+            observer.emit(event, **fields)
 
 
 class Outage:
@@ -48,7 +48,7 @@ class Outage:
             self._since = self._clock.monotonic()
         if str(error) not in self._reasons:
             self._reasons.add(str(error))
-            self._observer.tell("store.unavailable", error=str(error))
+            self._observer.emit("store.unavailable", error=str(error))
 
     def over(self) -> None:
         """Hear that the store answered."""
@@ -56,4 +56,4 @@ class Outage:
             away = self._clock.monotonic() - self._since
             self._since = None
             self._reasons.clear()
-            self._observer.tell("store.available", away=round(away, 3))
+            self._observer.emit("store.available", away=round(away, 3))

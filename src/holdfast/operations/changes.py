@@ -192,7 +192,7 @@ class Changes:
                 decided[i] = (change.before, change.after)
             else:
                 stale[i] = answer.job
-        if any(answer.ripe for answer in answers):
+        if any(answer.has_dependents for answer in answers):
             await release_dependents(self.store)
         return stale
 

@@ -16,7 +16,7 @@ async def release_dependents(store: Store) -> int:
     """
     moved = 0
     while True:
-        ripe = await store.dependents(PAGE)
+        has_dependents = await store.dependents(PAGE)
         now = store.now()
         changes = [
             Change(
@@ -27,7 +27,7 @@ async def release_dependents(store: Store) -> int:
                     now=now,
                 ),
             )
-            for dependent in ripe
+            for dependent in has_dependents
         ]
         written = sum(answer.written for answer in await store.swap(changes)) if changes else 0
         moved += written

@@ -184,7 +184,7 @@ async def _waiting(store: Store) -> list[Finding]:
     there = {job.id for job in await store.get(named) if job is not None}
     orphans = [job for job in waiting if not there.issuperset(job.depends_on)]
     late = store.now() - PATIENCE
-    ripe = [d.job for d in await store.dependents(MOST) if d.job.updated_at <= late]
+    has_dependents = [d.job for d in await store.dependents(MOST) if d.job.updated_at <= late]
     found = []
     if orphans:
         found.append(
@@ -195,12 +195,12 @@ async def _waiting(store: Store) -> list[Finding]:
                 "Cancel them (holdfast cancel ID) and submit them again without the dependency.",
             )
         )
-    if ripe and not await store.holds(LEADERSHIP):
+    if has_dependents and not await store.holds(LEADERSHIP):
         found.append(
             Finding(
                 "dependencies",
                 Level.WARN,
-                f"{_many(ripe)} wait although what they waited for has ended.",
+                f"{_many(has_dependents)} wait although what they waited for has ended.",
                 "Start a worker; maintenance lets them go.",
             )
         )

@@ -31,7 +31,7 @@ from holdfast.operations.operations import Operations
 from holdfast.store import JobEvent, QueueInfo
 
 
-class Facade(ABC):
+class JobOperations(ABC):
     """What a client can do with jobs."""
 
     @property

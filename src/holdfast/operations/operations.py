@@ -29,7 +29,7 @@ from holdfast.operations.changes import Changes, read_span
 from holdfast.operations.explain import Explanation, explain
 from holdfast.operations.filters import FailureFilter, JobFilter, failure_search, job_search
 from holdfast.operations.submitter import Submitter
-from holdfast.operations.waiter import Watcher
+from holdfast.operations.waiter import JobWaiter
 from holdfast.operations.workers import workers
 from holdfast.store import JobEvent, QueueInfo, Store
 
@@ -43,11 +43,11 @@ class Operations(Changes):
     """The client operations over one store."""
 
     def __init__(
-        self, store: Store, submitter: Submitter, *, watcher: Watcher | None = None
+        self, store: Store, submitter: Submitter, *, watcher: JobWaiter | None = None
     ) -> None:
         super().__init__(store)
         self._submitter = submitter
-        self._watcher = watcher or Watcher(store)
+        self._watcher = watcher or JobWaiter(store)
 
     async def close(self) -> None:
         """Finish what is under way and let go of the store."""

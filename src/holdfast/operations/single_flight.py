@@ -11,7 +11,7 @@ from typing import TypeVar
 R = TypeVar("R")
 
 
-class Turns:
+class SingleFlight:
     """Lets one caller at a time try for a key, and ``most`` at a time for all of them."""
 
     def __init__(self, most: int) -> None:

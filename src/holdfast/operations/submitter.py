@@ -9,7 +9,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from holdfast.errors import DuplicateError, Fault, StoreUnavailableError, ValidationError
-from holdfast.model.acceptance import Births, Plain, accept, accept_batch, outside_references, plain
+from holdfast.model.acceptance import (
+    PlainJobs,
+    PlainSubmission,
+    accept,
+    accept_batch,
+    outside_references,
+    plain,
+)
 from holdfast.model.job import Job
 from holdfast.model.policy import Limits
 from holdfast.model.reserved import CALLBACKS
@@ -23,16 +30,16 @@ from holdfast.model.submission import Defaults, Parent, Spawner, Submission
 from holdfast.operations.batcher import Batcher
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.quota import Quota
-from holdfast.operations.single_flight import Turns
-from holdfast.runtime.backoff import Pauses
-from holdfast.runtime.randomness import Chance
-from holdfast.runtime.timeouts import Deadlines
+from holdfast.operations.single_flight import SingleFlight
+from holdfast.runtime.backoff import GrowingDelay
+from holdfast.runtime.randomness import Randomness
+from holdfast.runtime.timeouts import Timeouts
 from holdfast.store import (
     Added,
     AddStatus,
-    Draft,
     Fence,
     LanedStore,
+    RecordWrite,
     Store,
     TransactionalStore,
 )
@@ -54,27 +61,27 @@ class Submitter:
     def __init__(
         self,
         store: Store,
-        chance: Chance,
+        randomness: Randomness,
         limits: Limits,
         defaults_for: Callable[[str, str | None], Defaults],
         quota: Quota | None = None,
     ) -> None:
         self._store = store
-        self._chance = chance
+        self._randomness = randomness
         self._limits = limits
         self._defaults_for = defaults_for
         self._quota = quota
         self._is_limited = quota is not None and quota.is_limited
-        self._deadlines = Deadlines()
+        self._deadlines = Timeouts()
         self._batcher = self._new_batcher()
         self._keyed = self._new_batcher()
         """For jobs with a key: somebody may have to make up his mind about it first."""
-        self._turns = Turns(ASIDE)
+        self._turns = SingleFlight(ASIDE)
         """Of those who wait for that."""
         self._calls_back = False
         """Whether the store knows that jobs may want to be called back."""
 
-    def _new_batcher(self) -> Batcher[Job | Plain, tuple[Job, Added]]:
+    def _new_batcher(self) -> Batcher[Job | PlainSubmission, tuple[Job, Added]]:
         patience = self._limits.submission_timeout.total_seconds()
         return Batcher(
             self._add_each,
@@ -110,7 +117,7 @@ class Submitter:
 
     async def spawn(self, submission: Submission, fence: Fence, key: str | None) -> str:
         """Store a child of a running job, under that job's lease; return its id."""
-        spawner = Spawner(fence.job_id, key or self._chance.token())
+        spawner = Spawner(fence.job_id, key or self._randomness.token())
         job = self._accepted(submission, await self._parents([submission]), spawner)
         await self._admit([job])
         added = await self.persist(lambda: self._store.add([job], fence=fence))
@@ -155,7 +162,7 @@ class Submitter:
     async def _admit(self, jobs: Sequence[Job]) -> None:
         if not self._calls_back and any(job.callback_url for job in jobs):
             since = self._store.now().isoformat().encode()
-            draft = Draft(kind=CALLBACKS, key=CALLBACKS, data=since, version=0)
+            draft = RecordWrite(kind=CALLBACKS, key=CALLBACKS, data=since, version=0)
             await self.persist(lambda: self._store.keep([draft]))
             self._calls_back = True
         quota = self._quota
@@ -170,7 +177,7 @@ class Submitter:
     ) -> Job:
         return accept(
             submission,
-            job_id=self._chance.uuid(),
+            job_id=self._randomness.uuid(),
             now=self._store.now(),
             defaults=self._defaults_for(submission.type, submission.queue),
             parents=parents,
@@ -182,7 +189,7 @@ class Submitter:
     ) -> list[Job | ValidationError]:
         return accept_batch(
             submissions,
-            job_ids=self._chance.uuids(len(submissions)),
+            job_ids=self._randomness.uuids(len(submissions)),
             now=self._store.now(),
             defaults_for=lambda s: self._defaults_for(s.type, s.queue),
             parents=await self._parents(submissions, connection),
@@ -206,18 +213,20 @@ class Submitter:
             return await self._enlist(jobs, connection, atomic=atomic)
         return await self._add_all(jobs, atomic=atomic)
 
-    async def _add_one(self, asked: Job | Plain) -> tuple[Job, Added]:
+    async def _add_one(self, asked: Job | PlainSubmission) -> tuple[Job, Added]:
         job = asked if isinstance(asked, Job) else self._born(asked)
         added = await self.persist(lambda: self._store.add([job], atomic=False))
         return job, added[0]
 
-    def _born(self, asked: Plain) -> Job:
-        return Births(self._store.now()).job(asked, self._chance.uuid())
+    def _born(self, asked: PlainSubmission) -> Job:
+        return PlainJobs(self._store.now()).job(asked, self._randomness.uuid())
 
-    async def _add_each(self, asked: Sequence[Job | Plain]) -> Sequence[tuple[Job, Added]]:
-        births, ids = Births(self._store.now()), self._chance.uuids(len(asked))
+    async def _add_each(
+        self, asked: Sequence[Job | PlainSubmission]
+    ) -> Sequence[tuple[Job, Added]]:
+        births, ids = PlainJobs(self._store.now()), self._randomness.uuids(len(asked))
         jobs = [
-            births.job(one, job_id) if isinstance(one, Plain) else one
+            births.job(one, job_id) if isinstance(one, PlainSubmission) else one
             for one, job_id in zip(asked, ids, strict=True)
         ]
         added = await self.persist(lambda: self._store.add(jobs, atomic=False))
@@ -239,7 +248,7 @@ class Submitter:
     async def _add_all(self, jobs: Sequence[Job], *, atomic: bool) -> Sequence[Added]:
         added = await self.persist(lambda: self._add(jobs, atomic=atomic))
         for answer in added:
-            if answer.ripe:
+            if answer.has_dependents:
                 await self.persist(lambda: release_dependents(self._store))
                 break
         return added
@@ -267,7 +276,7 @@ class Submitter:
     ) -> Coroutine[Any, Any, T]:
         """Repeat a call while the store is away, at most for the submission timeout."""
         patience = self._limits.submission_timeout
-        return patiently(call, self._chance, patience, self._deadlines, longest)
+        return patiently(call, self._randomness, patience, self._deadlines, longest)
 
     def _result(self, job: Job, added: Added) -> SubmissionResult:
         match added.status:
@@ -322,9 +331,9 @@ def _silent(seconds: float) -> StoreUnavailableError:
 
 async def patiently(
     call: Callable[[], Coroutine[Any, Any, T]],
-    chance: Chance,
+    randomness: Randomness,
     patience: timedelta,
-    deadlines: Deadlines | None = None,
+    deadlines: Timeouts | None = None,
     longest: float = LONGEST_PAUSE,
 ) -> T:
     """Await a call; repeat it with growing, jittered pauses while the store is unavailable.
@@ -335,8 +344,8 @@ async def patiently(
     loop = asyncio.get_running_loop()
     seconds = patience.total_seconds()
     deadline = loop.time() + seconds
-    deadlines = deadlines or Deadlines()
-    pauses: Pauses | None = None
+    deadlines = deadlines or Timeouts()
+    pauses: GrowingDelay | None = None
     trouble: StoreUnavailableError | None = None
     while True:
         try:
@@ -345,7 +354,7 @@ async def patiently(
             raise trouble or _silent(seconds) from None
         except StoreUnavailableError as error:
             trouble = error
-            pauses = pauses or Pauses(chance, longest=longest)
+            pauses = pauses or GrowingDelay(randomness, longest=longest)
             wait = pauses.next()
             if loop.time() + wait > deadline:
                 raise

@@ -252,7 +252,7 @@ class SyncOperations:
             return self._loop, self._operations
 
 
-class _Run(Protocol):
+class _Runner(Protocol):
     """Waits for what is to be done with the operations."""
 
     def __call__(self, operate: Callable[[Operations], Coroutine[Any, Any, T]]) -> T: ...
@@ -261,7 +261,7 @@ class _Run(Protocol):
 class SyncWebhooks:
     """What ``Holdfast.webhooks`` offers, blocking."""
 
-    def __init__(self, run: _Run, over: Callable[[Operations], Webhooks]) -> None:
+    def __init__(self, run: _Runner, over: Callable[[Operations], Webhooks]) -> None:
         self._run = run
         self._over = over
 

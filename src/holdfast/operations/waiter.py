@@ -19,7 +19,7 @@ AT_ONCE = 1000
 RETRY_DELAY = 0.5
 
 
-class Watcher:
+class JobWaiter:
     """Tells waiters when their job may have ended; reads the stream only while someone waits."""
 
     def __init__(self, store: Store) -> None:

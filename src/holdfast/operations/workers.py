@@ -11,10 +11,10 @@ from holdfast.store import Store
 
 LEADERSHIP = "maintenance"
 """What one of them holds, who looks after all jobs: makes them ready, takes them back."""
-PRESENCE = timedelta(seconds=15)
+WORKER_TTL = timedelta(seconds=15)
 
 
-async def announce(store: Store, info: WorkerInfo, ttl: timedelta = PRESENCE) -> None:
+async def announce(store: Store, info: WorkerInfo, ttl: timedelta = WORKER_TTL) -> None:
     """Say that a worker is there; a ttl of zero says good-bye."""
     await store.hold(PREFIX + info.id, info.id, ttl, msgspec.json.encode(info))
 

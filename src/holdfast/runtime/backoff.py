@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 
 
-class Pauses:
+class GrowingDelay:
     """How long to wait before the next try: longer each time, up to a bound, never in step."""
 
-    def __init__(self, chance: Chance, *, first: float = 0.05, longest: float = 2.0) -> None:
-        self._chance = chance
+    def __init__(
+        self, randomness: Randomness, *, first: float = 0.05, longest: float = 2.0
+    ) -> None:
+        self._randomness = randomness
         self._first = self._pause = first
         self._longest = longest
 
     def next(self) -> float:
         """Return the seconds to wait now."""
-        pause = self._pause * (0.5 + self._chance.fraction())
+        pause = self._pause * (0.5 + self._randomness.fraction())
         self._pause = min(2 * self._pause, self._longest)
         return pause
 

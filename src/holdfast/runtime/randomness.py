@@ -6,7 +6,7 @@ import os
 import random
 
 
-class Chance:
+class Randomness:
     """Random ids and numbers; unpredictable unless a seed is given."""
 
     def __init__(self, seed: int | None = None) -> None:

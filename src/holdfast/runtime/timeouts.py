@@ -13,7 +13,7 @@ T = TypeVar("T")
 NEVER = float("inf")
 
 
-class Deadlines:
+class Timeouts:
     """Ends what takes too long; nearly free for what does not."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class _Deadline:
 
     __slots__ = ("_cancelling", "_deadlines", "_passed", "_seconds", "_task", "at")
 
-    def __init__(self, deadlines: Deadlines, seconds: float) -> None:
+    def __init__(self, deadlines: Timeouts, seconds: float) -> None:
         self._deadlines = deadlines
         self._seconds = seconds
         self._passed = False

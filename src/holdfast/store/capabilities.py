@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.model.job import Job
 from holdfast.model.submission import Parent
-from holdfast.store.values import Added, Dossier, Fence
+from holdfast.store.values import Added, Fence, JobExport
 
 
 @runtime_checkable
@@ -41,7 +41,7 @@ class ListeningStore(Protocol):
     """A store that is told of new work, and looks for it now and then when that fails."""
 
     @property
-    def deafness(self) -> str:
+    def not_notified_because(self) -> str:
         """Why it is not told just now; empty when it is, or when nobody wants to be."""
         ...
 
@@ -59,7 +59,7 @@ class ListingStore(Protocol):
 class PortableStore(ListingStore, Protocol):
     """A whole store: everything in it can be taken to another one and go on there."""
 
-    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+    async def adopt(self, dossiers: Sequence[JobExport]) -> list[bool]:
         """Write jobs as they are, whatever their state, with their history and log lines.
 
         For moving jobs from another store. False: a job with this id was there, nothing of

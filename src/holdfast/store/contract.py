@@ -17,24 +17,24 @@ from holdfast.model.measures import Stats
 from holdfast.model.policy import Retention
 from holdfast.store.values import (
     Added,
-    Beat,
     Change,
     Claim,
     Dependent,
-    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
     Fence,
     Finding,
-    Hold,
+    JobNote,
     LimitRule,
     LimitState,
-    Note,
+    NamedLock,
     Page,
     Promoted,
     QueueInfo,
     Record,
+    RecordWrite,
+    Renewal,
     Search,
     Swapped,
 )
@@ -105,7 +105,7 @@ class Store(Protocol):
         else ``StaleLeaseError`` and nothing is written. The jobs then count as spawned by
         it: every job waiting FAN_IN for the spawner waits for them too.
 
-        ``ripe`` tells that a dependency had already ended. A dependency that ends at the
+        ``has_dependents`` tells that a dependency had already ended. A dependency that ends at the
         same time as this call is seen by one side or the other, never by neither. A FAN_IN
         on a job waits for all that job has spawned so far, and transitively.
         """
@@ -134,11 +134,11 @@ class Store(Protocol):
         fields fixed at submission are not written.
 
         When a written job is terminal, everything that waits for it learns its state in the
-        same transaction; ``ripe`` tells whether anything does.
+        same transaction; ``has_dependents`` tells whether anything does.
         """
         ...
 
-    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+    async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         """Renew leases: RUNNING jobs with this very token end ``lease_ttl`` from now.
 
         An expired lease nobody took is renewed like any other. The answer carries the wish
@@ -148,7 +148,7 @@ class Store(Protocol):
         """
         ...
 
-    async def note(self, notes: Sequence[Note]) -> list[bool]:
+    async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         """Keep progress, checkpoints and log lines of RUNNING jobs under their token.
 
         False: the lease is not the newest and nothing of that note was kept. Progress is
@@ -203,7 +203,7 @@ class Store(Protocol):
         """
         ...
 
-    async def holds(self, prefix: str) -> list[Hold]:
+    async def holds(self, prefix: str) -> list[NamedLock]:
         """Return the unexpired holds whose name begins so, by name."""
         ...
 
@@ -319,7 +319,7 @@ class Store(Protocol):
 
     # --- small records beside the jobs ------------------------------------------------------
 
-    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
         """Keep or drop small records, as durably as jobs; each draft stands alone, in order.
 
         The answer is the record's new version, 0 when it is gone, None when its version was

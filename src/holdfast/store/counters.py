@@ -35,7 +35,7 @@ _WAITED = attrgetter("queue", "type", "priority", "scheduled_at")
 _RAN = attrgetter("queue", "type", "priority", "state", "updated_at", "started_at")
 
 
-class Ledger:
+class Counters:
     """What one batch of moves adds to the counters.
 
     Jobs of a batch mostly make the same move in the same minute: equal moves are only counted
@@ -111,7 +111,7 @@ class Ledger:
         """Count a job that was deleted."""
         self._tallies[job.queue, job.type, job.priority, job.state] -= 1
 
-    def add(self, other: Ledger) -> None:
+    def add(self, other: Counters) -> None:
         """Take over what another batch of moves adds."""
         for move, count in other._moves.items():
             self._moves[move] += count

@@ -21,31 +21,31 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Reading, Stats, Tally
 from holdfast.model.policy import Retention
-from holdfast.model.workers import PREFIX as PRESENCE
+from holdfast.model.workers import PREFIX as WORKER_TTL
 from holdfast.model.workers import WorkerInfo
 from holdfast.store.capabilities import LanedStore
 from holdfast.store.contract import Store
 from holdfast.store.values import (
     Added,
-    Beat,
     Change,
     Claim,
     Dependent,
-    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
     Fence,
     Finding,
-    Hold,
     JobEvent,
+    JobNote,
     LimitRule,
     LimitState,
-    Note,
+    NamedLock,
     Page,
     Promoted,
     QueueInfo,
     Record,
+    RecordWrite,
+    Renewal,
     Search,
     Swapped,
 )
@@ -169,10 +169,10 @@ class TenantStore:
             for answer in await self._store.swap(inward)
         ]
 
-    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+    async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         return await self._store.extend(fences)
 
-    async def note(self, notes: Sequence[Note]) -> list[bool]:
+    async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         return await self._store.note(notes)
 
     # --- maintenance -----------------------------------------------------------------------
@@ -198,7 +198,7 @@ class TenantStore:
         return [gone.get(job_id, False) for job_id in ids]
 
     async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        if name.startswith(PRESENCE) and data:
+        if name.startswith(WORKER_TTL) and data:
             info = json.decode(data, type=WorkerInfo)
             queues = tuple(self._prefix + queue for queue in info.queues)
             data = json.encode(replace(info, queues=queues))
@@ -207,12 +207,12 @@ class TenantStore:
             name = f"{kind}{colon}{self._prefix}{rest}"
         return await self._store.hold(name, holder, ttl, data)
 
-    async def holds(self, prefix: str) -> list[Hold]:
+    async def holds(self, prefix: str) -> list[NamedLock]:
         """Return who is there: workers that serve a queue of this namespace."""
-        if prefix != PRESENCE:
+        if prefix != WORKER_TTL:
             return []
         found = []
-        for hold in await self._store.holds(PRESENCE):
+        for hold in await self._store.holds(WORKER_TTL):
             info = json.decode(hold.data, type=WorkerInfo)
             queues = tuple(self.shown(q) for q in info.queues if self.within(q))
             if queues:
@@ -321,7 +321,7 @@ class TenantStore:
         """Report nothing: how the store is set up is no tenant's business."""
         return []
 
-    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
         return await self._store.keep([replace(d, kind=self._kind(d.kind)) for d in drafts])
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:

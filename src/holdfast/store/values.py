@@ -77,7 +77,7 @@ class Added(msgspec.Struct, frozen=True):
     job_id: str
     """The job that now stands for the submission: its own id, or the one that holds its key."""
     missing: tuple[str, ...] = ()
-    ripe: bool = False
+    has_dependents: bool = False
     """A dependency had already ended when the job was written: look at ``dependents`` now."""
 
 
@@ -113,11 +113,11 @@ class Swapped(msgspec.Struct, frozen=True, gc=False):
 
     written: bool
     job: Job | None = None
-    ripe: bool = False
+    has_dependents: bool = False
     """The job ended and others wait for it: look at ``dependents`` now."""
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Renewal(msgspec.Struct, frozen=True):
     """The answer to one renewal."""
 
     held: bool
@@ -126,7 +126,7 @@ class Beat(msgspec.Struct, frozen=True):
     renewed: bool = True
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
+class JobNote(msgspec.Struct, frozen=True, kw_only=True):
     """Something a running job wants kept, under its lease."""
 
     fence: Fence
@@ -135,7 +135,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     log: LogLine | None = None
 
 
-class Dossier(msgspec.Struct, frozen=True):
+class JobExport(msgspec.Struct, frozen=True):
     """Everything a store knows of one job, for moving it to another store."""
 
     job: Job
@@ -146,12 +146,12 @@ class Dossier(msgspec.Struct, frozen=True):
 class Promoted(msgspec.Struct, frozen=True):
     """How many jobs became ready, and when the next one will (None: none is waiting).
 
-    ``ripe`` tells that a verdict may be due on jobs that wait for others, see ``dependents``.
+    ``has_dependents``: a verdict may be due on jobs that wait for others, see ``dependents``.
     """
 
     count: int
     next_due: datetime | None
-    ripe: bool = False
+    has_dependents: bool = False
 
 
 class Dependent(msgspec.Struct, frozen=True):
@@ -279,7 +279,7 @@ class LimitState(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
 
 
-class Hold(msgspec.Struct, frozen=True):
+class NamedLock(msgspec.Struct, frozen=True):
     """A name held by someone until a time: leadership, or a worker's presence."""
 
     name: str
@@ -298,7 +298,7 @@ class Record(msgspec.Struct, frozen=True):
     """1 when it is new, one more with every change."""
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class RecordWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A wish to keep a record, or with ``data`` None to drop it."""
 
     kind: str
@@ -312,27 +312,27 @@ __all__ = [
     "COUNT_CAP",
     "AddStatus",
     "Added",
-    "Beat",
     "Change",
     "Claim",
     "Dependent",
-    "Dossier",
-    "Draft",
     "EventKind",
     "EventPage",
     "FailurePage",
     "FailureSearch",
     "Fence",
-    "Hold",
     "JobEvent",
+    "JobExport",
+    "JobNote",
     "LimitRule",
     "LimitState",
-    "Note",
+    "NamedLock",
     "Order",
     "Page",
     "Promoted",
     "QueueInfo",
     "Record",
+    "RecordWrite",
+    "Renewal",
     "Search",
     "Swapped",
 ]

@@ -15,7 +15,7 @@ from holdfast.model.job import Job, LogLine, Progress
 from holdfast.model.lifecycle import claimed
 from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import JobContext, Signals, SyncJobContext, no_transaction
 from holdfast.tasks.registry import Function, is_coroutine
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 INLINE = "inline"
 
 
-class Spawned(msgspec.Struct, frozen=True, kw_only=True):
+class InlineSpawn(msgspec.Struct, frozen=True, kw_only=True):
     """A job that a handler spawned while it ran inline."""
 
     id: str
@@ -37,13 +37,13 @@ class Spawned(msgspec.Struct, frozen=True, kw_only=True):
 class InlineChannel:
     """Keeps in memory what a handler reports; spawned jobs are only recorded."""
 
-    def __init__(self, clock: Clock, chance: Chance) -> None:
+    def __init__(self, clock: Clock, randomness: Randomness) -> None:
         self._clock = clock
-        self._chance = chance
+        self._randomness = randomness
         self.progressed: list[Progress] = []
         self.checkpoints: list[bytes] = []
         self.lines: list[LogLine] = []
-        self.spawned: list[Spawned] = []
+        self.spawned: list[InlineSpawn] = []
         self.given_results: dict[str, bytes | None] = {}
 
     def now(self) -> datetime:
@@ -75,8 +75,8 @@ class InlineChannel:
         for child in self.spawned:
             if key is not None and child.key == key:
                 return child.id
-        child = Spawned(
-            id=self._chance.uuid(), type=type_, payload=payload, key=key, options=options
+        child = InlineSpawn(
+            id=self._randomness.uuid(), type=type_, payload=payload, key=key, options=options
         )
         self.spawned.append(child)
         return child.id
@@ -91,12 +91,12 @@ class InlineChannel:
 
 
 def inline_context(
-    type_: str, function: Function, clock: Clock, chance: Chance
+    type_: str, function: Function, clock: Clock, randomness: Randomness
 ) -> JobContext | SyncJobContext:
     """Return a context for one call: of the blocking kind for a plain function."""
-    job = inline_job(type_, clock, chance)
+    job = inline_job(type_, clock, randomness)
     assert job.started_at is not None
-    channel = InlineChannel(clock, chance)
+    channel = InlineChannel(clock, randomness)
     context = JobContext(job, job.started_at + job.timeout, Signals(), channel)
     if is_coroutine(function):
         return context
@@ -107,11 +107,11 @@ def inline_context(
     return SyncJobContext(job, context.deadline, Signals(), call)
 
 
-def inline_job(type_: str, clock: Clock, chance: Chance) -> Job:
+def inline_job(type_: str, clock: Clock, randomness: Randomness) -> Job:
     """Return a running job that no store knows."""
     now = clock.now()
-    job = accept(Submission(type=type_), job_id=chance.uuid(), now=now)
-    return claimed(job, token=chance.token(), worker=INLINE, now=now)
+    job = accept(Submission(type=type_), job_id=randomness.uuid(), now=now)
+    return claimed(job, token=randomness.token(), worker=INLINE, now=now)
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -19,7 +19,7 @@ from typing import (
 from holdfast.model.results import SubmissionResult
 from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.inline import inline_context
 from holdfast.tasks.signature import Signature
@@ -57,7 +57,7 @@ class TaskApp(Protocol):
     """The part of an app that its tasks use."""
 
     clock: Clock
-    chance: Chance
+    randomness: Randomness
 
     @property
     def operations(self) -> Submitting:
@@ -91,7 +91,7 @@ class Task(Generic[P, R]):
         """Run the function inline: no queue, no retries; a context is made when it wants one."""
         if self._signature.context is None:
             return self.function(*args, **kwargs)
-        context = inline_context(self.type, self.function, self.app.clock, self.app.chance)
+        context = inline_context(self.type, self.function, self.app.clock, self.app.randomness)
         given: dict[str, Any] = {**kwargs, self._signature.context: context}
         return self.function(**self._signature.name(args), **given)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from holdfast.runtime.clock import ManualClock
-from holdfast.tasks.inline import Spawned
+from holdfast.tasks.inline import InlineSpawn
 from holdfast.testing.crash_points import (
     CrashPoint,
     CrashReport,
-    Verdict,
+    CrashVerdict,
     crash_points,
     crash_points_sync,
 )
@@ -19,12 +19,12 @@ from holdfast.testing.sandbox import Sandbox
 __all__ = [
     "CrashPoint",
     "CrashReport",
+    "CrashVerdict",
+    "InlineSpawn",
     "ManualClock",
     "Rehearsal",
     "Sandbox",
     "SandboxJob",
-    "Spawned",
-    "Verdict",
     "crash_points",
     "crash_points_sync",
     "effect",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Bridge:
+class BlockingBridge:
     """Runs coroutines for blocking callers, whether or not an event loop runs in their thread."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Bridge:
 class SandboxOperations(SyncOperations):
     """``app.sync`` while its app is in a sandbox."""
 
-    def __init__(self, app: Holdfast, bridge: Bridge) -> None:
+    def __init__(self, app: Holdfast, bridge: BlockingBridge) -> None:
         super().__init__(app)
         self._sandboxed = app
         self._bridge = bridge

@@ -40,7 +40,7 @@ Hook = Callable[[Sandbox], object]
 """Called with the sandbox; may be a coroutine function."""
 
 
-class Verdict(StrEnum):
+class CrashVerdict(StrEnum):
     """What a crash at one point led to."""
 
     SAFE = "SAFE"
@@ -54,7 +54,7 @@ class CrashPoint(msgspec.Struct, frozen=True):
 
     number: int
     name: str
-    verdict: Verdict
+    verdict: CrashVerdict
     detail: str = ""
 
     def __str__(self) -> str:
@@ -71,12 +71,12 @@ class CrashReport(msgspec.Struct, frozen=True):
     @property
     def idempotent(self) -> bool:
         """Whether the task bears a crash at every point."""
-        return all(point.verdict is Verdict.SAFE for point in self.points)
+        return all(point.verdict is CrashVerdict.SAFE for point in self.points)
 
     @property
     def unsafe(self) -> tuple[CrashPoint, ...]:
         """The points where a crash does harm, or that were not reached again."""
-        return tuple(point for point in self.points if point.verdict is not Verdict.SAFE)
+        return tuple(point for point in self.points if point.verdict is not CrashVerdict.SAFE)
 
     def assert_idempotent(self) -> None:
         """Raise AssertionError with the table unless the task bears a crash at every point."""
@@ -155,8 +155,10 @@ class _Trial:
         if names[number : number + 1] != [name]:
             came = names[number] if number < len(names) else "its end"
             told = f"the attempt came to {came} instead"
-            return CrashPoint(number, name, Verdict.NOT_REACHED, told)
-        return CrashPoint(number, name, Verdict.UNSAFE if detail else Verdict.SAFE, detail)
+            return CrashPoint(number, name, CrashVerdict.NOT_REACHED, told)
+        return CrashPoint(
+            number, name, CrashVerdict.UNSAFE if detail else CrashVerdict.SAFE, detail
+        )
 
     async def run(self, kill_at: int | None) -> tuple[list[str], str]:
         """Run the job to its end; return the steps of its first attempt and what is wrong."""

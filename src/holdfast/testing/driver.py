@@ -14,7 +14,7 @@ from holdfast.maintenance.reaper import Reaper
 from holdfast.model.job import TERMINAL, CancelRequest, Job, State
 from holdfast.observe import Outage, Silent
 from holdfast.operations.dependents import release_dependents
-from holdfast.store import Claim, Note, Order, Search, Store
+from holdfast.store import Claim, JobNote, Order, Search, Store
 from holdfast.tasks.context import JobContext, Signals, SyncJobContext
 from holdfast.tasks.inline import run_now
 from holdfast.tasks.registry import RunnerKind
@@ -48,8 +48,8 @@ class Driver:
         self._notes = DirectNotes(store)
         self._submitter = app.submitter(store)
         outage = Outage(app.clock, Silent())
-        self._settler = Settler(store, app.chance, Silent(), outage=outage)
-        self._reaper = Reaper(store, app.chance, Silent())
+        self._settler = Settler(store, app.randomness, Silent(), outage=outage)
+        self._reaper = Reaper(store, app.randomness, Silent())
         self._cron = CronService(app, store)
         self.raised: BaseException | None = None
         """What the newest attempt's handler raised."""
@@ -113,7 +113,7 @@ class Driver:
                 queues=queues,
                 limit=1,
                 worker=WORKER,
-                token=self._app.chance.token(),
+                token=self._app.randomness.token(),
                 types=tuple(handler.type for handler in self._app.registry),
             )
         )
@@ -160,10 +160,10 @@ class DirectNotes(Notes):
         super().__init__(store)
         self._direct = store
 
-    async def keep(self, note: Note) -> bool:
+    async def keep(self, note: JobNote) -> bool:
         return (await self._direct.note([note]))[0]
 
-    def mention(self, note: Note) -> None:
+    def mention(self, note: JobNote) -> None:
         run_now(self._direct.note([note]))
 
 

@@ -10,20 +10,20 @@ from holdfast.model.job import Job
 from holdfast.model.submission import Parent
 from holdfast.operations.sync import SyncOperations
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Added, Fence, MemoryStore, Store
 from holdfast.store.urls import is_postgres
 
-BORROWED = ("clock", "chance", "_own_store", "_operations", "_loop", "_users", "_sync")
+BORROWED = ("clock", "randomness", "_own_store", "_operations", "_loop", "_users", "_sync")
 
 
 @contextmanager
 def borrowed(
-    app: Holdfast, store: Store, clock: Clock, chance: Chance, sync: SyncOperations
+    app: Holdfast, store: Store, clock: Clock, randomness: Randomness, sync: SyncOperations
 ) -> Iterator[None]:
     """Let an app, which may be started or not, stand on something else; then give it back."""
     saved = {name: getattr(app, name) for name in BORROWED}
-    app.clock, app.chance = clock, chance
+    app.clock, app.randomness = clock, randomness
     put_under(app, store)
     app._sync = sync
     app._users = 1

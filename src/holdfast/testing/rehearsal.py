@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from holdfast.model.job import CancelRequest, LogLine, Progress
 from holdfast.model.payload import encode, encode_json
 from holdfast.runtime.clock import ManualClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import JobContext, Signals, SyncJobContext
-from holdfast.tasks.inline import InlineChannel, Spawned, inline_job, run_now
+from holdfast.tasks.inline import InlineChannel, InlineSpawn, inline_job, run_now
 from holdfast.tasks.registry import is_coroutine
 from holdfast.tasks.signature import Signature
 from holdfast.tasks.task import Task
@@ -44,16 +44,16 @@ class Rehearsal(Generic[P, R]):
         seed: int = 0,
     ) -> None:
         self.clock = ManualClock()
-        chance = Chance(seed)
+        randomness = Randomness(seed)
         signals = Signals()
         self._function = task.function
         self._signature = Signature(task.function)
-        self._channel = _Rehearsed(self.clock, chance, signals, cancel_at, lose_lease_at)
+        self._channel = _Rehearsed(self.clock, randomness, signals, cancel_at, lose_lease_at)
         self._channel.given_results = {
             job_id: None if value is None else encode_json(value)
             for job_id, value in (dependency_results or {}).items()
         }
-        job = inline_job(task.type, self.clock, chance)
+        job = inline_job(task.type, self.clock, randomness)
         assert job.started_at is not None
         kept = None if checkpoint is None else encode(checkpoint)[0]
         self._job = replace(job, attempt=attempt, checkpoint=kept)
@@ -92,7 +92,7 @@ class Rehearsal(Generic[P, R]):
         return self._channel.lines
 
     @property
-    def spawned(self) -> list[Spawned]:
+    def spawned(self) -> list[InlineSpawn]:
         """The jobs that were spawned; a key that came again counts once."""
         return self._channel.spawned
 
@@ -110,12 +110,12 @@ class _Rehearsed(InlineChannel):
     def __init__(
         self,
         clock: ManualClock,
-        chance: Chance,
+        randomness: Randomness,
         signals: Signals,
         cancel_at: int | None,
         lose_lease_at: int | None,
     ) -> None:
-        super().__init__(clock, chance)
+        super().__init__(clock, randomness)
         self._signals = signals
         self._cancel_at = cancel_at
         self._lose_lease_at = lose_lease_at

@@ -12,9 +12,9 @@ from holdfast.app import Holdfast
 from holdfast.model.results import SubmissionResult
 from holdfast.model.times import Span, parse_duration
 from holdfast.runtime.clock import ManualClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import Named
-from holdfast.testing.blocking import Bridge, SandboxOperations
+from holdfast.testing.blocking import BlockingBridge, SandboxOperations
 from holdfast.testing.driver import Driver, Execute
 from holdfast.testing.jobs import SandboxJob, missing, sandbox_job, unwanted
 from holdfast.testing.override import borrowed, sandbox_store
@@ -47,16 +47,16 @@ class Sandbox:
         self.clock = ManualClock(start)
         self.store = sandbox_store(app, self.clock)
         self.sync = SyncSandbox(self)
-        self._chance = Chance(seed)
+        self._randomness = Randomness(seed)
         self._execute = execute
-        self._bridge = Bridge()
+        self._bridge = BlockingBridge()
         self._open = ExitStack()
         self._driver: Driver | None = None
 
     def __enter__(self) -> Self:
         sync = SandboxOperations(self.app, self._bridge)
         self._open.callback(self._bridge.close)
-        self._open.enter_context(borrowed(self.app, self.store, self.clock, self._chance, sync))
+        self._open.enter_context(borrowed(self.app, self.store, self.clock, self._randomness, sync))
         self._driver = Driver(self.app, self.store, self._execute)
         return self
 

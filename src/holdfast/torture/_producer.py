@@ -16,7 +16,7 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.model.job import State
 from holdfast.model.results import SubmissionResult, SubmissionStatus
 from holdfast.operations.submitter import patiently
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.torture._tasks import app, post
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, Ledger, allowed
 from holdfast.torture.plan import LINE
@@ -38,7 +38,7 @@ class Producer:
 
     def __init__(self) -> None:
         self._ledger = Ledger(post.folder, "told", post.name)
-        self._chance = Chance(post.seed)
+        self._randomness = Randomness(post.seed)
         self._accepted = sum(
             line.startswith(ACCEPTED) for line in self._ledger.path.read_text("utf-8").splitlines()
         )
@@ -48,7 +48,7 @@ class Producer:
 
     async def run(self) -> None:
         """Submit until the share of this producer is reached."""
-        await patiently(app.start, self._chance, PATIENCE)
+        await patiently(app.start, self._randomness, PATIENCE)
         async with asyncio.TaskGroup() as group:
             for _ in range(HANDS):
                 group.create_task(self._do_other_things())
@@ -70,7 +70,7 @@ class Producer:
             await self._tickets.acquire()
             if self._accepted >= post.jobs:
                 return
-            await self._do(deeds[int(self._chance.fraction() * len(deeds))])
+            await self._do(deeds[int(self._randomness.fraction() * len(deeds))])
 
     async def _do(self, deed: Deed) -> None:
         try:
@@ -92,7 +92,7 @@ class Producer:
     async def _plain(self) -> None:
         """Mostly quick jobs, and always some that a worker has in hand for a moment."""
         quick = [{"type": "work", "payload": {}} for _ in range(BATCH)]
-        nap = {"type": "nap", "payload": {"seconds": 0.1 * self._chance.fraction()}}
+        nap = {"type": "nap", "payload": {"seconds": 0.1 * self._randomness.fraction()}}
         await self._submit([nap if number % 20 == 0 else job for number, job in enumerate(quick)])
 
     async def _keyed(self) -> None:
@@ -120,7 +120,7 @@ class Producer:
 
     async def _fan(self) -> None:
         """A job, what it spawns, one that waits for all of it, one that shares a failure."""
-        children = 1 + int(self._chance.fraction() * 4)
+        children = 1 + int(self._randomness.fraction() * 4)
         (first, *_) = await self._submit(
             [
                 {"type": "spread", "payload": {"children": children}, "ref": "a"},
@@ -142,8 +142,8 @@ class Producer:
         naps = [{"type": "nap", "payload": {"seconds": 0.4}} for _ in range(4)]
         quick = [{"type": "work", "payload": {}} for _ in range(4)]
         submitted = await self._submit([*naps, *quick])
-        await asyncio.sleep(self._chance.fraction() * 0.3)
-        await self._cancel(submitted, force=self._chance.fraction() < 0.5)
+        await asyncio.sleep(self._randomness.fraction() * 0.3)
+        await self._cancel(submitted, force=self._randomness.fraction() < 0.5)
 
     async def _troubled(self) -> None:
         types = [*["flaky"] * 6, "hopeless", "doomed"]
@@ -154,8 +154,8 @@ class Producer:
             {
                 "type": "work",
                 "payload": {},
-                "delay": self._chance.fraction(),
-                "priority": int(self._chance.fraction() * 5),
+                "delay": self._randomness.fraction(),
+                "priority": int(self._randomness.fraction() * 5),
             }
             for _ in range(20)
         )

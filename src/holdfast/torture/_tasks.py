@@ -13,12 +13,12 @@ from holdfast.errors import PermanentError, TemporaryError
 from holdfast.model.policy import Backoff, BackoffKind
 from holdfast.tasks.context import JobContext
 from holdfast.torture.ledger import Ledger
-from holdfast.torture.plan import CRON, POST, TICK, Post
+from holdfast.torture.plan import CRON, POST, TICK, ProcessPlan
 
 MANY = 60
 """More attempts than a job can lose to faults."""
 
-post = msgspec.json.decode(os.environ[POST], type=Post)
+post = msgspec.json.decode(os.environ[POST], type=ProcessPlan)
 app = Holdfast(post.url)
 _effects = Ledger(post.folder, "effects")
 _soon = Backoff(strategy=BackoffKind.CONSTANT, initial_delay=timedelta(seconds=0.2))

@@ -27,7 +27,7 @@ class Listener:
     def __init__(self) -> None:
         self._ledger = Ledger(post.folder, "heard")
 
-    def tell(self, event: str, **fields: object) -> None:
+    def emit(self, event: str, **fields: object) -> None:
         """Hear of something."""
         if event in COUNTED:
             self._ledger.write(event)

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from holdfast.runtime.randomness import Chance
-from holdfast.torture.plan import Plan
+from holdfast.runtime.randomness import Randomness
+from holdfast.torture.plan import TorturePlan
 from holdfast.torture.processes import Crew, Seat, kill
 from holdfast.torture.proxy import Proxy
 
@@ -30,16 +30,16 @@ class Chaos:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: TorturePlan,
         crew: Crew,
-        chance: Chance,
+        randomness: Randomness,
         now: Callable[[], datetime],
         proxy: Proxy | None,
         crash: Crash | None,
     ) -> None:
         self._plan = plan
         self._crew = crew
-        self._chance = chance
+        self._randomness = randomness
         self._now = now
         self._proxy = proxy
         self._crash = crash
@@ -107,12 +107,12 @@ class Chaos:
     def _kill_supervised(self) -> bool:
         """Kill a process under a supervisor, or, now and then, the supervisor."""
         supervisor = self._chosen(self._crew.supervisors)
-        if supervisor is not None and self._chance.fraction() < 0.2:
+        if supervisor is not None and self._randomness.fraction() < 0.2:
             supervisor.process.kill()
             self.counts["supervisor kills"] += 1
             return True
         pids = sorted(self._crew.members)
-        pid = pids[int(self._chance.fraction() * len(pids))]
+        pid = pids[int(self._randomness.fraction() * len(pids))]
         name = self._crew.members.pop(pid)
         moment = self._now()
         if not kill(pid):
@@ -127,7 +127,7 @@ class Chaos:
         seat = self._chosen(self._crew.workers)
         if seat is None:
             return False
-        seat.pause(self._plan.lease * (1.2 + self._chance.fraction()))
+        seat.pause(self._plan.lease * (1.2 + self._randomness.fraction()))
         return True
 
     def _cut(self) -> bool:
@@ -135,7 +135,7 @@ class Chaos:
         before = self._proxy.cut_before + self._proxy.cut_after
         if before < self.counts["cuts"]:
             return False  # the one before has not found a victim yet
-        self._proxy.cut(after=self._chance.fraction() < 0.5)
+        self._proxy.cut(after=self._randomness.fraction() < 0.5)
         return True
 
     def _crash_server(self) -> bool:
@@ -154,4 +154,4 @@ class Chaos:
 
     def _chosen(self, seats: list[Seat]) -> Seat | None:
         ready = [seat for seat in seats if seat.is_up and seat.age > YOUNG]
-        return ready[int(self._chance.fraction() * len(ready))] if ready else None
+        return ready[int(self._randomness.fraction() * len(ready))] if ready else None

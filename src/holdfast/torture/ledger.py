@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 
 ALLOWED = "allowed"
 ACCEPTED, DUPLICATE, CANCEL = "accepted", "duplicate", "cancel"
@@ -20,7 +20,7 @@ class Ledger:
     """One process's own file."""
 
     def __init__(self, folder: str, kind: str, name: str = "") -> None:
-        name = name or f"{os.getpid()}-{Chance().token()[:8]}"
+        name = name or f"{os.getpid()}-{Randomness().token()[:8]}"
         self.path = Path(folder) / f"{kind}-{name}"
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 

@@ -12,7 +12,7 @@ CRON = "* * * * *"
 TICK = "tick"
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class TorturePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to happen; faults are spread evenly over the jobs."""
 
     jobs: int = 20_000
@@ -37,7 +37,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the queue has to finish everything once the faults are over."""
 
 
-class Post(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a process of a run must know."""
 
     folder: str

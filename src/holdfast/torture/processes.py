@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.clock import Clock
-from holdfast.torture.plan import LINE, POST, QUEUE, Plan, Post
+from holdfast.torture.plan import LINE, POST, QUEUE, ProcessPlan, TorturePlan
 
 LOOK = 0.5
 
@@ -59,7 +59,7 @@ class TortureError(HoldfastError):
 class Seat:
     """A process that is to be there, whoever sits in it."""
 
-    def __init__(self, module: str, post: Post, log: Path, clock: Clock) -> None:
+    def __init__(self, module: str, post: ProcessPlan, log: Path, clock: Clock) -> None:
         self.module = module
         self.resume_at: float | None = None
         self._post = post
@@ -132,11 +132,15 @@ class Seat:
 class Crew:
     """Everybody."""
 
-    def __init__(self, plan: Plan, url: str, far_url: str, folder: str, clock: Clock) -> None:
+    def __init__(
+        self, plan: TorturePlan, url: str, far_url: str, folder: str, clock: Clock
+    ) -> None:
         """``far_url`` leads through the proxy: one worker and one producer go that way."""
         self._clock = clock
         self._log = Path(folder) / "log"
-        near = Post(folder=folder, url=url, lease=plan.lease, slots=plan.slots, seed=plan.seed)
+        near = ProcessPlan(
+            folder=folder, url=url, lease=plan.lease, slots=plan.slots, seed=plan.seed
+        )
         self.workers = [
             self._seat(WORKER, replace(near, name=f"alone{n}", queues=(QUEUE,), url=place))
             for n, place in enumerate([far_url, *[url] * (plan.alone - 1)])
@@ -158,7 +162,7 @@ class Crew:
         """Processes under supervisors, as far as they announced themselves: pid -> worker id."""
         self._met: set[int] = set()
 
-    def _seat(self, module: str, post: Post) -> Seat:
+    def _seat(self, module: str, post: ProcessPlan) -> Seat:
         return Seat(module, post, self._log, self._clock)
 
     @property

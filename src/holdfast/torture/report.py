@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast.torture.plan import Plan
+from holdfast.torture.plan import TorturePlan
 
 MOST_LATE = 2.0
 """Seconds past the lease after which nearly every job of a dead worker runs again."""
@@ -41,7 +41,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Counters, and whether they are as they must be."""
 
-    plan: Plan
+    plan: TorturePlan
     jobs: int
     seconds: float
     """From the first submission to the last end."""

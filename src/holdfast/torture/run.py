@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 
 from holdfast.model.times import format_timestamp
 from holdfast.runtime.clock import Clock, SystemClock
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store, open_store
 from holdfast.torture import ledger
 from holdfast.torture.faults import Chaos, Crash
-from holdfast.torture.plan import TICK, Plan
+from holdfast.torture.plan import TICK, TorturePlan
 from holdfast.torture.processes import Crew, TortureError
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.report import Outcome
@@ -32,7 +32,7 @@ Tell = Callable[[str], None]
 
 async def torture(
     url: str,
-    plan: Plan,
+    plan: TorturePlan,
     *,
     crash: Crash | None = None,
     tell: Tell = lambda _: None,
@@ -43,12 +43,12 @@ async def torture(
     ``crash`` crashes its server and returns when that is back. ``keep`` leaves the place.
     """
     clock = SystemClock()
-    ground = Ground(url, Chance().token()[:12])
+    ground = Ground(url, Randomness().token()[:12])
     with tempfile.TemporaryDirectory(prefix="holdfast-torture-") as folder:
         try:
             store = await open_store(ground.url).start()
             try:
-                return await _Run(plan, ground, folder, clock, crash, tell).run(store)
+                return await _TortureRun(plan, ground, folder, clock, crash, tell).run(store)
             finally:
                 await store.close()
         finally:
@@ -58,9 +58,15 @@ async def torture(
                 await asyncio.to_thread(ground.clear)
 
 
-class _Run:
+class _TortureRun:
     def __init__(  # what a run is made of
-        self, plan: Plan, ground: Ground, folder: str, clock: Clock, crash: Crash | None, tell: Tell
+        self,
+        plan: TorturePlan,
+        ground: Ground,
+        folder: str,
+        clock: Clock,
+        crash: Crash | None,
+        tell: Tell,
     ) -> None:
         self._plan = plan
         self._ground = ground
@@ -76,8 +82,8 @@ class _Run:
         async with self._line() as (proxy, far), self._watch() as watch:
             crew = Crew(self._plan, self._ground.url, far, self._folder, self._clock)
             try:
-                chance = Chance(self._plan.seed)
-                chaos = Chaos(self._plan, crew, chance, store.now, proxy, self._crash)
+                randomness = Randomness(self._plan.seed)
+                chaos = Chaos(self._plan, crew, randomness, store.now, proxy, self._crash)
                 await self._misfortune(crew, chaos, watch)
                 if proxy is not None:
                     proxy.heal()

@@ -67,9 +67,9 @@ class Ground:
         import psycopg
         from psycopg import sql
 
-        from holdfast.store.postgres.settings import Settings
+        from holdfast.store.postgres.settings import PostgresSettings
 
-        settings = Settings.from_url(self.url)
+        settings = PostgresSettings.from_url(self.url)
         with psycopg.connect(settings.dsn, autocommit=True) as connection:
             name = sql.Identifier(settings.schema)
             connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(name))
@@ -77,9 +77,9 @@ class Ground:
     def _unlink_keys(self) -> None:
         import redis
 
-        from holdfast.store.redis.settings import Settings
+        from holdfast.store.redis.settings import RedisSettings
 
-        settings = Settings.from_url(self.url)
+        settings = RedisSettings.from_url(self.url)
         client = redis.Redis.from_url(settings.url)
         try:
             keys = list(client.scan_iter(f"{settings.prefix}:*", count=1000))

@@ -10,7 +10,7 @@ from holdfast.model.job import LIVE, Event, Job, Priority, Transition
 from holdfast.store import Store
 from holdfast.torture.faults import Chaos
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, read
-from holdfast.torture.plan import LINE, TICK, Plan
+from holdfast.torture.plan import LINE, TICK, TorturePlan
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.report import Outcome, Recovery
 from holdfast.torture.watch import Watch
@@ -30,7 +30,7 @@ class Judge:
     """Collects the evidence of a run and says what it amounts to."""
 
     def __init__(
-        self, plan: Plan, folder: str, chaos: Chaos, watch: Watch, proxy: Proxy | None
+        self, plan: TorturePlan, folder: str, chaos: Chaos, watch: Watch, proxy: Proxy | None
     ) -> None:
         self._plan = plan
         self._folder = folder

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from holdfast.verify.checker import CLOCK_SLACK, Checker, Report
-from holdfast.verify.findings import Finding, Kind
+from holdfast.verify.findings import Kind, Violation
 from holdfast.verify.rules import violations
 from holdfast.verify.scan import verify
 from holdfast.verify.witness import Witness
@@ -14,9 +14,9 @@ from holdfast.verify.witness import Witness
 __all__ = [
     "CLOCK_SLACK",
     "Checker",
-    "Finding",
     "Kind",
     "Report",
+    "Violation",
     "Witness",
     "verify",
     "violations",

@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.model.job import Job, State, Transition
 from holdfast.verify import rules
-from holdfast.verify.findings import Finding, Kind
-from holdfast.verify.order import Order
-from holdfast.verify.rules import Keys, violations
+from holdfast.verify.findings import Kind, Violation
+from holdfast.verify.order import ServiceOrder
+from holdfast.verify.rules import KeyRule, violations
 from holdfast.verify.witness import Witness
 
 GRACE = timedelta(seconds=30)
@@ -36,7 +36,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     counts: Mapping[str, int]
     """How many findings there are of each kind, also where there are none."""
-    findings: tuple[Finding, ...]
+    findings: tuple[Violation, ...]
     states: Mapping[str, int]
     events: Mapping[str, int]
     ordered: int = 0
@@ -65,10 +65,10 @@ class Checker:
         self._witness = witness
         self._slack = slack
         self._tended = tended
-        self._keys = Keys(slack)
-        self._order = Order(on_its_way)
+        self._keys = KeyRule(slack)
+        self._order = ServiceOrder(on_its_way)
         self._counts: Counter[Kind] = Counter()
-        self._told: list[Finding] = []
+        self._told: list[Violation] = []
         self._states: Counter[str] = Counter()
         self._events: Counter[str] = Counter()
         self._jobs = 0
@@ -113,7 +113,7 @@ class Checker:
             moving=self.moving,
         )
 
-    def _add(self, findings: Iterable[Finding]) -> None:
+    def _add(self, findings: Iterable[Violation]) -> None:
         for finding in findings:
             self._counts[finding.kind] += 1
             if self._counts[finding.kind] <= MOST_TOLD:
@@ -122,12 +122,12 @@ class Checker:
 
 def _forsaken(
     job: Job, parents: Mapping[str, Sequence[Transition]], before: datetime
-) -> Iterable[Finding]:
+) -> Iterable[Violation]:
     """Name a job on which something was due before the given instant."""
     match job.state:
         case State.PENDING:
             yield from rules.forgotten(job, parents, before=before)
         case State.DELAYED | State.RETRYING if job.due_at and job.due_at < before:
-            yield Finding(Kind.STUCK, job.id, f"is {job.state} although its time has come")
+            yield Violation(Kind.STUCK, job.id, f"is {job.state} although its time has come")
         case State.RUNNING if job.lease and job.lease.until and job.lease.until < before:
-            yield Finding(Kind.STUCK, job.id, "is RUNNING although its lease ended long ago")
+            yield Violation(Kind.STUCK, job.id, "is RUNNING although its lease ended long ago")

@@ -38,7 +38,7 @@ class Kind(StrEnum):
     """The audit records contradict each other, the lifecycle, or the job."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Violation(msgspec.Struct, frozen=True):
     """One broken promise."""
 
     kind: Kind

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from holdfast.model.job import Event, Job, State, Transition
-from holdfast.verify.findings import Finding, Kind
+from holdfast.verify.findings import Kind, Violation
 
 Line = tuple[str, int, str, str]
 """Queue, priority, type and limit key: jobs that nothing but their age tells apart."""
 
 
-class Order:
+class ServiceOrder:
     """Remembers when jobs joined their line and when they left it.
 
     Several claimers at once may start jobs out of order; a line that saw two is forgotten.
@@ -22,7 +22,7 @@ class Order:
     def __init__(self, slack: timedelta) -> None:
         """``slack``: of two jobs that joined no further apart, either may be served first."""
         self._slack = slack.total_seconds()
-        self._lines: dict[Line, _Line | None] = {}
+        self._lines: dict[Line, _QueueLine | None] = {}
 
     def see(self, job: Job, history: Sequence[Transition], now: datetime) -> None:
         """Hear of a job; one that is still waiting left no earlier than ``now``."""
@@ -30,7 +30,7 @@ class Order:
         if joined is None or job.generation > 1:
             return
         name = (job.queue, job.priority, job.type, job.limit_key)
-        line = self._lines.setdefault(name, _Line())
+        line = self._lines.setdefault(name, _QueueLine())
         if line is None:
             return
         claim = next((edge for edge in history if edge.event is Event.CLAIM), None)
@@ -50,14 +50,14 @@ class Order:
         """How many jobs can be judged by their order."""
         return sum(sum(line.served) for line in self._lines.values() if line is not None)
 
-    def inversions(self) -> Iterator[Finding]:
+    def inversions(self) -> Iterator[Violation]:
         """Name every job that was served before one that had waited longer."""
         for line in self._lines.values():
             if line is not None:
                 yield from line.inversions(self._slack)
 
 
-class _Line:
+class _QueueLine:
     def __init__(self) -> None:
         self.joined = array("d")
         self.left = array("d")
@@ -75,7 +75,7 @@ class _Line:
             for other, (begin, end) in self._spans.items()
         )
 
-    def inversions(self, slack: float) -> Iterator[Finding]:
+    def inversions(self, slack: float) -> Iterator[Violation]:
         places = sorted(range(len(self.ids)), key=self.joined.__getitem__)
         latest, older = -1, 0
         for place in places:
@@ -85,4 +85,4 @@ class _Line:
                 older += 1
             if latest >= 0 and self.served[place] and self.left[place] < self.left[latest]:
                 told = f"was served before {self.ids[latest]}, which had waited longer"
-                yield Finding(Kind.ORDER, self.ids[place], told)
+                yield Violation(Kind.ORDER, self.ids[place], told)

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from holdfast.model.dependencies import verdict
 from holdfast.model.job import TERMINAL, DedupeKey, DependencyKind, Event, Job, State, Transition
 from holdfast.model.lifecycle import EDGES, TABLE
-from holdfast.verify.findings import Finding, Kind
+from holdfast.verify.findings import Kind, Violation
 
 Histories = Mapping[str, Sequence[Transition]]
 """Of everything a job waits for; those that were deleted since are not there."""
@@ -20,7 +20,7 @@ _BEGINNINGS = (Event.CLAIM, Event.REOPEN)
 
 def early(
     job: Job, history: Sequence[Transition], parents: Histories, *, slack: timedelta
-) -> Iterator[Finding]:
+) -> Iterator[Violation]:
     """Name a job that started before what it waits for had ended as it must."""
     start = next((edge for edge in history if edge.event in _BEGINNINGS), None)
     if start is None or start.event is Event.REOPEN or not parents:
@@ -28,12 +28,12 @@ def early(
     ends = [_ends(edges, start.at + slack) for edges in parents.values()]
     if job.dependency_kind is DependencyKind.AFTER_ANY:
         if not any(ends) and len(parents) >= len(job.depends_on):
-            yield Finding(Kind.DEPENDENT_EARLY, job.id, "started before any dependency had ended")
+            yield Violation(Kind.DEPENDENT_EARLY, job.id, "started before any dependency had ended")
     elif not all(State.COMPLETED in end for end in ends):
-        yield Finding(Kind.DEPENDENT_EARLY, job.id, "started before its dependencies completed")
+        yield Violation(Kind.DEPENDENT_EARLY, job.id, "started before its dependencies completed")
 
 
-def forgotten(job: Job, parents: Histories, *, before: datetime) -> Iterator[Finding]:
+def forgotten(job: Job, parents: Histories, *, before: datetime) -> Iterator[Violation]:
     """Name a job that still waits although all was decided before the given instant."""
     if job.state is not State.PENDING or job.held:
         return
@@ -41,7 +41,7 @@ def forgotten(job: Job, parents: Histories, *, before: datetime) -> Iterator[Fin
         return
     states = [(parent, edges[-1].to_state) for parent, edges in parents.items()]
     if job.updated_at <= before and verdict(job.dependency_kind, states).outcome is not None:
-        yield Finding(Kind.STUCK, job.id, "waits although its dependencies are decided")
+        yield Violation(Kind.STUCK, job.id, "waits although its dependencies are decided")
 
 
 def _ends(edges: Sequence[Transition], by: datetime) -> set[State]:
@@ -51,21 +51,21 @@ def _ends(edges: Sequence[Transition], by: datetime) -> set[State]:
 FOR_EVER = float("inf")
 
 
-class Keys:
+class KeyRule:
     """Remembers until when each key is taken, in about 150 bytes; give it jobs by age."""
 
     def __init__(self, slack: timedelta) -> None:
         self._slack = slack.total_seconds()
         self._taken: dict[int, float] = {}
 
-    def see(self, job: Job) -> Iterator[Finding]:
+    def see(self, job: Job) -> Iterator[Violation]:
         """Name a job whose key was another's when it was submitted."""
         if job.dedupe is None:
             return
         name, ends = _digest(job.dedupe), job.dedupe.expires_at
         if self._taken.get(name, 0.0) > job.created_at.timestamp() + self._slack:
             told = f"has the key {job.dedupe.key!r} of {job.dedupe.scope}, which was another's"
-            yield Finding(Kind.TWO_FOR_ONE_KEY, job.id, told)
+            yield Violation(Kind.TWO_FOR_ONE_KEY, job.id, told)
         self._taken[name] = FOR_EVER if ends is None else ends.timestamp()
 
 
@@ -79,18 +79,18 @@ Said = tuple[Kind, str]
 NOTHING = timedelta(0)
 
 
-def violations(job: Job, history: History, *, slack: timedelta = NOTHING) -> list[Finding]:
+def violations(job: Job, history: History, *, slack: timedelta = NOTHING) -> list[Violation]:
     """Name everything in a job's record that breaks a promise; empty when it is sound.
 
     ``slack`` is how far the clocks of those who wrote the record may have been apart.
     """
     if not history:
-        return [Finding(Kind.RECORD, job.id, "has no history")]
+        return [Violation(Kind.RECORD, job.id, "has no history")]
     said = [one for check in _CHECKS for one in check(history)]
     said += _times(history, slack)
     said += _agreement(job, history)
     said += _cancel(job, history, slack)
-    return [Finding(kind, job.id, text) for kind, text in said]
+    return [Violation(kind, job.id, text) for kind, text in said]
 
 
 def agree(job: Job, history: History) -> bool:

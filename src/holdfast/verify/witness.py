@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from holdfast.model.job import Event, Job, State, Transition
-from holdfast.verify.findings import Finding, Kind
+from holdfast.verify.findings import Kind, Violation
 
 _ENDS_A_RUN = frozenset(
     {Event.LAPSE, Event.RETRY, Event.GIVE_BACK, Event.FAIL, Event.EXHAUST, Event.EXPIRE}
@@ -37,32 +37,32 @@ class Witness:
             self._twice[job_id] = version
         self._claims[job_id] = seen | bit
 
-    def doubts(self, job: Job, history: Sequence[Transition]) -> Iterator[Finding]:
+    def doubts(self, job: Job, history: Sequence[Transition]) -> Iterator[Violation]:
         """Name what a job's record says otherwise than was seen."""
         self.accepted.discard(job.id)
         if job.id in self.cancelled and job.state is not State.CANCELLED:
             told = f"was said to be cancelled and is {job.state}"
-            yield Finding(Kind.CANCEL_LIE, job.id, told)
+            yield Violation(Kind.CANCEL_LIE, job.id, told)
         if self.knows_effects:
             yield from self._effects(job, history)
 
-    def lost(self) -> Iterator[Finding]:
+    def lost(self) -> Iterator[Violation]:
         """Name every job that was accepted and never shown; call it last."""
         for job_id in sorted(self.accepted):
-            yield Finding(Kind.LOST, job_id, "was accepted and is lost")
+            yield Violation(Kind.LOST, job_id, "was accepted and is lost")
 
-    def _effects(self, job: Job, history: Sequence[Transition]) -> Iterator[Finding]:
+    def _effects(self, job: Job, history: Sequence[Transition]) -> Iterator[Violation]:
         seen = self._claims.get(job.id, 0)
         if job.state is State.COMPLETED and not seen >> job.lease_version & 1:
             told = f"completed under claim {job.lease_version}, which had no effect"
-            yield Finding(Kind.MISSING_EFFECT, job.id, told)
+            yield Violation(Kind.MISSING_EFFECT, job.id, told)
         if job.id in self._twice:
             told = f"had its effect twice under claim {self._twice[job.id]}"
-            yield Finding(Kind.REPEATED_EFFECT, job.id, told)
+            yield Violation(Kind.REPEATED_EFFECT, job.id, told)
         if seen.bit_count() > 1 or seen >> job.lease_version > 1:
             yield from self._explained(job, history, seen)
 
-    def _explained(self, job: Job, history: Sequence[Transition], seen: int) -> Iterator[Finding]:
+    def _explained(self, job: Job, history: Sequence[Transition], seen: int) -> Iterator[Violation]:
         """Every claim that had an effect but was not the last must have come to nothing."""
         ended = {edge.lease_version for edge in history if edge.event in _ENDS_A_RUN}
         claims = {edge.lease_version for edge in history if edge.event is Event.CLAIM}
@@ -70,7 +70,7 @@ class Witness:
         for version in versions:
             if version not in claims:
                 told = f"had an effect under claim {version}, which nobody made"
-                yield Finding(Kind.REPEATED_EFFECT, job.id, told)
+                yield Violation(Kind.REPEATED_EFFECT, job.id, told)
             elif version != versions[-1] and version not in ended:
                 told = f"had another effect although claim {version} stood"
-                yield Finding(Kind.REPEATED_EFFECT, job.id, told)
+                yield Violation(Kind.REPEATED_EFFECT, job.id, told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.webhooks.address_guard import Guard, RefusedAddressError
+from holdfast.webhooks.address_guard import AddressGuard, RefusedAddressError
 from holdfast.webhooks.registry import Webhooks
 from holdfast.webhooks.values import (
     Delivery,
@@ -13,9 +13,9 @@ from holdfast.webhooks.values import (
 )
 
 __all__ = [
+    "AddressGuard",
     "Delivery",
     "DeliveryPage",
-    "Guard",
     "RefusedAddressError",
     "Webhook",
     "WebhookFilters",

@@ -38,7 +38,7 @@ class RefusedAddressError(HoldfastError):
     """An address that must not be called; the message says why and what would allow it."""
 
 
-class Guard:
+class AddressGuard:
     """Judges addresses; see ``WebhookSettings.allow`` for what may be lifted."""
 
     def __init__(self, allow: Sequence[str] = ()) -> None:

@@ -8,7 +8,7 @@ from holdfast.runtime.clock import Clock
 from holdfast.store import Store
 from holdfast.store.tenants import TenantStore
 from holdfast.tasks.context import JobContext
-from holdfast.webhooks.address_guard import Guard, RefusedAddressError
+from holdfast.webhooks.address_guard import AddressGuard, RefusedAddressError
 from holdfast.webhooks.registry import callback_hook, read
 from holdfast.webhooks.signatures import headers
 from holdfast.webhooks.values import CALLBACK, Message, Webhook, WebhookSettings
@@ -23,7 +23,7 @@ class Deliverer:
         self._store = store
         self._settings = settings
         self._clock = clock
-        self._guard = Guard(settings.allow)
+        self._guard = AddressGuard(settings.allow)
 
     async def deliver(self, ctx: JobContext, payload: Message) -> dict[str, object]:
         """Send one message; anything but a 2xx is tried again, an address that is gone is not."""

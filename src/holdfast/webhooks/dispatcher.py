@@ -22,7 +22,7 @@ from holdfast.model.policy import Backoff
 from holdfast.model.reserved import CALLBACKS, DELIVERIES, DELIVERY, PLACE, WEBHOOK
 from holdfast.model.results import BatchResult
 from holdfast.model.submission import Submission
-from holdfast.store import Draft, EventPage, JobEvent, ListingStore, Order, Search, Store
+from holdfast.store import EventPage, JobEvent, ListingStore, Order, RecordWrite, Search, Store
 from holdfast.store.tenants import TenantStore
 from holdfast.webhooks.messages import delivery
 from holdfast.webhooks.registry import read
@@ -37,7 +37,7 @@ MARGIN = timedelta(seconds=5)
 SAVE_EVERY = 1.0
 
 
-class Place(msgspec.Struct, frozen=True):
+class StreamPosition(msgspec.Struct, frozen=True):
     """Where in the stream the next end will be; by time where the stream cannot tell."""
 
     cursor: str | None
@@ -74,7 +74,7 @@ class WebhookService:
         self._store = store
         self._settings = settings
         self._submitter = submitter
-        self._place: Place | None = None
+        self._place: StreamPosition | None = None
         self._saved = 0.0
 
     async def once(self) -> float:
@@ -96,7 +96,7 @@ class WebhookService:
         else:
             await self._tell(await self._ends(page.events), audience)
         cursor = page.cursor if page else newest
-        await self._save(Place(cursor, now), at_once=page is None)
+        await self._save(StreamPosition(cursor, now), at_once=page is None)
         return 0.0 if page and page.events else RESTING / 10
 
     async def queues(self) -> tuple[str, ...]:
@@ -109,11 +109,11 @@ class WebhookService:
         kinds = await self._store.kinds() if isinstance(self._store, ListingStore) else []
         return {kind: name for kind in kinds if (name := _namespace(kind)) is not None}
 
-    async def _read_place(self) -> Place | None:
+    async def _read_place(self) -> StreamPosition | None:
         (record,) = await self._store.records(PLACE, [PLACE])
-        return None if record is None else msgspec.json.decode(record.data, type=Place)
+        return None if record is None else msgspec.json.decode(record.data, type=StreamPosition)
 
-    async def _page(self, place: Place | None) -> EventPage | None:
+    async def _page(self, place: StreamPosition | None) -> EventPage | None:
         """Return what happened since; None when the stream cannot tell all of it."""
         if place is None or place.cursor is None:
             return None
@@ -123,7 +123,7 @@ class WebhookService:
             return None
         return None if page.gap else page
 
-    async def _save(self, place: Place, *, at_once: bool) -> None:
+    async def _save(self, place: StreamPosition, *, at_once: bool) -> None:
         """Keep the place; a little late is early enough, since telling again is harmless."""
         moved = self._place is None or self._place.cursor != place.cursor
         self._place = place
@@ -131,7 +131,7 @@ class WebhookService:
         if at_once or (moved and now - self._saved >= SAVE_EVERY):
             self._saved = now
             data = msgspec.json.encode(place)
-            await self._store.keep([Draft(kind=PLACE, key=PLACE, data=data)])
+            await self._store.keep([RecordWrite(kind=PLACE, key=PLACE, data=data)])
 
     async def _audience(self, kinds: Mapping[str, str]) -> Audience:
         webhooks: dict[str, list[Webhook]] = {}

@@ -15,15 +15,15 @@ from holdfast.model.reserved import DELIVERIES, DELIVERY, WEBHOOK
 from holdfast.model.results import RetryResult, SubmissionResult
 from holdfast.model.submission import Submission
 from holdfast.model.validation import MAX_URL
-from holdfast.runtime.randomness import Chance
-from holdfast.store import Draft, Order, Search, Store
-from holdfast.webhooks.address_guard import Guard, RefusedAddressError
+from holdfast.runtime.randomness import Randomness
+from holdfast.store import Order, RecordWrite, Search, Store
+from holdfast.webhooks.address_guard import AddressGuard, RefusedAddressError
 from holdfast.webhooks.signatures import checked_secret, new_secret
 from holdfast.webhooks.values import (
     CALLBACK,
     ENDS,
-    Attempt,
     Delivery,
+    DeliveryAttempt,
     DeliveryPage,
     Message,
     Webhook,
@@ -33,7 +33,7 @@ SECRETS_KEPT = 2
 MOST_DESCRIPTION = 256
 
 
-class JobOperations(Protocol):
+class ResendOperations(Protocol):
     """The operations on jobs that resending a delivery needs."""
 
     @property
@@ -57,10 +57,12 @@ class JobOperations(Protocol):
 class Webhooks:
     """The webhooks of a store, or of one tenant of it."""
 
-    def __init__(self, operations: JobOperations, guard: Guard, chance: Chance) -> None:
+    def __init__(
+        self, operations: ResendOperations, guard: AddressGuard, randomness: Randomness
+    ) -> None:
         self._operations = operations
         self._guard = guard
-        self._chance = chance
+        self._randomness = randomness
 
     @property
     def _store(self) -> Store:
@@ -83,7 +85,7 @@ class Webhooks:
         ValidationError when the address must not be called.
         """
         webhook = Webhook(
-            id=self._chance.token()[:16],
+            id=self._randomness.token()[:16],
             url=self._checked(url),
             created_at=self._store.now(),
             states=_states(states),
@@ -116,7 +118,7 @@ class Webhooks:
     async def remove(self, webhook_id: str) -> None:
         """Tell an address no more; deliveries that are under way fail."""
         await self.get(webhook_id)
-        await self._store.keep([Draft(kind=WEBHOOK, key=webhook_id, data=None)])
+        await self._store.keep([RecordWrite(kind=WEBHOOK, key=webhook_id, data=None)])
 
     async def rotate(
         self, webhook_id: str, *, secret: str | None = None, keep: int = SECRETS_KEPT - 1
@@ -202,7 +204,7 @@ class Webhooks:
 
     async def _keep(self, webhook: Webhook) -> None:
         data = msgspec.json.encode(webhook)
-        await self._store.keep([Draft(kind=WEBHOOK, key=webhook.id, data=data)])
+        await self._store.keep([RecordWrite(kind=WEBHOOK, key=webhook.id, data=data)])
 
     async def _sent(self, delivery_id: str) -> Job:
         job = await self._operations.job(delivery_id)
@@ -225,7 +227,7 @@ class Webhooks:
             delivered_at=job.finished_at if job.state is State.COMPLETED else None,
             next_attempt_at=job.due_at if waiting else None,
             attempts=tuple(
-                Attempt(
+                DeliveryAttempt(
                     at=each.started_at,
                     error=each.failure.message if each.failure else None,
                     code=each.failure.code if each.failure else None,
@@ -251,7 +253,7 @@ async def callback_hook(
             return read(record.data)
         older = read(record.data).secrets[: max(0, keep)] if record else ()
         made = Webhook(id=CALLBACK, url="", created_at=store.now(), secrets=(new_secret(), *older))
-        draft = Draft(
+        draft = RecordWrite(
             kind=WEBHOOK,
             key=CALLBACK,
             data=msgspec.json.encode(made),

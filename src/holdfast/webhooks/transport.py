@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.errors import MissingExtraError
 from holdfast.runtime.version import __version__
-from holdfast.webhooks.address_guard import Guard
+from holdfast.webhooks.address_guard import AddressGuard
 
 if TYPE_CHECKING:
     from aiohttp.abc import ResolveResult
@@ -27,7 +27,7 @@ LONGEST_WISH = timedelta(hours=1)
 """The longest Retry-After that is heeded."""
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True):
     """What a receiver answered; its body is nobody's business."""
 
     status: int
@@ -39,8 +39,8 @@ class UnreachableError(Exception):
 
 
 async def post(
-    url: str, body: bytes, headers: Mapping[str, str], *, guard: Guard, timeout: timedelta
-) -> Reply:
+    url: str, body: bytes, headers: Mapping[str, str], *, guard: AddressGuard, timeout: timedelta
+) -> Response:
     """Send a message; RefusedAddressError, or UnreachableError when there was no answer."""
     guard.url(url)
     connector = TCPConnector(
@@ -61,7 +61,7 @@ async def post(
             session,
             session.post(url, data=body, headers=dict(headers), allow_redirects=False) as response,
         ):
-            return Reply(response.status, _wish(response.headers.get("Retry-After", "")))
+            return Response(response.status, _wish(response.headers.get("Retry-After", "")))
     except TimeoutError:
         raise UnreachableError(f"no answer within {timeout.total_seconds():g} s") from None
     except (ClientError, OSError) as error:
@@ -71,7 +71,7 @@ async def post(
 class _Checked(AbstractResolver):
     """Resolves names and checks every address: one that is refused refuses them all."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: AddressGuard) -> None:
         self._guard = guard
 
     async def resolve(
@@ -97,7 +97,7 @@ class _Checked(AbstractResolver):
         pass
 
 
-def _socket(guard: Guard, info: tuple[object, ...]) -> socket.socket:
+def _socket(guard: AddressGuard, info: tuple[object, ...]) -> socket.socket:
     """Make the socket for one connection: the last look at where it goes."""
     family, kind, protocol, _, place = info
     assert isinstance(place, tuple)

@@ -103,7 +103,7 @@ class Message(msgspec.Struct, frozen=True):
     url: str = ""
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """One try to deliver."""
 
     at: datetime
@@ -123,7 +123,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     delivered_at: datetime | None = None
     next_attempt_at: datetime | None = None
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[DeliveryAttempt, ...] = ()
 
 
 class DeliveryPage(msgspec.Struct, frozen=True, kw_only=True):

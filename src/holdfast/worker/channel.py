@@ -15,7 +15,7 @@ from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.observe.redaction import Redaction
 from holdfast.operations.batcher import Batcher
 from holdfast.operations.submitter import Submitter
-from holdfast.store import CompletingStore, Fence, Note, Store
+from holdfast.store import CompletingStore, Fence, JobNote, Store
 from holdfast.tasks.context import no_transaction
 from holdfast.worker.run import Run
 
@@ -25,14 +25,14 @@ class Notes:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._batcher: Batcher[Note, bool] = Batcher(self._write)
+        self._batcher: Batcher[JobNote, bool] = Batcher(self._write)
         self._newest: dict[Fence, asyncio.Future[bool]] = {}
 
-    async def keep(self, note: Note) -> bool:
+    async def keep(self, note: JobNote) -> bool:
         """Write a note and tell whether the lease still holds."""
         return await self._batcher.put(note)
 
-    def mention(self, note: Note) -> None:
+    def mention(self, note: JobNote) -> None:
         """Write a note soon; nobody waits for it, and a store that is away may lose it."""
         self._newest[note.fence] = answer = self._batcher.put(note)
         answer.add_done_callback(lambda answer: self._heard(note.fence, answer))
@@ -48,7 +48,7 @@ class Notes:
         """Write what is left."""
         await self._batcher.close()
 
-    async def _write(self, notes: Sequence[Note]) -> Sequence[bool]:
+    async def _write(self, notes: Sequence[JobNote]) -> Sequence[bool]:
         return await self._store.note(_newest_progress_only(notes))
 
     def _heard(self, fence: Fence, answer: asyncio.Future[bool]) -> None:
@@ -59,13 +59,13 @@ class Notes:
             answer.exception()
 
 
-def _newest_progress_only(notes: Sequence[Note]) -> list[Note]:
+def _newest_progress_only(notes: Sequence[JobNote]) -> list[JobNote]:
     """A job that reports faster than the store writes needs only its newest progress kept."""
     last = {note.fence: i for i, note in enumerate(notes) if note.progress is not None}
     return [
         note
         if note.progress is None or last[note.fence] == i
-        else Note(fence=note.fence, checkpoint=note.checkpoint, log=note.log)
+        else JobNote(fence=note.fence, checkpoint=note.checkpoint, log=note.log)
         for i, note in enumerate(notes)
     ]
 
@@ -93,16 +93,16 @@ class WorkerChannel:
     async def progress(self, progress: Progress) -> None:
         self._must_be_open()
         shown = self._redaction.progress(progress)
-        self._notes.mention(Note(fence=self._run.fence, progress=shown))
+        self._notes.mention(JobNote(fence=self._run.fence, progress=shown))
 
     async def checkpoint(self, data: bytes) -> bool:
         self._must_be_open()
-        note = Note(fence=self._run.fence, checkpoint=data)
+        note = JobNote(fence=self._run.fence, checkpoint=data)
         return await self._submitter.persist(lambda: self._notes.keep(note))
 
     async def log(self, line: LogLine) -> None:
         self._must_be_open()
-        self._notes.mention(Note(fence=self._run.fence, log=self._redaction.line(line)))
+        self._notes.mention(JobNote(fence=self._run.fence, log=self._redaction.line(line)))
 
     async def spawn(
         self, type_: str, payload: object, key: str | None, options: SubmitOptions

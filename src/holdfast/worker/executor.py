@@ -52,7 +52,7 @@ class Interruption(StrEnum):
     CANCELLED = "CANCELLED"
     LEASE_LOST = "LEASE_LOST"
     STOPPING = "STOPPING"
-    CROWDED = "CROWDED"
+    QUARANTINED = "CROWDED"
     """It was never started: it must not run beside another job that is under suspicion."""
 
 

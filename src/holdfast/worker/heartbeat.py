@@ -18,9 +18,9 @@ from holdfast.model.job import CancelRequest
 from holdfast.model.profiles import RENEWALS_PER_LEASE
 from holdfast.observe import Observer
 from holdfast.runtime.clock import Clock
-from holdfast.store import Beat, Store
+from holdfast.store import Renewal, Store
 from holdfast.worker.run import Run
-from holdfast.worker.supervisor.protocol import Custody, Nobody
+from holdfast.worker.supervisor.protocol import LeaseListener, NoListener
 
 LOOK_EVERY = 1.0
 """How often a worker looks for wishes to cancel, in seconds."""
@@ -42,14 +42,14 @@ class Heartbeat:
         clock: Clock,
         observer: Observer,
         deliver: Deliver,
-        custody: Custody | None = None,
+        custody: LeaseListener | None = None,
     ) -> None:
         self._store = store
         self._runs = runs
         self._clock = clock
         self._observer = observer
         self._deliver = deliver
-        self._custody = custody or Nobody()
+        self._custody = custody or NoListener()
 
     async def once(self) -> float:
         """Renew what is due, look for cancellations, and return seconds until the next look."""
@@ -63,7 +63,7 @@ class Heartbeat:
             if others:
                 await self._look(others)
         except StoreUnavailableError as error:
-            self._observer.tell("heartbeat.missed", error=str(error), leases=len(due))
+            self._observer.emit("heartbeat.missed", error=str(error), leases=len(due))
         self._give_up(runs)
         return min([LOOK_EVERY, *(interval(run) / 2 for run in runs)])
 
@@ -76,12 +76,12 @@ class Heartbeat:
         self._custody.renewed([run for run in due if run.renewed == sent])
 
     async def _look(self, runs: Sequence[Run]) -> None:
-        wishes = await self._store.cancels([run.job.id for run in runs])
-        for run, wish in zip(runs, wishes, strict=True):
+        claims = await self._store.cancels([run.job.id for run in runs])
+        for run, wish in zip(runs, claims, strict=True):
             if wish is not None:
                 self._cancel(run, wish)
 
-    def _pass_on(self, run: Run, beat: Beat) -> None:
+    def _pass_on(self, run: Run, beat: Renewal) -> None:
         if not beat.held:
             self._lose(run)
         elif beat.cancel is not None:
@@ -95,7 +95,7 @@ class Heartbeat:
     def _lose(self, run: Run) -> None:
         if not (run.answered or run.completing or run.signals.lease_lost):
             run.signals.lease_lost = True
-            self._observer.tell(
+            self._observer.emit(
                 "job.lease_lost", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt
             )
             self._deliver(run.lose_lease)
@@ -122,11 +122,11 @@ RESTART_SECONDS = 1.0
 LONGEST_FAREWELL = 5.0
 
 
-class Pulse:
+class HeartbeatThread:
     """Keeps a heartbeat going for as long as a worker runs."""
 
     def __init__(
-        self, app: Holdfast, running: Mapping[str, Run], observer: Observer, custody: Custody
+        self, app: Holdfast, running: Mapping[str, Run], observer: Observer, custody: LeaseListener
     ) -> None:
         self._app = app
         self._running = running
@@ -149,7 +149,7 @@ class Pulse:
         )
         self._thread.start()
 
-    def heed(self, runs: Sequence[Run]) -> None:
+    def notice(self, runs: Sequence[Run]) -> None:
         """Hear of new jobs: one with a short lease cannot wait for the next look."""
         if any(ttl < SHORT_LEASE for ttl in {run.job.lease_ttl for run in runs}):
             self._wake()
@@ -176,7 +176,7 @@ class Pulse:
                 await store.start()
                 await self._beat(self._heartbeat(store, worker_loop))
             except Exception as error:  # noqa: BLE001  # leases depend on it: tell, begin anew
-                self._observer.tell("heartbeat.missed", error=str(error), leases=len(self._running))
+                self._observer.emit("heartbeat.missed", error=str(error), leases=len(self._running))
                 await self._nap(RESTART_SECONDS)
             finally:
                 await store.close()

@@ -67,7 +67,7 @@ async def more_within(
     """Return how long to wait for more work after a claim brought none; None: there is none."""
     promoted = await store.promote(PAGE)
     released = await release_dependents(store)  # what this or another promoter has just joined, too
-    if released or promoted.count or promoted.ripe:
+    if released or promoted.count or promoted.has_dependents:
         return SOON
     paused = {queue.name for queue in await store.queues() if queue.paused}
     served = tuple(queue for queue in queues if queue not in paused)

@@ -52,7 +52,7 @@ class Quarantine:
             self._survivors = 0
             return []
         suspects[0].written = self.open
-        suspects[0].is_crowded = len(suspects) > 1
+        suspects[0].must_run_alone = len(suspects) > 1
         patience = max(SHORTEST, INCUBATION / 2**self._survivors)
         self._timer = asyncio.get_running_loop().call_later(patience, self.open)
         return suspects[1:]

@@ -23,7 +23,7 @@ class Run:
     """Hears that the signals changed."""
     written: Callable[[], None] | None = None
     """Hears that the outcome was written or dropped."""
-    is_crowded = False
+    must_run_alone = False
     """Whether jobs that came with it must be given back before it starts."""
     interruption: Interruption | None = None
     answered = False

@@ -12,8 +12,8 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Failure, Job, State
 from holdfast.observe import Observer, Outage, Silent
 from holdfast.operations.dependents import release_dependents
-from holdfast.runtime.backoff import Pauses
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.backoff import GrowingDelay
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Change, Store
 from holdfast.worker.channel import Notes
 from holdfast.worker.executor import (
@@ -25,7 +25,7 @@ from holdfast.worker.executor import (
     timeout_failure,
 )
 from holdfast.worker.run import Run
-from holdfast.worker.supervisor.protocol import Custody, Nobody
+from holdfast.worker.supervisor.protocol import LeaseListener, NoListener
 
 Answer = tuple[Run, Outcome]
 
@@ -41,20 +41,20 @@ class Settler:
     def __init__(
         self,
         store: Store,
-        chance: Chance,
+        randomness: Randomness,
         observer: Observer,
-        custody: Custody | None = None,
+        custody: LeaseListener | None = None,
         after: Callable[[], None] | None = None,
         notes: Notes | None = None,
         *,
         outage: Outage,
     ) -> None:
         self._store = store
-        self._chance = chance
+        self._randomness = randomness
         self._observer = observer
         self._outage = outage
         self._is_heard = not isinstance(observer, Silent)
-        self._custody = custody or Nobody()
+        self._custody = custody or NoListener()
         self._after = after
         self._notes = notes
         self._waiting: list[Answer] = []
@@ -81,7 +81,7 @@ class Settler:
             try:
                 await self.write(group)
             except Exception as error:  # noqa: BLE001  # the leases run out, the worker goes on
-                self._observer.tell("results.lost", error=repr(error), lost=len(group))
+                self._observer.emit("results.lost", error=repr(error), lost=len(group))
             finally:
                 self.unwritten -= len(group)
                 if self._after is not None:
@@ -91,7 +91,7 @@ class Settler:
         """Tell of a job that its handler's transaction completed: nothing is left to write."""
         self._tell(run, after)
         if unheard := _unheard(outcome, after):
-            self._observer.tell(
+            self._observer.emit(
                 "job.afterwards",
                 job_id=after.id,
                 type=after.type,
@@ -120,7 +120,7 @@ class Settler:
 
     async def write(self, answers: Sequence[Answer]) -> None:
         """Write a group; a store that is away is tried again until it is back."""
-        pauses = Pauses(self._chance)
+        pauses = GrowingDelay(self._randomness)
         while True:
             try:
                 await self._write_now(answers)
@@ -135,7 +135,7 @@ class Settler:
         if self._notes is not None:  # an answered lease takes no more notes
             await self._notes.written(run.fence for run, _ in answers)
         open_ = [(run, outcome, run.job) for run, outcome in answers]
-        ripe = False
+        has_dependents = False
         while open_:
             now = self._store.now()
             changes = [
@@ -145,7 +145,7 @@ class Settler:
             for (run, outcome, _), change, answer in zip(
                 open_, changes, await self._store.swap(changes), strict=True
             ):
-                ripe = ripe or answer.ripe
+                has_dependents = has_dependents or answer.has_dependents
                 if answer.written:
                     if self._is_heard:
                         self._tell(run, change.after)
@@ -155,7 +155,7 @@ class Settler:
                     again.append((run, outcome, answer.job))
             open_ = again
         self._let_go([run for run, _ in answers])
-        if ripe:
+        if has_dependents:
             await release_dependents(self._store)
 
     def _decide(self, run: Run, outcome: Outcome, job: Job, now: datetime) -> Job:
@@ -173,11 +173,11 @@ class Settler:
                 return self._after_failure(run, failure, job, now)
 
     def _after_failure(self, run: Run, failure: Failure, job: Job, now: datetime) -> Job:
-        jitter, custom = self._chance.jitter(), run.handler.options.custom_backoff
+        jitter, custom = self._randomness.jitter(), run.handler.options.custom_backoff
         try:
             return lifecycle.after_failure(job, failure, now=now, jitter=jitter, custom=custom)
         except Exception as error:  # noqa: BLE001  # a task's own backoff function
-            self._observer.tell(
+            self._observer.emit(
                 "backoff.failed",
                 job_id=job.id,
                 type=job.type,
@@ -187,7 +187,7 @@ class Settler:
             return lifecycle.after_failure(job, failure, now=now, jitter=jitter)
 
     def _tell(self, run: Run, after: Job) -> None:
-        self._observer.tell(
+        self._observer.emit(
             _WORDS.get(after.state, "job.released"),
             job_id=after.id,
             type=after.type,
@@ -203,7 +203,7 @@ class Settler:
     def _tell_refused(self, run: Run, job: Job | None) -> None:
         """Tell of an answer that came too late, unless it was this very one that came before."""
         if job is None or not lifecycle.has_answered(job, run.fence.token):
-            self._observer.tell(
+            self._observer.emit(
                 "job.stale", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt
             )
 
@@ -224,7 +224,7 @@ def _unheard(outcome: Outcome, after: Job) -> str | None:
 
 _GIVEN_BACK = {
     Interruption.STOPPING: "worker is stopping",
-    Interruption.CROWDED: "to be run alone",
+    Interruption.QUARANTINED: "to be run alone",
 }
 
 _WORDS = {

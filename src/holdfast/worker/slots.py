@@ -13,7 +13,7 @@ SMALL = 16
 """A claim this small is not worth splitting."""
 
 
-class Hands:
+class Slots:
     """Slots, by job; and per type, where a task limits itself.
 
     Many slots are filled by halves: while one half of them works, the store looks for the other.
@@ -58,7 +58,7 @@ class Hands:
         self._changed.set()
 
     @property
-    def are_full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether some work could not be taken for want of room."""
         full = any(self._per_type[type_] >= most for type_, most in self._limited.items())
         return full or len(self.running) >= self._slots
@@ -68,7 +68,7 @@ class Hands:
         free = self._slots - len(self.running)
         return max(0, min(free, free + self._slots - unwritten, self._at_once))
 
-    def wishes(self, unwritten: int) -> Iterator[tuple[tuple[str, ...], int]]:
+    def claims(self, unwritten: int) -> Iterator[tuple[tuple[str, ...], int]]:
         """Groups of types to claim and how many: those with a limit of their own go alone."""
         if self._unlimited and (room := self.room(unwritten)):
             yield self._unlimited, room

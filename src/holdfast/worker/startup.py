@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from holdfast.app import Holdfast
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.observe import Outage
-from holdfast.runtime.backoff import Pauses
+from holdfast.runtime.backoff import GrowingDelay
 from holdfast.store import Store
 
 
@@ -31,7 +31,7 @@ async def opened(
 
 
 async def _start(app: Holdfast, stopping: asyncio.Event, outage: Outage) -> None:
-    pauses = Pauses(app.chance)
+    pauses = GrowingDelay(app.randomness)
     while True:
         try:
             await app.start()

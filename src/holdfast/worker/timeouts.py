@@ -10,7 +10,7 @@ from holdfast.worker.executor import Interruption
 from holdfast.worker.run import Run
 
 
-class Alarm:
+class JobTimeouts:
     """Interrupts running jobs whose time is up.
 
     A timer per job would cost more than a short job itself; most end long before theirs rings.

@@ -14,8 +14,8 @@ from holdfast.maintenance import Maintenance
 from holdfast.model.job import Job
 from holdfast.model.workers import WorkerInfo
 from holdfast.observe import Observer, Outage, Silent
-from holdfast.operations.workers import PRESENCE, announce
-from holdfast.runtime.backoff import Pauses
+from holdfast.operations.workers import WORKER_TTL, announce
+from holdfast.runtime.backoff import GrowingDelay
 from holdfast.store import Claim, GroupCommitStore, ListeningStore, Store
 from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.channel import Notes, WorkerChannel
@@ -28,7 +28,7 @@ from holdfast.worker.executor import (
     Succeeded,
     system_failure,
 )
-from holdfast.worker.heartbeat import Pulse
+from holdfast.worker.heartbeat import HeartbeatThread
 from holdfast.worker.polling import POLL, Rates, more_within
 from holdfast.worker.quarantine import Quarantine
 from holdfast.worker.run import Run
@@ -37,12 +37,12 @@ from holdfast.worker.runners.inline import AsyncRunner
 from holdfast.worker.runners.process import ProcessRunner
 from holdfast.worker.runners.thread import ThreadRunner
 from holdfast.worker.settler import Settler
-from holdfast.worker.slots import Hands
+from holdfast.worker.slots import Slots
 from holdfast.worker.startup import opened, pause_unless
-from holdfast.worker.supervisor.protocol import Custody, Nobody
-from holdfast.worker.timeouts import Alarm
+from holdfast.worker.supervisor.protocol import LeaseListener, NoListener
+from holdfast.worker.timeouts import JobTimeouts
 
-STUBBORN = 5.0
+UNRESPONSIVE_AFTER = 5.0
 """How long an interrupted handler may take to stop before its slot is given back, in seconds."""
 
 LAST_WORDS = 1.0
@@ -68,9 +68,9 @@ class Worker:
         maintenance: bool = True,
         observer: Observer | None = None,
         name: str | None = None,
-        custody: Custody | None = None,
+        custody: LeaseListener | None = None,
     ) -> None:
-        self.id = name or f"{HOST}-{os.getpid()}-{app.chance.token()[:8]}"
+        self.id = name or f"{HOST}-{os.getpid()}-{app.randomness.token()[:8]}"
         self._app = app
         self._weights = queues if isinstance(queues, Mapping) else None
         self._queues = tuple(queues)
@@ -81,8 +81,8 @@ class Worker:
         self._observer = observer or Silent()
         self._is_heard = not isinstance(self._observer, Silent)
         self._outage = Outage(app.clock, self._observer)
-        self._custody = custody or Nobody()
-        self._hands = Hands(app.registry, slots)
+        self._custody = custody or NoListener()
+        self._hands = Slots(app.registry, slots)
         self._quarantine = Quarantine(self._hands.wake)
         self._threads = ThreadRunner(self._observer)
         self._abandoned: set[asyncio.Task[None]] = set()
@@ -101,7 +101,7 @@ class Worker:
             self._hands.fill_at_once()
         self._settler = Settler(
             store,
-            self._app.chance,
+            self._app.randomness,
             self._observer,
             self._custody,
             self._hands.wake,
@@ -111,8 +111,8 @@ class Worker:
         self._submitter = self._app.submitter(store)
         self._runners = self._make_runners()
         self._rates = Rates(self._app.clock)
-        self._alarm = Alarm(self._app.clock, self._hands.running)
-        self._pulse = Pulse(self._app, self._hands.running, self._observer, self._custody)
+        self._alarm = JobTimeouts(self._app.clock, self._hands.running)
+        self._pulse = HeartbeatThread(self._app, self._hands.running, self._observer, self._custody)
         async with asyncio.TaskGroup() as group:
             await self._pulse.start(group)
             await self._say_present(store)  # before the first claim: whoever asks finds us
@@ -127,7 +127,7 @@ class Worker:
                     make_worker=delivery_worker,
                 )
                 tasks.append(group.create_task(service.run()))
-            self._observer.tell("worker.started", worker=self.id, queues=self._queues)
+            self._observer.emit("worker.started", worker=self.id, queues=self._queues)
             try:
                 await self._claim_loop(store, burst=burst)
             except BaseException:
@@ -140,7 +140,7 @@ class Worker:
                     task.cancel()
         with contextlib.suppress(StoreUnavailableError):
             await announce(store, self._info(), timedelta(0))
-        self._observer.tell("worker.stopped", worker=self.id)
+        self._observer.emit("worker.stopped", worker=self.id)
 
     @property
     def leaked_threads(self) -> int:
@@ -164,7 +164,7 @@ class Worker:
         self.drain()
 
     async def _claim_loop(self, store: Store, *, burst: bool) -> None:
-        seen, declared, pauses = 0, False, Pauses(self._app.chance)
+        seen, declared, pauses = 0, False, GrowingDelay(self._app.randomness)
         while not self._stopping.is_set():
             try:
                 declared = declared or await self._declare_limits(store)
@@ -189,7 +189,7 @@ class Worker:
     async def _claim(self, store: Store) -> int:
         """Claim for every group of types that has room; return how many jobs came."""
         taken = 0
-        for types, room in self._hands.wishes(self._settler.unwritten):
+        for types, room in self._hands.claims(self._settler.unwritten):
             if self._quarantine.is_closed:
                 break
             sent = self._app.clock.monotonic()
@@ -198,7 +198,7 @@ class Worker:
                     queues=self._in_order(),
                     limit=1 if self._quarantine.is_careful else room,
                     worker=self.id,
-                    token=self._app.chance.token(),
+                    token=self._app.randomness.token(),
                     types=types,
                 )
             )
@@ -217,22 +217,22 @@ class Worker:
         for run in self._quarantine.refused(runs):
             run.answered = True
             runs.remove(run)
-            self._settler.settle(run, Interrupted(Interruption.CROWDED))
+            self._settler.settle(run, Interrupted(Interruption.QUARANTINED))
         loop, interrupted = asyncio.get_running_loop(), self._interrupted
         for run in runs:
             run.renewed = sent
             run.interrupted = interrupted
             self._hands.take(run)
             if self._is_heard:
-                self._observer.tell("job.started", **_names(run))
+                self._observer.emit("job.started", **_names(run))
             run.task = loop.create_task(self._work(run))
         self._alarm.watch(runs)
-        self._pulse.heed(runs)
+        self._pulse.notice(runs)
 
     async def _work(self, run: Run) -> None:
         """Run one job from its claim to its answer."""
         try:
-            if run.is_crowded:  # were it to kill us now, they would die with it
+            if run.must_run_alone:  # were it to kill us now, they would die with it
                 await self._settler.close()
             outcome = await self._runners[run.handler.runner].run(run)
         except asyncio.CancelledError:
@@ -260,12 +260,12 @@ class Worker:
 
     def _interrupted(self, run: Run) -> None:
         """Give a handler some time to stop; one that will not is left behind."""
-        asyncio.get_running_loop().call_later(STUBBORN, self._give_up, run)
+        asyncio.get_running_loop().call_later(UNRESPONSIVE_AFTER, self._give_up, run)
 
     def _give_up(self, run: Run) -> None:
         if run.answered or run.task is None:
             return
-        self._observer.tell("job.stubborn", **_names(run))
+        self._observer.emit("job.stubborn", **_names(run))
         self._abandoned.add(run.task)
         run.task.add_done_callback(self._abandoned.discard)
         self._answer(run, Interrupted(run.interruption or Interruption.STOPPING))
@@ -274,7 +274,7 @@ class Worker:
         """Wait until there may be work we have room for, or we are to stop."""
         wait = min(most, await self._rates.patience(store))
         arrival = asyncio.ensure_future(store.arrivals(self._queues, seen, wait))
-        freed = burst or self._hands.are_full
+        freed = burst or self._hands.is_full
         other = asyncio.ensure_future(self._hands.changed() if freed else self._stopping.wait())
         try:
             await asyncio.wait({arrival, other}, return_when=asyncio.FIRST_COMPLETED)
@@ -301,7 +301,7 @@ class Worker:
             self._give_up(run)
         await self._in_time([loop.create_task(self._write_the_rest())], LAST_WORDS)
         if self._settler.unwritten:
-            self._observer.tell("results.lost", worker=self.id, lost=self._settler.unwritten)
+            self._observer.emit("results.lost", worker=self.id, lost=self._settler.unwritten)
         closing.cancel()
         self._alarm.cancel()
         for runner in self._runners.values():
@@ -335,7 +335,7 @@ class Worker:
         """The queues in the order to be served: as given, or drawn by weight."""
         if self._weights is None:
             return self._queues
-        weights, draw = self._weights, self._app.chance.fraction
+        weights, draw = self._weights, self._app.randomness.fraction
         return tuple(sorted(weights, key=lambda q: draw() ** (1 / weights[q]), reverse=True))
 
     def _channel(self, run: Run) -> WorkerChannel:
@@ -360,11 +360,11 @@ class Worker:
     async def _be_present(self, store: Store) -> None:
         told = before = ""
         while True:
-            await asyncio.sleep(PRESENCE.total_seconds() / 3)
+            await asyncio.sleep(WORKER_TTL.total_seconds() / 3)
             await self._say_present(store)
-            why = store.deafness if isinstance(store, ListeningStore) else ""
+            why = store.not_notified_because if isinstance(store, ListeningStore) else ""
             if why and why == before and why != told:  # it was no passing matter
-                self._observer.tell("store.deaf", error=why)
+                self._observer.emit("store.deaf", error=why)
                 told = why
             before = why
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.model.job import State
-from holdfast.store import Change, Note
+from holdfast.store import Change, JobNote
 from tests.conformance.cells.cell import cell, changes_of, want
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY
@@ -23,9 +23,9 @@ async def _(world: World) -> object:
         answers.append(await world.store.claim(want()))
         changes = changes_of(world, await world.jobs(), "complete", "good")
         answers.append(await world.store.swap(changes))
-        ripe = await world.store.dependents(MANY)
-        answers.append(ripe)
-        freed = [Change(d.job, DECISIONS["let_run"](d.job, world.now)) for d in ripe]
+        has_dependents = await world.store.dependents(MANY)
+        answers.append(has_dependents)
+        freed = [Change(d.job, DECISIONS["let_run"](d.job, world.now)) for d in has_dependents]
         answers.append(await world.store.swap(freed))
     return answers
 
@@ -41,7 +41,7 @@ async def _(world: World) -> object:
     return [
         await store.swap(lapses),
         await store.swap(late),
-        await store.note([Note(fence=held(job), checkpoint=b"late") for job in before]),
+        await store.note([JobNote(fence=held(job), checkpoint=b"late") for job in before]),
         await store.extend([held(job) for job in before]),
         await store.swap(changes_of(world, await world.jobs(), "answer_late", "good")),
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.model.job import LogLine, Progress
-from holdfast.store import Change, Note
+from holdfast.store import Change, JobNote
 from tests.conformance.cells.cell import BEFORES, FENCES, cell, changes_of, want
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, TICK, job_id
@@ -136,8 +136,8 @@ def _note_cell(fence: str) -> None:
         progress = Progress(90, "nearly", world.now)
         line = LogLine(world.now, "warning", "careful", 7, {"a": "b"})
         return [
-            await world.store.note([Note(fence=f, progress=progress) for f in fences]),
-            await world.store.note([Note(fence=f, checkpoint=b"", log=line) for f in fences]),
+            await world.store.note([JobNote(fence=f, progress=progress) for f in fences]),
+            await world.store.note([JobNote(fence=f, checkpoint=b"", log=line) for f in fences]),
         ]
 
 

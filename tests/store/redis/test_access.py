@@ -16,7 +16,7 @@ from redis.exceptions import NoPermissionError
 from holdfast import Holdfast, State
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.model.policy import Retention
-from holdfast.store import FailureSearch, Fence, Level, LimitRule, Note, Search
+from holdfast.store import FailureSearch, Fence, JobNote, Level, LimitRule, Search
 from holdfast.store.redis import RedisStore
 from holdfast.worker import Worker
 from tests.servers import Valkey
@@ -89,7 +89,7 @@ async def test_user_with_the_documented_rights_can_do_everything(user: str) -> N
         (taken,) = await side.take()
         assert taken.lease is not None
         fence = Fence(taken.id, taken.lease.token)
-        await store.note([Note(fence=fence, checkpoint=b"1")])
+        await store.note([JobNote(fence=fence, checkpoint=b"1")])
         assert (await store.extend([fence]))[0].held
         await side.complete(taken)
         await store.limit("queue:q", LimitRule(concurrency=5, rate=9))

@@ -15,7 +15,7 @@ from holdfast.errors import StoreError, StoreUnavailableError, UnconfirmedError,
 from holdfast.model.job import State
 from holdfast.store import AddStatus, Search
 from holdfast.store.redis import RedisStore
-from holdfast.store.redis.settings import Settings
+from holdfast.store.redis.settings import RedisSettings
 from tests.proxy import Proxy
 from tests.servers import Valkey
 from tests.store.redis.servers import Replica
@@ -177,7 +177,7 @@ async def test_disk_cannot_be_waited_for_where_nothing_is_written() -> None:
 )
 def test_confirmation_that_cannot_be_had_is_refused_by_name(query: str) -> None:
     with pytest.raises(StoreError, match=r"durability|replicas"):
-        Settings.from_url(f"redis://h?{query}")
+        RedisSettings.from_url(f"redis://h?{query}")
 
 
 async def _synced(server: Valkey) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.errors import FAILED, Problem
+from holdfast.cli.errors import FAILED, CommandError
 
 PATIENCE = 60.0
 """How long the whole demonstration may take on a slow machine, in seconds."""
@@ -45,7 +45,7 @@ async def _play(folder: Path, url: str) -> bool:
                 await story.play()
         except TimeoutError:
             told = log.read_text("utf-8", "replace")
-            raise Problem(f"this takes too long; the workers say:\n{told}", FAILED) from None
+            raise CommandError(f"this takes too long; the workers say:\n{told}", FAILED) from None
         finally:
             following.cancel()
         return await story.summary()

@@ -162,7 +162,7 @@ class Story:
         self.seen.append(Seen(what, happened, how))
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class DemoVerdict(msgspec.Struct, frozen=True):
     """What the histories say."""
 
     states: Mapping[str, int]
@@ -170,11 +170,11 @@ class Verdict(msgspec.Struct, frozen=True):
     problems: list[str]
 
 
-async def check(app: Holdfast, submitted: Sequence[str]) -> Verdict:
+async def check(app: Holdfast, submitted: Sequence[str]) -> DemoVerdict:
     """Judge every job by its history, and look for one that was lost or has not ended."""
     witness = Witness()
     witness.accepted = set(submitted)
     report = await verify(app.store, witness)
     unfinished = [f"{count} are still {s}" for s, count in report.states.items() if s in LIVE]
     problems = [str(finding) for finding in report.findings] + unfinished
-    return Verdict(report.states, report.events.get(Event.CLAIM, 0), problems)
+    return DemoVerdict(report.states, report.events.get(Event.CLAIM, 0), problems)

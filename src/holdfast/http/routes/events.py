@@ -9,7 +9,7 @@ from typing import cast
 
 import msgspec
 
-from holdfast.api.jobs import JobHappening
+from holdfast.api.jobs import EventBody
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.endpoint import Call, Endpoint, Stream
 from holdfast.http.fields import Field, flag, text, words
@@ -108,7 +108,7 @@ async def _kept(call: Call, after: str | None) -> AsyncIterator[bytes]:
 
 
 def _written(event: JobEvent, *, traces: bool) -> bytes:
-    data = msgspec.json.encode(JobHappening.of(event, traces=traces))
+    data = msgspec.json.encode(EventBody.of(event, traces=traces))
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (
         event.cursor.encode(),
         event.kind.value.encode(),
@@ -122,7 +122,7 @@ ENDPOINTS = (
         path="/api/v1/events",
         name="streamEvents",
         summary="Hear what happens to jobs, as it happens",
-        help="Server-sent events: `transition` and `progress` with a JobHappening as data, `gap`"
+        help="Server-sent events: `transition` and `progress` with a EventBody as data, `gap`"
         " when events were dropped before they could be sent. Without an id the stream begins"
         " now; a client that reconnects sends Last-Event-ID and misses nothing that is still"
         " kept (about 10,000 events). All filters must match.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.api.responses import Health
+from holdfast.api.responses import HealthBody
 from holdfast.http.endpoint import Answer, Call, Endpoint, Text
 from holdfast.http.metrics import exposition
 from holdfast.http.permissions import Permission
@@ -17,23 +17,23 @@ PROBE = "holdfast/ready"
 
 async def live(call: Call) -> Answer:
     """Say that the process answers."""
-    return Answer(Health(status="ok"))
+    return Answer(HealthBody(status="ok"))
 
 
 async def ready(call: Call) -> Answer:
     """Say whether the store can be reached and claimed from."""
     service = call.service
     if service.stopping.is_set():
-        return Answer(Health(status="stopping"), 503, {"retry-after": "1"})
-    probe = Claim(queues=(PROBE,), limit=1, worker="ready", token=service.app.chance.token())
+        return Answer(HealthBody(status="stopping"), 503, {"retry-after": "1"})
+    probe = Claim(queues=(PROBE,), limit=1, worker="ready", token=service.app.randomness.token())
     try:
         async with asyncio.timeout(PATIENCE):
             await service.app.store.claim(probe)
     except Exception as error:  # noqa: BLE001  # whatever it is, we are not ready
-        service.observer.tell("http.not_ready", error=repr(error))
-        body = Health(status="unavailable", checks={"store": type(error).__name__})
+        service.observer.emit("http.not_ready", error=repr(error))
+        body = HealthBody(status="unavailable", checks={"store": type(error).__name__})
         return Answer(body, 503, {"retry-after": "1"})
-    return Answer(Health(status="ok", checks={"store": "ok", "claim": "ok"}))
+    return Answer(HealthBody(status="ok", checks={"store": "ok", "claim": "ok"}))
 
 
 async def metrics(call: Call) -> Text:
@@ -62,7 +62,7 @@ ENDPOINTS = (
         summary="Say that the process answers",
         handler=live,
         permission=None,
-        answer=Health,
+        answer=HealthBody,
     ),
     Endpoint(
         method="GET",
@@ -71,7 +71,7 @@ ENDPOINTS = (
         summary="Say whether the store can be reached and claimed from",
         handler=ready,
         permission=None,
-        answer=Health,
+        answer=HealthBody,
     ),
     Endpoint(
         method="GET",

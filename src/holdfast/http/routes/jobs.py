@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import cast
 
-from holdfast.api.failures import FailureDetails
-from holdfast.api.jobs import JobResult, JobStatus
+from holdfast.api.failures import FailureBody
+from holdfast.api.jobs import JobBody, ResultBody
 from holdfast.api.responses import JobSearchResult, LogLines
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.endpoint import Answer, Call, Endpoint
@@ -67,12 +67,12 @@ async def get(call: Call) -> Answer:
         include_result=bool(call.query.get("include_result", True)),
         include_history=bool(call.query.get("include_history", False)),
     )
-    return Answer(JobStatus.of(job, traces=call.caller.traces))
+    return Answer(JobBody.of(job, traces=call.caller.traces))
 
 
 async def result(call: Call) -> Answer:
     """Return how a job ended; null while it has not."""
-    job = JobStatus.of(await call.operations.get(call.job_id), traces=call.caller.traces)
+    job = JobBody.of(await call.operations.get(call.job_id), traces=call.caller.traces)
     return Answer(job.result)
 
 
@@ -85,7 +85,7 @@ async def wait(call: Call) -> Answer:
     except TimeoutError:
         waited = None
     job = waited or await call.operations.get(call.job_id)
-    return Answer(JobStatus.of(job, traces=call.caller.traces))
+    return Answer(JobBody.of(job, traces=call.caller.traces))
 
 
 async def listing(call: Call) -> Answer:
@@ -121,7 +121,7 @@ async def failure(call: Call) -> Answer:
     details = await call.operations.failure(
         call.job_id, include_all_attempts=bool(call.query.get("include_all_attempts", True))
     )
-    return Answer(FailureDetails.of(details, traces=call.caller.traces))
+    return Answer(FailureBody.of(details, traces=call.caller.traces))
 
 
 async def explain(call: Call) -> Answer:
@@ -167,7 +167,7 @@ ENDPOINTS = (
         handler=get,
         permission=Permission.READ,
         query=(flag("include_result"), flag("include_history")),
-        answer=JobStatus,
+        answer=JobBody,
         errors=("NOT_FOUND",),
     ),
     Endpoint(
@@ -178,7 +178,7 @@ ENDPOINTS = (
         help="null while the job has not ended.",
         handler=result,
         permission=Permission.READ,
-        answer=JobResult,
+        answer=ResultBody,
         errors=("NOT_FOUND",),
     ),
     Endpoint(
@@ -191,7 +191,7 @@ ENDPOINTS = (
         handler=wait,
         permission=Permission.READ,
         query=(duration("timeout", most=LONGEST_WAIT, help="At most 60 s; 30 s if silent."),),
-        answer=JobStatus,
+        answer=JobBody,
         errors=("NOT_FOUND",),
         patience=None,
     ),
@@ -203,7 +203,7 @@ ENDPOINTS = (
         handler=failure,
         permission=Permission.READ,
         query=(flag("include_all_attempts"),),
-        answer=FailureDetails,
+        answer=FailureBody,
         errors=("NOT_FOUND",),
     ),
     Endpoint(

@@ -16,14 +16,14 @@ from holdfast.http.workers import (
     ClaimResult,
     LeaseState,
     LeaseStates,
-    Workplace,
+    RemoteWorkers,
 )
 from holdfast.model.job import DEFAULT_QUEUE, LogLine, Progress
 from holdfast.model.payload import clean
 from holdfast.model.times import shown
 from holdfast.model.validation import QUEUE_RULE
 from holdfast.model.workers import WorkerInfo
-from holdfast.store import Fence, Note
+from holdfast.store import Fence, JobNote
 from holdfast.tasks.context import LEVELS, MAX_LOG_MESSAGE
 
 LONGEST_POLL = 30.0
@@ -31,8 +31,8 @@ MAX_MESSAGE = 4096
 MAX_TRACE = 16_384
 
 
-def workplace(call: Call) -> Workplace:
-    return Workplace(call.operations.store, call.service.app.chance)
+def workplace(call: Call) -> RemoteWorkers:
+    return RemoteWorkers(call.operations.store, call.service.app.randomness)
 
 
 def fence_of(call: Call) -> Fence:
@@ -86,13 +86,13 @@ async def progress(call: Call) -> Answer:
         str(call.form.get("message", "")),
         call.operations.store.now(),
     )
-    return Answer(await workplace(call).note(Note(fence=fence_of(call), progress=told)))
+    return Answer(await workplace(call).note(JobNote(fence=fence_of(call), progress=told)))
 
 
 async def checkpoint(call: Call) -> Answer:
     """Keep state for the next attempt."""
     data = cast("bytes", call.form["data"])
-    return Answer(await workplace(call).note(Note(fence=fence_of(call), checkpoint=data)))
+    return Answer(await workplace(call).note(JobNote(fence=fence_of(call), checkpoint=data)))
 
 
 async def log(call: Call) -> Answer:
@@ -105,7 +105,7 @@ async def log(call: Call) -> Answer:
         cast("int", call.form.get("attempt", 0)),
         fields,
     )
-    return Answer(await workplace(call).note(Note(fence=fence_of(call), log=line)))
+    return Answer(await workplace(call).note(JobNote(fence=fence_of(call), log=line)))
 
 
 def _leases(value: object) -> list[Fence]:

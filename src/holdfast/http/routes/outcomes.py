@@ -50,7 +50,7 @@ async def fail(call: Call) -> Answer:
         retry_after=cast("timedelta | None", form.get("retry_after")),
         host=str(form.get("host", "")),
     )
-    jitter = call.service.app.chance.jitter()
+    jitter = call.service.app.randomness.jitter()
 
     def decide(job: Job, now: datetime) -> Job:
         return lifecycle.after_failure(job, failure, now=now, jitter=jitter)
@@ -67,7 +67,7 @@ async def give_back(call: Call) -> Answer:
     return Answer(await workplace(call).settle(fence_of(call), decide))
 
 
-class Spawned(msgspec.Struct, frozen=True):
+class SpawnedBody(msgspec.Struct, frozen=True):
     """The child job: a new one, or the one that the key made before."""
 
     job_id: str
@@ -79,7 +79,7 @@ async def spawn(call: Call) -> Answer:
     submitter = call.service.app.submitter(call.operations.store)
     key = call.form.get("key")
     job_id = await submitter.spawn(submission, fence_of(call), None if key is None else str(key))
-    return Answer(Spawned(job_id), 201)
+    return Answer(SpawnedBody(job_id), 201)
 
 
 def _child(value: object) -> Mapping[str, msgspec.Raw]:
@@ -158,7 +158,7 @@ ENDPOINTS = (
             ),
         ),
         example={"lease_token": "9f...", "key": "page-3", "job": {"type": "page", "payload": 3}},
-        answer=Spawned,
+        answer=SpawnedBody,
         status=201,
         errors=LOST,
     ),

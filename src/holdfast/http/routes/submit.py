@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.api.submissions import BatchResult, SubmissionResult, submitted
+from holdfast.api.submissions import BatchBody, SubmissionBody, submitted
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.endpoint import Answer, Call, Endpoint
 from holdfast.http.fields import Field, text
@@ -74,7 +74,7 @@ ENDPOINTS = (
             "max_attempts": 5,
             "tags": {"tenant": "acme"},
         },
-        answer=SubmissionResult,
+        answer=SubmissionBody,
         status=201,
         others={200: "A job with this idempotency key and payload exists already."},
         errors=("DUPLICATE",),
@@ -99,7 +99,7 @@ ENDPOINTS = (
                 {"type": "report.send", "payload": None, "depends_on": ["fetch"]},
             ],
         },
-        answer=BatchResult,
+        answer=BatchBody,
         errors=("DUPLICATE",),
         patience=None,  # a submission gives up by itself, after 30 s
     ),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import cast
 
-from holdfast.api.failures import FailureSearchResult
+from holdfast.api.failures import FailureSearchBody
 from holdfast.api.responses import AuditPage, QueueList, QueueState, WorkerList
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.audit import Audit
@@ -27,7 +27,7 @@ MEASURED = 7 * DAY
 async def failures(call: Call) -> Answer:
     """Return a page of failed jobs."""
     page = await call.operations.failures(cast("FailureFilter", call.query))
-    return Answer(FailureSearchResult.of(page))
+    return Answer(FailureSearchBody.of(page))
 
 
 async def stats(call: Call) -> Answer:
@@ -105,7 +105,7 @@ ENDPOINTS = (
                 schema={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
             ),
         ),
-        answer=FailureSearchResult,
+        answer=FailureSearchBody,
     ),
     Endpoint(
         method="GET",

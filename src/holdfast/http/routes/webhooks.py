@@ -12,7 +12,7 @@ from holdfast.http.fields import Field, flag, integer, text, words
 from holdfast.http.permissions import Permission
 from holdfast.model.job import State
 from holdfast.model.validation import MAX_URL
-from holdfast.webhooks import Delivery, DeliveryPage, Guard, Webhook, Webhooks
+from holdfast.webhooks import AddressGuard, Delivery, DeliveryPage, Webhook, Webhooks
 from holdfast.webhooks.values import ENDS
 
 
@@ -55,7 +55,7 @@ class WebhookRemoval(msgspec.Struct, frozen=True):
 
 def _webhooks(call: Call) -> Webhooks:
     app = call.service.app
-    return Webhooks(call.operations, Guard(app.webhook_settings.allow), app.chance)
+    return Webhooks(call.operations, AddressGuard(app.webhook_settings.allow), app.randomness)
 
 
 async def list_webhooks(call: Call) -> Answer:

@@ -9,7 +9,7 @@ from holdfast.store.memory.tables import Tables
 from holdfast.store.values import LimitRule, LimitState
 
 
-class Gate:
+class MemoryLimits:
     """The limits as one claim finds them."""
 
     def __init__(self, tables: Tables, now: datetime) -> None:

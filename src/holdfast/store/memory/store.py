@@ -28,12 +28,12 @@ from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.contract import EVENTS_KEPT, MAX_LOG_LINES, check_settings
-from holdfast.store.counters import Ledger
+from holdfast.store.counters import Counters
 from holdfast.store.memory import queries
-from holdfast.store.memory.limits import Gate
+from holdfast.store.memory.limits import MemoryLimits
 from holdfast.store.memory.tables import (
-    Plan,
-    Records,
+    AddPlan,
+    RecordTable,
     Tables,
     aborted,
     instant,
@@ -44,23 +44,23 @@ from holdfast.store.memory.tables import (
 from holdfast.store.values import (
     Added,
     AddStatus,
-    Beat,
     Change,
     Claim,
     Dependent,
-    Dossier,
     EventPage,
     FailurePage,
     FailureSearch,
     Fence,
     Finding,
-    Hold,
+    JobExport,
+    JobNote,
     LimitRule,
     LimitState,
-    Note,
+    NamedLock,
     Page,
     Promoted,
     QueueInfo,
+    Renewal,
     Search,
     Swapped,
 )
@@ -69,7 +69,7 @@ MEASURES_KEPT = timedelta(days=7)
 _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 
 
-class MemoryStore(Records):
+class MemoryStore(RecordTable):
     """Jobs in memory; see ``Store`` for what each verb promises."""
 
     def __init__(self, clock: Clock | None = None, *, events_kept: int = EVENTS_KEPT) -> None:
@@ -102,7 +102,7 @@ class MemoryStore(Records):
     ) -> list[Added]:
         if fence is not None and not self._state.is_held(fence):
             raise StaleLeaseError(fence.job_id)
-        plan = Plan(self._state, self.now())
+        plan = AddPlan(self._state, self.now())
         answers = [plan.judge(job) for job in jobs]
         if atomic and any(a.status in (AddStatus.CONFLICT, AddStatus.MISSING) for a in answers):
             return [aborted(answer) for answer in answers]
@@ -126,12 +126,12 @@ class MemoryStore(Records):
                     self._link(job.id, spawned)
         for waiting in tables.waiting_fan_in(job.spawned_by):
             self._link(waiting, job.id)
-        return replace(answer, ripe=any(tables.edges[job.id].values()))
+        return replace(answer, has_dependents=any(tables.edges[job.id].values()))
 
-    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+    async def adopt(self, dossiers: Sequence[JobExport]) -> list[bool]:
         return [self._adopt(dossier) for dossier in dossiers]
 
-    def _adopt(self, dossier: Dossier) -> bool:
+    def _adopt(self, dossier: JobExport) -> bool:
         job, tables = dossier.job, self._state
         if job.id in tables.jobs:
             return False
@@ -151,7 +151,7 @@ class MemoryStore(Records):
 
     async def claim(self, want: Claim) -> list[Job]:
         now = self.now()
-        gate = Gate(self._state, now)
+        gate = MemoryLimits(self._state, now)
         taken: list[Job] = []
         for queue in want.queues:
             if self._state.settings[queue].get("paused"):
@@ -181,30 +181,30 @@ class MemoryStore(Records):
         if after.state in TERMINAL:
             for child in waiting:
                 self._state.edges[child][after.id] = after.state
-        return Swapped(written=True, ripe=bool(waiting) and after.state in TERMINAL)
+        return Swapped(written=True, has_dependents=bool(waiting) and after.state in TERMINAL)
 
-    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+    async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         return [self._extend(fence) for fence in fences]
 
-    def _extend(self, fence: Fence) -> Beat:
+    def _extend(self, fence: Fence) -> Renewal:
         if not self._state.is_held(fence):
-            return Beat(held=False)
+            return Renewal(held=False)
         job = self._state.jobs[fence.job_id]
         assert job.lease is not None
         lease = replace(job.lease, until=self.now() + job.lease_ttl)
         self._state.jobs[job.id] = replace(job, lease=lease)
-        return Beat(held=True, until=lease.until, cancel=job.cancel)
+        return Renewal(held=True, until=lease.until, cancel=job.cancel)
 
-    async def note(self, notes: Sequence[Note]) -> list[bool]:
+    async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         return [self._note(note) for note in notes]
 
-    def _note(self, note: Note) -> bool:
+    def _note(self, note: JobNote) -> bool:
         if not self._state.is_held(note.fence):
             return False
         job = self._state.jobs[note.fence.job_id]
         if note.progress is not None:
             job = replace(job, progress=note.progress)
-            self._state.tell(job, note.progress)
+            self._state.emit(job, note.progress)
             self._notify()
         if note.checkpoint is not None:
             job = replace(job, checkpoint=note.checkpoint)
@@ -282,10 +282,10 @@ class MemoryStore(Records):
         held = self._state.holds.get(name)
         if held is not None and held.holder != holder and held.until > now:
             return False
-        self._state.holds[name] = Hold(name, holder, now + ttl, data)
+        self._state.holds[name] = NamedLock(name, holder, now + ttl, data)
         return True
 
-    async def holds(self, prefix: str) -> list[Hold]:
+    async def holds(self, prefix: str) -> list[NamedLock]:
         live = (h for h in self._state.holds.values() if h.until > self.now())
         return sorted((h for h in live if h.name.startswith(prefix)), key=lambda h: h.name)
 
@@ -341,7 +341,7 @@ class MemoryStore(Records):
         self._ring()
 
     async def limits(self) -> list[LimitState]:
-        return Gate(self._state, self.now()).states()
+        return MemoryLimits(self._state, self.now()).states()
 
     async def queues(self) -> list[QueueInfo]:
         return queries.queues(self._state)
@@ -354,12 +354,12 @@ class MemoryStore(Records):
     def _write(self, before: Job | None, after: Job) -> Job:
         """Store a job and everything its trail says; the one place that changes a job's state."""
         tables = self._state
-        ledger = Ledger()
+        ledger = Counters()
         ledger.moved(before, after)
         tables.count(ledger)
         for edge in after.trail:
             tables.history[after.id].append(edge)
-            tables.tell(after, edge)
+            tables.emit(after, edge)
         if after.trail:
             self._notify()
         stored = replace(after, trail=())
@@ -374,7 +374,7 @@ class MemoryStore(Records):
         return stored
 
     def _remove(self, job_id: str) -> None:
-        ledger = Ledger()
+        ledger = Counters()
         ledger.removed(self._state.jobs[job_id])
         self._state.count(ledger)
         self._state.forget(job_id)

@@ -19,18 +19,18 @@ from holdfast.model.job import (
     Transition,
 )
 from holdfast.model.policy import Retention
-from holdfast.store.counters import Ledger, ReadingKey, TallyKey
+from holdfast.store.counters import Counters, ReadingKey, TallyKey
 from holdfast.store.values import (
     Added,
     AddStatus,
     Change,
-    Draft,
     EventKind,
     Fence,
-    Hold,
     JobEvent,
     LimitRule,
+    NamedLock,
     Record,
+    RecordWrite,
 )
 
 
@@ -55,7 +55,7 @@ class Tables:
         self.tallies: Counter[TallyKey] = Counter()
         self.readings: dict[ReadingKey, tuple[int, float]] = {}
         self.settings: defaultdict[str, dict[str, object]] = defaultdict(dict)
-        self.holds: dict[str, Hold] = {}
+        self.holds: dict[str, NamedLock] = {}
         self.rules: dict[str, LimitRule] = {}
         self.windows: dict[str, tuple[int, datetime]] = {}
         """Scope -> (claims in the newest rate window, its end)."""
@@ -111,7 +111,7 @@ class Tables:
         )
         return [job_id for _, _, job_id in old]
 
-    def count(self, ledger: Ledger) -> None:
+    def count(self, ledger: Counters) -> None:
         """Add a batch's moves to the counters."""
         for key, change in ledger.tallies.items():
             self.tallies[key] += change
@@ -119,7 +119,7 @@ class Tables:
             had, highest = self.readings.get(reading, (0, 0.0))
             self.readings[reading] = (had + count, max(highest, top))
 
-    def tell(self, job: Job, what: Transition | Progress) -> None:
+    def emit(self, job: Job, what: Transition | Progress) -> None:
         """Append to the event stream."""
         self.told += 1
         moved = what if isinstance(what, Transition) else None
@@ -168,7 +168,7 @@ class Tables:
             del self.readings[key]
 
 
-class Plan:
+class AddPlan:
     """Judges the jobs of one ``add`` before any is written."""
 
     def __init__(self, tables: Tables, now: datetime) -> None:
@@ -265,16 +265,16 @@ def is_ripe(job: Job, edges: Mapping[str, State | None]) -> bool:
     return len(ended) == len(edges) or any(state is not State.COMPLETED for state in ended)
 
 
-class Records:
+class RecordTable:
     """The part of the memory store that keeps records; see ``Store`` for what it promises."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Record] = {}
 
-    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
         return [self._keep(draft) for draft in drafts]
 
-    def _keep(self, draft: Draft) -> int | None:
+    def _keep(self, draft: RecordWrite) -> int | None:
         place = (draft.kind, draft.key)
         had = self._kept[place].version if place in self._kept else 0
         if draft.version is not None and draft.version != had:

@@ -22,10 +22,10 @@ from holdfast.store.postgres.connection import Statements
 from holdfast.store.postgres.errors import LockedError
 from holdfast.store.postgres.links import Parents, link, lock_parents, see_parents, tie
 from holdfast.store.postgres.params import add_one_params, add_params, literal
-from holdfast.store.postgres.pool import Database
+from holdfast.store.postgres.pool import Pool
 from holdfast.store.postgres.rows import document
 from holdfast.store.postgres.swap import swap
-from holdfast.store.values import Added, AddStatus, Change, Dossier, Fence
+from holdfast.store.values import Added, AddStatus, Change, Fence, JobExport
 
 Key = tuple[str, str]
 PATIENCE = "50ms"
@@ -73,8 +73,8 @@ async def add(
         await session.run("add", add_params(fresh))
     await _take(session, fresh)
     await _release(session, plan.locked)
-    ripe = await _link(session, fresh, plan.parents)
-    return [replace(a, ripe=True) if a.job_id in ripe else a for a in answers]
+    has_dependents = await _link(session, fresh, plan.parents)
+    return [replace(a, has_dependents=True) if a.job_id in has_dependents else a for a in answers]
 
 
 def is_plain(jobs: Iterable[Job]) -> bool:
@@ -95,7 +95,7 @@ async def add_plain(session: Statements, jobs: Sequence[Job]) -> list[Added]:
     return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
 
 
-async def add_each(database: Database, jobs: Sequence[Job], now: datetime) -> list[Added]:
+async def add_each(database: Pool, jobs: Sequence[Job], now: datetime) -> list[Added]:
     """Write jobs of which each stands alone; those whose key is busy keep no others waiting."""
     try:
         return await database.atomically(
@@ -121,7 +121,7 @@ async def add_each(database: Database, jobs: Sequence[Job], now: datetime) -> li
     return [answers[n] for n in range(len(jobs))]
 
 
-class _Plan:
+class _PostgresAdd:
     """Judges the jobs of one call, knowing all that is stored about them."""
 
     def __init__(
@@ -166,7 +166,9 @@ class _Plan:
         return fresh
 
 
-async def _plan(session: Statements, jobs: Sequence[Job], now: datetime, *, is_ours: bool) -> _Plan:
+async def _plan(
+    session: Statements, jobs: Sequence[Job], now: datetime, *, is_ours: bool
+) -> _PostgresAdd:
     known = {id_ for (id_,) in await session.run("known", {"id": Texts([j.id for j in jobs])})}
     dedupes = {job.id: _key(job.dedupe) for job in jobs if job.dedupe and job.id not in known}
     keys = sorted(set(dedupes.values()))
@@ -175,7 +177,7 @@ async def _plan(session: Statements, jobs: Sequence[Job], now: datetime, *, is_o
     twins = (dedupes[p] for p in named & dedupes.keys())
     named |= {holders[key].job_id for key in twins if key in holders}
     parents = await (lock_parents if is_ours else see_parents)(session, jobs, named)
-    return _Plan(known, keys, holders, parents)
+    return _PostgresAdd(known, keys, holders, parents)
 
 
 async def _holders(
@@ -236,7 +238,7 @@ def _key_columns(keys: Sequence[Key]) -> dict[str, object]:
     return {"scope": Texts([scope for scope, _ in keys]), "key": Texts([key for _, key in keys])}
 
 
-async def adopt(session: Statements, dossiers: Sequence[Dossier], now: datetime) -> set[str]:
+async def adopt(session: Statements, dossiers: Sequence[JobExport], now: datetime) -> set[str]:
     """Write jobs as ``Store.adopt`` promises; return the ids of those that were new."""
     known = await _known(session, [dossier.job.id for dossier in dossiers])
     fresh = {d.job.id: d for d in dossiers if d.job.id not in known}
@@ -255,7 +257,7 @@ async def _known(session: Statements, ids: Sequence[str]) -> set[str]:
     return {id_ for (id_,) in await session.run("known", {"id": Texts(ids)})} if ids else set()
 
 
-def _birth(dossier: Dossier, there: set[str]) -> Job:
+def _birth(dossier: JobExport, there: set[str]) -> Job:
     """The job as it was submitted, waiting for those of its dependencies that are there."""
     job = dossier.job
     return replace(
@@ -271,11 +273,11 @@ def _birth(dossier: Dossier, there: set[str]) -> Job:
     )
 
 
-def _fate(birth: Job, dossier: Dossier) -> Change:
+def _fate(birth: Job, dossier: JobExport) -> Change:
     return Change(birth, replace(dossier.job, trail=dossier.history[1:]))
 
 
-def _rest(dossiers: Sequence[Dossier]) -> dict[str, object]:
+def _rest(dossiers: Sequence[JobExport]) -> dict[str, object]:
     jobs = [dossier.job for dossier in dossiers]
     lines = [(d.job.id, line) for d in dossiers for line in d.logs[-MAX_LOG_LINES:]]
     return {

@@ -11,15 +11,15 @@ from holdfast.errors import HoldfastError
 from holdfast.model.job import Job, State
 from holdfast.runtime.clock import Clock
 from holdfast.store.contract import EVENTS_KEPT
-from holdfast.store.postgres.claim_position import Heads, Leases, Pace
+from holdfast.store.postgres.claim_position import ClaimPositions, LeasePosition, Throttle
 from holdfast.store.postgres.clock import ServerClock
-from holdfast.store.postgres.connection import Params, Session
+from holdfast.store.postgres.connection import Params, PostgresSession
 from holdfast.store.postgres.errors import translated
-from holdfast.store.postgres.handler_pool import Guests
+from holdfast.store.postgres.handler_pool import HandlerPool
 from holdfast.store.postgres.migrate import take_in
-from holdfast.store.postgres.pool import Database
+from holdfast.store.postgres.pool import Pool
 from holdfast.store.postgres.rows import Row, job_of
-from holdfast.store.postgres.settings import Settings
+from holdfast.store.postgres.settings import PostgresSettings
 from holdfast.store.postgres.wake import Wake
 from holdfast.store.values import Change
 
@@ -40,19 +40,23 @@ class Base:
     """The state of one opened store."""
 
     def __init__(
-        self, settings: Settings, *, clock: Clock | None = None, events_kept: int = EVENTS_KEPT
+        self,
+        settings: PostgresSettings,
+        *,
+        clock: Clock | None = None,
+        events_kept: int = EVENTS_KEPT,
     ) -> None:
         self.settings = settings
         self._clock = ServerClock(clock)
         self._events_kept = events_kept
-        self._database = Database(settings)
-        self._guests = Guests(self._database, settings)
+        self._database = Pool(settings)
+        self._guests = HandlerPool(self._database, settings)
         direct = settings.listen_url or (None if settings.pgbouncer else settings.dsn)
         self._wake = Wake(self._database, settings.schema, direct)
-        self._heads = Heads()
-        self._leases = Leases()
-        self._ageing = Pace(self._clock.ticks)
-        self._folding = Pace(self._clock.ticks, FOLD_EVERY)
+        self._heads = ClaimPositions()
+        self._leases = LeasePosition()
+        self._ageing = Throttle(self._clock.ticks)
+        self._folding = Throttle(self._clock.ticks, FOLD_EVERY)
         self._numbers: dict[str, int] = {}
         """The numbers of jobs that were claimed here, until they end."""
         self._rules: set[str] = set()
@@ -75,7 +79,7 @@ class Base:
     async def _search(self, name: str, params: Params) -> list[Row]:
         """Run a search: planned for what is asked, with every means the planner has."""
 
-        async def search(session: Session) -> list[Row]:
+        async def search(session: PostgresSession) -> list[Row]:
             await session.connection.execute(_FOR_SEARCHES)
             return await session.run(name, params, prepare=False)
 

@@ -21,7 +21,7 @@ PAGE = 200
 """Ready jobs looked at in one go."""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class JobKind(msgspec.Struct, frozen=True):
     """What decides which limits a job falls under."""
 
     queue: str
@@ -37,7 +37,7 @@ class Kind(msgspec.Struct, frozen=True):
             yield f"{rule}:{self.limit_key}", rule
 
 
-class Gate:
+class PostgresLimits:
     """The limits as one claim finds them, and what it takes of them."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Gate:
         self.opened: dict[str, tuple[int, datetime]] = {}
         self.full: set[str] = set()
 
-    def admits(self, kind: Kind) -> bool:
+    def admits(self, kind: JobKind) -> bool:
         """Whether every limit has room for a job; if so, it counts against each."""
         scopes = [(s, self.rules[rule]) for s, rule in kind.scopes() if rule in self.rules]
         full = [scope for scope, rule in scopes if self._is_full(scope, rule)]
@@ -100,17 +100,17 @@ async def read_rules(session: Statements) -> dict[str, LimitRule]:
 
 async def read_gate(
     session: Statements, rules: dict[str, LimitRule], now: datetime, judged: datetime | None
-) -> Gate:
+) -> PostgresLimits:
     """Read what is used of the limits."""
     running: Counter[str] = Counter()
     windows: dict[str, tuple[int, datetime]] = {}
     if rules:
         for queue, type_, limit_key, count in await session.run("running", {}):
-            for scope, _ in Kind(queue, type_, limit_key or "").scopes():
+            for scope, _ in JobKind(queue, type_, limit_key or "").scopes():
                 running[scope] += count
         for scope, started, until in await session.run("rate_windows", {"now": judged}):
             windows[scope] = (started, until)
-    return Gate(rules, running, windows, now)
+    return PostgresLimits(rules, running, windows, now)
 
 
 def applies(scope: str, want: Claim) -> bool:
@@ -147,14 +147,14 @@ async def claim_limited(
     return rows, set(rules)
 
 
-async def _choose(session: Statements, want: Claim, gate: Gate) -> list[int]:
+async def _choose(session: Statements, want: Claim, gate: PostgresLimits) -> list[int]:
     chosen: list[int] = []
     for (queue,) in await session.run("unpaused", {"queues": Texts(want.queues)}):
         place = (-1, 0)
         while len(chosen) < want.limit and f"queue:{queue}" not in gate.full:
             rows = await session.run("ready", _page(queue, want, gate, place))
             for number, type_, limit_key, *_ in rows:
-                if len(chosen) < want.limit and gate.admits(Kind(queue, type_, limit_key or "")):
+                if len(chosen) < want.limit and gate.admits(JobKind(queue, type_, limit_key or "")):
                     chosen.append(number)
             if len(rows) < PAGE:
                 break
@@ -162,7 +162,9 @@ async def _choose(session: Statements, want: Claim, gate: Gate) -> list[int]:
     return chosen
 
 
-def _page(queue: str, want: Claim, gate: Gate, place: tuple[int, int]) -> dict[str, object]:
+def _page(
+    queue: str, want: Claim, gate: PostgresLimits, place: tuple[int, int]
+) -> dict[str, object]:
     return {
         "queue": queue,
         "types": None if want.types is None else Texts(want.types),

@@ -27,7 +27,7 @@ MOST_KINDS = 1_000
 Types = tuple[str, ...] | None
 
 
-class Place(NamedTuple):
+class ClaimPosition(NamedTuple):
     """A stretch of the ready jobs: one level of a queue, as one kind of claim sees it."""
 
     queue: str
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     types: Types
 
 
-class Head(msgspec.Struct):
+class QueuePosition(msgspec.Struct):
     """The first place seen, and the first place seen a moment before that."""
 
     settled: int
@@ -43,18 +43,20 @@ class Head(msgspec.Struct):
     since: float
 
 
-class Heads:
+class ClaimPositions:
     """What claims have seen so far."""
 
     def __init__(self) -> None:
-        self._heads: dict[Place, Head] = {}
+        self._heads: dict[ClaimPosition, QueuePosition] = {}
         self._full_at: dict[tuple[tuple[str, ...], Types], float] = {}
 
     def start(self, queues: Sequence[str], types: Types, ticks: float) -> list[int] | None:
         """The place to start from for each queue and level; None when a full look is due."""
         if ticks >= self._full_at.get((tuple(queues), types), 0.0):
             return None
-        return [self._settled(Place(queue, n, types), ticks) for queue in queues for n in LEVELS]
+        return [
+            self._settled(ClaimPosition(queue, n, types), ticks) for queue in queues for n in LEVELS
+        ]
 
     def looked(self, queues: Sequence[str], types: Types, ticks: float, took: float) -> None:
         """Take note of a claim from the very front."""
@@ -66,26 +68,26 @@ class Heads:
         """Take note of the jobs a claim got: queue, level and place of each."""
         last_first = sorted(taken, reverse=True)
         for (queue, level), first in {each[:2]: each[2] for each in last_first}.items():
-            place = Place(queue, level, types)
+            place = ClaimPosition(queue, level, types)
             head = self._heads.get(place)
             if head is None:
-                self._heads[place] = Head(0, first, ticks)
+                self._heads[place] = QueuePosition(0, first, ticks)
             elif ticks - head.since >= SETTLED_AFTER:
-                self._heads[place] = Head(head.newest, first, ticks)
+                self._heads[place] = QueuePosition(head.newest, first, ticks)
 
     def forget(self) -> None:
         """Start from the front again: jobs may have moved there."""
         self._heads.clear()
         self._full_at.clear()
 
-    def _settled(self, place: Place, ticks: float) -> int:
+    def _settled(self, place: ClaimPosition, ticks: float) -> int:
         head = self._heads.get(place)
         if head is None:
             return 0
         return head.newest if ticks - head.since >= SETTLED_AFTER else head.settled
 
 
-class Leases:
+class LeasePosition:
     """Where the leases begin that may have ended without an answer."""
 
     def __init__(self) -> None:
@@ -112,7 +114,7 @@ SHARE = 20
 """A piece of it rests for this many times as long as it took."""
 
 
-class Pace:
+class Throttle:
     """When to do something next: not too often, and never for most of the time."""
 
     def __init__(self, ticks: Callable[[], float], every: float = 0.0) -> None:

@@ -46,7 +46,7 @@ class Prepared(NamedTuple):
     formats: list[Format]
 
 
-class Line(AsyncConnection[Row]):
+class Connection(AsyncConnection[Row]):
     """A connection of ours, and the statements that were prepared on it."""
 
     transformer: Transformer | None = None
@@ -191,10 +191,10 @@ class Statements(Protocol):
         ...
 
 
-class Session:
+class PostgresSession:
     """One of our connections, in the hands of one call."""
 
-    def __init__(self, connection: Line, schema: str, *, prepare: bool) -> None:
+    def __init__(self, connection: Connection, schema: str, *, prepare: bool) -> None:
         self.connection = connection
         self._schema = schema
         self._prepare = prepare

@@ -14,12 +14,12 @@ import psycopg
 from psycopg.pq import PGconn
 from psycopg_pool import AsyncConnectionPool
 
-from holdfast.store.postgres.connection import Line, Session
-from holdfast.store.postgres.pool import Database, cut, give_back
+from holdfast.store.postgres.connection import Connection, PostgresSession
+from holdfast.store.postgres.pool import Pool, cut, give_back
 from holdfast.store.postgres.rows import Row
-from holdfast.store.postgres.settings import Settings
+from holdfast.store.postgres.settings import PostgresSettings
 
-Lent = psycopg.AsyncConnection[Row] | psycopg.Connection[Row]
+BorrowedConnection = psycopg.AsyncConnection[Row] | psycopg.Connection[Row]
 
 _CLOSED = PGconn.connect_start(b"=")  # which nobody can connect to
 _CLEAN = b"""
@@ -34,17 +34,17 @@ SELECT pg_advisory_unlock_all(), ARRAY(SELECT name FROM pg_prepared_statements)
 # DISCARD ALL, but for our statements: to prepare and plan them again takes the server 3 ms.
 
 
-class Guests:
+class HandlerPool:
     """The pool, opened when the first handler asks."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    def __init__(self, database: Pool, settings: PostgresSettings) -> None:
         self._database = database
         self._settings = settings
-        self._pool: AsyncConnectionPool[Line] | None = None
+        self._pool: AsyncConnectionPool[Connection] | None = None
         self._places: asyncio.Semaphore
 
     @contextlib.asynccontextmanager
-    async def lend(self) -> AsyncIterator[Session]:
+    async def lend(self) -> AsyncIterator[PostgresSession]:
         """Lend a connection; whoever asks waits for a free one as long as it takes.
 
         A server that cannot be reached is another matter: ``StoreUnavailableError``.
@@ -57,7 +57,7 @@ class Guests:
             finally:
                 await give_back(pool, connection)
 
-    async def _opened(self) -> AsyncConnectionPool[Line]:
+    async def _opened(self) -> AsyncConnectionPool[Connection]:
         if self._pool is None:
             reset = None if self._settings.pgbouncer else self._reset
             self._pool = self._database.guest_pool(reset)
@@ -65,7 +65,7 @@ class Guests:
             await self._pool.open()
         return self._pool
 
-    async def _reset(self, connection: Line) -> None:
+    async def _reset(self, connection: Connection) -> None:
         session = self._database.wrapped(connection)
         ((_, names),) = await session.script(_CLEAN)
         ours = {known.name.decode() for known in connection.prepared.values()}
@@ -80,7 +80,7 @@ class Guests:
 
 
 @contextlib.contextmanager
-def lent(line: Line, *, blocking: bool) -> Iterator[Lent]:
+def lent(line: Connection, *, blocking: bool) -> Iterator[BorrowedConnection]:
     """Make a handler's connection over our line; once the block is over it is a closed one."""
     connection = (
         psycopg.Connection(line.pgconn) if blocking else psycopg.AsyncConnection(line.pgconn)
@@ -88,7 +88,7 @@ def lent(line: Line, *, blocking: bool) -> Iterator[Lent]:
     connection._num_transactions = 1  # so that psycopg refuses commit() and rollback()
     if line.prepare_threshold is None:  # behind a pooler
         connection.prepare_threshold = None
-    closed: Line | Lent = connection
+    closed: Connection | BorrowedConnection = connection
     try:
         yield connection
     except asyncio.CancelledError:

@@ -96,9 +96,9 @@ async def join(session: Statements, after: int, most: int) -> tuple[bool, int | 
     last = max((row[WIDTH] for row in rows), default=None)
     states, busy = await _free_parents(session, jobs)
     free = [job for job in jobs if busy.isdisjoint(job.depends_on)]
-    ripe = await link(session, free, states)
+    has_dependents = await link(session, free, states)
     lost = await session.run("untie", {"child": Texts([job.id for job in free])}) if free else []
-    return bool(ripe or lost or busy), last
+    return bool(has_dependents or lost or busy), last
 
 
 async def _free_parents(

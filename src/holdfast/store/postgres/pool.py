@@ -19,10 +19,10 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from holdfast.errors import StoreError, StoreUnavailableError
-from holdfast.store.postgres.connection import Line, Params, Session
+from holdfast.store.postgres.connection import Connection, Params, PostgresSession
 from holdfast.store.postgres.errors import OURS, in_our_words, is_lost, translated, words
 from holdfast.store.postgres.rows import Row, adapters
-from holdfast.store.postgres.settings import Settings, conninfo
+from holdfast.store.postgres.settings import PostgresSettings, conninfo
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.store.postgres.rows import Row
 
 
-class Alarm:
+class CallTimeouts:
     """Cuts every connection whose call takes longer than so many seconds."""
 
     def __init__(self, seconds: float) -> None:
@@ -74,7 +74,7 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 # What its pool warns of is in our errors too. A program that set up no log would else find it on
 # its stderr, and between our own lines of JSON; one that did still hears of it.
 
-Callback = Callable[[Line], Awaitable[None]]
+Callback = Callable[[Connection], Awaitable[None]]
 """What a pool does with a connection."""
 
 TRIES = 6
@@ -102,20 +102,20 @@ _LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_tim
 NO_LIMIT = timedelta(0)
 
 
-class Database:
+class Pool:
     """The pool, and the rules for using it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PostgresSettings) -> None:
         self._settings = settings
         self.limit = settings.timeout.total_seconds()
         """The longest any statement may take, in seconds."""
         self._adapters = adapters()
         self._pool = self._own_pool()
         self._is_spent = False
-        self._warm: list[Session] = []
+        self._warm: list[PostgresSession] = []
         """Connections of the pool that are kept at hand, the one used last at the end."""
         self._room = WARM
-        self._alarm = Alarm(self.limit + 1)
+        self._alarm = CallTimeouts(self.limit + 1)
         self._trouble: Exception | None = None
         """Why the newest try to open a connection failed, if it did."""
         self._era = 0
@@ -132,7 +132,7 @@ class Database:
         await self._cool()  # should this be a second start: the pool waits for what is in it
         if self._is_spent:  # a pool opens only once
             self._pool, self._is_spent = self._own_pool(), False
-        self._alarm = Alarm(self.limit + 1)  # whose timer may be of another loop
+        self._alarm = CallTimeouts(self.limit + 1)  # whose timer may be of another loop
         earlier = _cancellations()
         try:
             with self._patience():
@@ -157,11 +157,11 @@ class Database:
         """Run one statement, committed when it returns."""
         return self._insisting(lambda session: session.run(name, params))
 
-    async def atomically(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def atomically(self, work: Callable[[PostgresSession], Awaitable[T]]) -> T:
         """Run some statements as one transaction; again from the start if it lost to another."""
         return await self._insisting(partial(_as_one, work))
 
-    async def _insisting(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def _insisting(self, work: Callable[[PostgresSession], Awaitable[T]]) -> T:
         for attempt in range(1, TRIES + 1):
             try:
                 session = self._at_hand() or await self.borrow()
@@ -195,13 +195,13 @@ class Database:
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         return connection
 
-    def _at_hand(self) -> Session | None:
+    def _at_hand(self) -> PostgresSession | None:
         """Take the connection used last, unless it is to be looked at first."""
         if self._warm and self._warm[-1].connection.ear:
             return self._warm.pop()
         return None
 
-    async def borrow(self) -> Session:
+    async def borrow(self) -> PostgresSession:
         """Take the connection used last, or one of the pool, which would hand them out in turn."""
         while self._warm:
             session = self._warm.pop()
@@ -214,7 +214,7 @@ class Database:
         finally:
             self._waiting -= 1
 
-    async def taken_from(self, pool: AsyncConnectionPool[Line]) -> Line:
+    async def taken_from(self, pool: AsyncConnectionPool[Connection]) -> Connection:
         """Take a connection out of a pool; it waits with ``wait_for``, see ``_heed``."""
         earlier = _cancellations()
         with self._patience():
@@ -251,7 +251,7 @@ class Database:
         while self._warm:
             await give_back(self._pool, self._warm.pop().connection)
 
-    def _keeps(self, session: Session) -> bool:
+    def _keeps(self, session: PostgresSession) -> bool:
         """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
         self._used += 1
         if (
@@ -265,23 +265,25 @@ class Database:
         self._warm.append(session)
         return True
 
-    def wrapped(self, connection: Line) -> Session:
+    def wrapped(self, connection: Connection) -> PostgresSession:
         """Return what runs our statements on a connection of ours."""
-        return Session(connection, self._settings.schema, prepare=not self._settings.pgbouncer)
+        return PostgresSession(
+            connection, self._settings.schema, prepare=not self._settings.pgbouncer
+        )
 
-    def _own_pool(self) -> AsyncConnectionPool[Line]:
+    def _own_pool(self) -> AsyncConnectionPool[Connection]:
         return self._new_pool(self._conninfo(self._settings.timeout), self._configure)
 
-    def guest_pool(self, reset: Callback | None) -> AsyncConnectionPool[Line]:
+    def guest_pool(self, reset: Callback | None) -> AsyncConnectionPool[Connection]:
         """Return a pool, not open yet, of sessions as the server and the role make them."""
         return self._new_pool(conninfo(self._settings.dsn, {}), self._sign, reset)
 
     def _new_pool(
         self, told: str, configure: Callback, reset: Callback | None = None
-    ) -> AsyncConnectionPool[Line]:
+    ) -> AsyncConnectionPool[Connection]:
         return AsyncConnectionPool(
             told,
-            connection_class=Line,
+            connection_class=Connection,
             min_size=1,
             max_size=self._settings.pool,
             open=False,
@@ -308,22 +310,22 @@ class Database:
     def _tried(self, error: Exception | None) -> None:
         self._trouble = error
 
-    async def _sign(self, connection: Line) -> None:
+    async def _sign(self, connection: Connection) -> None:
         connection.era = self._era
 
-    async def _configure(self, connection: Line) -> None:
+    async def _configure(self, connection: Connection) -> None:
         await self._sign(connection)
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         if self._settings.pgbouncer:
             await connection.execute(b"SET timezone = 'UTC'")  # the one setting it carries along
 
 
-async def give_back(pool: AsyncConnectionPool[Line], connection: Line) -> None:
+async def give_back(pool: AsyncConnectionPool[Connection], connection: Connection) -> None:
     """Return a connection to its pool, also when cancelled meanwhile: it would be lost for good."""
     await asyncio.shield(pool.putconn(connection))
 
 
-async def _as_one(work: Callable[[Session], Awaitable[T]], session: Session) -> T:
+async def _as_one(work: Callable[[PostgresSession], Awaitable[T]], session: PostgresSession) -> T:
     async with session.connection.transaction():
         return await work(session)
 
@@ -332,7 +334,7 @@ def _milliseconds(span: timedelta) -> int:
     return span // timedelta(milliseconds=1)
 
 
-async def _check(connection: Line) -> None:
+async def _check(connection: Connection) -> None:
     """Find out, mostly without a round trip, whether an idle connection was closed."""
     if connection.has_said():  # goodbye, most likely
         await connection.execute(b"SELECT 1")

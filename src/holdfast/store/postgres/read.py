@@ -17,7 +17,7 @@ from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.postgres.arrays import Ints, Texts
 from holdfast.store.postgres.base import Base
 from holdfast.store.postgres.claim import read_gate, read_rules
-from holdfast.store.postgres.connection import Session
+from holdfast.store.postgres.connection import PostgresSession
 from holdfast.store.postgres.health import findings
 from holdfast.store.postgres.rows import (
     Row,
@@ -33,9 +33,9 @@ from holdfast.store.values import (
     FailurePage,
     FailureSearch,
     Finding,
-    Hold,
     JobEvent,
     LimitState,
+    NamedLock,
     Order,
     Page,
     QueueInfo,
@@ -160,13 +160,13 @@ class Reads(Base):
     async def limits(self) -> list[LimitState]:
         return await self._database.atomically(self._limits)
 
-    async def _limits(self, session: Session) -> list[LimitState]:
+    async def _limits(self, session: PostgresSession) -> list[LimitState]:
         rules = await read_rules(session)
         return (await read_gate(session, rules, self.now(), self._clock.judged)).states()
 
-    async def holds(self, prefix: str) -> list[Hold]:
+    async def holds(self, prefix: str) -> list[NamedLock]:
         rows = await self._run("holds", {"prefix": prefix, "now": self._clock.judged})
-        return [Hold(*row) for row in rows]
+        return [NamedLock(*row) for row in rows]
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         place = None if after is None else read_event_cursor(after)

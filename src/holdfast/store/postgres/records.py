@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from holdfast.store.cursors import BEYOND
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.base import Base
-from holdfast.store.postgres.connection import Session
-from holdfast.store.values import Draft, Record
+from holdfast.store.postgres.connection import PostgresSession
+from holdfast.store.values import Record, RecordWrite
 
 
 class Records(Base):
     """The part of the store that keeps records."""
 
-    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
-        async def write(session: Session) -> list[int | None]:
+    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
+        async def write(session: PostgresSession) -> list[int | None]:
             return [await _keep(session, draft) for draft in drafts]
 
         return await self._database.atomically(write) if drafts else []
@@ -37,7 +37,7 @@ class Records(Base):
         return [Record(*row) for row in rows]
 
 
-async def _keep(session: Session, draft: Draft) -> int | None:
+async def _keep(session: PostgresSession, draft: RecordWrite) -> int | None:
     place = {"kind": draft.kind, "key": draft.key, "version": draft.version}
     if draft.data is not None:
         rows = await session.run("keep", {**place, "data": draft.data})
@@ -48,5 +48,5 @@ async def _keep(session: Session, draft: Draft) -> int | None:
     return None
 
 
-async def _is_free(session: Session, draft: Draft) -> bool:
+async def _is_free(session: PostgresSession, draft: RecordWrite) -> bool:
     return not await session.run("records", {"kind": draft.kind, "key": Texts([draft.key])})

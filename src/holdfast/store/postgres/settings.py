@@ -28,7 +28,7 @@ _URL = re.compile(r"postgres(?:ql)?:(//(?:[^@/]*@)?[^?]*)(?:\?(.*))?", re.DOTALL
 """As libpq takes it apart: a password may hold a question mark."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach the server, and what to expect of it; StoreError if that cannot be."""
 
     dsn: str
@@ -49,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Bring the schema up to date on start; else a schema that is behind is an error."""
 
     @classmethod
-    def from_url(cls, url: str) -> Settings:
+    def from_url(cls, url: str) -> PostgresSettings:
         """Read a URL; parameters that are not ours are left for libpq, as they were written."""
         match = _URL.fullmatch(url)
         if match is None:

@@ -18,19 +18,19 @@ from holdfast.store.contract import check_settings
 from holdfast.store.postgres.add import add, add_each, add_plain, adopt, is_plain
 from holdfast.store.postgres.arrays import Longs, Moments, Texts
 from holdfast.store.postgres.caller import enlist
-from holdfast.store.postgres.connection import Session, Statements
+from holdfast.store.postgres.connection import PostgresSession, Statements
 from holdfast.store.postgres.links import join, seen
 from holdfast.store.postgres.records import Records
 from holdfast.store.postgres.rows import WIDTH, seconds
 from holdfast.store.postgres.schema import Upgrades
-from holdfast.store.postgres.settings import Settings
+from holdfast.store.postgres.settings import PostgresSettings
 from holdfast.store.postgres.wake import EVERY_QUEUE
 from holdfast.store.postgres.working import Works, queues_of
 from holdfast.store.values import (
     Added,
     Dependent,
-    Dossier,
     Fence,
+    JobExport,
     LimitRule,
     Promoted,
 )
@@ -50,8 +50,8 @@ class PostgresStore(Works, Records, Upgrades):
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
-        """Make a store from ``postgresql://...``; see ``Settings`` for its parameters."""
-        return cls(Settings.from_url(url), clock=clock)
+        """Make a store from ``postgresql://...``; see ``PostgresSettings`` for its parameters."""
+        return cls(PostgresSettings.from_url(url), clock=clock)
 
     async def start(self) -> Self:
         await self._prepare()
@@ -129,7 +129,7 @@ class PostgresStore(Works, Records, Upgrades):
         rows = await seen(enlist(connection, self.settings.schema), ids)
         return {id_: Parent(priority, depth) for id_, _, _, priority, depth, _ in rows}
 
-    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+    async def adopt(self, dossiers: Sequence[JobExport]) -> list[bool]:
         written = await self._database.atomically(
             lambda session: adopt(session, dossiers, self.now())
         )
@@ -138,7 +138,7 @@ class PostgresStore(Works, Records, Upgrades):
         return [new.pop(dossier.job.id, False) for dossier in dossiers]
 
     @property
-    def deafness(self) -> str:
+    def not_notified_because(self) -> str:
         return "" if self._wake.listening.is_set() else self._wake.trouble
 
     # --- maintenance ---------------------------------------------------------------------
@@ -153,8 +153,8 @@ class PostgresStore(Works, Records, Upgrades):
         ((later, is_tied),) = await self._run("next_due", {})
         self._wake.ring({queue for (queue,) in rows})
         await self._fold()
-        ripe = await self._join() if limit and is_tied else False
-        return Promoted(len(rows), later, ripe)
+        has_dependents = await self._join() if limit and is_tied else False
+        return Promoted(len(rows), later, has_dependents)
 
     async def _join(self) -> bool:
         """Join jobs to what they are tied to; whether a verdict may be due soon."""
@@ -162,8 +162,8 @@ class PostgresStore(Works, Records, Upgrades):
         after: int | None = 0
         while after is not None:
             some = partial(join, after=after, most=JOINED_AT_ONCE)
-            ripe, after = await self._database.atomically(some)
-            found.append(ripe)
+            has_dependents, after = await self._database.atomically(some)
+            found.append(has_dependents)
         return len(found) == 1 or any(found)  # none at all: another one is joining them right now
 
     async def overdue(self, limit: int) -> list[Job]:
@@ -231,7 +231,7 @@ class PostgresStore(Works, Records, Upgrades):
         return [id_ in deleted and first[id_] == n for n, id_ in enumerate(ids)]
 
     async def _delete(
-        self, session: Session, choice: str, params: Mapping[str, object]
+        self, session: PostgresSession, choice: str, params: Mapping[str, object]
     ) -> set[str]:
         chosen = [number for (number,) in await session.run(choice, params)]
         if not chosen:

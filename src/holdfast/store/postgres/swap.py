@@ -6,9 +6,9 @@ from collections.abc import MutableMapping, Sequence
 
 from holdfast.model.job import TERMINAL, State
 from holdfast.store.postgres.arrays import Longs, Texts
-from holdfast.store.postgres.connection import Session, Statements
+from holdfast.store.postgres.connection import PostgresSession, Statements
 from holdfast.store.postgres.params import complete_params, is_completion, swap_params
-from holdfast.store.postgres.pool import Database
+from holdfast.store.postgres.pool import Pool
 from holdfast.store.values import Change
 
 Numbered = Sequence[tuple[int, Change]]
@@ -18,9 +18,7 @@ Numbers = MutableMapping[str, int]
 """The numbers of jobs that were claimed here, until they end."""
 
 
-async def swap_all(
-    database: Database, changes: Sequence[Change], numbers: Numbers
-) -> dict[int, bool]:
+async def swap_all(database: Pool, changes: Sequence[Change], numbers: Numbers) -> dict[int, bool]:
     """Write what still fits; return the place of each change that was, and whether it is ripe.
 
     The short way is one statement. When a job ends that others wait for, nothing is written
@@ -56,7 +54,7 @@ def _runs(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
 
 
 async def _swap_in_turn(
-    session: Session, runs: Sequence[Numbered], numbers: Numbers
+    session: PostgresSession, runs: Sequence[Numbered], numbers: Numbers
 ) -> dict[int, bool]:
     written: dict[int, bool] = {}
     for changes in runs:
@@ -64,7 +62,9 @@ async def _swap_in_turn(
     return written
 
 
-async def swap_run(session: Session, changes: Numbered, numbers: Numbers) -> dict[int, bool]:
+async def swap_run(
+    session: PostgresSession, changes: Numbered, numbers: Numbers
+) -> dict[int, bool]:
     """Write changes of different jobs inside a transaction: the plain completions first."""
     written: dict[int, bool] = {}
     if plain := [(n, change) for n, change in changes if is_completion(change)]:

@@ -19,9 +19,9 @@ from holdfast.errors import PermanentError, StaleLeaseError, StoreUnavailableErr
 from holdfast.model.job import Job, State
 from holdfast.store.postgres.arrays import Texts, text
 from holdfast.store.postgres.base import Base
-from holdfast.store.postgres.connection import Session
+from holdfast.store.postgres.connection import PostgresSession
 from holdfast.store.postgres.errors import AWAY, translated
-from holdfast.store.postgres.handler_pool import Lent, lent
+from holdfast.store.postgres.handler_pool import BorrowedConnection, lent
 from holdfast.store.postgres.swap import swap_run
 from holdfast.store.values import Change, Fence
 
@@ -51,7 +51,7 @@ class Transactions(Base):
     @contextlib.asynccontextmanager
     async def transaction(
         self, fence: Fence, decide: Callable[[Job], Job], *, blocking: bool = False
-    ) -> AsyncIterator[Lent]:
+    ) -> AsyncIterator[BorrowedConnection]:
         """Lend a connection inside a transaction that ends the job when it commits.
 
         At the end of the block the job is read and locked under its lease, ``decide`` says how
@@ -81,14 +81,14 @@ class Transactions(Base):
                 raise
         self._wake.ring(woken)
 
-    def _begin(self, session: Session, fence: Fence) -> bytes:
+    def _begin(self, session: PostgresSession, fence: Fence) -> bytes:
         mark, idle = _mark(fence), int(IDLE.total_seconds() * 1000)
         name = Escaping(session.connection.pgconn).escape_literal(text(f"{mark} {fence.job_id}"))
         begin = _BEGIN.format(idle=idle, mark=mark, name=bytes(name).decode()).encode()
         return begin + _AS_USUAL if self.settings.pgbouncer else begin
 
     async def _settle(
-        self, session: Session, fence: Fence, decide: Callable[[Job], Job]
+        self, session: PostgresSession, fence: Fence, decide: Callable[[Job], Job]
     ) -> set[str]:
         limit = str(int(self._database.limit * 1000))
         ((mark, role, *_),) = await session.run("settle", {"limit": limit})
@@ -144,7 +144,7 @@ def _ended_by_hand() -> PermanentError:
     return PermanentError(told, code="TRANSACTION_ENDED")
 
 
-async def _undo(session: Session) -> None:
+async def _undo(session: PostgresSession) -> None:
     """Roll back; a connection that cannot is closed, which does the same."""
     try:
         await session.script(b"ROLLBACK")

@@ -16,10 +16,10 @@ import psycopg
 from psycopg import AsyncConnection
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.errors import words
-from holdfast.store.postgres.pool import Database, cut
+from holdfast.store.postgres.pool import Pool, cut
 from holdfast.store.postgres.rows import Row
 
 EVERY_QUEUE = ""
@@ -34,7 +34,7 @@ APART, FAR_APART = 0.005, 0.02
 """Seconds between two notices, and between those of a stream."""
 
 
-class Bell:
+class NoticeBell:
     """Counts, per queue, how often there may have been new work."""
 
     def __init__(self) -> None:
@@ -70,12 +70,12 @@ class Bell:
 class Wake:
     """Carries rings from process to process."""
 
-    def __init__(self, database: Database, schema: str, listen_dsn: str | None) -> None:
-        self.bell = Bell()
+    def __init__(self, database: Pool, schema: str, listen_dsn: str | None) -> None:
+        self.bell = NoticeBell()
         self.channel = f"holdfast_{schema}"
         self._database = database
         self._listen_dsn = listen_dsn
-        self._sender = Chance().token()
+        self._sender = Randomness().token()
         self._pending: set[str] = set()
         self._wanted = asyncio.Event()
         self._sender_task: asyncio.Task[None] | None = None

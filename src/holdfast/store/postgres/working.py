@@ -24,10 +24,13 @@ from holdfast.store.postgres.rows import (
 )
 from holdfast.store.postgres.swap import swap_all
 from holdfast.store.postgres.transactions import Transactions
-from holdfast.store.values import Beat, Change, Claim, Fence, Note, Swapped
+from holdfast.store.values import Change, Claim, Fence, JobNote, Renewal, Swapped
 
 NUMBERS_KEPT = 20_000
-_WRITTEN = {ripe: Swapped(written=True, ripe=ripe) for ripe in (False, True)}
+_WRITTEN = {
+    has_dependents: Swapped(written=True, has_dependents=has_dependents)
+    for has_dependents in (False, True)
+}
 
 
 class Works(Reads, Transactions):
@@ -84,7 +87,7 @@ class Works(Reads, Transactions):
             for n, change in enumerate(changes)
         ]
 
-    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+    async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         unique = list(dict.fromkeys(fences))
         if not unique:
             return []
@@ -97,12 +100,12 @@ class Works(Reads, Transactions):
             },
         )
         beats = {
-            unique[position - 1]: Beat(True, until, cancel_of(cancel), is_renewed)
+            unique[position - 1]: Renewal(True, until, cancel_of(cancel), is_renewed)
             for position, until, cancel, is_renewed in rows
         }
-        return [beats.get(fence, Beat(held=False)) for fence in fences]
+        return [beats.get(fence, Renewal(held=False)) for fence in fences]
 
-    async def note(self, notes: Sequence[Note]) -> list[bool]:
+    async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         if not notes:
             return []
         rows = await self._run(

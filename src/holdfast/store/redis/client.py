@@ -23,9 +23,9 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from holdfast.errors import StoreError, StoreUnavailableError, UnconfirmedError
-from holdfast.store.redis.connections import Lines
+from holdfast.store.redis.connections import Connections
 from holdfast.store.redis.scripts import HOT, library, script
-from holdfast.store.redis.settings import Settings
+from holdfast.store.redis.settings import RedisSettings
 
 CONNECTIONS = 16
 SENTINEL_PORT = 26379
@@ -53,16 +53,16 @@ KEYLESS = frozenset({"PING", "TIME", "INFO", "CONFIG", "SCAN"})
 Value = str | bytes | int | float
 
 
-class Client:
+class RedisClient:
     """Talks to one server, one cluster, or the master that sentinels name."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RedisSettings) -> None:
         self._settings = settings
         self._redis: Redis | RedisCluster | None = None
-        self._lines: Lines | None = None
+        self._lines: Connections | None = None
         self._has_library = False
         """Whether hot verbs are functions of the server, as far as we know."""
-        self._waiting: dict[str, Lines] = {}
+        self._waiting: dict[str, Connections] = {}
         self._place: dict[str, Any] = {}
         self._sentinel: Sentinel | None = None
         self._route = ""
@@ -81,7 +81,7 @@ class Client:
                 self._open_sentinel()
             else:
                 self._redis = self._connected()
-                self._lines = Lines(self._redis.connection_pool, CONNECTIONS)
+                self._lines = Connections(self._redis.connection_pool, CONNECTIONS)
                 self._has_library = True
             await self.command("PING")
 
@@ -191,7 +191,7 @@ class Client:
         if self._redis is None:
             raise StoreUnavailableError("the store is not started")
         if name not in self._waiting:
-            self._waiting[name] = Lines(self._patient(name).connection_pool, CONNECTIONS)
+            self._waiting[name] = Connections(self._patient(name).connection_pool, CONNECTIONS)
         grace = wait + min(self._settings.timeout, GRACE)
         try:
             return await self._wait(grace, self._waiting[name], words)
@@ -209,7 +209,7 @@ class Client:
             node = self._home(self._redis)
             self._place = {"host": node.host, "port": node.port}
 
-    async def _wait(self, grace: timedelta, lines: Lines, words: Sequence[Value]) -> Any:
+    async def _wait(self, grace: timedelta, lines: Connections, words: Sequence[Value]) -> Any:
         with translated():
             async with asyncio.timeout(grace.total_seconds()):
                 return await lines.ask(words)

@@ -16,7 +16,7 @@ from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
 
 
-class Lines:
+class Connections:
     """So many connections at most, made by a pool of the library as its settings say."""
 
     def __init__(self, pool: ConnectionPool, most: int) -> None:

@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast.errors import StoreError, UnsafeStoreError
 from holdfast.store.redis import fields
-from holdfast.store.redis.client import Client
-from holdfast.store.redis.settings import Settings
+from holdfast.store.redis.client import RedisClient
+from holdfast.store.redis.settings import RedisSettings
 from holdfast.store.values import Finding, Level, clock_finding
 
 OLDEST = 7
@@ -22,7 +22,7 @@ NEARLY_FULL = 0.8
 Facts = dict[str, str]
 
 
-class Health(msgspec.Struct, frozen=True):
+class RedisHealth(msgspec.Struct, frozen=True):
     """What was found at start; ``warnings`` are for the operator's eyes."""
 
     server: str = ""
@@ -32,7 +32,7 @@ class Health(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-async def examined(client: Client, settings: Settings) -> Health:
+async def examined(client: RedisClient, settings: RedisSettings) -> RedisHealth:
     """Look at the server; refuse one that may throw jobs away unless that was accepted."""
     facts = await _looked_up(client)
     _check_version(facts)
@@ -44,10 +44,10 @@ async def examined(client: Client, settings: Settings) -> Health:
         )
     _check_confirmation(facts, settings)
     warnings = tuple(each.text for each in _settings(facts) if each.level is not Level.OK)
-    return Health(_server(facts), policy, facts["appendfsync"], warnings)
+    return RedisHealth(_server(facts), policy, facts["appendfsync"], warnings)
 
 
-async def findings(client: Client, warnings: Sequence[str], here: datetime) -> list[Finding]:
+async def findings(client: RedisClient, warnings: Sequence[str], here: datetime) -> list[Finding]:
     """Report on the server as it is now, and repeat what was noticed on the way."""
     facts = await _looked_up(client)
     seconds, micros = await client.command("TIME")
@@ -157,7 +157,7 @@ def _check_version(facts: Facts) -> None:
         raise StoreError(f"redis: server {version} is too old, need {OLDEST}.0 or later")
 
 
-def _check_confirmation(facts: Facts, settings: Settings) -> None:
+def _check_confirmation(facts: Facts, settings: RedisSettings) -> None:
     """Refuse a server that cannot confirm what the URL asks for."""
     if not settings.fsync:
         return
@@ -170,13 +170,13 @@ def _check_confirmation(facts: Facts, settings: Settings) -> None:
         raise StoreError("redis: durability=fsync needs Redis 7.2, or any Valkey")
 
 
-async def _looked_up(client: Client) -> Facts:
+async def _looked_up(client: RedisClient) -> Facts:
     """Return what INFO says, and under ``appendfsync`` how the append-only file is synced."""
     facts = _facts(await client.command("INFO", "everything"))
     return {**facts, "appendfsync": await _append_only(client, facts)}
 
 
-async def _append_only(client: Client, facts: Facts) -> str:
+async def _append_only(client: RedisClient, facts: Facts) -> str:
     if facts.get("aof_enabled") != "1":
         return "off"
     try:

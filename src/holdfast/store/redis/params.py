@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.redis import fields, wire
-from holdfast.store.values import Change, Dossier, Note
+from holdfast.store.values import Change, JobExport, JobNote
 
 pack = msgspec.msgpack.Encoder().encode
 
@@ -64,7 +64,7 @@ def new_job(job: Job) -> dict[str, object]:
     return call
 
 
-def dossier(given: Dossier) -> dict[str, object]:
+def dossier(given: JobExport) -> dict[str, object]:
     """Return a job with its past as ``adopt.lua`` takes it."""
     job = given.job
     call = new_job(replace(job, trail=given.history))
@@ -203,7 +203,7 @@ def _ended(after: Job, call: dict[str, object], values: list[object]) -> None:
         call["exhausted"] = after.attempt >= after.max_attempts
 
 
-def note(wanted: Note) -> dict[str, object]:
+def note(wanted: JobNote) -> dict[str, object]:
     """Return a note as ``note.lua`` takes it."""
     call: dict[str, object] = {"id": wanted.fence.job_id, "token": wanted.fence.token}
     if wanted.progress is not None:

@@ -21,8 +21,8 @@ from holdfast.store.values import (
     EventPage,
     FailurePage,
     FailureSearch,
-    Hold,
     JobEvent,
+    NamedLock,
     Order,
     Page,
     QueueInfo,
@@ -239,7 +239,7 @@ async def queues(store: RedisStore) -> list[QueueInfo]:
     ]
 
 
-async def holds(store: RedisStore, prefix: str) -> list[Hold]:
+async def holds(store: RedisStore, prefix: str) -> list[NamedLock]:
     """Return the unexpired holds whose name begins so."""
     now = store.now()
     found = []
@@ -248,7 +248,7 @@ async def holds(store: RedisStore, prefix: str) -> list[Hold]:
         until = fields.instant(int(ends))
         if name.decode().startswith(prefix) and until > now:
             holder, data = rest[: int(size)], rest[int(size) :]
-            found.append(Hold(name.decode(), holder.decode(), until, data))
+            found.append(NamedLock(name.decode(), holder.decode(), until, data))
     return sorted(found, key=lambda hold: hold.name)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.store.redis.params import pack
-from holdfast.store.values import Draft, Record
+from holdfast.store.values import Record, RecordWrite
 
 if TYPE_CHECKING:
     from holdfast.store.redis.store import RedisStore
 
 
-async def keep(store: RedisStore, drafts: Sequence[Draft]) -> list[int | None]:
+async def keep(store: RedisStore, drafts: Sequence[RecordWrite]) -> list[int | None]:
     """Keep or drop records; see ``Store.keep``."""
     if not drafts:
         return []

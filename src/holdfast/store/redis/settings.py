@@ -23,7 +23,7 @@ RESERVED = frozenset(
 """Ids under which a job would overwrite one of its queue's own keys."""
 
 
-class Keys:
+class RedisKeys:
     """The keys of one prefix."""
 
     def __init__(self, prefix: str) -> None:
@@ -66,7 +66,7 @@ UNKNOWN_BACKOFFS = ("exponential", "fixed", "none")
 MOST = 10**9
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach a server and which promises to insist on."""
 
     url: str

@@ -31,33 +31,33 @@ from holdfast.store.redis import (
     wire,
 )
 from holdfast.store.redis.bullmq_queues import Explorer, advance
-from holdfast.store.redis.client import Client, Value
-from holdfast.store.redis.health import Health, examined
+from holdfast.store.redis.client import RedisClient, Value
+from holdfast.store.redis.health import RedisHealth, examined
 from holdfast.store.redis.params import pack
-from holdfast.store.redis.settings import Keys, Settings, is_usable
+from holdfast.store.redis.settings import RedisKeys, RedisSettings, is_usable
 from holdfast.store.redis.wake import Arrivals
 from holdfast.store.values import (
     Added,
     AddStatus,
-    Beat,
     Change,
     Claim,
     Dependent,
-    Dossier,
-    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
     Fence,
     Finding,
-    Hold,
+    JobExport,
+    JobNote,
     LimitRule,
     LimitState,
-    Note,
+    NamedLock,
     Page,
     Promoted,
     QueueInfo,
     Record,
+    RecordWrite,
+    Renewal,
     Search,
     Swapped,
 )
@@ -73,11 +73,11 @@ class RedisStore:
     ``clock`` replaces the server's time and is for tests.
     """
 
-    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+    def __init__(self, settings: RedisSettings, *, clock: Clock | None = None) -> None:
         self.settings = settings
-        self.keys = Keys(settings.prefix)
-        self.client = Client(settings)
-        self.health = Health()
+        self.keys = RedisKeys(settings.prefix)
+        self.client = RedisClient(settings)
+        self.health = RedisHealth()
         self._given = clock
         self._local = SystemClock()
         self._ahead = 0.0
@@ -93,7 +93,7 @@ class RedisStore:
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
         """Return the store a ``redis://``, ``rediss://`` or ``valkey://`` URL names."""
-        return cls(Settings.from_url(url), clock=clock)
+        return cls(RedisSettings.from_url(url), clock=clock)
 
     def now(self) -> datetime:
         if self._given is not None:
@@ -152,7 +152,7 @@ class RedisStore:
             for job, answer in zip(jobs, answers, strict=True)
         ]
 
-    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+    async def adopt(self, dossiers: Sequence[JobExport]) -> list[bool]:
         answers = await self.call("adopt", pack([params.dossier(given) for given in dossiers]))
         return [bool(answer) for answer in answers]
 
@@ -172,11 +172,11 @@ class RedisStore:
         answers = await self.call("swap", pack(params_grouped.changes(changes)))
         return [WRITTEN if answer == 1 else self._swapped(*answer) for answer in answers]
 
-    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+    async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         answers = await self.call("extend", pack([[f.job_id, f.token] for f in fences]))
         return [_beat(answer) for answer in answers]
 
-    async def note(self, notes: Sequence[Note]) -> list[bool]:
+    async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         answers = await self.call("note", MAX_LOG_LINES, pack([params.note(n) for n in notes]))
         return [bool(answer) for answer in answers]
 
@@ -221,7 +221,7 @@ class RedisStore:
     async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         return bool(await self.call("hold", name, holder, ttl // fields.MICROSECOND, data))
 
-    async def holds(self, prefix: str) -> list[Hold]:
+    async def holds(self, prefix: str) -> list[NamedLock]:
         return await read.holds(self, prefix)
 
     # --- reading -------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class RedisStore:
 
     # --- small records beside the jobs ------------------------------------------------------
 
-    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
         return await records.keep(self, drafts)
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
@@ -317,7 +317,7 @@ class RedisStore:
 
     def _swapped(self, written: int, answer: int | wire.Image | None) -> Swapped:
         if written:
-            return Swapped(written=True, ripe=bool(answer))
+            return Swapped(written=True, has_dependents=bool(answer))
         assert not isinstance(answer, int)
         return Swapped(written=False, job=self.read(answer) if answer else None)
 
@@ -345,20 +345,22 @@ class RedisStore:
             raise StoreError(f"redis: {strange[0]}")
 
 
-def _added(status: bytes, job_id: bytes, missing: Sequence[bytes] = (), ripe: int = 0) -> Added:
+def _added(
+    status: bytes, job_id: bytes, missing: Sequence[bytes] = (), has_dependents: int = 0
+) -> Added:
     return Added(
         AddStatus(status.decode()),
         job_id.decode(),
         missing=tuple(each.decode() for each in missing),
-        ripe=bool(ripe),
+        has_dependents=bool(has_dependents),
     )
 
 
-def _beat(answer: tuple[bytes, bytes | None] | None) -> Beat:
+def _beat(answer: tuple[bytes, bytes | None] | None) -> Renewal:
     if answer is None:
-        return Beat(held=False)
+        return Renewal(held=False)
     until, rest = answer
-    return Beat(held=True, until=fields.instant(int(until)), cancel=fields.read_cancel(rest))
+    return Renewal(held=True, until=fields.instant(int(until)), cancel=fields.read_cancel(rest))
 
 
 __all__ = ["RedisStore", "UnsafeStoreError"]

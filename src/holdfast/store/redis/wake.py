@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 
-from holdfast.store.redis.client import Client
-from holdfast.store.redis.settings import Keys
+from holdfast.store.redis.client import RedisClient
+from holdfast.store.redis.settings import RedisKeys
 
 LONGEST = 5.0
 """Seconds of one blocking call at most; a connection that hangs is noticed that soon."""
@@ -30,7 +30,7 @@ Left = Callable[[Sequence[str]], Awaitable[list[bytes]]]
 class Arrivals:
     """A number that moves when there may be work."""
 
-    def __init__(self, client: Client, keys: Keys, left: Left) -> None:
+    def __init__(self, client: RedisClient, keys: RedisKeys, left: Left) -> None:
         self._client = client
         self._keys = keys
         self._left = left

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.errors import StaleLeaseError
 from holdfast.model.job import DependencyKind, Event, Job, State
 from holdfast.store.contract import MAX_LOG_LINES
-from holdfast.store.counters import Ledger
+from holdfast.store.counters import Counters
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.encode import (
     NEVER,
@@ -31,7 +31,7 @@ from holdfast.store.sqlite.encode import (
 )
 from holdfast.store.sqlite.swap import WAKING, lift_at
 from holdfast.store.sqlite.writer import MINUTE, Transaction
-from holdfast.store.values import Added, AddStatus, Dossier, Fence
+from holdfast.store.values import Added, AddStatus, Fence, JobExport
 
 
 def add(tx: Transaction, jobs: Sequence[Job], *, atomic: bool, fence: Fence | None) -> list[Added]:
@@ -61,7 +61,7 @@ def _add_plain(tx: Transaction, jobs: Sequence[Job]) -> list[Added] | None:
         tx.ledger.added(jobs)
     except sqlite3.IntegrityError:
         tx.execute("ROLLBACK TO plain")
-        tx.number, tx.ledger = number, Ledger()
+        tx.number, tx.ledger = number, Counters()
         return None
     finally:
         if tx.connection.in_transaction:
@@ -70,7 +70,7 @@ def _add_plain(tx: Transaction, jobs: Sequence[Job]) -> list[Added] | None:
 
 
 def _add_judged(tx: Transaction, jobs: Sequence[Job], *, atomic: bool) -> list[Added]:
-    plan = _Plan(tx)
+    plan = _SQLiteAdd(tx)
     answers = [plan.judge(job) for job in jobs]
     if atomic and any(a.status in (AddStatus.CONFLICT, AddStatus.MISSING) for a in answers):
         return [_aborted(answer) for answer in answers]
@@ -80,11 +80,11 @@ def _add_judged(tx: Transaction, jobs: Sequence[Job], *, atomic: bool) -> list[A
     tx.ledger.added(job for job, _ in new)
     for place, (job, depends_on), seq in zip(places, new, seqs, strict=True):
         if link(tx, job, depends_on, seq):
-            answers[place] = replace(answers[place], ripe=True)
+            answers[place] = replace(answers[place], has_dependents=True)
     return answers
 
 
-class _Plan:
+class _SQLiteAdd:
     """Judges the jobs of one call before any is written."""
 
     def __init__(self, tx: Transaction) -> None:
@@ -168,8 +168,8 @@ def insert(
             journal.append(journal_row(number, seq, moved, edge))
             moved = number
         number = max(number, seq)
-        ripe = job.state is State.PENDING and not depends_on
-        jobs.append(row(job, seq, number, ripe=ripe, lift_at=lift_at(tx, job)))
+        has_dependents = job.state is State.PENDING and not depends_on
+        jobs.append(row(job, seq, number, has_dependents=has_dependents, lift_at=lift_at(tx, job)))
         bodies.append(body_row(job, seq, depends_on))
         if job.tags:
             tags.extend((name, value, seq) for name, value in job.tags.items())
@@ -343,12 +343,12 @@ def _are_told_alike(jobs: Sequence[Job]) -> bool:
     return True
 
 
-def adopt(tx: Transaction, dossiers: Sequence[Dossier]) -> list[bool]:
+def adopt(tx: Transaction, dossiers: Sequence[JobExport]) -> list[bool]:
     """Write jobs as they are; see ``Store.adopt``."""
     return [_adopt(tx, dossier) for dossier in dossiers]
 
 
-def _adopt(tx: Transaction, dossier: Dossier) -> bool:
+def _adopt(tx: Transaction, dossier: JobExport) -> bool:
     job = dossier.job
     if seq_of(tx, job.id) is not None:
         return False

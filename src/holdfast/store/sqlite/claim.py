@@ -9,7 +9,7 @@ import msgspec
 from holdfast.model.job import Job
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.decode import read_claimed
-from holdfast.store.sqlite.limits import Gate
+from holdfast.store.sqlite.limits import SQLiteLimits
 from holdfast.store.sqlite.writer import Transaction
 from holdfast.store.values import Claim
 
@@ -33,7 +33,7 @@ def claim(tx: Transaction, want: Claim) -> list[Job]:
 
 def _chosen(tx: Transaction, want: Claim) -> Iterator[int]:
     """Yield the number of each job to take, in the order to take them."""
-    gate = Gate.of(tx)
+    gate = SQLiteLimits.of(tx)
     types = None if want.types is None else msgspec.json.encode(want.types).decode()
     paused = {name for (name,) in tx.execute(statement("paused"))}
     room = want.limit

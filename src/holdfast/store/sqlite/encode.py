@@ -110,7 +110,7 @@ def _blob(value: bytes | None) -> bytearray | str:
     return NOTHING if value is None else bytearray(value)
 
 
-def job_row(job: Job, seq: int, moved: int, *, ripe: bool, lift_at: int | None) -> Row:
+def job_row(job: Job, seq: int, moved: int, *, has_dependents: bool, lift_at: int | None) -> Row:
     """Return the parameters of add_job.sql: what a job can have that was accepted just now."""
     created, scheduled = micros(job.created_at), job.scheduled_at
     return (
@@ -121,7 +121,7 @@ def job_row(job: Job, seq: int, moved: int, *, ripe: bool, lift_at: int | None) 
         created,
         micros_of_span(job.lease_ttl),
         job.limit_key,
-        ripe,
+        has_dependents,
         job.state._value_,
         int(job.priority),
         moved,
@@ -141,7 +141,7 @@ def key_blob(job_id: str) -> bytearray | str:
     return key if isinstance(key, str) else bytearray(key)
 
 
-def past_row(job: Job, seq: int, moved: int, *, ripe: bool, lift_at: int | None) -> Row:
+def past_row(job: Job, seq: int, moved: int, *, has_dependents: bool, lift_at: int | None) -> Row:
     """Return the parameters of adopt_job.sql: all that a job can have."""
     return (
         seq,
@@ -151,7 +151,7 @@ def past_row(job: Job, seq: int, moved: int, *, ripe: bool, lift_at: int | None)
         micros(job.created_at),
         micros_of_span(job.lease_ttl),
         job.limit_key,
-        int(ripe),
+        int(has_dependents),
         _blob(_encode(job.progress) if job.progress else None),
         *moving_part(job, moved, lift_at),
     )

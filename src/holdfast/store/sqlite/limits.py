@@ -17,7 +17,7 @@ from holdfast.store.values import LimitRule, LimitState
 FIRST = (-1, -1)
 
 
-class Gate:
+class SQLiteLimits:
     """The limits as one claim or one look finds them."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Gate:
         self._windows: dict[str, tuple[int, int | None]] = {}
 
     @classmethod
-    def of(cls, tx: Transaction) -> Gate | None:
+    def of(cls, tx: Transaction) -> SQLiteLimits | None:
         """Return the gate of a claim; None when there are no limits."""
         rules = read_rules(tx.connection)
         if not rules:

@@ -20,7 +20,7 @@ from holdfast.store.sqlite.decode import (
     transition_of,
 )
 from holdfast.store.sqlite.encode import id_of, key_of, moment
-from holdfast.store.values import EventPage, Hold, QueueInfo
+from holdfast.store.values import EventPage, NamedLock, QueueInfo
 
 _MEASURES = {measure.value: measure for measure in Measure}
 
@@ -59,10 +59,10 @@ def logs(connection: sqlite3.Connection, job_id: str) -> list[LogLine]:
     return log_lines(connection.execute(statement("logs"), (key_of(job_id),)))
 
 
-def holds(connection: sqlite3.Connection, prefix: str, instant: int) -> list[Hold]:
+def holds(connection: sqlite3.Connection, prefix: str, instant: int) -> list[NamedLock]:
     """Return who holds what; see ``Store.holds``."""
     rows = connection.execute(statement("holds"), (prefix, instant))
-    return [Hold(name, holder, moment(until), data) for name, holder, until, data in rows]
+    return [NamedLock(name, holder, moment(until), data) for name, holder, until, data in rows]
 
 
 def stats(connection: sqlite3.Connection, first_minute: int) -> Stats:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from holdfast.store.sqlite.connection import connect, translated
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import Lane, tell
+from holdfast.store.sqlite.threads import WriterThread, emit
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Reader:
     """Runs reads in a lane; each sees one state of the file."""
 
-    def __init__(self, location: Location, lane: Lane) -> None:
+    def __init__(self, location: Location, lane: WriterThread) -> None:
         self._location = location
         self._lane = lane
         self.connection: sqlite3.Connection | None = None
@@ -58,7 +58,7 @@ class Reader:
                     connection.execute("COMMIT")
 
 
-async def run_in(lane: Lane, call: Callable[[], T]) -> T:
+async def run_in(lane: WriterThread, call: Callable[[], T]) -> T:
     """Run a call in a lane and return what it returns, or raise what it raises."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -72,7 +72,7 @@ async def run_in(lane: Lane, call: Callable[[], T]) -> T:
             settle = functools.partial(future.set_exception, error)
         else:
             settle = functools.partial(future.set_result, answer)
-        tell(loop, lambda: None if future.done() else settle())
+        emit(loop, lambda: None if future.done() else settle())
 
     lane.post(run)
     return await future

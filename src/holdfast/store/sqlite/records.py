@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from holdfast.store.cursors import BEYOND
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.writer import Transaction
-from holdfast.store.values import Draft, Record
+from holdfast.store.values import Record, RecordWrite
 
 
-def keep(tx: Transaction, drafts: Sequence[Draft]) -> list[int | None]:
+def keep(tx: Transaction, drafts: Sequence[RecordWrite]) -> list[int | None]:
     """Keep or drop records; see ``Store.keep``."""
     return [_keep(tx, draft) for draft in drafts]
 
 
-def _keep(tx: Transaction, draft: Draft) -> int | None:
+def _keep(tx: Transaction, draft: RecordWrite) -> int | None:
     place = (draft.kind, draft.key)
     row = tx.execute(statement("record"), place).fetchone()
     had: int = row[3] if row else 0

@@ -20,8 +20,8 @@ from holdfast.runtime.clock import Clock
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.reader import Reader, run_in
-from holdfast.store.sqlite.threads import Lane
-from holdfast.store.sqlite.wake import Bell, Herald, Interest
+from holdfast.store.sqlite.threads import WriterThread
+from holdfast.store.sqlite.wake import Herald, Interest, LocalBell
 from holdfast.store.sqlite.writer import Operation, Transaction, Writer
 
 T = TypeVar("T")
@@ -30,17 +30,17 @@ SLOWEST = 5
 """How many times longer the pauses get while nothing moves and messages tell of what does."""
 
 _names = itertools.count(1)
-_open: weakref.WeakSet[Session] = weakref.WeakSet()
+_open: weakref.WeakSet[SQLiteSession] = weakref.WeakSet()
 
 
-class Session:
+class SQLiteSession:
     """The store, opened in one process."""
 
     def __init__(
         self,
         location: Location,
         clock: Clock,
-        lane: Callable[[str], Lane],
+        lane: Callable[[str], WriterThread],
         *,
         sockets: bool,
         poll: float,
@@ -50,7 +50,7 @@ class Session:
         self._lanes = (lane("holdfast-writer"), lane("holdfast-reader"))
         self._writer = Writer(location, clock, self._lanes[0], self._committed)
         self._reader = Reader(location, self._lanes[1])
-        self._bell = Bell()
+        self._bell = LocalBell()
         self._sockets = sockets
         self._poll = self._pause = poll
         self._herald: Herald | None = None
@@ -137,7 +137,7 @@ class Session:
         if transaction.woken or transaction.told:
             self._bell.ring(transaction.woken, news=transaction.told)
             if self._herald is not None:
-                self._herald.tell(transaction.woken, news=transaction.told)
+                self._herald.emit(transaction.woken, news=transaction.told)
 
     def _heard(self, queues: list[str | None]) -> None:
         self._bell.ring(queues, news=True)

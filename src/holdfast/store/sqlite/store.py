@@ -20,33 +20,33 @@ from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.contract import check_settings
 from holdfast.store.sqlite import add, claim, health, limits, maintain, read, records, swap
 from holdfast.store.sqlite.encode import micros
-from holdfast.store.sqlite.limits import Gate, read_rules
+from holdfast.store.sqlite.limits import SQLiteLimits, read_rules
 from holdfast.store.sqlite.location import Location, filesystem_of
 from holdfast.store.sqlite.search import failures, find
-from holdfast.store.sqlite.session import Session
-from holdfast.store.sqlite.threads import Lane, ThreadLane
+from holdfast.store.sqlite.session import SQLiteSession
+from holdfast.store.sqlite.threads import ThreadLane, WriterThread
 from holdfast.store.sqlite.wake import Interest
 from holdfast.store.values import (
     Added,
-    Beat,
     Change,
     Claim,
     Dependent,
-    Dossier,
-    Draft,
     EventPage,
     FailurePage,
     FailureSearch,
     Fence,
     Finding,
-    Hold,
+    JobExport,
+    JobNote,
     LimitRule,
     LimitState,
-    Note,
+    NamedLock,
     Page,
     Promoted,
     QueueInfo,
     Record,
+    RecordWrite,
+    Renewal,
     Search,
     Swapped,
 )
@@ -71,7 +71,7 @@ class SQLiteStore:
         location: Location,
         *,
         clock: Clock | None = None,
-        lane: Callable[[str], Lane] = ThreadLane,
+        lane: Callable[[str], WriterThread] = ThreadLane,
         sockets: bool = True,
         poll: float = POLL,
         filesystem_of: Callable[[Path], str] = filesystem_of,
@@ -82,7 +82,7 @@ class SQLiteStore:
         self._sockets = sockets
         self._poll = poll
         self._filesystem_of = filesystem_of
-        self._session: Session | None = None
+        self._session: SQLiteSession | None = None
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
@@ -120,7 +120,7 @@ class SQLiteStore:
         session = await self._here()
         return await session.write(lambda tx: add.add(tx, jobs, atomic=atomic, fence=fence))
 
-    async def adopt(self, dossiers: Sequence[Dossier]) -> list[bool]:
+    async def adopt(self, dossiers: Sequence[JobExport]) -> list[bool]:
         session = await self._here()
         return await session.write(lambda tx: add.adopt(tx, dossiers))
 
@@ -134,11 +134,11 @@ class SQLiteStore:
         session = await self._here()
         return await session.write(lambda tx: swap.swap(tx, changes))
 
-    async def extend(self, fences: Sequence[Fence]) -> list[Beat]:
+    async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         session = await self._here()
         return await session.write(lambda tx: swap.extend(tx, fences))
 
-    async def note(self, notes: Sequence[Note]) -> list[bool]:
+    async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         session = await self._here()
         return await session.write(lambda tx: swap.note(tx, notes))
 
@@ -168,7 +168,7 @@ class SQLiteStore:
         session = await self._here()
         return await session.write(lambda tx: maintain.hold(tx, name, holder, ttl, data))
 
-    async def holds(self, prefix: str) -> list[Hold]:
+    async def holds(self, prefix: str) -> list[NamedLock]:
         session, instant = await self._here(), micros(self.now())
         return await session.read(lambda db: read.holds(db, prefix, instant))
 
@@ -230,7 +230,7 @@ class SQLiteStore:
 
     async def limits(self) -> list[LimitState]:
         session, instant = await self._here(), micros(self.now())
-        return await session.read(lambda db: Gate(db, read_rules(db), instant).states())
+        return await session.read(lambda db: SQLiteLimits(db, read_rules(db), instant).states())
 
     async def queues(self) -> list[QueueInfo]:
         session = await self._here()
@@ -242,7 +242,7 @@ class SQLiteStore:
 
     # --- small records beside the jobs ------------------------------------------------------
 
-    async def keep(self, drafts: Sequence[Draft]) -> list[int | None]:
+    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
         session = await self._here()
         return await session.write(lambda tx: records.keep(tx, drafts))
 
@@ -264,7 +264,7 @@ class SQLiteStore:
 
     # --- what the verbs share --------------------------------------------------------------
 
-    async def _here(self) -> Session:
+    async def _here(self) -> SQLiteSession:
         """Return the session of this process; a forked child opens its own."""
         if self._session is None:
             raise StoreError(
@@ -277,7 +277,7 @@ class SQLiteStore:
     async def _open(self) -> None:
         self._location.check(self._filesystem_of)
         self._location.create()
-        session = Session(
+        session = SQLiteSession(
             self._location, self._clock, self._lane, sockets=self._sockets, poll=self._poll
         )
         self._session = session

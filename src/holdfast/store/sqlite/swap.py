@@ -26,7 +26,7 @@ from holdfast.store.sqlite.encode import (
     settled_part,
 )
 from holdfast.store.sqlite.writer import Transaction
-from holdfast.store.values import Beat, Change, Fence, Note, Swapped
+from holdfast.store.values import Change, Fence, JobNote, Renewal, Swapped
 
 Ending = tuple[Event, State, datetime, str]
 """What jobs that end together have in common in the journal."""
@@ -67,25 +67,25 @@ def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
     if not writing.settle():
         tx.number = number
         return _swap(tx, changes)
-    ripe = _tell_children(tx, [(seq, change.after.state) for seq, change in good])
+    has_dependents = _tell_children(tx, [(seq, change.after.state) for seq, change in good])
     writing.finish()
     if len(good) == len(changes):
-        return [_RIPE if seq in ripe else _WRITTEN for seq, _ in good]
+        return [_RIPE if seq in has_dependents else _WRITTEN for seq, _ in good]
     refused = [row[0] for job_id, row in found.items() if job_id not in places]
     now = {job.id: job for job in read_jobs(tx.connection, refused)}
-    return [_answer(change.before.id, places, ripe, now) for change in changes]
+    return [_answer(change.before.id, places, has_dependents, now) for change in changes]
 
 
 _WRITTEN = Swapped(written=True)
-_RIPE = Swapped(written=True, ripe=True)
+_RIPE = Swapped(written=True, has_dependents=True)
 
 
 def _answer(
-    job_id: str, places: Mapping[str, int], ripe: set[int], refused: Mapping[str, Job]
+    job_id: str, places: Mapping[str, int], has_dependents: set[int], refused: Mapping[str, Job]
 ) -> Swapped:
     if job_id not in places:
         return Swapped(written=False, job=refused.get(job_id))
-    return _RIPE if places[job_id] in ripe else _WRITTEN
+    return _RIPE if places[job_id] in has_dependents else _WRITTEN
 
 
 def _look_up(tx: Transaction, ids: Sequence[str]) -> dict[str, Row]:
@@ -244,26 +244,26 @@ def lift_at(tx: Transaction, job: Job) -> int | None:
     return None if interval is None else micros(job.scheduled_at) + interval
 
 
-def extend(tx: Transaction, fences: Sequence[Fence]) -> list[Beat]:
+def extend(tx: Transaction, fences: Sequence[Fence]) -> list[Renewal]:
     """Renew leases; see ``Store.extend``."""
     return [_extend(tx, fence) for fence in fences]
 
 
-def _extend(tx: Transaction, fence: Fence) -> Beat:
+def _extend(tx: Transaction, fence: Fence) -> Renewal:
     place = (key_of(fence.job_id), fence.token, tx.instant)
     row = tx.execute(statement("extend"), place).fetchone()
     if row is None:
-        return Beat(held=False)
+        return Renewal(held=False)
     until, cancel = row
-    return Beat(held=True, until=moment(until), cancel=cancel_of(cancel))
+    return Renewal(held=True, until=moment(until), cancel=cancel_of(cancel))
 
 
-def note(tx: Transaction, notes: Sequence[Note]) -> list[bool]:
+def note(tx: Transaction, notes: Sequence[JobNote]) -> list[bool]:
     """Keep what running jobs say; see ``Store.note``."""
     return [_note(tx, each) for each in notes]
 
 
-def _note(tx: Transaction, said: Note) -> bool:
+def _note(tx: Transaction, said: JobNote) -> bool:
     fence = said.fence
     row = tx.execute(statement("held_by"), (key_of(fence.job_id), fence.token)).fetchone()
     if row is None:

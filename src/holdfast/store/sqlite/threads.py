@@ -15,7 +15,7 @@ from typing import Protocol, TypeVarTuple
 Arguments = TypeVarTuple("Arguments")
 
 
-class Lane(Protocol):
+class WriterThread(Protocol):
     """Runs calls one after the other, in the order given."""
 
     def post(self, call: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ class ThreadLane:
             call()
 
 
-def tell(
+def emit(
     loop: asyncio.AbstractEventLoop, call: Callable[[*Arguments], object], *arguments: *Arguments
 ) -> None:
     """Run a call on a loop, from any thread; a loop that is closed has nobody left to tell."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.store.sqlite.threads import tell
+from holdfast.store.sqlite.threads import emit
 
 
 class Interest(StrEnum):
@@ -28,7 +28,7 @@ class Interest(StrEnum):
     """Any event."""
 
 
-class Bell:
+class LocalBell:
     """Numbers that move when there may be work, and the waiters to be woken then.
 
     ``ring`` may be called in any thread; waiters may sit on any event loop.
@@ -56,7 +56,7 @@ class Bell:
     def _wake(self, interest: Interest) -> None:
         self.rung[interest] += 1
         for future in list(self._waiting[interest]):
-            tell(future.get_loop(), _end, future)
+            emit(future.get_loop(), _end, future)
 
     async def wait(self, interest: Interest, rung: int, seconds: float) -> bool:
         """Wait until it rang more often than that; False when the time is over first."""
@@ -136,7 +136,7 @@ class Herald:
         else:
             self._ears[interest] = (ear, loop)
 
-    def tell(self, queues: Iterable[str | None], *, news: bool) -> None:
+    def emit(self, queues: Iterable[str | None], *, news: bool) -> None:
         """Send every peer what it is interested in; never waits."""
         peers = self._listed()
         names = list(queues)

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.runtime.clock import Clock
-from holdfast.store.counters import Ledger
+from holdfast.store.counters import Counters
 from holdfast.store.sqlite import connection
 from holdfast.store.sqlite.connection import (
     BUSY,
@@ -29,7 +29,7 @@ from holdfast.store.sqlite.connection import (
 )
 from holdfast.store.sqlite.encode import Row, micros
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import Lane, tell
+from holdfast.store.sqlite.threads import WriterThread, emit
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Transaction:
         self.now = now
         self.instant = micros(now)
         self.events_kept = kept
-        self.ledger = Ledger()
+        self.ledger = Counters()
         self.woken: set[str | None] = set()
         """Queues in which there may be work now; None for all of them."""
         self.told = False
@@ -157,7 +157,7 @@ class Transaction:
 
     def count(self) -> None:
         """Add what moved to the counters; at the end, or before someone reads them."""
-        ledger, self.ledger = self.ledger, Ledger()
+        ledger, self.ledger = self.ledger, Counters()
         self.many(
             "tally",
             [
@@ -189,7 +189,7 @@ class Writer:
         self,
         location: Location,
         clock: Clock,
-        lane: Lane,
+        lane: WriterThread,
         committed: Callable[[Transaction], None],
     ) -> None:
         self._location = location
@@ -265,7 +265,7 @@ class Writer:
         """Run one operation; if it fails it leaves no trace."""
         connection = transaction.connection
         ledger, number = transaction.ledger, transaction.number
-        transaction.ledger = Ledger()
+        transaction.ledger = Counters()
         if shared:
             connection.execute("SAVEPOINT operation")
         try:
@@ -318,7 +318,7 @@ def _answer(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         loops.setdefault(outcome[0].get_loop(), []).append(outcome)
     for loop, mine in loops.items():
-        tell(loop, _settle, mine)
+        emit(loop, _settle, mine)
 
 
 def _settle(outcomes: list[Outcome]) -> None:

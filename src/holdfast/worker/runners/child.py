@@ -135,7 +135,7 @@ PR_SET_PDEATHSIG = 1
 def main() -> None:
     """Work for whoever holds the other end of the inherited socket."""
     _die_with_parent()
-    line = Line(socket.socket(fileno=int(sys.argv[1])))
+    line = ParentConnection(socket.socket(fileno=int(sys.argv[1])))
     setup = line.setup()
     try:
         handlers = Handlers(setup)
@@ -146,7 +146,7 @@ def main() -> None:
     Child(line, handlers).serve()
 
 
-class Line:
+class ParentConnection:
     """The child's end of the line to its worker."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -207,7 +207,7 @@ class Line:
 class Child:
     """Runs one job after the other."""
 
-    def __init__(self, line: Line, handlers: Handlers) -> None:
+    def __init__(self, line: ParentConnection, handlers: Handlers) -> None:
         self._line = line
         self._handlers = handlers
         self._job_id = ""

@@ -35,7 +35,7 @@ class ChildBrokenError(Exception):
     """A child process could not be set up; the message says why."""
 
 
-class Child(asyncio.Protocol):
+class ChildProcess(asyncio.Protocol):
     """One child process and the line to it."""
 
     def __init__(self) -> None:
@@ -130,9 +130,9 @@ class Pool:
     def __init__(self, setup: Setup, observer: Observer) -> None:
         self._setup = setup
         self._observer = observer
-        self._children: set[Child] = set()
-        self._idle: list[Child] = []
-        self._waiting: deque[tuple[float, asyncio.Future[Child]]] = deque()
+        self._children: set[ChildProcess] = set()
+        self._idle: list[ChildProcess] = []
+        self._waiting: deque[tuple[float, asyncio.Future[ChildProcess]]] = deque()
         self._starts: set[asyncio.Task[None]] = set()
         self._shrinking: asyncio.TimerHandle | None = None
         self._growing: asyncio.TimerHandle | None = None
@@ -143,14 +143,14 @@ class Pool:
         if not self._idle and not self._starts and not self._closed:
             self._start_one()
 
-    async def take(self) -> Child:
+    async def take(self) -> ChildProcess:
         """Return a child that does nothing just now; ChildBrokenError when none can be had."""
         while self._idle:
             child = self._idle.pop()
             if child.is_alive:
                 return child
         loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[Child] = loop.create_future()
+        waiting: asyncio.Future[ChildProcess] = loop.create_future()
         self._waiting.append((loop.time(), waiting))
         self._start_enough()
         try:
@@ -160,7 +160,7 @@ class Pool:
                 self.give_back(waiting.result())
             raise
 
-    def give_back(self, child: Child) -> None:
+    def give_back(self, child: ChildProcess) -> None:
         """Let a child serve the next job."""
         waiting = self._next_waiting() if child.is_alive else None
         if waiting is not None:
@@ -170,7 +170,7 @@ class Pool:
         else:
             self.forget(child)
 
-    def forget(self, child: Child) -> None:
+    def forget(self, child: ChildProcess) -> None:
         """Replace a child that is gone, before its successor is needed."""
         self._children.discard(child)
         self._start_enough()
@@ -190,14 +190,14 @@ class Pool:
         await asyncio.gather(*self._starts, return_exceptions=True)
         await asyncio.gather(*(child.stop() for child in children))
 
-    def _next_waiting(self) -> asyncio.Future[Child] | None:
+    def _next_waiting(self) -> asyncio.Future[ChildProcess] | None:
         while self._waiting:
             _, waiting = self._waiting.popleft()
             if not waiting.done():
                 return waiting
         return None
 
-    def _rest(self, child: Child) -> None:
+    def _rest(self, child: ChildProcess) -> None:
         loop = asyncio.get_running_loop()
         child.idle_since = loop.time()
         self._idle.append(child)
@@ -252,15 +252,15 @@ class Pool:
         try:
             child = await self._started()
         except (ChildBrokenError, ChildDiedError, OSError) as error:
-            self._observer.tell("child.broken", error=str(error))
+            self._observer.emit("child.broken", error=str(error))
             if (waiting := self._next_waiting()) is not None:
                 waiting.set_exception(ChildBrokenError(str(error)))
         else:
-            self._observer.tell("child.started", pid=child.pid)
+            self._observer.emit("child.started", pid=child.pid)
             self.give_back(child)
 
-    async def _started(self) -> Child:
-        child = Child()
+    async def _started(self) -> ChildProcess:
+        child = ChildProcess()
         self._children.add(child)
         try:
             await child.connect(self._setup)

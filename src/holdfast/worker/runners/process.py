@@ -17,7 +17,7 @@ from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.executor import Outcome, system_failure
 from holdfast.worker.run import Run
 from holdfast.worker.runners.handlers import setup_for
-from holdfast.worker.runners.pool import Child, ChildBrokenError, ChildDiedError, Pool
+from holdfast.worker.runners.pool import ChildBrokenError, ChildDiedError, ChildProcess, Pool
 from holdfast.worker.runners.protocol import (
     Done,
     KeepCheckpoint,
@@ -56,7 +56,7 @@ class ProcessRunner:
             raise
         except ChildDiedError as error:
             self._pool.forget(child)
-            self._observer.tell(
+            self._observer.emit(
                 "child.died",
                 job_id=run.job.id,
                 type=run.job.type,
@@ -74,13 +74,13 @@ class ProcessRunner:
         if self._pool is not None:
             await self._pool.close()
 
-    async def _end(self, child: Child) -> None:
+    async def _end(self, child: ChildProcess) -> None:
         assert self._pool is not None
         self._pool.forget(child)
         await child.stop()
 
 
-async def _conversation(child: Child, run: Run) -> Done:
+async def _conversation(child: ChildProcess, run: Run) -> Done:
     """Hand a job to a child, answer its questions, and return how it went."""
     child.send(
         Work(

@@ -53,7 +53,7 @@ class Signal(msgspec.Struct, frozen=True, tag=True):
     lease_lost: bool
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ChildError(msgspec.Struct, frozen=True):
     """An error that a question led to."""
 
     kind: str
@@ -65,7 +65,7 @@ class Reply(msgspec.Struct, frozen=True, tag=True):
     """The answer to a question."""
 
     value: bool | str | dict[str, bytes | None] | None
-    problem: Problem | None = None
+    problem: ChildError | None = None
 
 
 Order = Setup | Work | Signal | Reply
@@ -153,22 +153,22 @@ class Unframer:
             yield message
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception) -> ChildError:
     """Return an error as something that can be sent."""
     match error:
         case ValidationError():
-            return Problem("validation", [], list(error.faults))
+            return ChildError("validation", [], list(error.faults))
         case StaleLeaseError():
-            return Problem("stale", [error.job_id], [])
+            return ChildError("stale", [error.job_id], [])
         case DuplicateError():
-            return Problem("duplicate", [error.key, error.existing_job_id], [])
+            return ChildError("duplicate", [error.key, error.existing_job_id], [])
         case StoreUnavailableError():
-            return Problem("unavailable", [str(error)], [])
+            return ChildError("unavailable", [str(error)], [])
         case _:
-            return Problem("other", [f"{type(error).__name__}: {error}"], [])
+            return ChildError("other", [f"{type(error).__name__}: {error}"], [])
 
 
-def error_of(problem: Problem) -> HoldfastError:
+def error_of(problem: ChildError) -> HoldfastError:
     """Return the error that was sent."""
     match problem.kind:
         case "validation":

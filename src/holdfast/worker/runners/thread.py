@@ -25,7 +25,7 @@ from holdfast.worker.run import Run
 T = TypeVar("T")
 
 
-class Bridge:
+class ThreadBridge:
     """Runs context methods on the worker's loop and blocks the handler's thread for them."""
 
     def __init__(self, run: Run, loop: asyncio.AbstractEventLoop) -> None:
@@ -75,7 +75,9 @@ class Block:
     So it ends with the job: a thread that is fenced off inside keeps no rows from anybody.
     """
 
-    def __init__(self, bridge: Bridge, transaction: AbstractAsyncContextManager[_Lent]) -> None:
+    def __init__(
+        self, bridge: ThreadBridge, transaction: AbstractAsyncContextManager[_Lent]
+    ) -> None:
         self._bridge = bridge
         self._transaction = transaction
         self._lent: concurrent.futures.Future[_Lent] = concurrent.futures.Future()
@@ -146,7 +148,7 @@ class ThreadRunner:
     async def run(self, run: Run) -> Outcome:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Outcome] = loop.create_future()
-        call = Bridge(run, loop)
+        call = ThreadBridge(run, loop)
         context = SyncJobContext(run.job, run.context.deadline, run.signals, call)
 
         def work() -> None:
@@ -200,20 +202,20 @@ class ThreadRunner:
             self._threads -= 1
             return True
 
-    def _ended(self, call: Bridge) -> None:
+    def _ended(self, call: ThreadBridge) -> None:
         with self._lock:
             call.ended = True
             if call.fenced:
                 self.leaked -= 1
 
-    def _leak(self, run: Run, call: Bridge) -> None:
+    def _leak(self, run: Run, call: ThreadBridge) -> None:
         """Fence a thread off that goes on; one that ended in this very moment is no leak."""
         with self._lock:
             call.fence()
             if call.ended:
                 return
             self.leaked += 1
-        self._observer.tell(
+        self._observer.emit(
             "thread.leaked",
             job_id=run.job.id,
             type=run.job.type,

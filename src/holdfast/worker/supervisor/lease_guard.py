@@ -14,7 +14,13 @@ from holdfast.observe import Observer
 from holdfast.runtime.clock import Clock
 from holdfast.store import Fence, Search, Store
 from holdfast.worker.heartbeat import DEADLINE_MARGIN
-from holdfast.worker.supervisor.protocol import Gave, Holding, Renewed, Report, Took
+from holdfast.worker.supervisor.protocol import (
+    ClaimedMessage,
+    Holding,
+    ReleasedMessage,
+    Renewed,
+    Report,
+)
 
 LATE = 0.5
 """The share of a lease after which the process's own beat (at a third) is late."""
@@ -37,7 +43,7 @@ class _Watched:
         return now - self.renewed >= LATE * self.lease and now < self.end
 
 
-class Guard:
+class LeaseGuard:
     """Knows which process holds which job, as far as it was told."""
 
     def __init__(self, clock: Clock) -> None:
@@ -48,14 +54,14 @@ class Guard:
         """Hear what a worker process says about the jobs in its hands."""
         now = self._clock.monotonic()
         match report:
-            case Took(jobs):
+            case ClaimedMessage(jobs):
                 for holding in jobs:
                     self._watched[holding.job_id] = _Watched(holding, worker, now)
             case Renewed(ids):
                 for job_id in ids:
                     if job_id in self._watched:
                         self._watched[job_id].renewed = now
-            case Gave(ids):
+            case ReleasedMessage(ids):
                 for job_id in ids:
                     self._watched.pop(job_id, None)
             case _:
@@ -85,7 +91,7 @@ class Guard:
             try:
                 delay = await self.once(store)
             except StoreError as error:
-                observer.tell("heartbeat.missed", error=str(error), leases=len(self._watched))
+                observer.emit("heartbeat.missed", error=str(error), leases=len(self._watched))
                 delay = LONGEST_WAIT
             await asyncio.sleep(delay)
 

@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError, StoreError
 from holdfast.observe import Observer
 from holdfast.runtime.event_loop import run
 from holdfast.worker.loading import load_app, load_object
-from holdfast.worker.supervisor.protocol import DRAIN, HALT, LARGEST, Plan, Tether
+from holdfast.worker.supervisor.protocol import DRAIN, HALT, LARGEST, Reporter, WorkerPlan
 from holdfast.worker.worker import Worker
 
 CANNOT_START = 3
@@ -33,7 +33,7 @@ LOOK_AFTER_PARENT = 1.0
 def main() -> None:
     """Run one worker until it is told to stop."""
     line = socket.socket(fileno=int(sys.argv[1]))
-    plan = msgspec.msgpack.decode(line.recv(LARGEST), type=Plan)
+    plan = msgspec.msgpack.decode(line.recv(LARGEST), type=WorkerPlan)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     try:
@@ -49,10 +49,10 @@ def main() -> None:
         sys.exit(1)
 
 
-def _prepared(plan: Plan, line: socket.socket) -> tuple[Worker, Tether]:
+def _prepared(plan: WorkerPlan, line: socket.socket) -> tuple[Worker, Reporter]:
     app = load_app(plan.app)
     observer = cast("Callable[[], Observer]", load_object(plan.observer))()
-    tether = Tether(line)
+    tether = Reporter(line)
     worker = Worker(
         app,
         queues=plan.queues,

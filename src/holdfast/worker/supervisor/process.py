@@ -12,17 +12,25 @@ from msgspec.structs import replace
 from holdfast.app import Holdfast
 from holdfast.runtime.processes import described, ended, signal_group, start
 from holdfast.worker.executor import HOST
-from holdfast.worker.supervisor.lease_guard import Guard
-from holdfast.worker.supervisor.protocol import DRAIN, HALT, LARGEST, Plan, Ready, pair, read_report
+from holdfast.worker.supervisor.lease_guard import LeaseGuard
+from holdfast.worker.supervisor.protocol import (
+    DRAIN,
+    HALT,
+    LARGEST,
+    Ready,
+    WorkerPlan,
+    pair,
+    read_report,
+)
 
 MOST_READ = 100
 """Messages read in one go before others get their turn."""
 
 
-class Member:
+class WorkerProcess:
     """A worker process: started at once, heard until it ends."""
 
-    def __init__(self, plan: Plan, app: Holdfast, guard: Guard) -> None:
+    def __init__(self, plan: WorkerPlan, app: Holdfast, guard: LeaseGuard) -> None:
         self._guard = guard
         self._clock = app.clock
         self._started = app.clock.monotonic()
@@ -30,7 +38,7 @@ class Member:
         with theirs:
             self._process = start("holdfast.worker.supervisor.main", theirs)
         self.pid = self._process.pid
-        self.name = f"{HOST}-{self.pid}-{app.chance.token()[:8]}"
+        self.name = f"{HOST}-{self.pid}-{app.randomness.token()[:8]}"
         self.was_ready = False
         self._line.send(msgspec.msgpack.encode(replace(plan, name=self.name)))
         asyncio.get_running_loop().add_reader(self._line.fileno(), self._hear)
@@ -58,7 +66,7 @@ class Member:
         """End it without asking."""
         signal_group(self._process, signal.SIGKILL)
 
-    def epitaph(self, code: int) -> str:
+    def exit_reason(self, code: int) -> str:
         """Say how it ended."""
         return f"{self.pid} {described(code)}"
 

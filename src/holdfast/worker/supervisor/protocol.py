@@ -13,7 +13,7 @@ import msgspec
 from holdfast.worker.run import Run
 
 
-class Custody(Protocol):
+class LeaseListener(Protocol):
     """Hears of every job in hand. Called from the worker's loop and from its heartbeat."""
 
     def took(self, runs: Sequence[Run]) -> None:
@@ -29,7 +29,7 @@ class Custody(Protocol):
         ...
 
 
-class Nobody:
+class NoListener:
     """Nobody watches."""
 
     def took(self, runs: Sequence[Run]) -> None:
@@ -48,7 +48,7 @@ MOST_JOBS = 500
 """Jobs named in one message."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker process is to do, as it is told when it starts."""
 
     app: str
@@ -74,7 +74,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """The app was found and the worker starts."""
 
 
-class Took(msgspec.Struct, frozen=True, tag=True):
+class ClaimedMessage(msgspec.Struct, frozen=True, tag=True):
     """Jobs were claimed."""
 
     jobs: list[Holding]
@@ -86,13 +86,13 @@ class Renewed(msgspec.Struct, frozen=True, tag=True):
     ids: list[str]
 
 
-class Gave(msgspec.Struct, frozen=True, tag=True):
+class ReleasedMessage(msgspec.Struct, frozen=True, tag=True):
     """The worker holds these no longer."""
 
     ids: list[str]
 
 
-Report = Ready | Took | Renewed | Gave
+Report = Ready | ClaimedMessage | Renewed | ReleasedMessage
 
 DRAIN = b"drain"
 HALT = b"halt"
@@ -113,7 +113,7 @@ def read_report(data: bytes) -> Report:
     return _reports.decode(data)
 
 
-class Tether:
+class Reporter:
     """The worker's end: tells the supervisor which jobs it holds."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -126,7 +126,7 @@ class Tether:
 
     def took(self, runs: Sequence[Run]) -> None:
         for part in _parts(runs):
-            self._send(Took([_holding(run) for run in part]))
+            self._send(ClaimedMessage([_holding(run) for run in part]))
 
     def renewed(self, runs: Sequence[Run]) -> None:
         for part in _parts(runs):
@@ -134,7 +134,7 @@ class Tether:
 
     def settled(self, runs: Sequence[Run]) -> None:
         for part in _parts(runs):
-            self._send(Gave([run.job.id for run in part]))
+            self._send(ReleasedMessage([run.job.id for run in part]))
 
     def _send(self, report: Report) -> None:
         with contextlib.suppress(OSError):

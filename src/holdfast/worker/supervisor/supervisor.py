@@ -23,10 +23,10 @@ from holdfast.store import Store
 from holdfast.worker.executor import HOST
 from holdfast.worker.loading import load_app, load_object
 from holdfast.worker.startup import opened, pause_unless
-from holdfast.worker.supervisor.lease_guard import Guard, orphans
+from holdfast.worker.supervisor.lease_guard import LeaseGuard, orphans
 from holdfast.worker.supervisor.main import CANNOT_START
-from holdfast.worker.supervisor.process import Member
-from holdfast.worker.supervisor.protocol import Plan
+from holdfast.worker.supervisor.process import WorkerProcess
+from holdfast.worker.supervisor.protocol import WorkerPlan
 from holdfast.worker.worker import LAST_WORDS, delivery_worker
 
 SILENT = "holdfast.observe:Silent"
@@ -61,7 +61,7 @@ def supervise(
     ``Observer`` in each process. The first TERM or INT drains, the second stops at once.
     In a burst the processes end when there is nothing left to do.
     """
-    plan = Plan(
+    plan = WorkerPlan(
         app=app_path,
         queues=dict(queues) if isinstance(queues, Mapping) else list(queues),
         slots=slots,
@@ -77,13 +77,13 @@ def supervise(
 class Supervisor:
     """Keeps a number of worker processes going."""
 
-    def __init__(self, plan: Plan, processes: int) -> None:
+    def __init__(self, plan: WorkerPlan, processes: int) -> None:
         self._plan = plan
         self._processes = processes
         self._app = load_app(plan.app)
         self._observer: Observer = load_object(plan.observer)()  # type: ignore[operator]  # a factory
-        self._guard = Guard(self._app.clock)
-        self._members: set[Member] = set()
+        self._guard = LeaseGuard(self._app.clock)
+        self._members: set[WorkerProcess] = set()
         self._draining = asyncio.Event()
         self._halting = False
         self._code = 0
@@ -104,7 +104,7 @@ class Supervisor:
         return self._code
 
     async def _supervise(self, store: Store, outage: Outage) -> None:
-        name = f"{HOST}-supervisor-{self._app.chance.token()[:8]}"
+        name = f"{HOST}-supervisor-{self._app.randomness.token()[:8]}"
         queues = tuple(self._plan.queues)
         service = Maintenance(
             self._app, name, queues, self._observer, outage, make_worker=delivery_worker
@@ -126,7 +126,7 @@ class Supervisor:
         for member in self._members:
             self._dismiss(member)
 
-    def _dismiss(self, member: Member) -> None:
+    def _dismiss(self, member: WorkerProcess) -> None:
         patience = LAST_WORDS if self._halting else self._plan.grace.total_seconds() + OVERTIME
         member.dismiss(halt=self._halting)
         asyncio.get_running_loop().call_later(patience + LAST_WORDS, member.kill)
@@ -135,14 +135,14 @@ class Supervisor:
         """Keep one seat taken: start a process, and another when it crashed."""
         failures = 0
         while not self._draining.is_set():
-            member = Member(self._plan, self._app, self._guard)
+            member = WorkerProcess(self._plan, self._app, self._guard)
             self._members.add(member)
-            self._observer.tell("process.started", worker=member.name, pid=member.pid)
+            self._observer.emit("process.started", worker=member.name, pid=member.pid)
             code = await member.ended()
             self._members.discard(member)
             if code == 0:
                 return
-            self._observer.tell("process.died", worker=member.name, pid=member.pid, code=code)
+            self._observer.emit("process.died", worker=member.name, pid=member.pid, code=code)
             await self._take_back(member, code)
             failures = failures + 1 if member.age < STEADY else 0
             if code == CANNOT_START or (failures >= HOPELESS and not member.was_ready):
@@ -150,20 +150,20 @@ class Supervisor:
                 self.stop()
             await self._pause(failures)
 
-    async def _take_back(self, member: Member, code: int) -> None:
+    async def _take_back(self, member: WorkerProcess, code: int) -> None:
         """Let others run the jobs of a process that died, now rather than when leases end."""
         store = self._app.store
-        reaper = Reaper(store, self._app.chance, self._observer)
+        reaper = Reaper(store, self._app.randomness, self._observer)
 
-        async def bury() -> None:
+        async def take_back() -> None:
             fences = await orphans(store, member.name)
-            await reaper.bury(fences, f"worker process {member.epitaph(code)}")
+            await reaper.take_back(fences, f"worker process {member.exit_reason(code)}")
             await store.promote(max(1, len(fences)))
 
         try:
-            await patiently(bury, self._app.chance, PATIENCE)
+            await patiently(take_back, self._app.randomness, PATIENCE)
         except StoreError as error:
-            self._observer.tell("store.unavailable", error=str(error))
+            self._observer.emit("store.unavailable", error=str(error))
 
     async def _pause(self, failures: int) -> None:
         """Start again at once after a first crash, later and later when it goes on."""

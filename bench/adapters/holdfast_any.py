@@ -3,7 +3,7 @@
 The driver brings ``lib`` (which reads the command line) and ``tick`` (which records that a job
 ran): copy this file beside its other adapters, register it with ``env={"HB_HOLDFAST": "redis"}``
 (or ``pg``, ``sqlite``), ``bulk=True`` and the variants 20, 100 and 200 (on PostgreSQL also 500 and
-2,000), and let it install ``holdfast[redis,postgres,speed]`` from this checkout.
+2,000), and let it install ``holdfast-queue[redis,postgres,speed]`` from this checkout.
 """
 
 from __future__ import annotations

@@ -141,7 +141,9 @@ class MissingExtraError(StoreError):
 
     def __init__(self, extra: str, package: str) -> None:
         self.extra = extra
-        super().__init__(f"package {package!r} is not installed: pip install 'holdfast[{extra}]'")
+        super().__init__(
+            f"package {package!r} is not installed: pip install 'holdfast-queue[{extra}]'"
+        )
 
 
 class SchemaVersionError(StoreError):

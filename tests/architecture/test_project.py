@@ -15,17 +15,31 @@ from tests.requirements import REQUIREMENTS, complaint, shown_by, stores_of
 PROJECT = tomllib.loads((tree.ROOT / "pyproject.toml").read_text("utf-8"))
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 PIN = re.compile(r"[a-z0-9-]+==[\w.!+]+( ; [^@/]+)?")
+EXTRA = re.compile(r"holdfast[\w-]*\[[a-z,]+\]|MissingExtraError\(\"\w+\"")
+"""How pages and messages name an extra."""
 
 
 def test_every_direct_requirement_is_pinned_for_development() -> None:
     extras = PROJECT["project"]["optional-dependencies"].values()
     wanted = [*PROJECT["project"]["dependencies"], *(entry for extra in extras for entry in extra)]
     wanted += dev.requirements("dev", "interop", "docs")
-    names = {match[0].lower() for entry in wanted if (match := NAME.match(entry))} - {"holdfast"}
+    names = {match[0].lower() for entry in wanted if (match := NAME.match(entry))}
 
     pinned = {line.partition("==")[0] for line in _constraints()}
 
-    assert set() == names - pinned
+    assert set() == names - pinned - {PROJECT["project"]["name"]}
+
+
+def test_extras_that_pages_and_messages_name_exist() -> None:
+    name, extras = PROJECT["project"]["name"], PROJECT["project"]["optional-dependencies"]
+    pages = [*tree.ROOT.glob("*.md"), *tree.ROOT.glob("docs/*.md"), *tree.PACKAGE.rglob("*.py")]
+    found = {match for page in pages for match in EXTRA.findall(page.read_text("utf-8"))}
+
+    called = {match.partition("[")[0] for match in found if "[" in match}
+    used = {part for match in found for part in re.findall(r"[a-z]+", re.split(r"[\[(]", match)[1])}
+
+    assert {name} == called
+    assert {"postgres", "redis", "server", "webhooks", "crypto"} <= used <= extras.keys()
 
 
 def test_constraints_hold_versions_and_nothing_else() -> None:

@@ -52,7 +52,7 @@ SAMPLES: list[tuple[HoldfastError, str]] = [
     (StoreUnavailableError("no answer"), "no answer"),
     (
         MissingExtraError("redis", "redis"),
-        "package 'redis' is not installed: pip install 'holdfast[redis]'",
+        "package 'redis' is not installed: pip install 'holdfast-queue[redis]'",
     ),
     (
         SchemaVersionError(9, 3),

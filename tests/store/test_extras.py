@@ -40,4 +40,4 @@ def test_a_missing_driver_is_named_with_the_line_that_installs_it(
     told = done.stdout
 
     assert "MissingExtraError" in told
-    assert f"package {package!r} is not installed: pip install 'holdfast[{extra}]'" in told
+    assert f"package {package!r} is not installed: pip install 'holdfast-queue[{extra}]'" in told

@@ -144,7 +144,7 @@ async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
     try:
         from holdfast.http.server import ListenAddress, beside
     except ImportError:
-        click.echo("api     not installed: pip install 'holdfast[server]'", err=True)
+        click.echo("api     not installed: pip install 'holdfast-queue[server]'", err=True)
         yield
         return
     place = ListenAddress(port=_port(settings))

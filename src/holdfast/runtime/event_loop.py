@@ -14,7 +14,7 @@ YOUNG = 10_000
 
 
 def run(main: Coroutine[object, object, T]) -> T:
-    """Run a coroutine on uvloop where that is installed (``holdfast[speed]``), else on asyncio.
+    """Run a coroutine on uvloop where it is installed (the extra ``speed``), else on asyncio.
 
     What was imported so far stays, and the garbage collector need not look at it ever again.
     """

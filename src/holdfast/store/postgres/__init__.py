@@ -1,4 +1,4 @@
-"""The PostgreSQL store; needs the extra ``holdfast[postgres]``."""
+"""The PostgreSQL store; needs the extra ``holdfast-queue[postgres]``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redis and Valkey: jobs on BullMQ's wire, shared with Node; needs ``holdfast[redis]``."""
+"""Redis and Valkey: jobs on BullMQ's wire, shared with Node; needs ``holdfast-queue[redis]``."""
 
 from __future__ import annotations
 

@@ -42,6 +42,15 @@ def test_extras_that_pages_and_messages_name_exist() -> None:
     assert {"postgres", "redis", "server", "webhooks", "crypto"} <= used <= extras.keys()
 
 
+def test_contributing_describes_every_folder_of_the_library() -> None:
+    page = (tree.ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    folders = {path.parent.name for path in tree.PACKAGE.glob("*/__init__.py")}
+
+    described = set(re.findall(r"^      (\w+)/ ", page, re.MULTILINE))
+
+    assert folders == described
+
+
 def test_constraints_hold_versions_and_nothing_else() -> None:
     assert [] == [line for line in _constraints() if not PIN.fullmatch(line)]
 

@@ -15,30 +15,33 @@ from tests.architecture import tree
 PAGE = tree.ROOT / "docs" / "reference-cli.md"
 PREFACE = """# Command line
 
-`holdfast COMMAND`, or `python -m holdfast COMMAND`. Written from the commands themselves by
-`python -m tests.docs.reference`.
+`holdfast COMMAND`, or `python -m holdfast COMMAND`. `python -m tests.docs.reference` generates this
+page from the commands.
 
 **The store** is `--url`, else `$HOLDFAST_URL`, else `url` in `holdfast.toml`, else
-`sqlite:///holdfast.db`. Commands that only look, or change what is there, neither create a SQLite
+`sqlite:///holdfast.db`. Commands that only read or change existing data neither create a SQLite
 file or a PostgreSQL schema nor migrate a schema: see `migrate`.
 
-**Answers** are tables for people. With `--json` a command prints one JSON document on one line
-instead, whose field names stay (`events` prints one document per event). Times are ISO 8601 in UTC,
-durations ISO 8601. Errors and logs go to stderr.
+**Output** is a table for people. With `--json` a command prints one JSON document on one line
+instead, with stable field names (`events` prints one document per event). Times are ISO 8601 in
+UTC, durations ISO 8601. Errors and logs go to stderr.
 
-**SPAN** is a number of seconds or an ISO 8601 duration such as `PT5M`; **TIME** is ISO 8601 with a
+**States**: SCHEDULED means *ready to run*, DELAYED means *waits for its time*. The
+[tutorial](tutorial.md#the-life-of-a-job) explains all of them.
+
+**SPAN** is a number of seconds or an ISO 8601 duration such as `PT5M`. **TIME** is ISO 8601 with a
 time zone, such as `2026-01-15T10:30:00Z`.
 
 | exit code | meaning |
 | --: | --- |
 | 0 | done |
-| 1 | not found, refused, or the job that was waited for failed |
-| 2 | wrong usage: arguments, settings, or no app where one was named |
+| 1 | not found, refused, or the job that the command waited for failed |
+| 2 | wrong usage: arguments, settings, or no app under the given name |
 | 3 | the store cannot be reached or opened |
 | 4 | timed out |
 | 130 | interrupted |
 
-**Completion** for the shell: put one of these into the shell's start-up file.
+**Shell completion**: put one of these lines into the shell's start-up file.
 
     eval "$(_HOLDFAST_COMPLETE=bash_source holdfast)"      # ~/.bashrc
     eval "$(_HOLDFAST_COMPLETE=zsh_source holdfast)"       # ~/.zshrc

@@ -46,7 +46,7 @@ def test_copy_tells_what_it_did_and_the_jobs_run_there(place: Place) -> None:
     told = place.run("copy", place.url, target)
 
     assert 0 == told.exit_code
-    assert "all compared and equal" in told.stdout
+    assert "both stores are equal" in told.stdout
     done = place.process("worker", "jobs_here", "--burst", HOLDFAST_URL=target)
     assert 0 == done.returncode
     assert "COMPLETED" in place.run("job", job, "--url", target).output
@@ -57,7 +57,7 @@ def test_copy_of_nothing_is_refused(place: Place) -> None:
     told = place.run("copy", f"sqlite:///{place.path}/none.db", place.url)
 
     assert 3 == told.exit_code
-    assert "there is no store" in told.output
+    assert "no store" in told.output
 
 
 async def _fill(url: str) -> None:

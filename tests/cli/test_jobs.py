@@ -80,7 +80,7 @@ def test_faults_are_listed_per_field(place: Place) -> None:
 
     assert 2 == result.exit_code
     told = result.stderr.splitlines()
-    assert "holdfast: this is not valid:" == told[0]
+    assert "holdfast: not valid:" == told[0]
     assert {"type", "payload", "delay", "max_attempts"} == {
         line.strip().partition(":")[0] for line in told[1:]
     }
@@ -142,7 +142,7 @@ def test_explanation_is_one_sentence(place: Place) -> None:
     shown = place.run("explain", job_id).stdout
 
     assert ("NO_WORKER", "SCHEDULED") == (told["cause"], told["state"])
-    assert f"{job_id} is SCHEDULED: no worker is running\n" == shown
+    assert f"{job_id} is SCHEDULED (ready to run): no worker is running\n" == shown
 
 
 def test_one_job_is_cancelled_once(place: Place) -> None:
@@ -168,7 +168,7 @@ def test_many_jobs_are_cancelled_by_filter_after_a_look(place: Place) -> None:
     look = place.run("cancel", "--type", "greet", "--dry-run")
     done = place.json("cancel", "--type", "greet")
 
-    assert "3 of 3 would be cancelled, 0 had ended, 0 not found\n" == look.stdout
+    assert "3 of 3 would be cancelled, 0 already finished, 0 not found\n" == look.stdout
     assert (3, 3) == (done["requested"], done["cancelled"])
     assert "SCHEDULED" == place.json("job", kept)["job"]["state"]
 

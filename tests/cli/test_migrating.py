@@ -93,7 +93,7 @@ def test_way_back_that_loses_data_must_be_asked_for(place: Place, url: str) -> N
     assert "going back to version 0 loses API keys" in refused.stderr
     assert "all jobs" in refused.stderr
     assert "--lose-data" in refused.stderr
-    assert f"{url}: took back {', '.join(reversed(ALL))}\n" == told.stdout
+    assert f"{url}: reverted {', '.join(reversed(ALL))}\n" == told.stdout
 
 
 @pytest.mark.parametrize("version", ["-1", "99", "x"])
@@ -109,7 +109,7 @@ def test_store_without_versions_says_so(place: Place, option: tuple[str, ...]) -
     result = place.run("migrate", *option, "--url", place.url)
 
     assert 2 == result.exit_code
-    assert "only a PostgreSQL store has versions to choose from" in result.stderr
+    assert "only a PostgreSQL store has versions to list or choose" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["migrate", "jobs"])
@@ -152,7 +152,7 @@ def test_look_at_a_schema_that_is_not_there_makes_none(
     result = place.run(*command, "--url", url)
 
     assert 3 == result.exit_code
-    assert f"there is no store in schema '{SCHEMA}': run holdfast migrate" in result.stderr
+    assert f"no store in schema '{SCHEMA}': run holdfast migrate" in result.stderr
     assert not _is_there(url)
 
 

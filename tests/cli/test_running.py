@@ -166,7 +166,7 @@ def test_dev_starts_again_with_changed_sources_even_from_broken_ones(place: Plac
             process.send_signal(signal.SIGTERM)
             process.wait(20)
 
-    assert "fresh.py changed, starting again" in told
+    assert "fresh.py changed, restarting" in told
     assert 0 == process.returncode
 
 

@@ -125,7 +125,7 @@ def test_looking_into_the_wrong_place_leaves_no_file_behind(place: Place) -> Non
     result = place.run("jobs", "--url", "sqlite:///elsewhere.db")
 
     assert 3 == result.exit_code
-    assert "there is no store at elsewhere.db (from flag)" in result.stderr
+    assert "no store at elsewhere.db (from flag)" in result.stderr
     assert not (place.path / "elsewhere.db").exists()
 
 
@@ -133,7 +133,7 @@ def test_looking_into_the_wrong_place_leaves_no_file_behind(place: Place) -> Non
     ("url", "code", "told"),
     [
         ("mysql://x", 3, "no store for 'mysql'"),
-        ("sqlite:////nowhere/at/all.db", 3, "there is no store at /nowhere/at/all.db"),
+        ("sqlite:////nowhere/at/all.db", 3, "no store at /nowhere/at/all.db"),
         ("sqlite://host/x.db", 3, "names a host"),
     ],
 )

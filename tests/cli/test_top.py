@@ -124,7 +124,7 @@ def test_keys_hold_the_picture_and_choose_a_list(place: Place) -> None:
         screen.press("\x1b[D\x1b[D")
         screen.shows("> FAILURES")
         screen.press("p")
-        screen.shows("HELD")
+        screen.shows("PAUSED")
         place.submit("greet", '{"name": "Ada"}')
         screen.press("p")
         picture = screen.shows("1 ready")

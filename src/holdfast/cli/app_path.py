@@ -1,4 +1,4 @@
-"""Finding the app a command is about, with errors that say what to do."""
+"""Finding the app a command is about, with errors that name the fix."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.worker.loading import load_app
 
 
 def find_app(settings: Settings) -> tuple[str, Holdfast]:
-    """Load the app the settings name, with the store they name; Problem says what is wrong."""
+    """Load the app that the settings name, over the store they name; raise CommandError."""
     path = settings["app"]
     if not isinstance(path, str):
         raise CommandError(
-            "say which app: holdfast worker MODULE:APP, or app in holdfast.toml", USAGE
+            "name the app: holdfast worker MODULE:APP, or app in holdfast.toml", USAGE
         )
     if os.getcwd() not in sys.path:  # noqa: PTH109  # compared with texts
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
@@ -38,7 +38,7 @@ def find_app(settings: Settings) -> tuple[str, Holdfast]:
     if settings.source("url") == "flag" and app.url != settings["url"]:
         raise CommandError(
             f"{path} names its own store, {redacted(app.url)}, which --url cannot change:"
-            " write Holdfast() there, and --url or $HOLDFAST_URL decides",
+            " write Holdfast() there to use --url or $HOLDFAST_URL",
             USAGE,
         )
     return path, app

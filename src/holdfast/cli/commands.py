@@ -11,50 +11,50 @@ from typing import Any
 
 import click
 
-from holdfast.cli.errors import INTERRUPTED, OK, hush
+from holdfast.cli.errors import INTERRUPTED, OK, discard_output
 from holdfast.runtime.version import __version__
 
 SECTIONS = {
     "Run jobs": {
         "worker": ("worker", "Run the jobs of an app."),
-        "dev": ("worker", "Run an app's jobs while you work on it."),
-        "demo": ("demo", "See it all happen within seconds."),
+        "dev": ("worker", "Run an app while you develop it: jobs, API and reload."),
+        "demo": ("demo", "Run a short demonstration."),
     },
     "Serve": {
-        "serve": ("serve", "Offer everything over HTTP."),
-        "keys": ("keys", "Make, list or revoke API keys."),
+        "serve": ("serve", "Serve the HTTP API."),
+        "keys": ("keys", "Create, list or revoke API keys."),
     },
     "Jobs": {
         "submit": ("submit", "Submit a job."),
         "jobs": ("jobs", "List jobs."),
         "job": ("jobs", "Show one job."),
-        "explain": ("jobs", "Say why a job is not running now."),
+        "explain": ("jobs", "Explain why a job is not running."),
         "cancel": ("manage", "Cancel jobs, by id or by filter."),
-        "retry": ("manage", "Give failed jobs another chance."),
-        "release": ("manage", "Let held jobs go."),
-        "delete": ("manage", "Delete ended jobs."),
+        "retry": ("manage", "Retry failed jobs."),
+        "release": ("manage", "Release held jobs."),
+        "delete": ("manage", "Delete finished jobs."),
     },
-    "Look after the system": {
+    "Operate": {
         "stats": ("system", "Show counts, rates and latencies."),
-        "top": ("top", "Watch it all, live."),
+        "top": ("top", "Watch queues, jobs and workers live."),
         "queues": ("queues", "List queues, pause or resume one."),
-        "workers": ("system", "List the workers that are there."),
-        "failures": ("jobs", "List failed jobs and what they failed of."),
-        "events": ("system", "Show what happens to jobs, live."),
-        "verify": ("verify", "Judge every job by its audit records."),
-        "torture": ("torture", "Kill workers and see that nothing is lost."),
-        "webhooks": ("webhooks", "List webhooks, add one, see deliveries."),
-        "doctor": ("doctor", "Say what is wrong, and what to do."),
+        "workers": ("system", "List live workers."),
+        "failures": ("jobs", "List failed jobs and count their causes."),
+        "events": ("system", "Show the event stream."),
+        "verify": ("verify", "Check every job against its audit records."),
+        "torture": ("torture", "Kill workers and prove that no job is lost."),
+        "webhooks": ("webhooks", "List webhooks; add one, show deliveries."),
+        "doctor": ("doctor", "Report problems and what to do about them."),
         "migrate": ("migrate", "Create or upgrade the store's schema."),
-        "copy": ("copy", "Move everything to another store."),
-        "config": ("system", "Show the settings and who gave them."),
+        "copy": ("copy", "Copy everything to another store."),
+        "config": ("system", "Show the settings and their sources."),
     },
 }
 _PLACES = {name: place for section in SECTIONS.values() for name, (place, _) in section.items()}
 
 
 class Commands(click.Group):
-    """A group that imports a command's module when the command is asked for."""
+    """A group that imports a command's module when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_PLACES)
@@ -69,7 +69,7 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, commands in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, told) for name, (_, told) in commands.items()])
+                formatter.write_dl([(name, help_) for name, (_, help_) in commands.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -84,10 +84,10 @@ class Commands(click.Group):
             raise click.UsageError(error.message + hint, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; what holdfast raises becomes a message and an exit code."""
-        from holdfast.cli.errors import told_plainly
+        """Run a command; an error of holdfast becomes a message and an exit code."""
+        from holdfast.cli.errors import reported
 
-        with told_plainly():
+        with reported():
             return super().invoke(ctx)
 
 
@@ -103,7 +103,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     try:
         code = cli.main(prog_name="holdfast", standalone_mode=False)
         sys.stdout.flush()
@@ -113,6 +113,6 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except BrokenPipeError:
-        hush()
+        discard_output()
         code = OK
     sys.exit(code if isinstance(code, int) else OK)

@@ -1,4 +1,4 @@
-"""What most commands share: the store, one call on it, and two ways to answer."""
+"""What most commands share: opening the store, one call on it, and output as table or JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
 
 url_option = click.option("--url", metavar="URL", help="The store, such as sqlite:///jobs.db.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def store_options(command: F) -> F:
@@ -35,15 +35,15 @@ def on_store(
     new: bool = False,
     app: str | None = None,
 ) -> T:
-    """Open the store, do one thing, close it.
+    """Open the store, run one operation, close the store.
 
-    Only ``new`` creates a file or schema that is not there: a look into the wrong place should
-    not leave one behind. ``app`` names an app whose own settings are to be used.
+    Only ``new`` creates a missing file or schema: a command that reads from the wrong place
+    leaves nothing behind. ``app`` names an app whose own settings apply.
     """
     settings = config.load(flags={"url": url, "app": app})
     chosen = find_app(settings)[1] if app else plain_app(settings)
     if not new and not chosen.shares_store:
-        chosen.url = as_it_is(chosen.url, settings.source("url"))
+        chosen.url = opened_as_is(chosen.url, settings.source("url"))
 
     async def work() -> T:
         async with chosen:
@@ -57,8 +57,8 @@ def plain_app(settings: config.Settings) -> Holdfast:
     return Holdfast(settings.text("url"), keys=config.key_ring(settings))
 
 
-def as_it_is(url: str, source: str) -> str:
-    """Return a URL under which a store is opened whatever it is, not created and not migrated."""
+def opened_as_is(url: str, source: str) -> str:
+    """Return a URL that opens the store as it is: neither created nor migrated."""
     if scheme(url) == "sqlite":
         _must_exist(url, source)
     if is_postgres(url):
@@ -71,12 +71,12 @@ def _must_exist(url: str, source: str) -> None:
 
     path = Location.from_url(url).path
     if not path.exists():
-        hint = f" (from {source}); name the store with --url or $HOLDFAST_URL"
-        raise CommandError(f"there is no store at {path}{hint}", UNREACHABLE)
+        hint = f" (from {source}); set the store with --url or $HOLDFAST_URL"
+        raise CommandError(f"no store at {path}{hint}", UNREACHABLE)
 
 
 def answer(value: object, *, as_json: bool, show: Callable[[], None]) -> None:
-    """Print a value as JSON, or show it to a person."""
+    """Print a value as JSON or as text."""
     if as_json:
         click.echo(msgspec.json.encode(value, enc_hook=_encode).decode())
     else:

@@ -1,4 +1,4 @@
-"""The command that moves everything to another store."""
+"""``holdfast copy``: copies all jobs, settings and records to another store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from holdfast.cli.common import answer, as_it_is, json_option
+from holdfast.cli.common import answer, json_option, opened_as_is
 from holdfast.cli.errors import FAILED, CommandError
 from holdfast.cli.tables import facts
 from holdfast.copying import Copier, CopyReport
@@ -20,32 +20,32 @@ from holdfast.store import open_store
 @click.argument("target", metavar="TO")
 @json_option
 def copy(source: str, target: str, as_json: bool) -> None:
-    """Move all jobs, settings and records from one store to another, empty one.
+    """Copy all jobs, settings and records from one store to another, empty one.
 
-    Stop the workers and producers first. The source's queues are paused and stay so; nothing
-    in it is deleted. A copy that was interrupted is resumed by the same command; one that is
-    done is not repeated. Sealed jobs are copied as they are, no key is needed.
+    Stop workers and producers first. The command pauses the queues of the source and leaves
+    them paused; it deletes nothing. The same command resumes an interrupted copy and does not
+    repeat a finished one. Encrypted jobs are copied as they are; no key is needed.
     """
     report = asyncio.run(_copied(source, target, quiet=as_json))
     answer(report, as_json=as_json, show=lambda: _show(report))
     if not report.ok:
-        raise CommandError("the stores differ: the copy is not finished, see above", FAILED)
+        raise CommandError("the stores differ: the copy is incomplete, see above", FAILED)
 
 
 async def _copied(source: str, target: str, *, quiet: bool) -> CopyReport:
-    here, there = open_store(as_it_is(source, "FROM")), open_store(target)
+    here, there = open_store(opened_as_is(source, "FROM")), open_store(target)
     names = (redacted(source), redacted(target))
     try:
         await here.start()
         await there.start()
-        told = None if quiet else _tell
-        return await Copier(here, there, names=names, told=told).run()
+        progress = None if quiet else _report
+        return await Copier(here, there, names=names, told=progress).run()
     finally:
         await there.close()
         await here.close()
 
 
-def _tell(what: str, count: int) -> None:
+def _report(what: str, count: int) -> None:
     click.echo(f"{count} jobs {what}", err=True)
 
 
@@ -63,4 +63,4 @@ def _show(report: CopyReport) -> None:
     for line in report.differences:
         click.echo(f"  {plain(line)}")
     if report.ok:
-        click.echo("all compared and equal; the source's queues stay paused")
+        click.echo("both stores are equal; the queues of the source stay paused")

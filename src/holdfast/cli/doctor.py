@@ -1,4 +1,4 @@
-"""``holdfast doctor``: what is wrong, and what to do about it."""
+"""``holdfast doctor``: reports problems and what to do about them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MARKS = {
 
 
 @click.command()
-@click.option("--app", metavar="MODULE:APP", help="Judge by this app's retention and keys.")
+@click.option("--app", metavar="MODULE:APP", help="Check against this app's retention and keys.")
 @click.option("--strict", is_flag=True, help="Exit with 1 on warnings, too.")
 @store_options
 def doctor(app: str | None, strict: bool, url: str | None, as_json: bool) -> None:
-    """Say what is wrong with the store and its jobs, and what to do about it.
+    """Report problems of the store and its jobs, and what to do about each.
 
-    Settings under which jobs can be lost, the schema, clocks, jobs that are stuck or that
-    nobody will run, dead letters, retention. Changes nothing. Exits with 1 on errors.
+    Checks settings under which jobs can be lost, the schema, clocks, stuck jobs, jobs that no
+    worker runs, dead letters and retention. Changes nothing. Exits with 1 on errors.
     """
 
     async def look(chosen: Holdfast) -> list[Finding]:
@@ -50,6 +50,5 @@ def _show(found: Sequence[Finding]) -> None:
         click.echo(f"{click.style(mark, fg=colour)}  {name}  {plain(finding.text)}")
         if finding.advice:
             click.echo(f"{' ' * (width + 9)}{plain(finding.advice)}")
-    worst = [finding.level for finding in found]
-    told = f"{worst.count(Level.ERROR)} error(s), {worst.count(Level.WARN)} warning(s)"
-    click.echo(f"\n{told}")
+    levels = [finding.level for finding in found]
+    click.echo(f"\n{levels.count(Level.ERROR)} error(s), {levels.count(Level.WARN)} warning(s)")

@@ -1,4 +1,4 @@
-"""How commands end: exit codes, and errors told in a few lines instead of a traceback."""
+"""How commands end: exit codes, and errors as a few lines instead of a traceback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 OK = 0
 FAILED = 1
-"""Not found, refused, or a job that was waited for failed."""
+"""Not found, refused, or the job that --wait waited for did not complete."""
 USAGE = 2
 """Wrong arguments or settings, or no app where one was named."""
 UNREACHABLE = 3
@@ -33,28 +33,28 @@ class CommandError(click.ClickException):
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
-    """Turn what holdfast raises into a problem with the fitting exit code."""
+def reported() -> Iterator[None]:
+    """Turn an error of holdfast into a message with its exit code."""
     from holdfast.errors import HoldfastError
 
     try:
         yield
     except HoldfastError as error:
-        raise problem_of(error) from None
+        raise command_error(error) from None
     except TimeoutError:
         raise CommandError("timed out", TIMED_OUT) from None
     except BrokenPipeError:
-        hush()
+        discard_output()
         raise click.exceptions.Exit(OK) from None
 
 
-def hush() -> None:
-    """The reader has seen enough: let nothing complain while the interpreter shuts down."""
+def discard_output() -> None:
+    """Discard further output: the reader of the pipe is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def problem_of(error: Exception) -> CommandError:
-    """Say what is wrong and how the command should exit."""
+def command_error(error: Exception) -> CommandError:
+    """Return the message and the exit code for an error."""
     from holdfast.errors import StoreError, ValidationError
     from holdfast.observe.logging import plain
     from holdfast.observe.redaction import redacted
@@ -63,7 +63,7 @@ def problem_of(error: Exception) -> CommandError:
     match error:
         case ValidationError():
             lines = [f"\n  {plain(f.field)}: {plain(redacted(f.message))}" for f in error.faults]
-            return CommandError("this is not valid:" + "".join(lines), USAGE)
+            return CommandError("not valid:" + "".join(lines), USAGE)
         case AppNotFoundError():
             return CommandError(plain(redacted(error)), USAGE)
         case StoreError():

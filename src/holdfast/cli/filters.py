@@ -1,4 +1,4 @@
-"""The filters of a search as options, the same wherever jobs are chosen."""
+"""The search filters as options, the same for every command that selects jobs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _FILTERS = (
         help="Only this priority; may be repeated.",
     ),
     click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only with this tag."),
-    click.option("--correlation-id", metavar="ID", help="Only with this tracing id."),
-    click.option("--created-after", metavar="TIME", help="Submitted then or later."),
-    click.option("--created-before", metavar="TIME", help="Submitted before."),
-    click.option("--updated-after", metavar="TIME", help="Moved then or later."),
+    click.option("--correlation-id", metavar="ID", help="Only with this correlation id."),
+    click.option("--created-after", metavar="TIME", help="Submitted at or after this time."),
+    click.option("--created-before", metavar="TIME", help="Submitted before this time."),
+    click.option("--updated-after", metavar="TIME", help="Last changed at or after this time."),
 )
 
 
@@ -46,7 +46,7 @@ def filter_options(command: F) -> F:
 
 
 def job_filter(given: Mapping[str, object]) -> JobFilter:
-    """Return the filter that the options describe; only what was given is in it."""
+    """Return the filter that the options describe; it holds only the options that were given."""
     wanted = {name: value for name, value in given.items() if value not in (None, ())}
     if "tags" in wanted:
         wanted["tags"] = tags_of(given["tags"])  # type: ignore[arg-type]  # click made a tuple

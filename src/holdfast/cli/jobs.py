@@ -1,4 +1,4 @@
-"""Commands that look at jobs: jobs, job, explain, failures."""
+"""Commands that read jobs: jobs, job, explain, failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.filters import filter_options, job_filter
-from holdfast.cli.tables import facts, level, mapping, moment, span, table
+from holdfast.cli.tables import facts, level, mapping, moment, span, state_shown, table
 from holdfast.model.job import Failure, FailureCategory, LogLine, State, Transition
 from holdfast.model.results import (
     AttemptInfo,
@@ -24,12 +24,14 @@ from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter
 from holdfast.store import Order
 
-cursor_option = click.option("--cursor", help="Go on after an earlier page.")
-limit_option = click.option("--limit", type=int, default=50, help="How many, to 1000.  [50]")
+cursor_option = click.option("--cursor", help="Continue after an earlier page.")
+limit_option = click.option(
+    "--limit", type=int, default=50, help="At most this many, up to 1000.  [50]"
+)
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
-    """What `job --json` answers: the job, and what was asked for besides."""
+    """What `job --json` prints: the job and the parts that were requested."""
 
     job: JobStatus
     logs: list[LogLine] | None = None
@@ -41,7 +43,7 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--order",
     type=click.Choice(list(Order), case_sensitive=False),
-    help="In which order.  [CREATED_DESC]",
+    help="The order.  [CREATED_DESC]",
 )
 @cursor_option
 @limit_option
@@ -55,9 +57,9 @@ def jobs(url: str | None, as_json: bool, **given: object) -> None:
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@click.option("--history", is_flag=True, help="Also every state it went through.")
-@click.option("--logs", is_flag=True, help="Also the lines its handler logged.")
-@click.option("--failure", is_flag=True, help="Also how each attempt failed.")
+@click.option("--history", is_flag=True, help="Include every state transition.")
+@click.option("--logs", is_flag=True, help="Include the lines that the handler logged.")
+@click.option("--failure", is_flag=True, help="Include how each attempt failed.")
 @store_options
 def job(
     job_id: str, history: bool, logs: bool, failure: bool, url: str | None, as_json: bool
@@ -79,7 +81,7 @@ def job(
 @click.argument("job_id", metavar="ID")
 @store_options
 def explain(job_id: str, url: str | None, as_json: bool) -> None:
-    """Say in one sentence why a job is not running now."""
+    """Explain in one sentence why a job is not running."""
     result = on_store(url, lambda app: app.explain(job_id))
     answer(result, as_json=as_json, show=lambda: _show_explanation(result))
 
@@ -102,13 +104,13 @@ def explain(job_id: str, url: str | None, as_json: bool) -> None:
     help="Only this category; may be repeated.",
 )
 @click.option("--code", "error_code", help="Only this error code.")
-@click.option("--after", metavar="TIME", help="Failed then or later.")
-@click.option("--before", metavar="TIME", help="Failed before.")
+@click.option("--after", metavar="TIME", help="Failed at or after this time.")
+@click.option("--before", metavar="TIME", help="Failed before this time.")
 @cursor_option
 @limit_option
 @store_options
 def failures(url: str | None, as_json: bool, **given: Any) -> None:
-    """List failed jobs, newest failure first, and count what they failed of."""
+    """List failed jobs, newest failure first, and count failures by category, code and type."""
     wanted: FailureFilter = {k: v for k, v in given.items() if v not in (None, ())}  # type: ignore[assignment]
     result = on_store(url, lambda app: app.failures(**wanted))
     answer(result, as_json=as_json, show=lambda: _show_failures(result))
@@ -147,7 +149,7 @@ def _show_job(page: JobPage) -> None:
             ("id", job.job_id),
             ("type", job.type),
             ("queue", job.queue),
-            ("state", job.state),
+            ("state", state_shown(job.state)),
             ("word", job.word if job.word != job.state else None),
             ("priority", level(job.priority)),
             ("attempt", f"{job.attempt} of {job.max_attempts}"),
@@ -158,7 +160,7 @@ def _show_job(page: JobPage) -> None:
             ("took", span(job.result.duration) if job.result and job.result.duration else None),
             ("worker", job.worker),
             ("progress", _progress(job)),
-            ("cancel", "asked to stop" if job.cancel_requested and not job.completed_at else None),
+            ("cancel", "requested" if job.cancel_requested and not job.completed_at else None),
             ("held", "until it is released" if job.held else None),
             ("depends on", " ".join(job.depends_on)),
             ("spawned by", job.spawned_by),
@@ -212,7 +214,7 @@ def _show_attempts(attempts: tuple[AttemptInfo, ...]) -> None:
 
 
 def _show_explanation(result: Explanation) -> None:
-    click.echo(f"{plain(result.job_id)} is {result.state}: {plain(result.message)}")
+    click.echo(f"{plain(result.job_id)} is {state_shown(result.state)}: {plain(result.message)}")
 
 
 def _show_failures(result: FailureSearchResult) -> None:

@@ -15,7 +15,7 @@ from holdfast.model.times import parse_duration
 
 @click.group()
 def keys() -> None:
-    """Make, list or revoke the API keys of the service. Needs the store itself, not its URL."""
+    """Create, list or revoke the API keys of a service. Needs the store, not the service's URL."""
 
 
 @keys.command()
@@ -24,10 +24,12 @@ def keys() -> None:
     "--role",
     type=click.Choice([role.value for role in Role]),
     required=True,
-    help="What it may do.",
+    help="What the key may do.",
 )
-@click.option("--namespace", default="", metavar="NAME", help="The one namespace that it sees.")
-@click.option("--expires-in", metavar="SPAN", help="Count no longer than so long from now.")
+@click.option(
+    "--namespace", default="", metavar="NAME", help="The one namespace that the key sees."
+)
+@click.option("--expires-in", metavar="SPAN", help="Expire after this time.")
 @click.option("--rate", type=int, metavar="N", help="At most N requests per second.")
 @click.option("--live-jobs", type=int, metavar="N", help="At most N unfinished jobs at a time.")
 @store_options
@@ -41,7 +43,7 @@ def create(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Make a key. Its secret is shown this once and kept nowhere."""
+    """Create a key. The secret is printed once and stored nowhere."""
 
     async def operate(app: Holdfast) -> tuple[ApiKey, str]:
         expires_at = None
@@ -58,14 +60,14 @@ def create(
         return await create_key(app.store, terms, app.randomness)
 
     key, secret = on_store(url, operate, new=True)
-    told = {**_shown(key), "secret": secret}
-    answer(told, as_json=as_json, show=lambda: facts(list(told.items())))
+    created = {**_shown(key), "secret": secret}
+    answer(created, as_json=as_json, show=lambda: facts(list(created.items())))
 
 
 @keys.command("list")
 @store_options
 def list_(url: str | None, as_json: bool) -> None:
-    """List keys, also those that count no more; never their secrets."""
+    """List keys, revoked and expired ones too; never their secrets."""
 
     async def operate(app: Holdfast) -> list[tuple[ApiKey, bool]]:
         now = app.store.now()
@@ -97,10 +99,13 @@ def list_(url: str | None, as_json: bool) -> None:
 @click.argument("key_id", metavar="ID")
 @store_options
 def revoke(key_id: str, url: str | None, as_json: bool) -> None:
-    """Let a key count no more; servers notice within a second."""
+    """Revoke a key; services refuse it within a second."""
     key = on_store(url, lambda app: revoke_key(app.store, key_id))
-    told = _shown(key)
-    answer(told, as_json=as_json, show=lambda: click.echo(f"key {key.id} ({key.name}) is revoked"))
+    answer(
+        _shown(key),
+        as_json=as_json,
+        show=lambda: click.echo(f"key {key.id} ({key.name}) is revoked"),
+    )
 
 
 def _shown(key: ApiKey) -> dict[str, object]:

@@ -29,9 +29,9 @@ ids_argument = click.argument("job_ids", metavar="ID...", nargs=-1, required=Tru
 
 @click.command()
 @click.argument("job_ids", metavar="[ID]...", nargs=-1)
-@click.option("--reason", default="", help="Why; kept in the job's history.")
-@click.option("--force", is_flag=True, help="Interrupt running jobs at once.")
-@click.option("--dry-run", is_flag=True, help="Only count what would be cancelled.")
+@click.option("--reason", default="", help="The reason; recorded in the job's history.")
+@click.option("--force", is_flag=True, help="Interrupt running jobs.")
+@click.option("--dry-run", is_flag=True, help="Only count the jobs that would be cancelled.")
 @filter_options
 @store_options
 def cancel(
@@ -43,7 +43,7 @@ def cancel(
     as_json: bool,
     **given: object,
 ) -> None:
-    """Cancel jobs, by id or by filter. A running job is asked to stop at its next checkpoint."""
+    """Cancel jobs, by id or by filter. A running job stops at its next checkpoint."""
     wanted = job_filter(given)
     if bool(job_ids) == bool(wanted):
         raise CommandError("give job ids, or filters such as --type, but not both", USAGE)
@@ -51,23 +51,21 @@ def cancel(
         _cancel_many(job_ids, given, url, as_json, reason=reason, force=force, dry_run=dry_run)
         return
     result = on_store(url, lambda app: app.cancel(job_ids[0], reason=reason, force=force))
-    told = f"{result.status}: {result.message}" if result.message else str(result.status)
-    answer(result, as_json=as_json, show=lambda: click.echo(f"{result.job_id}  {told}"))
+    text = f"{result.status}: {result.message}" if result.message else str(result.status)
+    answer(result, as_json=as_json, show=lambda: click.echo(f"{result.job_id}  {text}"))
     if result.status in (CancellationStatus.NOT_FOUND, CancellationStatus.ALREADY_COMPLETE):
         raise click.exceptions.Exit(FAILED)
 
 
 @click.command()
 @ids_argument
-@click.option("--reset-attempts", is_flag=True, help="Count attempts from the start again.")
+@click.option("--reset-attempts", is_flag=True, help="Reset the attempt counter.")
 @click.option(
     "--priority",
     type=click.Choice([p.name for p in Priority], case_sensitive=False),
-    help="Give it another priority.",
+    help="Set another priority.",
 )
-@click.option(
-    "--delay", metavar="SPAN", default="0", help="Start no earlier than so long from now."
-)
+@click.option("--delay", metavar="SPAN", default="0", help="Wait this long before the retry.")
 @store_options
 def retry(
     job_ids: tuple[str, ...],
@@ -77,7 +75,7 @@ def retry(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Give FAILED or DEAD_LETTER jobs another chance: one further attempt, or all of them."""
+    """Retry FAILED or DEAD_LETTER jobs: one further attempt, or all with --reset-attempts."""
     results = _each(
         url,
         job_ids,
@@ -93,7 +91,7 @@ def retry(
 @ids_argument
 @store_options
 def release(job_ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
-    """Let jobs go that were submitted with --hold."""
+    """Release jobs that were submitted with --hold."""
     results = _each(url, job_ids, lambda app, job_id: app.release(job_id))
     _report([(r.job_id, r.status, r.new_state or "") for r in results], results, as_json)
     _fail_unless([r.status is ReleaseStatus.RELEASED for r in results])
@@ -103,7 +101,7 @@ def release(job_ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
 @ids_argument
 @store_options
 def delete(job_ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
-    """Delete ended jobs that no live job depends on."""
+    """Delete finished jobs that no live job depends on."""
     results = _each(url, job_ids, lambda app, job_id: app.delete(job_id))
     _report([(r.job_id, r.status, "") for r in results], results, as_json)
     _fail_unless([r.status is DeletionStatus.DELETED for r in results])
@@ -137,7 +135,7 @@ def _show_batch(result: BatchCancellationResult) -> None:
     word = "would be cancelled" if result.dry_run else "cancelled"
     click.echo(
         f"{result.cancelled} of {result.requested} {word},"
-        f" {result.skipped} had ended, {result.failed} not found"
+        f" {result.skipped} already finished, {result.failed} not found"
     )
     for error in result.errors:
         click.echo(f"{error.job_id}  {error.status}")

@@ -1,4 +1,4 @@
-"""The command that creates, upgrades or takes back a store's schema."""
+"""``holdfast migrate``: creates, upgrades or reverts a store's schema."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from holdfast.store.urls import is_postgres
 
 
 @click.command()
-@click.option("--to", type=int, metavar="VERSION", help="Go to this version, forward or back.")
-@click.option("--lose-data", is_flag=True, help="Go back although that loses data.")
-@click.option("--status", is_flag=True, help="Say what is applied and pending, change nothing.")
+@click.option("--to", type=int, metavar="VERSION", help="Migrate to this version, up or down.")
+@click.option("--lose-data", is_flag=True, help="Allow a downgrade that loses data.")
+@click.option("--status", is_flag=True, help="List applied and pending migrations; change nothing.")
 @store_options
 def migrate(to: int | None, lose_data: bool, status: bool, url: str | None, as_json: bool) -> None:
     """Create the store's schema, or bring it up to date.
 
-    With --to a PostgreSQL store is brought to another version, 0 being none; stop programs of
-    a later version before going back, they would bring it forward again.
+    --to migrates a PostgreSQL store to another version; 0 removes the schema. Stop programs of
+    a later version before a downgrade: they would upgrade the schema again.
     """
     place = config.load(flags={"url": url}).text("url")
     if not is_postgres(place):
@@ -37,7 +37,7 @@ def migrate(to: int | None, lose_data: bool, status: bool, url: str | None, as_j
         found, moved = asyncio.run(store.schema()), None
     else:
         found, moved = asyncio.run(_moved(store, to, lose=lose_data))
-    told = {
+    report = {
         "url": redacted(place),
         "status": "PENDING" if found.pending else "UP_TO_DATE",
         "version": found.version,
@@ -45,21 +45,21 @@ def migrate(to: int | None, lose_data: bool, status: bool, url: str | None, as_j
         "pending": found.pending,
     }
     if moved is not None:
-        told |= {"up": moved.up, "down": moved.down}
-    answer(told, as_json=as_json, show=lambda: _show(redacted(place), found, moved))
+        report |= {"up": moved.up, "down": moved.down}
+    answer(report, as_json=as_json, show=lambda: _show(redacted(place), found, moved))
 
 
 def _open(place: str, *, as_json: bool, chosen: bool) -> None:
-    """Open a store that brings itself up to date."""
+    """Open a store that upgrades itself."""
     if chosen:
-        raise CommandError("only a PostgreSQL store has versions to choose from or to list", USAGE)
+        raise CommandError("only a PostgreSQL store has versions to list or choose", USAGE)
 
     async def operate(app: Holdfast) -> str:
-        app.store.now()  # opening it brought it up to date; a service has none to open
+        app.store.now()  # opening it upgraded it; a service has no store to open
         return redacted(app.url)
 
-    told = {"url": on_store(place, operate, new=True), "status": "UP_TO_DATE"}
-    answer(told, as_json=as_json, show=lambda: click.echo(f"{told['url']} is up to date"))
+    report = {"url": on_store(place, operate, new=True), "status": "UP_TO_DATE"}
+    answer(report, as_json=as_json, show=lambda: click.echo(f"{report['url']} is up to date"))
 
 
 async def _moved(
@@ -77,7 +77,7 @@ def _show(place: str, found: SchemaStatus, moved: SchemaMove | None) -> None:
         table(("MIGRATION", "STATE"), [*rows, *((name, "pending") for name in found.pending)])
         return
     if moved.down:
-        click.echo(f"{place}: took back {', '.join(moved.down)}")
+        click.echo(f"{place}: reverted {', '.join(moved.down)}")
     if moved.up:
         click.echo(f"{place}: applied {', '.join(moved.up)}")
     if not (moved.up or moved.down):

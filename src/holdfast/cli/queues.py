@@ -26,7 +26,9 @@ SHOWN = (
 @store_options
 @click.pass_context
 def queues(ctx: click.Context, url: str | None, as_json: bool) -> None:
-    """List queues with their counts; pause or resume one."""
+    """List queues with their counts; pause or resume a queue.
+
+    SCHEDULED jobs are ready to run; DELAYED jobs wait for their time."""
     if ctx.invoked_subcommand is not None:
         ctx.obj = url
         return
@@ -39,10 +41,10 @@ def queues(ctx: click.Context, url: str | None, as_json: bool) -> None:
 @store_options
 @click.pass_context
 def pause(ctx: click.Context, name: str, url: str | None, as_json: bool) -> None:
-    """Let no more jobs of a queue start; running ones finish."""
+    """Pause a queue: no further job starts, running jobs finish."""
     on_store(url or ctx.obj, lambda app: app.pause(name))
-    told = {"queue": name, "paused": True}
-    answer(told, as_json=as_json, show=lambda: click.echo(f"queue {name} is paused"))
+    report = {"queue": name, "paused": True}
+    answer(report, as_json=as_json, show=lambda: click.echo(f"queue {name} is paused"))
 
 
 @queues.command()
@@ -50,10 +52,10 @@ def pause(ctx: click.Context, name: str, url: str | None, as_json: bool) -> None
 @store_options
 @click.pass_context
 def resume(ctx: click.Context, name: str, url: str | None, as_json: bool) -> None:
-    """Let jobs of a queue start again."""
+    """Resume a queue."""
     on_store(url or ctx.obj, lambda app: app.resume(name))
-    told = {"queue": name, "paused": False}
-    answer(told, as_json=as_json, show=lambda: click.echo(f"queue {name} is running"))
+    report = {"queue": name, "paused": False}
+    answer(report, as_json=as_json, show=lambda: click.echo(f"queue {name} is running"))
 
 
 def _show(found: list[QueueInfo]) -> None:
@@ -67,7 +69,7 @@ def _show(found: list[QueueInfo]) -> None:
 
 
 def _settings(queue: QueueInfo) -> str:
-    told = ["paused"] if queue.paused else []
+    settings = ["paused"] if queue.paused else []
     if queue.ageing:
-        told.append(f"ageing {span(queue.ageing)}")
-    return ", ".join(told)
+        settings.append(f"ageing {span(queue.ageing)}")
+    return ", ".join(settings)

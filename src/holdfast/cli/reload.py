@@ -1,4 +1,4 @@
-"""Starting a command again whenever the sources below the current folder change."""
+"""Restarts a command when a source file below the current folder changes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 WATCHED = (".py", ".toml")
 FOREIGN = frozenset({"__pycache__", "node_modules", "site-packages"})
 PARENT = "HOLDFAST_RELOADED_BY"
-"""Tells the command which process watches over it."""
+"""The id of the process that restarts the command."""
 
 
 def run_reloading(arguments: Sequence[str], folder: Path) -> int:
-    """Run ``holdfast`` with these arguments until told to stop; return its last exit code.
+    """Run ``holdfast`` with these arguments until a signal stops it; return the last exit code.
 
-    A command that ends by itself, as when a module cannot be imported, is started again at
-    the next change.
+    A command that exits by itself, for example on an import error, starts again at the next
+    change.
     """
     stopped = threading.Event()
     seen = _stamps(folder)
@@ -44,7 +44,7 @@ def run_reloading(arguments: Sequence[str], folder: Path) -> int:
         if now == seen:
             continue
         changed = sorted(path for path in now | seen if now.get(path) != seen.get(path))
-        click.echo(f"holdfast: {', '.join(changed[:3])} changed, starting again", err=True)
+        click.echo(f"holdfast: {', '.join(changed[:3])} changed, restarting", err=True)
         seen = now
         _end(child)
         child = _start(arguments)
@@ -53,7 +53,7 @@ def run_reloading(arguments: Sequence[str], folder: Path) -> int:
 
 
 def is_reloaded() -> bool:
-    """Whether another process starts this one again when sources change."""
+    """Whether another process restarts this one when sources change."""
     return PARENT in os.environ
 
 
@@ -63,7 +63,7 @@ def orphaned() -> bool:
 
 
 def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    # In a group of its own: what the terminal sends comes once, through us.
+    # In a process group of its own: a signal from the terminal arrives once, through this process.
     return subprocess.Popen(  # noqa: S603  # ourselves
         [sys.executable, "-m", "holdfast", *arguments],
         env={**os.environ, PARENT: str(os.getpid())},

@@ -1,4 +1,4 @@
-"""The command that offers everything over HTTP."""
+"""``holdfast serve``: the HTTP API."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from holdfast.runtime.event_loop import run
 
 @click.command()
 @click.argument("app", metavar="MODULE:APP", required=False)
-@click.option("--host", metavar="ADDRESS", help="Where to listen.  [127.0.0.1]")
-@click.option("--port", metavar="N", help="0 takes any free port.  [8080]")
-@click.option("--certificate", metavar="FILE", help="A TLS certificate chain, PEM.")
+@click.option("--host", metavar="ADDRESS", help="The address to listen on.  [127.0.0.1]")
+@click.option("--port", metavar="N", help="The port; 0 takes any free port.  [8080]")
+@click.option("--certificate", metavar="FILE", help="The TLS certificate chain, PEM.")
 @click.option("--certificate-key", metavar="FILE", help="Its private key, PEM.")
-@click.option("--behind-proxy", is_flag=True, help="A proxy in front speaks TLS.")
-@click.option("--cors", multiple=True, metavar="ORIGIN", help="A site whose pages may call.")
+@click.option("--behind-proxy", is_flag=True, help="A proxy in front terminates TLS.")
+@click.option(
+    "--cors", multiple=True, metavar="ORIGIN", help="An origin whose pages may call the API."
+)
 @log_level_option
 @log_format_option
 @url_option
@@ -39,10 +41,10 @@ def serve(  # noqa: PLR0913  # one per option
     log_format: str | None,
     url: str | None,
 ) -> None:
-    """Offer every operation over HTTP, until TERM or INT; see /docs there.
+    """Serve every operation over HTTP until TERM or INT; /docs describes them.
 
-    While no API key exists, only this machine may call: make one with `holdfast keys create`.
-    MODULE:APP gives jobs the defaults of its tasks.
+    While no API key exists, only this machine may call: create one with `holdfast keys create`.
+    MODULE:APP supplies the defaults of its tasks to submitted jobs.
     """
     flags = {
         "app": app,
@@ -68,16 +70,18 @@ def serve(  # noqa: PLR0913  # one per option
         cors=cors,
     )
 
-    def told(address: str, keys: int) -> None:
-        click.echo(f"serving {redacted(found.url)} at {address}, described at {address}/docs")
+    def announce(address: str, keys: int) -> None:
+        click.echo(f"serving {redacted(found.url)} at {address}, documented at {address}/docs")
         if not keys:
             click.echo(
-                "no API key exists: only this machine may call, and anyone on it may do"
-                " everything. Make one with 'holdfast keys create'"
+                "no API key exists: only this machine may call, and every user of it may do"
+                " everything. Create one with 'holdfast keys create'"
             )
 
     try:
-        run(server.serve(found, place, observer=logging.LogObserver(found.redaction), told=told))
+        run(
+            server.serve(found, place, observer=logging.LogObserver(found.redaction), told=announce)
+        )
     except server.UnsafeAddressError as error:
         raise CommandError(str(error), USAGE) from None
     except OSError as error:

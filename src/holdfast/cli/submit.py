@@ -1,4 +1,4 @@
-"""The command that submits a job."""
+"""``holdfast submit``: submits a job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.errors import FAILED, USAGE, CommandError
-from holdfast.cli.tables import facts, moment
+from holdfast.cli.tables import facts, moment, state_shown
 from holdfast.model.job import DependencyKind, Priority, State
 from holdfast.model.results import JobStatus, SubmissionResult
 from holdfast.model.submission import SubmitOptions
@@ -22,39 +22,41 @@ SPAN = "SPAN"
 @click.command()
 @click.argument("type_", metavar="TYPE")
 @click.argument("payload", required=False)
-@click.option("--bytes", "as_bytes", is_flag=True, help="Take the payload as bytes, not JSON.")
-@click.option("--queue", help="Which queue; else the task's, or default.")
+@click.option("--bytes", "as_bytes", is_flag=True, help="Treat the payload as bytes, not JSON.")
+@click.option("--queue", help="The queue; by default the task's, else default.")
 @click.option(
     "--priority",
     type=click.Choice([p.name for p in Priority], case_sensitive=False),
-    help="What goes first within a queue.",
+    help="The priority within the queue.",
 )
-@click.option("--delay", metavar=SPAN, help="Start no earlier than so long from now.")
-@click.option("--scheduled-at", metavar="TIME", help="Start no earlier than this.")
+@click.option("--delay", metavar=SPAN, help="Wait this long before the first attempt.")
+@click.option("--scheduled-at", metavar="TIME", help="Start at this time or later.")
 @click.option("--hold", is_flag=True, help="Wait for `holdfast release`.")
-@click.option("--timeout", metavar=SPAN, help="How long one attempt may take.")
-@click.option("--lifetime", metavar=SPAN, help="How long the job may take in all.")
-@click.option("--lease", metavar=SPAN, help="How soon a silent worker loses the job.")
-@click.option("--max-attempts", type=int, help="From 1 to 100, the first included.")
-@click.option("--backoff", metavar="JSON", help='Such as {"strategy": "LINEAR"}.')
+@click.option("--timeout", metavar=SPAN, help="The longest time for one attempt.")
+@click.option("--lifetime", metavar=SPAN, help="The longest time for the whole job.")
+@click.option("--lease", metavar=SPAN, help="The lease: how soon a silent worker loses the job.")
+@click.option("--max-attempts", type=int, help="From 1 to 100, including the first.")
+@click.option("--backoff", metavar="JSON", help='The backoff, such as {"strategy": "LINEAR"}.')
 @click.option(
-    "--retry-timeouts/--no-retry-timeouts", default=None, help="Whether to retry a timeout."
+    "--retry-timeouts/--no-retry-timeouts", default=None, help="Whether a timeout is retried."
 )
-@click.option("--idempotency-key", metavar="KEY", help="Submit nothing when the key was used.")
-@click.option("--idempotency-window", metavar=SPAN, help="How long the key counts.")
-@click.option("--correlation-id", metavar="ID", help="Your own id for tracing.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A label to find it by.")
-@click.option("--depends-on", multiple=True, metavar="JOB", help="Wait for this job.")
+@click.option("--idempotency-key", metavar="KEY", help="Submit nothing if the key is in use.")
+@click.option("--idempotency-window", metavar=SPAN, help="How long the key stays in use.")
+@click.option("--correlation-id", metavar="ID", help="Your own id for correlation.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A label for searches.")
+@click.option("--depends-on", multiple=True, metavar="JOB", help="Run after this job.")
 @click.option(
     "--dependency-type",
     type=click.Choice(list(DependencyKind), case_sensitive=False),
-    help="What it waits for in them.",
+    help="What it waits for.",
 )
-@click.option("--callback-url", metavar="URL", help="Where its end is to be posted.")
-@click.option("--limit-key", metavar="KEY", help="Whose limit it counts towards.")
-@click.option("--app", metavar="MODULE:APP", help="Take what its task says as defaults.")
-@click.option("--wait", is_flag=True, help="Wait for its end; exit 1 unless it completed.")
-@click.option("--wait-timeout", metavar=SPAN, help="Wait no longer than this; exit 4.")
+@click.option(
+    "--callback-url", metavar="URL", help="The address that receives a webhook when the job ends."
+)
+@click.option("--limit-key", metavar="KEY", help="The key whose limit applies.")
+@click.option("--app", metavar="MODULE:APP", help="Apply the defaults of this app's task.")
+@click.option("--wait", is_flag=True, help="Wait until the job ends; exit 1 unless it completed.")
+@click.option("--wait-timeout", metavar=SPAN, help="Stop waiting after this time; exit 4.")
 @store_options
 def submit(
     type_: str,
@@ -73,13 +75,13 @@ def submit(
     """
     body = _payload(payload, as_bytes=as_bytes)
     options = _options(given)
-    patience = None if wait_timeout is None else span_or_text(wait_timeout)
+    longest = None if wait_timeout is None else span_or_text(wait_timeout)
 
     async def operate(queue: Holdfast) -> SubmissionResult | JobStatus:
         result = await queue.submit(type_, body, **options)
         if not wait:
             return result
-        return await queue.wait(result.job_id, timeout=patience)
+        return await queue.wait(result.job_id, timeout=longest)
 
     result = on_store(url, operate, new=True, app=app)
     answer(result, as_json=as_json, show=lambda: _show(result))
@@ -88,7 +90,7 @@ def submit(
 
 
 def span_or_text(text: str) -> float | str:
-    """Read a number of seconds; anything else is left to the library to judge."""
+    """Read a number of seconds; the library checks anything else."""
     try:
         return float(text)
     except ValueError:
@@ -133,7 +135,12 @@ def _show(result: SubmissionResult | JobStatus) -> None:
         output = "" if result.output is None else msgspec.json.encode(result.output).decode()
         error = result.failure.message if result.failure else None
         facts(
-            [("job", result.job_id), ("state", result.state), ("output", output), ("error", error)]
+            [
+                ("job", result.job_id),
+                ("state", state_shown(result.state)),
+                ("output", output),
+                ("error", error),
+            ]
         )
         return
     later = moment(result.scheduled_for) if result.state is State.DELAYED else None
@@ -141,7 +148,7 @@ def _show(result: SubmissionResult | JobStatus) -> None:
         [
             ("job", result.job_id),
             ("status", result.status),
-            ("state", result.state),
+            ("state", state_shown(result.state)),
             ("due", later),
         ]
     )

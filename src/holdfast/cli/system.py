@@ -1,4 +1,4 @@
-"""Commands about the whole: stats, workers, events, config."""
+"""Commands about the whole system: stats, workers, events, config."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ COUNTS = tuple(Counts.__struct_fields__)
 
 
 @click.command()
-@click.option("--time-range", metavar="SPAN", default="3600", help="Look back so long.  [1 h]")
+@click.option("--time-range", metavar="SPAN", default="3600", help="The time window.  [1 h]")
 @click.option(
     "--by",
     "breakdown_by",
     multiple=True,
     type=click.Choice(list(Breakdown), case_sensitive=False),
-    help="Also count by this; may be repeated.",
+    help="Count by this as well; may be repeated.",
 )
 @store_options
 def stats(time_range: str, breakdown_by: tuple[str, ...], url: str | None, as_json: bool) -> None:
@@ -40,13 +40,13 @@ def stats(time_range: str, breakdown_by: tuple[str, ...], url: str | None, as_js
 @click.command()
 @store_options
 def workers(url: str | None, as_json: bool) -> None:
-    """List the workers that are there now."""
+    """List live workers."""
     found = on_store(url, lambda app: app.workers())
     answer(found, as_json=as_json, show=lambda: _show_workers(found))
 
 
 @click.command()
-@click.option("--follow", "-f", is_flag=True, help="Go on with what happens from now on.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new events.")
 @click.option("--after", metavar="CURSOR", help="Start after this event.")
 @click.option("--type", "types", multiple=True, help="Only jobs of this type.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line.")
@@ -54,7 +54,7 @@ def workers(url: str | None, as_json: bool) -> None:
 def events(
     follow: bool, after: str | None, types: tuple[str, ...], as_json: bool, url: str | None
 ) -> None:
-    """Show what happened to jobs, or with --follow what happens."""
+    """Show recent events of jobs; --follow prints new ones as they happen."""
 
     async def watch(app: Holdfast) -> None:
         async for event in app.events(after=after, follow=follow):
@@ -68,7 +68,7 @@ def events(
 @url_option
 @json_option
 def config(url: str | None, as_json: bool) -> None:
-    """Show every setting, its value and who gave it."""
+    """Show every setting with its value and source."""
     found = settings.load(flags={"url": url}).all()
     document = {
         one.key: {"value": settings.shown(one.key, one.value), "source": one.source}
@@ -126,9 +126,9 @@ def _show_workers(found: list[WorkerInfo]) -> None:
 
 def _line(event: JobEvent) -> str:
     if event.transition is not None:
-        told = f"{event.transition.to_state}  {plain(event.transition.reason)}"
+        text = f"{event.transition.to_state}  {plain(event.transition.reason)}"
     elif event.progress is not None:
-        told = f"{event.progress.percent} %  {plain(event.progress.message)}"
+        text = f"{event.progress.percent} %  {plain(event.progress.message)}"
     else:
-        told = str(event.kind)
-    return f"{moment(event.at)}  {plain(event.job_id)}  {plain(event.type)}  {told}"
+        text = str(event.kind)
+    return f"{moment(event.at)}  {plain(event.job_id)}  {plain(event.type)}  {text}"

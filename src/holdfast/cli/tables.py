@@ -1,4 +1,4 @@
-"""Aligned text for people: tables that fit the terminal, times and durations in short."""
+"""Text for people: tables that fit the terminal, short times and durations."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ COLOURS = {
     State.RETRYING: "yellow",
     State.CANCELLED: "bright_black",
 }
+MEANINGS = {State.SCHEDULED: "ready to run", State.DELAYED: "waits for its time"}
 GAP = "  "
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under a head; the last column takes what the terminal leaves."""
+    """Print rows under a head; the last column takes the rest of the terminal's width."""
     texts = [[plain(cell, 200) for cell in row] for row in rows]
     widths = [max(len(text) for text in column) for column in zip(head, *texts, strict=True)]
     room = _width() - sum(width + len(GAP) for width in widths[:-1])
@@ -40,10 +41,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 
 def facts(pairs: Sequence[tuple[str, object]]) -> None:
-    """Print names and values below each other; None is left out."""
-    told = [(name, value) for name, value in pairs if value not in (None, "", {}, ())]
-    width = max((len(name) for name, _ in told), default=0)
-    for name, value in told:
+    """Print a name and a value per line; empty values are left out."""
+    shown = [(name, value) for name, value in pairs if value not in (None, "", {}, ())]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
         text = plain(value, 2000)
         colour = COLOURS.get(value) if isinstance(value, State) else None
         click.echo(f"{click.style(name.ljust(width), bold=True)}  {click.style(text, fg=colour)}")
@@ -71,6 +72,12 @@ def span(value: timedelta | float | None) -> str:
                 f"{amount:.0f} {unit}" if amount >= 10 or unit == "ms" else f"{amount:.1f} {unit}"
             )
     return f"{seconds / 86400:.1f} d"
+
+
+def state_shown(state: State | None) -> str:
+    """Show a state with its meaning where the name alone misleads."""
+    meaning = MEANINGS.get(state) if state else None
+    return f"{state} ({meaning})" if meaning else str(state or "")
 
 
 def level(priority: int) -> str:

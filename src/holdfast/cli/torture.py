@@ -1,4 +1,4 @@
-"""``holdfast torture``: kill real workers of a store of your own, and judge what it made of it."""
+"""``holdfast torture``: kills real workers on your store and checks that every promise held."""
 
 from __future__ import annotations
 
@@ -24,15 +24,24 @@ NUMBER = click.IntRange(min=0)
 
 
 @click.command()
-@click.option("--jobs", default=20_000, type=click.IntRange(min=100), help="Submit so many jobs.")
-@click.option("--kills", default=50, type=NUMBER, help="Kill so many workers (kill -9).")
-@click.option("--pauses", default=20, type=NUMBER, help="Stop so many for longer than a lease.")
-@click.option("--cuts", default=20, type=NUMBER, help="Cut so many connections to a server.")
-@click.option("--server-crashes", default=0, type=NUMBER, help="Crash the server so often.")
-@click.option("--on-crash", metavar="COMMAND", help="Crashes the server and brings it back.")
-@click.option("--lease", default=3.0, type=click.FloatRange(min=1), help="Seconds of a lease.")
-@click.option("--seed", default=0, type=int, help="Draw other misfortunes.")
-@click.option("--keep", is_flag=True, help="Leave the jobs there, to be looked at.")
+@click.option(
+    "--jobs", default=20_000, type=click.IntRange(min=100), help="The number of jobs to submit."
+)
+@click.option("--kills", default=50, type=NUMBER, help="The number of workers to kill (kill -9).")
+@click.option(
+    "--pauses",
+    default=20,
+    type=NUMBER,
+    help="The number of workers to freeze for longer than a lease.",
+)
+@click.option("--cuts", default=20, type=NUMBER, help="The number of server connections to cut.")
+@click.option("--server-crashes", default=0, type=NUMBER, help="The number of server crashes.")
+@click.option(
+    "--on-crash", metavar="COMMAND", help="The command that crashes and restarts the server."
+)
+@click.option("--lease", default=3.0, type=click.FloatRange(min=1), help="The lease in seconds.")
+@click.option("--seed", default=0, type=int, help="The seed of the fault plan.")
+@click.option("--keep", is_flag=True, help="Keep the jobs for inspection.")
 @store_options
 def torture(  # one argument per option
     url: str | None,
@@ -42,12 +51,12 @@ def torture(  # one argument per option
     keep: bool,
     **numbers: float,
 ) -> None:
-    """Kill workers while jobs flow, then prove that nothing was lost or done twice at once.
+    """Kill workers under load, then prove that no job was lost or run twice at once.
 
     Real worker processes, with and without a supervisor, and producers with keys,
-    dependencies, cancellations and a schedule run in a place of their own in your store: a
-    file beside yours, a schema, a prefix. It is gone afterwards. Exits with 1 when a
-    promise was broken, or when something that must happen never did.
+    dependencies, cancellations and a schedule use a place of their own in your store: a file
+    beside yours, a schema, a prefix. The command removes it afterwards. Exits with 1 when a
+    promise was broken, or when a fault that must occur did not.
     """
     if server_crashes and not on_crash:
         raise click.UsageError("--server-crashes needs --on-crash COMMAND")
@@ -63,7 +72,7 @@ def torture(  # one argument per option
 
 
 def show(outcome: Outcome) -> None:
-    """Show a person what came of a run."""
+    """Show the outcome of a run."""
     rate = outcome.jobs / outcome.seconds if outcome.seconds else 0
     share = outcome.repeated / outcome.effects if outcome.effects else 0
     click.echo(f"{outcome.jobs} jobs in {outcome.seconds:g} s ({rate:.0f}/s)\n")
@@ -73,14 +82,14 @@ def show(outcome: Outcome) -> None:
     facts([(name, str(count)) for name, count in outcome.happened.items()])
     click.echo(f"\nwith leases of {outcome.plan.lease:g} s, a dead worker's jobs were")
     for what, took in (("ready again", outcome.ready), ("claimed again", outcome.recovery)):
-        told = f"p50 {took.p50:.2f} s, p99 {took.p99:.2f} s, longest {took.longest:.2f} s"
-        click.echo(f"{what:13}  {told}")
+        times = f"p50 {took.p50:.2f} s, p99 {took.p99:.2f} s, longest {took.longest:.2f} s"
+        click.echo(f"{what:13}  {times}")
     click.echo(f"effects {outcome.effects}, repeated {outcome.repeated} ({share:.2%}), explained")
     for finding in outcome.findings:
         click.echo(plain(finding, 500))
     for problem in outcome.problems:
         click.secho(f"PROBLEM  {problem}", fg="red")
-    click.echo("" if outcome.problems else "\nit held fast")
+    click.echo("" if outcome.problems else "\nevery promise held")
 
 
 def _tell(line: str) -> None:
@@ -91,7 +100,7 @@ def _crasher(command: str) -> Crash:
     words = shlex.split(command)
 
     async def crash() -> None:
-        done = await asyncio.to_thread(subprocess.run, words, check=False)  # the user's own words
+        done = await asyncio.to_thread(subprocess.run, words, check=False)  # the user's own command
         if done.returncode:
             raise CommandError(f"{command!r} failed with {done.returncode}")
 

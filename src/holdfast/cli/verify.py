@@ -1,4 +1,4 @@
-"""``holdfast verify``: judge every job in a store by its audit records."""
+"""``holdfast verify``: checks every job of a store against its audit records."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from holdfast.verify import verify as verified
 @click.argument("place", metavar="[URL]", required=False)
 @store_options
 def verify(place: str | None, url: str | None, as_json: bool) -> None:
-    """Judge every job by its audit records: was a promise ever broken?
+    """Check every job against its audit records for a broken promise.
 
-    Reads only, and in small steps; workers may go on meanwhile. Exits with 1 when something
-    was found.
+    Reads only, in small steps; workers may keep running. Exits with 1 when it finds one.
     """
     report = on_store(place or url, lambda app: verified(app.store))
     answer(report, as_json=as_json, show=lambda: show(report))
@@ -28,10 +27,10 @@ def verify(place: str | None, url: str | None, as_json: bool) -> None:
 
 
 def show(report: Report) -> None:
-    """Show a person what was found."""
+    """Show what was found."""
     facts([("jobs", report.jobs), *((state, count) for state, count in report.states.items())])
     if report.moving:
-        click.echo(f"{report.moving} moved on faster than they could be read")
+        click.echo(f"{report.moving} changed faster than they could be read")
     click.echo()
     for kind, count in report.counts.items():
         mark = click.style("FAIL", fg="red") if count else click.style("ok  ", fg="green")

@@ -1,4 +1,4 @@
-"""Commands about webhooks: who is told of ends, and what became of it."""
+"""Commands about webhooks: addresses that receive the ends of jobs, and deliveries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 @store_options
 @click.pass_context
 def webhooks(ctx: click.Context, url: str | None, as_json: bool) -> None:
-    """List webhooks; add, remove, rotate, see and repeat deliveries."""
+    """List webhooks; add, remove or rotate one; show and resend deliveries."""
     if ctx.invoked_subcommand is not None:
         ctx.obj = url
         return
@@ -32,20 +32,22 @@ def webhooks(ctx: click.Context, url: str | None, as_json: bool) -> None:
 
 @webhooks.command()
 @click.argument("address", metavar="ADDRESS")
-@click.option("--state", "states", multiple=True, type=click.Choice(ENDS), help="Only such ends.")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(ENDS), help="Only this final state."
+)
 @click.option("--type", "types", multiple=True, help="Only jobs of this type.")
 @click.option("--queue", "queues", multiple=True, help="Only jobs of this queue.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only jobs so tagged.")
-@click.option("--include-result", is_flag=True, help="Send the job's result, too.")
-@click.option("--description", default="", help="What it is for.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only jobs with this tag.")
+@click.option("--include-result", is_flag=True, help="Include the job's result.")
+@click.option("--description", default="", help="A description.")
 @store_options
 @click.pass_context
 def add(
-    ctx: click.Context, /, address: str, url: str | None, as_json: bool, **asked: object
+    ctx: click.Context, /, address: str, url: str | None, as_json: bool, **given: object
 ) -> None:
-    """Tell an address of ends from now on; shows the secret, once."""
-    wanted = {name: value for name, value in asked.items() if value}
-    wanted["tags"] = tags_of(asked["tags"])  # type: ignore[arg-type]  # click made a tuple
+    """Send the ends of jobs to an address from now on; prints the secret once."""
+    wanted = {name: value for name, value in given.items() if value}
+    wanted["tags"] = tags_of(given["tags"])  # type: ignore[arg-type]  # click made a tuple
     made = _on(ctx, url, lambda app: app.webhooks.add(address, **wanted))  # type: ignore[arg-type]
     answer(made, as_json=as_json, show=lambda: _show_one(made))
 
@@ -55,37 +57,39 @@ def add(
 @store_options
 @click.pass_context
 def remove(ctx: click.Context, webhook_id: str, url: str | None, as_json: bool) -> None:
-    """Tell an address no more."""
+    """Remove a webhook."""
     _on(ctx, url, lambda app: app.webhooks.remove(webhook_id))
-    told = {"webhook": webhook_id, "removed": True}
-    answer(told, as_json=as_json, show=lambda: click.echo(f"webhook {webhook_id} is removed"))
+    report = {"webhook": webhook_id, "removed": True}
+    answer(report, as_json=as_json, show=lambda: click.echo(f"webhook {webhook_id} is removed"))
 
 
 @webhooks.command()
 @click.argument("webhook_id", metavar="ID")
-@click.option("--keep", default=1, show_default=True, help="Older secrets that stay good.")
+@click.option(
+    "--keep", default=1, show_default=True, help="The number of older secrets that stay valid."
+)
 @store_options
 @click.pass_context
 def rotate(ctx: click.Context, webhook_id: str, keep: int, url: str | None, as_json: bool) -> None:
-    """Sign with a new secret beside the old one; shows both."""
+    """Sign with a new secret beside the old one; prints both."""
     after = _on(ctx, url, lambda app: app.webhooks.rotate(webhook_id, keep=keep))
     answer(after, as_json=as_json, show=lambda: _show_one(after))
 
 
 @webhooks.command()
-@click.option("--rotate", is_flag=True, help="Make a new one beside it.")
+@click.option("--rotate", is_flag=True, help="Add a new secret.")
 @store_options
 @click.pass_context
 def secret(ctx: click.Context, rotate: bool, url: str | None, as_json: bool) -> None:
-    """Show what signs messages to the callback addresses of jobs."""
+    """Show the secrets that sign messages to the callback addresses of jobs."""
     found = _on(ctx, url, lambda app: app.webhooks.callback_secrets(rotate=rotate))
     answer(found, as_json=as_json, show=lambda: click.echo("\n".join(found)))
 
 
 @webhooks.command()
 @click.argument("webhook_id", metavar="ID", required=False)
-@click.option("--limit", default=50, show_default=True, help="At most so many.")
-@click.option("--cursor", help="From the page before.")
+@click.option("--limit", default=50, show_default=True, help="At most this many.")
+@click.option("--cursor", help="Continue after an earlier page.")
 @store_options
 @click.pass_context
 def deliveries(  # one parameter per option
@@ -96,7 +100,7 @@ def deliveries(  # one parameter per option
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Show what was delivered, or why not, newest first; ID may be callback."""
+    """Show deliveries and their errors, newest first; ID may be callback."""
     page = _on(
         ctx, url, lambda app: app.webhooks.deliveries(webhook_id, limit=limit, cursor=cursor)
     )
@@ -108,7 +112,7 @@ def deliveries(  # one parameter per option
 @store_options
 @click.pass_context
 def resend(ctx: click.Context, delivery_id: str, url: str | None, as_json: bool) -> None:
-    """Send a message again, under the same message id."""
+    """Send a message again with the same message id."""
     sent = _on(ctx, url, lambda app: app.webhooks.resend(delivery_id))
     answer(sent, as_json=as_json, show=lambda: click.echo(f"delivery {sent.id} is {sent.state}"))
 

@@ -31,7 +31,7 @@ log_level_option = click.option(
 log_format_option = click.option(
     "--log-format",
     type=click.Choice(logging.FORMATS),
-    help="Lines for people, or JSON lines.  [text]",
+    help="Text or JSON lines.  [text]",
 )
 
 
@@ -42,24 +42,28 @@ log_format_option = click.option(
     "--queues",
     multiple=True,
     metavar="A,B=3",
-    help="Queues to serve: in this order, or with weights.  [default]",
+    help="The queues: in this order, or with weights.  [default]",
 )
 @click.option(
-    "-c", "--slots", "--concurrency", metavar="N", help="Jobs at once in one process.  [20]"
+    "-c",
+    "--slots",
+    "--concurrency",
+    metavar="N",
+    help="The slots: concurrent jobs of one process.  [20]",
 )
 @click.option("--processes", metavar="N", help="Worker processes under a supervisor.  [1]")
-@click.option("--burst", is_flag=True, help="Stop when there is nothing left to do.")
-@click.option("--grace", metavar="SPAN", help="How long a stop lets jobs finish.  [30 s]")
+@click.option("--burst", is_flag=True, help="Stop when no job is left.")
+@click.option("--grace", metavar="SPAN", help="How long a stop waits for running jobs.  [30 s]")
 @log_level_option
 @log_format_option
 @url_option
 def worker(
     app: str | None, queues: tuple[str, ...], burst: bool, url: str | None, **flags: str | None
 ) -> None:
-    """Run the jobs of an app, until TERM or INT.
+    """Run the jobs of an app until TERM or INT.
 
-    The first signal lets running jobs finish, the second gives them back at once. MODULE
-    alone means its `app`, or the only app it holds.
+    The first signal waits for running jobs, the second returns them to the queue at once.
+    MODULE alone means its `app`, or the only app in it.
     """
     settings = config.load(flags=_flags(app, queues, url, flags))
     path, found = find_app(settings)
@@ -78,20 +82,20 @@ def worker(
         observer="holdfast.observe.logging:from_environment",
     )
     if code:
-        raise CommandError("the workers could not be kept running, see above", FAILED)
+        raise CommandError("the worker processes keep exiting, see above", FAILED)
 
 
 @click.command()
 @click.argument("app", metavar="MODULE:APP", required=False)
-@click.option("--reload/--no-reload", default=True, help="Start again when sources change.  [on]")
+@click.option("--reload/--no-reload", default=True, help="Restart when sources change.  [on]")
 @url_option
 def dev(app: str | None, reload: bool, url: str | None) -> None:
-    """Run an app's jobs while you work on it, and offer it over HTTP to this machine.
+    """Run an app while you develop it, and serve its API to this machine.
 
-    It serves every queue that its tasks name, and logs everything.
+    It serves every queue that its tasks name and logs everything.
 
-    When a source below the current folder changes, the worker starts again: running jobs get
-    two seconds to finish and are else given back.
+    When a source file below the current folder changes, the worker restarts: running jobs get
+    two seconds to finish, then they return to the queue.
     """
     if reload:
         given = [*([app] if app else []), *(["--url", url] if url else [])]
@@ -118,10 +122,10 @@ def _run(
 ) -> None:
     logging.configure(settings.text("log.level"), settings.text("log.format"))
     if app.shares_store:
-        click.echo("holdfast: these jobs live in memory: no other process sees them", err=True)
+        click.echo("holdfast: the jobs are kept in memory: no other process sees them", err=True)
 
     async def work() -> None:
-        hand = Worker(
+        started = Worker(
             app,
             queues=queues,
             slots=_number(settings, "worker.slots"),
@@ -130,17 +134,17 @@ def _run(
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, hand.stop)
-        _stop_alone(hand)
+            loop.add_signal_handler(number, started.stop)
+        _stop_when_orphaned(started)
         async with _served(app, settings) if serving else contextlib.nullcontext():
-            await hand.run(burst=burst)
+            await started.run(burst=burst)
 
     run(work())
 
 
 @contextlib.asynccontextmanager
 async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
-    """Offer the app over HTTP to this machine, if the extra is installed and the port is free."""
+    """Serve the API to this machine, if the extra is installed and the port is free."""
     try:
         from holdfast.http.server import ListenAddress, beside
     except ImportError:
@@ -152,18 +156,18 @@ async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
         try:
             address = await stack.enter_async_context(beside(app, place))
         except OSError as error:
-            click.echo(f"api     not there: port {place.port}: {error.strerror}", err=True)
+            click.echo(f"api     unavailable: port {place.port}: {error.strerror}", err=True)
         else:
             click.echo(f"api     {address}/docs", err=True)
         yield
 
 
-def _stop_alone(hand: Worker) -> None:
-    """Stop once the process that would start us again is gone."""
+def _stop_when_orphaned(worker: Worker) -> None:
+    """Stop when the process that restarts this one is gone."""
     if orphaned():
-        hand.stop()
+        worker.stop()
     elif is_reloaded():
-        asyncio.get_running_loop().call_later(LOOK_EVERY, _stop_alone, hand)
+        asyncio.get_running_loop().call_later(LOOK_EVERY, _stop_when_orphaned, worker)
 
 
 def _flags(

@@ -1,4 +1,4 @@
-"""``holdfast demo``: everything at once on a temporary SQLite file, gone afterwards."""
+"""``holdfast demo``: a short demonstration on a temporary SQLite file."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import click
 
 from holdfast.cli.errors import FAILED, CommandError
 
-PATIENCE = 60.0
-"""How long the whole demonstration may take on a slow machine, in seconds."""
+LONGEST = 60.0
+"""The longest time for the whole demonstration on a slow machine, in seconds."""
 
 
 @click.command()
 def demo() -> None:
-    """See it all happen within seconds, on a temporary SQLite file.
+    """Run a short demonstration on a temporary SQLite file.
 
-    Jobs of several kinds, a retry, a dead letter, a chain with fan-in, a CPU-bound job with
-    progress, a worker killed on purpose and a runaway loop cancelled. Nothing is left behind.
+    It shows jobs of several kinds, a retry, a dead letter, a chain with fan-in, a CPU-bound job
+    with progress, recovery of a killed worker's job and the cancellation of a runaway loop.
+    It removes everything afterwards.
     """
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         url = f"sqlite:///{folder}/demo.db"
@@ -30,22 +31,24 @@ def demo() -> None:
 
 
 async def _play(folder: Path, url: str) -> bool:
+    from holdfast.cli.demo.scenes import Scenes
     from holdfast.cli.demo.screen import Screen
-    from holdfast.cli.demo.story import Story
     from holdfast.cli.demo.tasks import app
     from holdfast.cli.demo.workers import workers
 
     screen = Screen()
-    story = Story(app, screen)
-    click.echo("Two worker processes and one SQLite file that will be gone afterwards.")
+    scenes = Scenes(app, screen)
+    click.echo("Two worker processes and one SQLite file, removed afterwards.")
     async with app, workers(folder, url) as log:
         following = asyncio.create_task(screen.follow(app.events(after=None)))
         try:
-            async with asyncio.timeout(PATIENCE):
-                await story.play()
+            async with asyncio.timeout(LONGEST):
+                await scenes.play()
         except TimeoutError:
-            told = log.read_text("utf-8", "replace")
-            raise CommandError(f"this takes too long; the workers say:\n{told}", FAILED) from None
+            lines = log.read_text("utf-8", "replace")
+            raise CommandError(
+                f"not finished within {LONGEST:g} s; the workers logged:\n{lines}", FAILED
+            ) from None
         finally:
             following.cancel()
-        return await story.summary()
+        return await scenes.summary()

@@ -1,4 +1,4 @@
-"""What the demonstration shows: headlines, and a line for every event as it happens."""
+"""What the demonstration prints: headlines, and a line per event as it happens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Screen:
         self._ended: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._running: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self.quiet: set[str] = set()
-        """Types whose jobs come in numbers."""
+        """Types whose events are not printed one by one."""
 
     def headline(self, text: str) -> None:
         """Begin a scene."""
@@ -38,15 +38,15 @@ class Screen:
         click.echo(line if len(line) <= room else line[: room - 1] + "…")
 
     async def ended(self, job_id: str) -> None:
-        """Wait until a job's end was shown."""
+        """Wait until the end of a job was printed."""
         await self._ended[job_id].wait()
 
     async def running(self, job_id: str) -> None:
-        """Wait until a job's start was shown."""
+        """Wait until the start of a job was printed."""
         await self._running[job_id].wait()
 
     async def follow(self, events: AsyncIterator[JobEvent]) -> None:
-        """Show events until cancelled."""
+        """Print events until cancelled."""
         async for event in events:
             if event.type not in self.quiet:
                 self._show(event)
@@ -59,20 +59,20 @@ class Screen:
     def _show(self, event: JobEvent) -> None:
         if event.progress is not None:
             self.say(event.type, f"{event.progress.percent:3} %  {plain(event.progress.message)}")
-        elif event.transition is not None and (told := _told(event)):
-            self.say(event.type, told)
+        elif event.transition is not None and (text := _text(event)):
+            self.say(event.type, text)
 
 
-def _told(event: JobEvent) -> str:
+def _text(event: JobEvent) -> str:
     edge = event.transition
     assert edge is not None
     match edge.to_state:
         case State.RUNNING:
             return f"runs, attempt {edge.attempt}"
         case State.RETRYING if edge.event is Event.LAPSE:
-            return f"taken back: {plain(edge.reason)}"
+            return f"recovered: {plain(edge.reason)}"
         case State.RETRYING:
-            return f"will be tried again: {plain(edge.reason)}"
+            return f"will be retried: {plain(edge.reason)}"
         case State.COMPLETED:
             return click.style("completed", fg="green")
         case State.FAILED | State.DEAD_LETTER | State.CANCELLED:

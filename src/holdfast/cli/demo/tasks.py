@@ -1,4 +1,4 @@
-"""The tasks of the demonstration: what each is good at is in its name."""
+"""The tasks of the demonstration."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def split_numbers(upto: int) -> list[int]:
 
 @app.task("numbers.square")
 async def square_number(ctx: JobContext, index: int) -> int:
-    """Reads what the step before returned."""
+    """Reads the result of the step before."""
     (numbers,) = (await ctx.dependency_results()).values()
     assert isinstance(numbers, list)
     return int(numbers[index]) ** 2
@@ -60,14 +60,14 @@ async def square_number(ctx: JobContext, index: int) -> int:
 
 @app.task("numbers.sum")
 async def sum_numbers(ctx: JobContext) -> int:
-    """Waits for several jobs and adds up what they returned."""
+    """Waits for several jobs and adds up their results."""
     results = await ctx.dependency_results()
     return sum(n for n in results.values() if isinstance(n, int))
 
 
 @app.task("primes.count", runner="process")
 def count_primes(ctx: SyncJobContext, limit: int) -> int:
-    """Busy with the CPU, in a process of its own; says how far it is."""
+    """Uses the CPU, in a process of its own, and reports progress."""
     found = 0
     for n in range(2, limit):
         found += all(n % d for d in range(2, int(n**0.5) + 1))
@@ -78,7 +78,7 @@ def count_primes(ctx: SyncJobContext, limit: int) -> int:
 
 @app.task("archive.import", lease=2)
 async def import_archive(ctx: JobContext) -> dict[str, int]:
-    """Takes a while and remembers how far it came."""
+    """Takes two seconds and keeps checkpoints."""
     done = ctx.restore(int) or 0
     first = done
     while done < STEPS:
@@ -90,6 +90,6 @@ async def import_archive(ctx: JobContext) -> dict[str, int]:
 
 @app.task("loop.forever", runner="process", timeout=60)
 def loop_forever() -> None:
-    """Never looks up, never gives up."""
+    """Never returns and never checks for cancellation."""
     while True:
         pass

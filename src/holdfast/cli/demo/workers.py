@@ -1,4 +1,4 @@
-"""The worker processes of the demonstration: started apart, stopped for good."""
+"""The worker processes of the demonstration."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-PATIENCE = 8.0
-"""How long the workers may take to stop, in seconds."""
+LONGEST = 8.0
+"""The longest time for the workers to stop, in seconds."""
 
 
 @asynccontextmanager
 async def workers(folder: Path, url: str) -> AsyncIterator[Path]:
-    """Run two worker processes under a supervisor; yields where they log."""
+    """Run two worker processes under a supervisor; yields the path of their log."""
     log = folder / "workers.log"
     command = [sys.executable, "-m", "holdfast", "worker", "holdfast.cli.demo.tasks:app"]
     command += ["--processes", "2", "--slots", "10", "--grace", "1", "--log-level", "info"]
@@ -44,6 +44,6 @@ async def _stop(process: subprocess.Popen[bytes]) -> None:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
-                    while process.poll() is None:  # noqa: ASYNC110  # a process tells nobody
+                async with asyncio.timeout(LONGEST):
+                    while process.poll() is None:  # noqa: ASYNC110  # a process sends no notice
                         await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""``holdfast top``: what happens in a queue, live in a terminal."""
+"""``holdfast top``: queues, running jobs, workers and failures, live in a terminal."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from holdfast.cli.top.screen import is_terminal, show_once, watch
 
 
 @click.command()
-@click.option("--interval", default=1.0, show_default=True, help="Seconds between looks.")
-@click.option("--once", is_flag=True, help="Print one look and leave.")
+@click.option("--interval", default=1.0, show_default=True, help="Seconds between updates.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @url_option
 def top(interval: float, once: bool, url: str | None) -> None:
     """Watch queues, running jobs, workers and failures live.
 
-    Keys: q leaves, p holds the picture still, left and right choose a list, up and down
-    scroll it. Without a terminal it prints one look.
+    Keys: q quits, p pauses the display, left and right select a list, up and down scroll it.
+    Without a terminal it prints once.
     """
 
-    async def look(app: Holdfast) -> None:
+    async def show(app: Holdfast) -> None:
         if once or not is_terminal():
             await show_once(app)
         else:
             await watch(app, max(0.1, interval))
 
-    on_store(url, look)
+    on_store(url, show)
 
 
 __all__ = ["top"]

@@ -1,4 +1,4 @@
-"""One look at a queue: everything the screen shows, read through the client operations."""
+"""What the screen shows, read through the client operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.store import QueueInfo
 
 WINDOW = timedelta(minutes=1)
 MOST = 200
-"""Rows that a list can be scrolled through."""
+"""The rows of a list that can be scrolled."""
 WAITING = (State.PENDING, State.DELAYED, State.RETRYING)
 
 
@@ -29,15 +29,15 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Board(msgspec.Struct, frozen=True):
-    """What there is to see."""
+    """Everything on the screen."""
 
     place: str
     summary: tuple[str, ...]
     lists: tuple[Listing, ...]
 
 
-async def look(app: Holdfast, place: str) -> Board:
-    """Read a board; a few reads, whatever the number of jobs."""
+async def read_board(app: Holdfast, place: str) -> Board:
+    """Read a board; the number of reads does not depend on the number of jobs."""
     stats = await app.stats(time_range=WINDOW)
     queues = await app.queues()
     workers = await app.workers()

@@ -1,4 +1,4 @@
-"""A board as lines of text that fit a terminal."""
+"""Draws a board as lines of text that fit the terminal."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from holdfast.cli.top.board import Board, Listing
 from holdfast.observe.logging import plain
 
 LEAST = 3
-"""Rows that a list keeps however small the terminal is."""
+"""The rows that a list keeps on the smallest terminal."""
 WIDEST = 36
-KEYS = "q quit  p hold  ←→ list  ↑↓ scroll"
+KEYS = "q quit  p pause  ←→ list  ↑↓ scroll"
 
 
 class View(msgspec.Struct, frozen=True):
-    """What a person chose to see."""
+    """What the user selected."""
 
     chosen: int = 0
     offset: int = 0
-    held: bool = False
+    paused: bool = False
     note: str = ""
 
 
 def draw(board: Board, view: View, width: int, height: int) -> list[str]:
     """Return at most ``height`` lines of at most ``width`` visible characters."""
-    state = "  HELD" if view.held else ""
+    state = "  PAUSED" if view.paused else ""
     lines = [_styled(f"holdfast top  {board.place}{state}  {KEYS}", width, bold=True)]
     if view.note:
         lines.append(_styled(view.note, width, fg="red"))
@@ -40,7 +40,7 @@ def draw(board: Board, view: View, width: int, height: int) -> list[str]:
 
 
 def _rooms(lists: Sequence[Listing], height: int, chosen: int) -> list[int]:
-    """How many rows each list may show: all get a few, the chosen one what is left."""
+    """Return the rows each list may show: every list gets a few, the selected one the rest."""
     frame = 3  # a blank line, the title, the head
     left = height - frame * len(lists)
     rooms = [min(len(each.rows), LEAST) for each in lists]

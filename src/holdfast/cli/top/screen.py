@@ -1,4 +1,4 @@
-"""The terminal: drawn in place, keys heard one by one, left as it was found."""
+"""The terminal: drawn in place, read key by key, restored at the end."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import click
 from msgspec.structs import replace
 
 from holdfast.app import Holdfast
-from holdfast.cli.top.board import Board, look
+from holdfast.cli.top.board import Board, read_board
 from holdfast.cli.top.drawing import View, draw
 from holdfast.errors import StoreUnavailableError
 from holdfast.observe.redaction import redacted
 
 ENTER = "\x1b[?1049h\x1b[?25l"
-"""The other screen of the terminal, without a cursor."""
+"""The alternate screen of the terminal, without a cursor."""
 LEAVE = "\x1b[?25h\x1b[?1049l"
 HOME = "\x1b[H"
 REST_OF_LINE = "\x1b[K"
@@ -29,20 +29,20 @@ ARROWS |= {sequence.replace("[", "O"): name for sequence, name in ARROWS.items()
 
 
 def is_terminal() -> bool:
-    """Whether a person sits before this."""
+    """Whether input and output are a terminal."""
     return sys.stdout.isatty() and sys.stdin.isatty() and os.name == "posix"
 
 
 async def show_once(app: Holdfast) -> None:
-    """Print one look."""
-    board = await look(app, redacted(app.url))
+    """Print the board once."""
+    board = await read_board(app, redacted(app.url))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
     for line in draw(board, View(), width, 1000):
         click.echo(line)
 
 
 async def watch(app: Holdfast, interval: float) -> None:
-    """Draw again and again, until q is pressed."""
+    """Redraw until q is pressed."""
     keys: asyncio.Queue[str] = asyncio.Queue()
     with _screen(), _listening(keys):
         await _loop(app, interval, keys)
@@ -50,7 +50,7 @@ async def watch(app: Holdfast, interval: float) -> None:
 
 async def _loop(app: Holdfast, interval: float, keys: asyncio.Queue[str]) -> None:
     view, place = View(), redacted(app.url)
-    board = await look(app, place)
+    board = await read_board(app, place)
     clock = asyncio.get_running_loop().time
     due = clock() + interval
     while True:
@@ -63,23 +63,23 @@ async def _loop(app: Holdfast, interval: float, keys: asyncio.Queue[str]) -> Non
                 view = moved(view, key, board)
         if clock() >= due:
             due = clock() + interval
-            if not view.held:
-                board, view = await _looked(app, board, view)
+            if not view.paused:
+                board, view = await _updated(app, board, view)
 
 
-async def _looked(app: Holdfast, board: Board, view: View) -> tuple[Board, View]:
-    """Look again; while the store is away, the last picture stays."""
+async def _updated(app: Holdfast, board: Board, view: View) -> tuple[Board, View]:
+    """Read the board again; keep the last one while the store is unavailable."""
     try:
-        return await look(app, board.place), replace(view, note="")
+        return await read_board(app, board.place), replace(view, note="")
     except StoreUnavailableError as error:
         return board, replace(view, note=redacted(error))
 
 
 def moved(view: View, key: str, board: Board) -> View:
-    """Return what a person sees after pressing a key."""
+    """Return the view after a key press."""
     match key:
         case "p":
-            return replace(view, held=not view.held)
+            return replace(view, paused=not view.paused)
         case "left" | "right":
             step = 1 if key == "right" else -1
             return replace(view, chosen=(view.chosen + step) % len(board.lists), offset=0)
@@ -112,7 +112,7 @@ def _screen() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _listening(keys: asyncio.Queue[str]) -> Iterator[None]:
-    """Hear keys as they are pressed, without showing them."""
+    """Read keys as they are pressed, without echo."""
     import termios
     import tty
 
@@ -120,12 +120,12 @@ def _listening(keys: asyncio.Queue[str]) -> Iterator[None]:
     before = termios.tcgetattr(place)
     tty.setcbreak(place)
 
-    def hear() -> None:
+    def read_keys() -> None:
         text = os.read(place, 64).decode("utf-8", "replace")
         for key in pressed(text) if text else ["q"]:
             keys.put_nowait(key)
 
-    loop.add_reader(place, hear)
+    loop.add_reader(place, read_keys)
     try:
         yield
     finally:
@@ -134,7 +134,7 @@ def _listening(keys: asyncio.Queue[str]) -> Iterator[None]:
 
 
 def pressed(text: str) -> list[str]:
-    """Tell which keys a terminal's characters mean."""
+    """Return the keys that a terminal's characters mean."""
     found: list[str] = []
     while text:
         arrow = next((sequence for sequence in ARROWS if text.startswith(sequence)), "")

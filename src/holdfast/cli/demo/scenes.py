@@ -22,22 +22,22 @@ from holdfast.verify import Witness, verify
 MANY = 30
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """One thing the demonstration promised, and whether it happened."""
+class Shown(msgspec.Struct, frozen=True):
+    """One thing the demonstration shows, and whether it happened."""
 
     what: str
     happened: bool
     how: str
 
 
-class Story:
+class Scenes:
     """Plays the scenes one after another."""
 
     def __init__(self, app: Holdfast, screen: Screen) -> None:
         self._app = app
         self._screen = screen
         self._submitted: list[str] = []
-        self.seen: list[Seen] = []
+        self.shown: list[Shown] = []
 
     async def play(self) -> None:
         """Play every scene."""
@@ -66,11 +66,13 @@ class Story:
         self._screen.headline("A job that fails, is retried and succeeds")
         (job_id,) = self._new(await tasks.book_payment.submit(99))
         (job,) = await self._ended(job_id)
-        told = f"{job.output} in attempt {job.attempt}"
-        self._note("a retry succeeded", job.state is State.COMPLETED and job.attempt == 2, told)
+        detail = f"{job.output} in attempt {job.attempt}"
+        self._note("a retry succeeded", job.state is State.COMPLETED and job.attempt == 2, detail)
 
     async def _dead_letter(self) -> None:
-        self._screen.headline("A job that never succeeds ends as a dead letter, with its story")
+        self._screen.headline(
+            "A job that never succeeds ends as a dead letter, with every attempt on record"
+        )
         (job_id,) = self._new(await tasks.print_invoice.submit())
         await self._ended(job_id)
         details = await self._app.failure(job_id)
@@ -78,7 +80,7 @@ class Story:
             why = one.failure.message if one.failure else "?"
             self._screen.say("invoice.print", f"attempt {one.attempt}: {why}")
         dead = details.final_state is State.DEAD_LETTER and len(details.attempts) == 2
-        self._note("a hopeless job became a dead letter", dead, "after 2 attempts")
+        self._note("a job out of attempts became a dead letter", dead, "after 2 attempts")
 
     async def _fan_in(self) -> None:
         self._screen.headline("A chain: split, three squares side by side, and their sum")
@@ -116,38 +118,38 @@ class Story:
         output = job.output if isinstance(job.output, dict) else {}
         resumed = output.get("resumed_at", 0)
         good = job.state is State.COMPLETED and job.attempt == 2 and resumed > 0
-        told = f"attempt 2 went on at step {resumed} of {output.get('steps')}"
-        self._screen.say("archive.import", told)
-        self._note("a killed worker's job was recovered", good, told)
+        detail = f"attempt 2 resumed at step {resumed} of {output.get('steps')}"
+        self._screen.say("archive.import", detail)
+        self._note("a killed worker's job was recovered", good, detail)
 
     async def _runaway(self) -> None:
-        self._screen.headline("A runaway loop is cancelled, and really stops")
+        self._screen.headline("A runaway loop is cancelled and stops")
         (job_id,) = self._new(await tasks.loop_forever.submit())
         await self._screen.running(job_id)
         await asyncio.sleep(0.3)
-        asked = time.monotonic()
-        await self._app.cancel(job_id, force=True, reason="enough of it")
+        requested = time.monotonic()
+        await self._app.cancel(job_id, force=True, reason="runaway loop")
         (job,) = await self._ended(job_id)
-        took = time.monotonic() - asked
+        took = time.monotonic() - requested
         stopped = job.state is State.CANCELLED
         self._note("a runaway loop was stopped", stopped, f"{took:.1f} s after the cancel")
 
     async def summary(self) -> bool:
-        """Show what happened, prove that nothing was lost, and tell whether all of it came true."""
+        """Show what happened, prove that no job was lost, and return whether all of it held."""
         self._screen.headline("Summary")
         verdict = await check(self._app, self._submitted)
         table(("STATE", "JOBS"), sorted(verdict.states.items()))
         total = sum(verdict.states.values())
         click.echo(f"{len(self._submitted)} submitted, {total} ended, {verdict.attempts} attempts")
         lost = "; ".join(verdict.problems) or "every history is complete, no lease overlapped"
-        self._note("nothing was lost", not verdict.problems, lost)
+        self._note("no job was lost", not verdict.problems, lost)
         click.echo()
-        for one in self.seen:
+        for one in self.shown:
             mark = (
                 click.style("ok  ", fg="green") if one.happened else click.style("FAIL", fg="red")
             )
             click.echo(f"{mark}  {one.what}" + (f" ({one.how})" if one.how else ""))
-        return all(one.happened for one in self.seen)
+        return all(one.happened for one in self.shown)
 
     def _new(self, *results: SubmissionResult) -> list[str]:
         self._submitted += [result.job_id for result in results]
@@ -159,11 +161,11 @@ class Story:
         return [await self._app.get(job_id) for job_id in job_ids]
 
     def _note(self, what: str, happened: bool, how: str) -> None:
-        self.seen.append(Seen(what, happened, how))
+        self.shown.append(Shown(what, happened, how))
 
 
 class DemoVerdict(msgspec.Struct, frozen=True):
-    """What the histories say."""
+    """What the histories show."""
 
     states: Mapping[str, int]
     attempts: int
@@ -171,7 +173,7 @@ class DemoVerdict(msgspec.Struct, frozen=True):
 
 
 async def check(app: Holdfast, submitted: Sequence[str]) -> DemoVerdict:
-    """Judge every job by its history, and look for one that was lost or has not ended."""
+    """Check every job against its history; report jobs that are lost or unfinished."""
     witness = Witness()
     witness.accepted = set(submitted)
     report = await verify(app.store, witness)

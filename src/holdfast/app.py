@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Self, TypeVar, Unpack
 
 from holdfast.encryption import KeyRing, sealed
-from holdfast.errors import Fault, ValidationError
+from holdfast.errors import Fault, StoreError, ValidationError
 from holdfast.model.job import Priority
 from holdfast.model.policy import Backoff, CustomDelay, Limits, Retention, declared_backoff
 from holdfast.model.profiles import Profile, profile_named
@@ -19,7 +19,7 @@ from holdfast.model.results import (
 from holdfast.model.submission import Defaults, SubmitOptions
 from holdfast.model.times import Span
 from holdfast.observe.redaction import Redaction
-from holdfast.operations.interface import JobOperations
+from holdfast.operations.interface import JobOperations, OperationsBackend
 from holdfast.operations.operations import Operations
 from holdfast.operations.quota import Quota
 from holdfast.operations.submitter import Submitter
@@ -77,7 +77,7 @@ class Holdfast(JobOperations):
         self._own_store = None if store is None else sealed(store, self.keys)
         if store is None and self.url.startswith("memory:"):
             self._own_store = self.open_store()
-        self._operations: Operations | None = None
+        self._operations: OperationsBackend | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._users = 0
         self._sync: SyncOperations | None = None
@@ -105,8 +105,11 @@ class Holdfast(JobOperations):
 
     @property
     def store(self) -> Store:
-        """The open store."""
-        return self.operations.store
+        """The open store; StoreError when the app's URL is that of a service."""
+        operations = self.operations
+        if isinstance(operations, Operations):
+            return operations.store
+        raise StoreError("this needs the store itself: give its URL instead of the service's")
 
     @property
     def shares_store(self) -> bool:
@@ -139,24 +142,25 @@ class Holdfast(JobOperations):
         """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
         return self.webhooks_over(self.operations)
 
-    def webhooks_over(self, operations: Operations) -> Webhooks:
+    def webhooks_over(self, operations: OperationsBackend) -> Webhooks:
         """Return the webhooks where these operations are done."""
-        if self._is_remote:
-            from holdfast.client import webhooks_over
+        if isinstance(operations, Operations):
+            guard = AddressGuard(self.webhook_settings.allow)
+            return Webhooks(operations, guard, self.randomness)
+        from holdfast.client import webhooks_over
 
-            return webhooks_over(operations)
-        return Webhooks(operations, AddressGuard(self.webhook_settings.allow), self.randomness)
+        return webhooks_over(operations)
 
     @property
     def _is_remote(self) -> bool:
         return self._own_store is None and self.url.startswith(("http://", "https://"))
 
-    async def open_operations(self) -> Operations:
+    async def open_operations(self) -> OperationsBackend:
         """Open the app's store, or its service, and return what can be done there."""
         if self._is_remote:
             from holdfast.client.operations import RemoteOperations
 
-            return RemoteOperations(self.url, randomness=self.randomness, clock=self.clock)
+            return RemoteOperations(self.url, randomness=self.randomness)
         return self.over(await self.open_store().start())
 
     def over(self, store: Store, *, watcher: JobWaiter | None = None) -> Operations:
@@ -256,7 +260,7 @@ class Holdfast(JobOperations):
         return decorate
 
     @property
-    def operations(self) -> Operations:
+    def operations(self) -> OperationsBackend:
         if self._operations is None:
             raise RuntimeError("the app is not started: use 'async with app:' or app.sync")
         return self._operations

@@ -44,7 +44,7 @@ from holdfast.model.results import (
     RetryStatus,
     SubmissionStatus,
 )
-from holdfast.operations.interface import JobOperations
+from holdfast.operations.interface import JobOperations, OperationsBackend
 from holdfast.operations.operations import Operations
 from holdfast.operations.sync import SyncOperations
 from holdfast.store import EventKind, MemoryStore
@@ -69,7 +69,7 @@ async def listening(app: Holdfast | None = None) -> AsyncIterator[Served]:
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
     task = asyncio.create_task(server.serve())
     async with asyncio.timeout(10):
-        while not server.started:  # noqa: ASYNC110  # nothing tells
+        while not server.started:  # noqa: ASYNC110  # uvicorn has no event for it
             await asyncio.sleep(0.005)
     served = Served(app, asgi)
     port = server.servers[0].sockets[0].getsockname()[1]
@@ -116,8 +116,8 @@ async def working(served: Served) -> AsyncIterator[None]:
         await task
 
 
-def alike(value: object) -> str:
-    """A value as text, with spans cut to the milliseconds that go over the wire."""
+def as_sent(value: object) -> str:
+    """Return a value as JSON, with durations cut to the milliseconds of the wire format."""
     text = msgspec.json.encode(value).decode()
     return re.sub(r"PT(\d+)(\.\d{1,3})?\d*S", _cut, text).replace("PT0S", "P0D")
 
@@ -145,15 +145,16 @@ def test_app_client_and_blocking_client_have_the_same_operations() -> None:
     assert SyncClient.__mro__[1] is SyncOperations
 
 
-def test_every_operation_goes_over_http() -> None:
-    """None is left that would ask a store."""
-    local = set(public(Operations)) - {"chain", "job", "close"}
+def test_every_operation_has_an_implementation_over_http() -> None:
+    names = set(public(Operations)) - {"job"}
 
-    assert local == set(vars(RemoteOperations)) & local
-    for name in local:
-        here = public(Operations)[name].parameters
-        there = public(RemoteOperations)[name].parameters
-        assert list(here) == list(there), name
+    assert names == set(public(OperationsBackend))
+    assert names <= set(vars(RemoteOperations))
+    assert not issubclass(RemoteOperations, Operations)
+    for name in names:
+        on_store = public(Operations)[name].parameters
+        over_http = public(RemoteOperations)[name].parameters
+        assert list(on_store) == list(over_http), name
 
 
 @pytest.mark.req("A-1", "A-5")
@@ -171,12 +172,12 @@ async def test_submitted_job_is_waited_for_and_read_with_the_library_types(
             scheduled_at=datetime.now(UTC),
         )
         job = await client.wait(result.job_id, timeout=10)
-        same = await served.app.get(result.job_id)
+        from_app = await served.app.get(result.job_id)
         history = await client.get(result.job_id, include_history=True)
 
     assert SubmissionStatus.ACCEPTED is result.status
     assert (State.COMPLETED, {"greeting": "hello Ada"}) == (job.state, job.output)
-    assert alike(same) == alike(job)
+    assert as_sent(from_app) == as_sent(job)
     assert history.history is not None
     assert State.COMPLETED is history.history[-1].to_state
     (stored,) = await served.store.get([job.job_id])
@@ -189,17 +190,17 @@ async def test_submitted_job_is_waited_for_and_read_with_the_library_types(
 
 @pytest.mark.req("M-12")
 @pytest.mark.parametrize("payload", [None, b"\x00\xff", "ü\u2028", [1.0, {"a": None}], 2**60])
-async def test_payloads_arrive_as_they_would_at_a_store(
+async def test_payloads_are_stored_as_they_would_be_by_an_app(
     served: Served, client: Client, payload: object
 ) -> None:
     one = await client.submit("a", payload)
     two = await served.app.submit("a", payload)
 
-    here, there = await served.store.get([one.job_id, two.job_id])
+    over_http, by_app = await served.store.get([one.job_id, two.job_id])
 
-    assert here is not None
-    assert there is not None
-    assert (there.payload, there.encoding) == (here.payload, here.encoding)
+    assert over_http is not None
+    assert by_app is not None
+    assert (by_app.payload, by_app.encoding) == (over_http.payload, over_http.encoding)
 
 
 @pytest.mark.req("A-2", "A-3", "M-2")
@@ -216,7 +217,7 @@ async def test_jobs_of_a_batch_keep_the_keys_they_have(client: Client) -> None:
     assert first.results[0].job_id == again.results[0].job_id
 
 
-async def test_errors_are_the_library_errors(served: Served, client: Client) -> None:
+async def test_errors_are_those_of_the_library(served: Served, client: Client) -> None:
     with pytest.raises(ValidationError) as wrong:
         await client.submit("a b", float("nan"))
     with pytest.raises(ValidationError) as faults:
@@ -243,7 +244,9 @@ async def test_errors_are_the_library_errors(served: Served, client: Client) -> 
 
 
 @pytest.mark.req("A-7", "A-8", "A-11", "A-13", "A-14", "A-15", "A-16", "L-2")
-async def test_every_operation_answers_like_the_library(served: Served, client: Client) -> None:
+async def test_every_operation_returns_what_the_library_returns(
+    served: Served, client: Client
+) -> None:
     app = served.app
     failed = (await client.submit("fail")).job_id
     async with working(served):
@@ -251,7 +254,7 @@ async def test_every_operation_answers_like_the_library(served: Served, client: 
     held = (await client.submit("greet", {"name": "x"}, hold=True, tags={"t": "1"})).job_id
     chain = await client.chain(Submission(type="a"), [Submission(type="b"), Submission(type="c")])
 
-    for theirs, ours in (
+    for from_app, from_client in (
         (app.failure(failed), client.failure(failed)),
         (app.failures(types=["fail"]), client.failures(types=["fail"])),
         (app.search(tags={"t": "1"}, limit=5), client.search(tags={"t": "1"}, limit=5)),
@@ -262,7 +265,7 @@ async def test_every_operation_answers_like_the_library(served: Served, client: 
         (app.logs(held), client.logs(held)),
         (app.get(chain[1].job_id), client.get(chain[1].job_id)),
     ):
-        assert alike(await theirs) == alike(await ours)
+        assert as_sent(await from_app) == as_sent(await from_client)
     stats = await client.stats(breakdown_by=["TYPE"], time_range="PT1H")
     assert (1, 1) == (stats.dead_letter, (stats.by_type or {})["fail"].dead_letter)
     assert stats.execution_time.max is not None
@@ -278,25 +281,27 @@ async def test_every_operation_answers_like_the_library(served: Served, client: 
     await client.resume("q")
 
 
-async def test_missing_job_is_a_status_where_the_library_has_one(client: Client) -> None:
+async def test_missing_job_is_a_status_where_the_library_returns_a_status(client: Client) -> None:
     assert CancellationStatus.NOT_FOUND is (await client.cancel("x")).status
     assert RetryStatus.NOT_FOUND is (await client.retry("x")).status
     assert ReleaseStatus.NOT_FOUND is (await client.release("x")).status
     assert DeletionStatus.NOT_FOUND is (await client.delete("x")).status
 
 
-async def test_wait_gives_up_in_time(client: Client) -> None:
+async def test_wait_raises_after_its_timeout(client: Client) -> None:
     job = await client.submit("a", delay=60)
 
     with pytest.raises(TimeoutError):
         await client.wait(job.job_id, timeout=0.05)
 
 
-async def test_events_are_heard_and_kept_ones_read(served: Served, client: Client) -> None:
+async def test_client_receives_new_events_and_reads_stored_ones(
+    served: Served, client: Client
+) -> None:
     stream = client.events()
     first = asyncio.ensure_future(anext(stream))
     async with asyncio.timeout(10):
-        while not served.service.tail.listeners:  # noqa: ASYNC110  # nothing tells
+        while not served.service.tail.listeners:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.005)
         job = await client.submit("a")
         events = [await first, await anext(stream)]
@@ -311,47 +316,47 @@ async def test_events_are_heard_and_kept_ones_read(served: Served, client: Clien
 
 
 @pytest.mark.req("A-20", "A-4")
-async def test_keys_are_sent_and_refusals_typed(served: Served) -> None:
+async def test_client_sends_its_key_and_raises_typed_errors(served: Served) -> None:
     observer = await served.key(Role.OBSERVER, rate=3)
 
     with pytest.raises(UnauthorizedError):
-        async with Client(served.url) as nobody:
-            await nobody.queues()
+        async with Client(served.url) as without_key:
+            await without_key.queues()
     async with Client(served.url, key=observer) as client:
         assert [] == await client.queues()
         with pytest.raises(ForbiddenError, match="may not submit"):
             await client.submit("a")
-        answers = await asyncio.gather(
+        results = await asyncio.gather(
             *(client.queues() for _ in range(20)), return_exceptions=True
         )
-    refused = [answer for answer in answers if isinstance(answer, QuotaError)]
+    refused = [result for result in results if isinstance(result, QuotaError)]
     assert ("requests per second", 3) == (refused[0].limit, refused[0].maximum)
 
 
 @contextlib.asynccontextmanager
-async def cutting(served: Served, cuts: int) -> AsyncIterator[str]:
-    """A way to the service that breaks off the first answers, after the service gave them."""
-    left = cuts
+async def lossy_proxy(served: Served, losses: int) -> AsyncIterator[str]:
+    """A proxy that drops the first responses after the service has sent them."""
+    left = losses
     host, port = served.url.removeprefix("http://").split(":")
 
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal left
-        there, back = await asyncio.open_connection(host, int(port))
+        service_reader, service_writer = await asyncio.open_connection(host, int(port))
         try:
             while data := await reader.read(65_536):
-                back.write(data)
-                await back.drain()
-                answer = await there.read(65_536)
+                service_writer.write(data)
+                await service_writer.drain()
+                response = await service_reader.read(65_536)
                 if left > 0:
                     left -= 1
                     break
-                writer.write(answer)
+                writer.write(response)
                 await writer.drain()
         finally:
             writer.close()
-            back.close()
+            service_writer.close()
 
-    server = await asyncio.start_server(carry, "127.0.0.1", 0)
+    server = await asyncio.start_server(forward, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
@@ -359,10 +364,10 @@ async def cutting(served: Served, cuts: int) -> AsyncIterator[str]:
 
 
 @pytest.mark.req("S-12", "S-1")
-async def test_submission_whose_answer_got_lost_is_repeated_without_a_second_job(
+async def test_submission_whose_response_is_lost_is_repeated_without_a_second_job(
     served: Served,
 ) -> None:
-    async with cutting(served, 2) as url, Client(url) as client:
+    async with lossy_proxy(served, 2) as url, Client(url) as client:
         one = await client.submit("a", 1)
         batch = await client.submit_batch([{"type": "b"}, {"type": "b"}])
 
@@ -372,51 +377,51 @@ async def test_submission_whose_answer_got_lost_is_repeated_without_a_second_job
     assert one.job_id == (await served.app.search(types=["a"])).jobs[0].job_id
 
 
-async def test_operators_retry_is_not_repeated_when_its_answer_got_lost(served: Served) -> None:
-    async with cutting(served, 1) as url, Client(url) as client:
+async def test_retry_is_not_repeated_when_its_response_is_lost(served: Served) -> None:
+    async with lossy_proxy(served, 1) as url, Client(url) as client:
         with pytest.raises(ConnectionLost):
             await client.retry("x")
         assert RetryStatus.NOT_FOUND is (await client.retry("x")).status
 
 
-async def test_service_that_comes_later_is_waited_for_and_one_that_does_not_is_told() -> None:
+async def test_unreachable_service_is_reported_after_the_retry_period() -> None:
     async with listening() as served:
         url = served.url
     client = await Client(url).start()
     operations = client.operations
     assert isinstance(operations, RemoteOperations)
-    operations._patience = timedelta(seconds=0.1)
+    operations._retry_for = timedelta(seconds=0.1)
 
     with pytest.raises(StoreUnavailableError, match="cannot be reached"):
         await client.queues()
     await client.close()
 
 
-async def test_connections_are_kept_and_a_closed_one_is_replaced(
+async def test_connections_are_reused_and_a_closed_one_is_replaced(
     served: Served, client: Client
 ) -> None:
     operations = client.operations
     assert isinstance(operations, RemoteOperations)
     await client.queues()
-    (line,) = operations._transport._free
+    (connection,) = operations._transport._free
 
     await client.queues()
-    assert [line] == operations._transport._free
-    line.writer.close()
+    assert [connection] == operations._transport._free
+    connection.writer.close()
     await client.queues()
 
-    assert [line] != operations._transport._free
+    assert [connection] != operations._transport._free
     await asyncio.gather(*(client.queues() for _ in range(20)))
     assert len(operations._transport._free) <= 20
 
 
-async def test_something_else_than_a_service_is_told_plainly() -> None:
-    async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_server_that_is_not_holdfast_is_reported() -> None:
+    async def teapot(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 418 Teapot\r\ncontent-length: 4\r\n\r\nshrt")
         writer.close()
 
-    server = await asyncio.start_server(other, "127.0.0.1", 0)
+    server = await asyncio.start_server(teapot, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
     async with Client(url) as client:
@@ -441,7 +446,7 @@ async def test_app_with_the_address_of_a_service_submits_its_tasks_there(served:
             _ = app.store
 
 
-async def test_blocking_client_does_the_same_from_a_thread(served: Served) -> None:
+async def test_blocking_client_works_from_a_thread(served: Served) -> None:
     def work() -> tuple[Any, Any, int]:
         with SyncClient(served.url) as client:
             result = client.submit("greet", {"name": "Cy"})
@@ -449,13 +454,13 @@ async def test_blocking_client_does_the_same_from_a_thread(served: Served) -> No
             return result.status, job.output, client.search(types=["greet"]).total_count
 
     async with working(served):
-        told = await asyncio.to_thread(work)
+        results = await asyncio.to_thread(work)
 
-    assert (SubmissionStatus.ACCEPTED, {"greeting": "hello Cy"}, 1) == told
+    assert (SubmissionStatus.ACCEPTED, {"greeting": "hello Cy"}, 1) == results
 
 
 @pytest.mark.req("A-4")
-async def test_quota_of_the_service_is_the_librarys_error() -> None:
+async def test_quota_of_the_service_raises_the_librarys_error() -> None:
     app = Holdfast(store=MemoryStore(), limits=Limits(queue_depth=1))
     async with listening(app) as served, Client(served.url) as client:
         await client.submit("a")
@@ -465,21 +470,21 @@ async def test_quota_of_the_service_is_the_librarys_error() -> None:
     assert timedelta(seconds=1) == quota.value.retry_after
 
 
-async def test_commands_take_the_address_of_a_service_instead_of_a_store(
+async def test_commands_accept_the_address_of_a_service_instead_of_a_store(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_API_KEY", await served.key(Role.ADMIN))
 
     async def run(*arguments: str, code: int = 0) -> str:
-        given = [*arguments, "--url", served.url]
-        result = await asyncio.to_thread(CliRunner().invoke, cli, given)
+        command = [*arguments, "--url", served.url]
+        result = await asyncio.to_thread(CliRunner().invoke, cli, command)
         assert code == result.exit_code, result.output
         return result.output
 
     async with working(served):
-        told = await run("submit", "greet", '{"name": "Di"}', "--wait", "--json")
-        assert {"greeting": "hello Di"} == json.loads(told)["result"]["output"]
-        job_id = json.loads(told)["job_id"]
+        submitted = await run("submit", "greet", '{"name": "Di"}', "--wait", "--json")
+        assert {"greeting": "hello Di"} == json.loads(submitted)["result"]["output"]
+        job_id = json.loads(submitted)["job_id"]
         assert job_id in await run("jobs", "--type", "greet", "--state", "COMPLETED")
         assert "hello Di" in await run("job", job_id)
         assert "it ended COMPLETED" in await run("explain", job_id)

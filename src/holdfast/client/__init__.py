@@ -1,6 +1,6 @@
-"""holdfast over HTTP: the same operations, with a service instead of a store at the other end.
+"""The client of a holdfast service: the same operations as an app, over HTTP.
 
-``Client`` for asyncio, ``SyncClient`` for blocking code. Nothing but the core is needed.
+``Client`` is for asyncio, ``SyncClient`` for blocking code. Both need only the core package.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from typing import Self
 from holdfast.client.operations import RemoteOperations
 from holdfast.client.webhooks import RemoteWebhooks
 from holdfast.errors import StoreError
-from holdfast.operations.interface import JobOperations
-from holdfast.operations.operations import Operations
+from holdfast.operations.interface import JobOperations, OperationsBackend
 from holdfast.operations.sync import Home, SyncOperations
-from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.webhooks import Webhooks
 
 
-def webhooks_over(operations: Operations) -> Webhooks:
+def webhooks_over(operations: OperationsBackend) -> Webhooks:
     """Return the webhooks of a service."""
     assert isinstance(operations, RemoteOperations)
     return RemoteWebhooks(operations)
@@ -29,8 +27,8 @@ class Client(JobOperations):
     """A client of a holdfast service.
 
     ``url`` is the service's address, else ``$HOLDFAST_URL``; ``key`` an API key, else
-    ``$HOLDFAST_API_KEY``. Calls that can be repeated safely are, while the service is away, for
-    half a minute. Use it as ``async with Client(url) as client:``.
+    ``$HOLDFAST_API_KEY``. While the service is unavailable, calls that are safe to repeat are
+    retried for half a minute. Use it as ``async with Client(url) as client:``.
     """
 
     def __init__(self, url: str | None = None, *, key: str | None = None) -> None:
@@ -38,10 +36,10 @@ class Client(JobOperations):
         if not self.url.startswith(("http://", "https://")):
             raise StoreError(f"a client needs the address of a service, got {self.url!r}")
         self._key = key
-        self._operations: Operations | None = None
+        self._operations: OperationsBackend | None = None
 
     async def start(self) -> Self:
-        """Be ready for calls; connections are opened as they are needed."""
+        """Make the client ready for calls; connections open when they are needed."""
         self._operations = self._operations or await self.open_operations()
         return self
 
@@ -59,26 +57,24 @@ class Client(JobOperations):
 
     @property
     def home(self) -> Home | None:
-        """Blocking callers have connections of their own."""
+        """None: blocking callers open their own connections."""
         return None
 
     @property
     def webhooks(self) -> Webhooks:
-        """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
+        """Addresses that are sent a message when jobs end."""
         return self.webhooks_over(self.operations)
 
-    def webhooks_over(self, operations: Operations) -> Webhooks:
-        """Return the webhooks where these operations are done."""
+    def webhooks_over(self, operations: OperationsBackend) -> Webhooks:
+        """Return the webhooks of the service behind these operations."""
         return webhooks_over(operations)
 
-    async def open_operations(self) -> Operations:
-        """Return what can be done at the service."""
-        return RemoteOperations(
-            self.url, key=self._key, randomness=Randomness(), clock=SystemClock()
-        )
+    async def open_operations(self) -> OperationsBackend:
+        """Return operations with their own connections to the service."""
+        return RemoteOperations(self.url, key=self._key, randomness=Randomness())
 
     @property
-    def operations(self) -> Operations:
+    def operations(self) -> OperationsBackend:
         if self._operations is None:
             raise RuntimeError("the client is not started: use 'async with client:'")
         return self._operations

@@ -1,4 +1,4 @@
-"""Errors of a service as the library's own, by their code."""
+"""Error responses of a service as the library's own exceptions, by their code."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ from holdfast.errors import (
 from holdfast.model.policy import SECOND
 
 
-def error_of(response: Response, *, job_id: str = "", key: str = "") -> HoldfastError:
-    """Return what an answer that is no success means."""
+def error_from(response: Response, *, job_id: str = "", key: str = "") -> HoldfastError:
+    """Return the exception that a response without success stands for."""
     try:
-        told = msgspec.json.decode(response.body, type=ErrorResponse).error
+        error = msgspec.json.decode(response.body, type=ErrorResponse).error
     except msgspec.DecodeError:
-        return ServiceError(f"status {response.status} without a reason: is this a holdfast?")
-    match told.code:
+        return ServiceError(
+            f"status {response.status} without an error body: is this a holdfast service?"
+        )
+    match error.code:
         case "INVALID_REQUEST":
-            return ValidationError([Fault(d.field, d.code, d.message) for d in told.details])
+            return ValidationError([Fault(d.field, d.code, d.message) for d in error.details])
         case "DUPLICATE":
-            return DuplicateError(key, told.existing_job_id or "")
+            return DuplicateError(key, error.existing_job_id or "")
         case "QUOTA_EXCEEDED":
-            return _quota(told)
+            return _quota(error)
         case "NOT_FOUND" | "STALE_LEASE":
-            kind = NotFoundError if told.code == "NOT_FOUND" else StaleLeaseError
+            kind = NotFoundError if error.code == "NOT_FOUND" else StaleLeaseError
             return kind(job_id)
         case _:
             kinds = {
@@ -44,13 +46,13 @@ def error_of(response: Response, *, job_id: str = "", key: str = "") -> Holdfast
                 "FORBIDDEN": ForbiddenError,
                 "UNAVAILABLE": StoreUnavailableError,
             }
-            return kinds.get(told.code, ServiceError)(f"{told.message} ({told.request_id})")
+            return kinds.get(error.code, ServiceError)(f"{error.message} ({error.request_id})")
 
 
-def _quota(told: APIError) -> QuotaError:
+def _quota(error: APIError) -> QuotaError:
     return QuotaError(
-        told.limit or "unknown",
-        current=told.current or 0,
-        maximum=told.maximum or 0,
-        retry_after=told.retry_after or SECOND,
+        error.limit or "unknown",
+        current=error.current or 0,
+        maximum=error.maximum or 0,
+        retry_after=error.retry_after or SECOND,
     )

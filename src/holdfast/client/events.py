@@ -1,4 +1,4 @@
-"""Listening to a service: one stream after another, each from where the last one broke off."""
+"""The event stream of a service; a broken stream resumes after the last event."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from holdfast.api.jobs import EventBody
-from holdfast.client.errors import error_of
+from holdfast.client.errors import error_from
 from holdfast.client.requests import query
 from holdfast.client.transport import ConnectionLost, Response, Transport
 from holdfast.errors import StoreUnavailableError
@@ -17,23 +17,23 @@ from holdfast.runtime.randomness import Randomness
 from holdfast.store import JobEvent
 
 
-async def events_of(
+async def follow_events(
     transport: Transport, *, after: str | None, follow: bool
 ) -> AsyncIterator[JobEvent]:
-    """Yield events; a stream that breaks off is taken up again behind the last one."""
-    pauses = GrowingDelay(Randomness(), longest=5.0)
+    """Yield events; with ``follow`` a broken stream is opened again after the last event."""
+    delays = GrowingDelay(Randomness(), longest=5.0)
     while True:
         try:
             async for event in _stream(transport, after, follow=follow):
                 after = event.cursor
-                pauses.over()
+                delays.over()
                 yield event
         except StoreUnavailableError:
             if not follow:
                 raise
         if not follow:
             return
-        await asyncio.sleep(pauses.next())
+        await asyncio.sleep(delays.next())
 
 
 async def _stream(
@@ -43,18 +43,18 @@ async def _stream(
     headers = {"accept": "text/event-stream"}
     async with transport.stream(path, headers) as (status, parts):
         if status != 200:
-            raise error_of(Response(status, {}, b"".join([part async for part in parts])))
+            raise error_from(Response(status, {}, b"".join([part async for part in parts])))
         text = b""
         async for part in parts:
             *blocks, text = (text + part).split(b"\n\n")
             for block in blocks:
-                if (event := _read(block)) is not None:
+                if (event := _decode(block)) is not None:
                     yield event
     if follow:
         raise ConnectionLost("the stream ended", sent=True)
 
 
-def _read(block: bytes) -> JobEvent | None:
+def _decode(block: bytes) -> JobEvent | None:
     lines = dict(line.split(b": ", 1) for line in block.split(b"\n") if b": " in line)
     if lines.get(b"event") not in (b"transition", b"progress"):
         return None

@@ -1,4 +1,4 @@
-"""Requests as JSON: submissions and filters as the service takes them."""
+"""Bodies, query strings and paths of requests to the service."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from holdfast.model.payload import PayloadError, encode
 from holdfast.model.submission import Submission
 from holdfast.model.times import format_duration, shown
 
-AUTOMATIC = timedelta(minutes=10)
-"""How long a key counts that only serves to repeat a request safely."""
+GENERATED_KEY_WINDOW = timedelta(minutes=10)
+"""How long a generated idempotency key counts; it only makes repeats of a request safe."""
 
-_SILENT = dict(zip(Submission.__struct_fields__[1:], Submission.__struct_defaults__, strict=True))
+_DEFAULTS = dict(zip(Submission.__struct_fields__[1:], Submission.__struct_defaults__, strict=True))
 
 
-def submission_body(submission: Submission, *, keyed: bool) -> dict[str, object]:
-    """Return what was said of a job; ``keyed``: a key comes with the request."""
+def submission_body(submission: Submission, *, add_window: bool) -> dict[str, object]:
+    """Return the given fields of a submission; ``add_window`` when the request brings the key."""
     if submission.faults:
         raise ValidationError(submission.faults)
-    said = {
+    given = {
         name: value
-        for name, silence in _SILENT.items()
-        if name != "faults" and (value := getattr(submission, name)) is not silence
+        for name, default in _DEFAULTS.items()
+        if name != "faults" and (value := getattr(submission, name)) is not default
     }
-    body = {"type": submission.type, "payload": submission.payload, **said}
-    return loose_body(body, keyed=keyed)
+    body = {"type": submission.type, "payload": submission.payload, **given}
+    return mapping_body(body, add_window=add_window)
 
 
-def loose_body(fields: Mapping[str, object], *, keyed: bool) -> dict[str, object]:
-    """Return loose fields as they are sent; what is wrong with them the service tells."""
+def mapping_body(fields: Mapping[str, object], *, add_window: bool) -> dict[str, object]:
+    """Return a submission given as a mapping; the service validates it."""
     try:
         data, encoding = encode(fields.get("payload"))
     except PayloadError as error:
@@ -42,13 +42,13 @@ def loose_body(fields: Mapping[str, object], *, keyed: bool) -> dict[str, object
     body = {**fields, "payload": msgspec.Raw(data)}
     if encoding is Encoding.BYTES:
         body |= {"payload": data, "payload_encoding": "base64"}
-    if keyed and fields.get("idempotency_key") is None:
-        body.setdefault("idempotency_window", AUTOMATIC)
+    if add_window and fields.get("idempotency_key") is None:
+        body.setdefault("idempotency_window", GENERATED_KEY_WINDOW)
     return body
 
 
-def written(body: object) -> bytes:
-    """Return JSON; what cannot be JSON is told as a fault of the request."""
+def encode_body(body: object) -> bytes:
+    """Return a body as JSON; ValidationError when it has no JSON form."""
     try:
         return msgspec.json.encode(body)
     except (TypeError, ValueError, OverflowError) as error:
@@ -56,7 +56,7 @@ def written(body: object) -> bytes:
 
 
 def query(values: Mapping[str, object]) -> str:
-    """Return a query string, lists as repeated names and maps as ``name[key]``."""
+    """Return a query string: a list repeats its name, a map becomes ``name[key]``."""
     pairs: list[tuple[str, str]] = []
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -68,11 +68,18 @@ def query(values: Mapping[str, object]) -> str:
     return f"?{urlencode(pairs)}" if pairs else ""
 
 
-def job_path(job_id: str, what: str = "") -> str:
-    """Return the path of a job, or of something about it."""
+def job_path(job_id: str, suffix: str = "") -> str:
+    """Return the path of a job, or of something below it."""
     if not isinstance(job_id, str) or not job_id:
         raise ValidationError([Fault("job_id", "INVALID", f"must be an id, got {shown(job_id)}")])
-    return f"/jobs/{quote(job_id, safe='')}{what}"
+    return f"/jobs/{quote(job_id, safe='')}{suffix}"
+
+
+def queue_path(queue: str, action: str) -> str:
+    """Return the path of an action on a queue."""
+    if not isinstance(queue, str) or not queue:
+        raise ValidationError([Fault("queue", "INVALID", f"must be a name, got {shown(queue)}")])
+    return f"/queues/{quote(queue, safe='')}/{action}"
 
 
 def _text(value: object) -> str:

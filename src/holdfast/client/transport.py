@@ -1,7 +1,7 @@
-"""HTTP/1.1 over asyncio streams: kept-alive connections, whole answers and endless ones.
+"""HTTP/1.1 over asyncio streams: keep-alive connections, whole responses and streams.
 
-Just what a client of our own service needs, so that the core needs no HTTP package. A
-connection that broke raises ``ConnectionLost``, which says whether the request was sent.
+It does just what a client of the service needs, so that the core needs no HTTP package. A broken
+connection raises ``ConnectionLost``, which records whether the request was sent.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import msgspec
 
 from holdfast.errors import ServiceError, StoreUnavailableError
 
-LINE = 1 << 20
-LARGEST = 1 << 28
-CONNECT = 10.0
-IDLE = 20.0
-"""How long an unused connection is trusted, in seconds: less than the service keeps it."""
+MAX_LINE = 1 << 20
+MAX_RESPONSE = 1 << 28
+CONNECT_TIMEOUT = 10.0
+MAX_IDLE = 20.0
+"""How long an idle connection is reused, in seconds; the service closes it after 30."""
 
 
 class ConnectionLost(StoreUnavailableError):
-    """The service could not be reached, or left in the middle of a call."""
+    """The service cannot be reached, or closed the connection during a call."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
         self.sent = sent
-        """Whether the service may have got the request."""
+        """Whether the service may have received the request."""
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A whole answer."""
+    """A whole response."""
 
     status: int
     headers: Mapping[str, str]
@@ -49,13 +49,13 @@ class _Connection:
         self.free_since = 0.0
 
     async def send(self, head: bytes, body: bytes) -> tuple[int, dict[str, str]]:
-        """Send a request and return the head of the answer."""
+        """Send a request; return the status and the headers of the response."""
         self.writer.write(head + body)
         await self.writer.drain()
         status_line = await self.reader.readuntil(b"\r\n")
         parts = status_line.split(None, 2)
         if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit():
-            raise ServiceError(f"this is no HTTP: {status_line[:60]!r}")
+            raise ServiceError(f"the response is not HTTP: {status_line[:60]!r}")
         headers: dict[str, str] = {}
         while (line := await self.reader.readuntil(b"\r\n")) != b"\r\n":
             name, _, value = line.decode("latin-1").partition(":")
@@ -63,15 +63,15 @@ class _Connection:
         return int(parts[1]), headers
 
     async def body(self, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
-        """Yield the body of an answer, piece by piece."""
+        """Yield the body of a response, piece by piece."""
         if headers.get("transfer-encoding", "").lower() == "chunked":
             while size := int((await self.reader.readuntil(b"\r\n")).split(b";")[0], 16):
                 yield await self.reader.readexactly(size)
                 await self.reader.readexactly(2)
             await self.reader.readuntil(b"\r\n")
         elif length := int(headers.get("content-length", "0")):
-            if length > LARGEST:
-                raise ServiceError(f"an answer of {length} bytes is too large")
+            if length > MAX_RESPONSE:
+                raise ServiceError(f"a response may have {MAX_RESPONSE} bytes, got {length}")
             yield await self.reader.readexactly(length)
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class _Connection:
 
 
 class Transport:
-    """Calls one service; any number at a time."""
+    """Calls one service; any number of calls at a time."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         parts = urlsplit(url)
@@ -94,89 +94,93 @@ class Transport:
     async def call(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Send a request and return the whole answer."""
+        """Send a request and return the whole response."""
         head = self._head(method, path, body, headers or {})
         while True:
-            line, fresh = await self._line()
+            connection, is_new = await self._free_or_new()
             try:
-                status, answered = await line.send(head, body)
-                data = b"".join([part async for part in line.body(answered)])
+                status, headers_received = await connection.send(head, body)
+                data = b"".join([part async for part in connection.body(headers_received)])
             except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
-                line.close()
-                if not fresh and isinstance(error, EOFError | ConnectionError):
-                    continue  # it was closed while nobody used it
-                raise ConnectionLost(f"{self._host} left: {error!r:.200}", sent=True) from error
+                connection.close()
+                if not is_new and isinstance(error, EOFError | ConnectionError):
+                    continue  # the service closed it while it was idle
+                raise _broken(self._host, error) from error
             except BaseException:
-                line.close()
+                connection.close()
                 raise
-            self._give_back(line, answered)
-            return Response(status, answered, data)
+            self._reuse(connection, headers_received)
+            return Response(status, headers_received, data)
 
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, headers: Mapping[str, str]
     ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
-        """Open an answer that goes on: its status, and its body piece by piece."""
+        """Open a streamed response: its status, and its body piece by piece."""
         head = self._head("GET", path, b"", headers)
-        line = await self._connected()
+        connection = await self._connect()
         try:
-            status, answered = await line.send(head, b"")
-            yield status, line.body(answered)
+            status, headers_received = await connection.send(head, b"")
+            yield status, connection.body(headers_received)
         except (OSError, EOFError, ValueError) as error:
-            raise ConnectionLost(f"{self._host} left: {error!r:.200}", sent=True) from error
+            raise _broken(self._host, error) from error
         finally:
-            line.close()
+            connection.close()
 
     async def close(self) -> None:
         """Close every connection."""
-        lines, self._free = self._free, []
-        for line in lines:
-            line.close()
-        for line in lines:
+        connections, self._free = self._free, []
+        for connection in connections:
+            connection.close()
+        for connection in connections:
             with contextlib.suppress(OSError):
-                await line.writer.wait_closed()
+                await connection.writer.wait_closed()
 
     def _head(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        given = {**self._headers, **headers}
+        sent = {**self._headers, **headers}
         if body:
-            given |= {"content-type": "application/json", "content-length": str(len(body))}
+            sent |= {"content-type": "application/json", "content-length": str(len(body))}
         elif method == "POST":
-            given["content-length"] = "0"
+            sent["content-length"] = "0"
         lines = [f"{method} {self._prefix}{path} HTTP/1.1"]
-        lines += [f"{name}: {value}" for name, value in given.items()]
+        lines += [f"{name}: {value}" for name, value in sent.items()]
         if any("\r" in line or "\n" in line for line in lines):
-            raise ValueError("a header must not hold line breaks")
+            raise ValueError("a header must not contain line breaks")
         return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
 
-    async def _line(self) -> tuple[_Connection, bool]:
+    async def _free_or_new(self) -> tuple[_Connection, bool]:
         now = asyncio.get_running_loop().time()
         while self._free:
-            line = self._free.pop()
-            if now - line.free_since < IDLE and not line.reader.at_eof():
-                return line, False
-            line.close()
-        return await self._connected(), True
+            connection = self._free.pop()
+            if now - connection.free_since < MAX_IDLE and not connection.reader.at_eof():
+                return connection, False
+            connection.close()
+        return await self._connect(), True
 
-    async def _connected(self) -> _Connection:
+    async def _connect(self) -> _Connection:
         try:
-            async with asyncio.timeout(CONNECT):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
                 reader, writer = await asyncio.open_connection(
-                    self._host, self._port, ssl=self._tls, limit=LINE
+                    self._host, self._port, ssl=self._tls, limit=MAX_LINE
                 )
-        except ssl.SSLCertVerificationError as error:  # and nothing changes by trying again
-            told = (
+        except ssl.SSLCertVerificationError as error:  # a retry cannot help
+            message = (
                 f"the certificate of {self._host}:{self._port} is refused: {error.verify_message}"
+                "; SSL_CERT_FILE names a file with the authorities to trust"
             )
-            hint = "; SSL_CERT_FILE names a file with the authorities to trust"
-            raise ServiceError(told + hint) from error
+            raise ServiceError(message) from error
         except (OSError, TimeoutError) as error:
-            told = f"{self._host}:{self._port} cannot be reached: {error!r:.200}"
-            raise ConnectionLost(told, sent=False) from error
+            message = f"{self._host}:{self._port} cannot be reached: {error!r:.200}"
+            raise ConnectionLost(message, sent=False) from error
         return _Connection(reader, writer)
 
-    def _give_back(self, line: _Connection, headers: Mapping[str, str]) -> None:
+    def _reuse(self, connection: _Connection, headers: Mapping[str, str]) -> None:
         if headers.get("connection", "").lower() == "close":
-            line.close()
+            connection.close()
         else:
-            line.free_since = asyncio.get_running_loop().time()
-            self._free.append(line)
+            connection.free_since = asyncio.get_running_loop().time()
+            self._free.append(connection)
+
+
+def _broken(host: str, error: Exception) -> ConnectionLost:
+    return ConnectionLost(f"{host} closed the connection: {error!r:.200}", sent=True)

@@ -1,4 +1,4 @@
-"""The webhooks of a service: the same names, arguments, results and errors as at a store."""
+"""The webhooks of a service: the same names, arguments, results and errors as on a store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast.client.requests import query, written
+from holdfast.client.requests import encode_body, query
 from holdfast.errors import StoreError
 from holdfast.model.job import State
 from holdfast.webhooks.registry import SECRETS_KEPT, Webhooks
@@ -19,18 +19,22 @@ if TYPE_CHECKING:
     from holdfast.client.operations import RemoteOperations
 
 
-class _List(msgspec.Struct, frozen=True):
+_NEEDS_STORE = "this needs the store itself: give its URL instead of the service's"
+_MADE_BY_SERVICE = "a service makes the secret itself; to choose one, give the store's URL"
+
+
+class _WebhookList(msgspec.Struct, frozen=True):
     webhooks: tuple[Webhook, ...]
 
 
-class _Removal(msgspec.Struct, frozen=True):
+class _Removed(msgspec.Struct, frozen=True):
     id: str
 
 
 class RemoteWebhooks(Webhooks):
     """The webhooks of a service, or of the one namespace that a key sees.
 
-    Secrets are told when they are made and never again.
+    The service returns a secret once, when it makes it.
     """
 
     def __init__(self, operations: RemoteOperations) -> None:
@@ -48,9 +52,9 @@ class RemoteWebhooks(Webhooks):
         description: str = "",
         secret: str | None = None,
     ) -> Webhook:
-        """Tell an address of ends from now on; the answer holds the secret to verify them with."""
+        """Register an address for messages about ended jobs; the result holds the secret."""
         if secret is not None:
-            raise StoreError("a service makes the secret itself; to give one needs the store's URL")
+            raise StoreError(_MADE_BY_SERVICE)
         body = {
             "url": url,
             "states": list(states),
@@ -60,55 +64,56 @@ class RemoteWebhooks(Webhooks):
             "include_result": include_result,
             "description": description,
         }
-        return await self._service.ask("POST", "/webhooks", Webhook, written(body))
+        return await self._service.request("POST", "/webhooks", Webhook, encode_body(body))
 
     async def list(self) -> builtins.list[Webhook]:
         """Return every webhook, oldest first."""
-        return [*(await self._service.ask("GET", "/webhooks", _List)).webhooks]
+        return [*(await self._service.request("GET", "/webhooks", _WebhookList)).webhooks]
 
     async def get(self, webhook_id: str) -> Webhook:
         """Return a webhook; NotFoundError when there is none."""
-        return await self._service.ask("GET", _path(webhook_id), Webhook, named=webhook_id)
+        return await self._service.request("GET", _path(webhook_id), Webhook, subject=webhook_id)
 
     async def remove(self, webhook_id: str) -> None:
-        """Tell an address no more; deliveries that are under way fail."""
-        await self._service.ask("DELETE", _path(webhook_id), _Removal, named=webhook_id)
+        """Remove a webhook; deliveries in progress fail."""
+        await self._service.request("DELETE", _path(webhook_id), _Removed, subject=webhook_id)
 
     async def rotate(
         self, webhook_id: str, *, secret: str | None = None, keep: int = SECRETS_KEPT - 1
     ) -> Webhook:
-        """Sign with a new secret, too; ``keep`` of the older ones stay good until the next time."""
+        """Add a new signing secret; ``keep`` older ones stay valid until the next rotation."""
         if secret is not None:
-            raise StoreError("a service makes the secret itself; to give one needs the store's URL")
-        path, body = f"{_path(webhook_id)}/rotate", written({"keep": keep})
-        return await self._service.ask("POST", path, Webhook, body, named=webhook_id)
+            raise StoreError(_MADE_BY_SERVICE)
+        path, body = f"{_path(webhook_id)}/rotate", encode_body({"keep": keep})
+        return await self._service.request("POST", path, Webhook, body, subject=webhook_id)
 
     async def switch(self, webhook_id: str, *, enabled: bool) -> Webhook:
-        """Refused: a service adds and removes webhooks."""
-        raise StoreError("this needs the store itself: give its URL instead of the service's")
+        """Raise StoreError: a service has no such route."""
+        raise StoreError(_NEEDS_STORE)
 
     async def callback_secrets(self, *, rotate: bool = False) -> tuple[str, ...]:
-        """Make a new secret for messages to jobs' own addresses; old ones are told with it only."""
+        """Make a new secret for messages to callback URLs; older valid ones come with it."""
         if not rotate:
-            told = "a service tells secrets when it makes them: rotate, or give the store's URL"
-            raise StoreError(told)
+            raise StoreError(
+                "a service returns secrets when it makes them: rotate, or give the store's URL"
+            )
         return (await self.rotate(CALLBACK)).secrets
 
     async def deliveries(
         self, webhook_id: str | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> DeliveryPage:
-        """Return deliveries, newest first, of one webhook or all; ``callback`` is one, too."""
-        asked = query({"webhook": webhook_id, "limit": limit, "cursor": cursor})
-        return await self._service.ask("GET", f"/deliveries{asked}", DeliveryPage)
+        """Return deliveries, newest first, of one webhook (or ``callback``) or of all."""
+        parameters = query({"webhook": webhook_id, "limit": limit, "cursor": cursor})
+        return await self._service.request("GET", f"/deliveries{parameters}", DeliveryPage)
 
     async def delivery(self, delivery_id: str) -> Delivery:
-        """Refused: a service lists them."""
-        raise StoreError("this needs the store itself: give its URL instead of the service's")
+        """Raise StoreError: a service has no such route."""
+        raise StoreError(_NEEDS_STORE)
 
     async def resend(self, delivery_id: str) -> Delivery:
         """Send a message again, at once, under the same message id."""
         path = f"/deliveries/{quote(delivery_id, safe='')}/resend"
-        return await self._service.ask("POST", path, Delivery, named=delivery_id)
+        return await self._service.request("POST", path, Delivery, subject=delivery_id)
 
 
 def _path(webhook_id: str) -> str:

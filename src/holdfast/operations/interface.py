@@ -1,11 +1,11 @@
-"""The client operations by name and keyword, the same for an app and for a client over HTTP."""
+"""The operations on jobs, the same for an app with a store and for a client of a service."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Unpack
+from typing import Protocol, Unpack
 
 from holdfast.model.job import LogLine, Priority
 from holdfast.model.results import (
@@ -27,8 +27,90 @@ from holdfast.model.times import Span
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
-from holdfast.operations.operations import Operations
 from holdfast.store import JobEvent, QueueInfo
+
+
+class OperationsBackend(Protocol):
+    """Where the operations run: ``Operations`` on a store, ``RemoteOperations`` at a service."""
+
+    async def submit(
+        self, submission: Submission, *, connection: object = None
+    ) -> SubmissionResult: ...
+
+    async def submit_batch(
+        self,
+        submissions: Sequence[Submission | Mapping[str, object]],
+        *,
+        atomic: bool = True,
+        connection: object = None,
+    ) -> BatchResult: ...
+
+    async def chain(
+        self, steps: Sequence[Step], *, connection: object = None
+    ) -> list[SubmissionResult]: ...
+
+    async def get(
+        self, job_id: str, *, include_result: bool = True, include_history: bool = False
+    ) -> JobStatus: ...
+
+    async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus: ...
+
+    async def search(self, wanted: JobFilter) -> SearchResult: ...
+
+    async def stats(
+        self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
+    ) -> QueueStats: ...
+
+    async def cancel(
+        self, job_id: str, *, reason: str = "", force: bool = False
+    ) -> CancellationResult: ...
+
+    async def cancel_batch(
+        self,
+        *,
+        job_ids: Sequence[str] | None = None,
+        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
+        reason: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> BatchCancellationResult: ...
+
+    async def failure(
+        self, job_id: str, *, include_all_attempts: bool = True
+    ) -> FailureDetails: ...
+
+    async def failures(self, wanted: FailureFilter) -> FailureSearchResult: ...
+
+    async def retry(
+        self,
+        job_id: str,
+        *,
+        reset_attempts: bool = False,
+        priority: Priority | str | int | None = None,
+        delay: Span = 0,
+    ) -> RetryResult: ...
+
+    async def release(self, job_id: str) -> ReleaseResult: ...
+
+    async def delete(self, job_id: str) -> DeletionResult: ...
+
+    def events(
+        self, *, after: str | None = None, follow: bool = True
+    ) -> AsyncIterator[JobEvent]: ...
+
+    async def logs(self, job_id: str) -> list[LogLine]: ...
+
+    async def queues(self) -> list[QueueInfo]: ...
+
+    async def pause(self, queue: str) -> None: ...
+
+    async def resume(self, queue: str) -> None: ...
+
+    async def workers(self) -> list[WorkerInfo]: ...
+
+    async def explain(self, job_id: str) -> Explanation: ...
+
+    async def close(self) -> None: ...
 
 
 class JobOperations(ABC):
@@ -36,7 +118,7 @@ class JobOperations(ABC):
 
     @property
     @abstractmethod
-    def operations(self) -> Operations:
+    def operations(self) -> OperationsBackend:
         """The operations while open; RuntimeError before."""
 
     async def submit(

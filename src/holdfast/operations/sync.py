@@ -32,7 +32,7 @@ from holdfast.model.times import Span
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
-from holdfast.operations.operations import Operations
+from holdfast.operations.interface import OperationsBackend
 from holdfast.store import JobEvent, QueueInfo
 from holdfast.store.connections import blocking
 from holdfast.webhooks import Delivery, DeliveryPage, Webhook, WebhookFilters, Webhooks
@@ -40,7 +40,7 @@ from holdfast.webhooks import Delivery, DeliveryPage, Webhook, WebhookFilters, W
 T = TypeVar("T")
 FAREWELL = 2.0
 """How long the end of a program may take for the sake of those who did not close, in seconds."""
-Home = tuple[asyncio.AbstractEventLoop, Operations]
+Home = tuple[asyncio.AbstractEventLoop, OperationsBackend]
 """Operations and the loop they live on."""
 
 
@@ -52,11 +52,11 @@ class Opener(Protocol):
         """Operations that blocking callers must use, with their loop."""
         ...
 
-    async def open_operations(self) -> Operations:
+    async def open_operations(self) -> OperationsBackend:
         """Open another connection to the same place."""
         ...
 
-    def webhooks_over(self, operations: Operations) -> Webhooks:
+    def webhooks_over(self, operations: OperationsBackend) -> Webhooks:
         """Return the webhooks there."""
         ...
 
@@ -73,7 +73,7 @@ class SyncOperations:
         self._app = app
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._operations: Operations | None = None
+        self._operations: OperationsBackend | None = None
         self._pid = 0
 
     def submit(
@@ -186,7 +186,7 @@ class SyncOperations:
         """Yield what happens to jobs."""
         stream: AsyncIterator[JobEvent] | None = None
 
-        async def following(does: Operations) -> JobEvent | None:
+        async def following(does: OperationsBackend) -> JobEvent | None:
             nonlocal stream
             stream = stream or does.events(after=after, follow=follow)
             return await anext(stream, None)
@@ -234,7 +234,7 @@ class SyncOperations:
             self._thread.join()
             loop.close()
 
-    def _run(self, operate: Callable[[Operations], Coroutine[Any, Any, T]]) -> T:
+    def _run(self, operate: Callable[[OperationsBackend], Coroutine[Any, Any, T]]) -> T:
         loop, operations = self._app.home or self._open()
         return _call(loop, operate(operations))
 
@@ -255,13 +255,13 @@ class SyncOperations:
 class _Runner(Protocol):
     """Waits for what is to be done with the operations."""
 
-    def __call__(self, operate: Callable[[Operations], Coroutine[Any, Any, T]]) -> T: ...
+    def __call__(self, operate: Callable[[OperationsBackend], Coroutine[Any, Any, T]]) -> T: ...
 
 
 class SyncWebhooks:
     """What ``Holdfast.webhooks`` offers, blocking."""
 
-    def __init__(self, run: _Runner, over: Callable[[Operations], Webhooks]) -> None:
+    def __init__(self, run: _Runner, over: Callable[[OperationsBackend], Webhooks]) -> None:
         self._run = run
         self._over = over
 
@@ -303,7 +303,7 @@ class SyncWebhooks:
         return self._on(lambda hooks: hooks.resend(delivery_id))
 
 
-def _part(loop: asyncio.AbstractEventLoop, operations: Operations, pid: int) -> None:
+def _part(loop: asyncio.AbstractEventLoop, operations: OperationsBackend, pid: int) -> None:
     """Let go of the store as the interpreter ends, if that takes a moment only."""
     if loop.is_running() and pid == os.getpid():
         closing = asyncio.run_coroutine_threadsafe(operations.close(), loop)

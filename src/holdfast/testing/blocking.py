@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.operations.operations import Operations
+from holdfast.operations.interface import OperationsBackend
 from holdfast.operations.sync import SyncOperations
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class SandboxOperations(SyncOperations):
     def close(self) -> None:
         """Nothing to let go of: the sandbox does."""
 
-    def _run(self, operate: Callable[[Operations], Coroutine[Any, Any, T]]) -> T:
+    def _run(self, operate: Callable[[OperationsBackend], Coroutine[Any, Any, T]]) -> T:
         return self._bridge.run(operate(self._sandboxed.over(self._sandboxed.store)))
 
 

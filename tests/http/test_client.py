@@ -301,7 +301,7 @@ async def test_client_receives_new_events_and_reads_stored_ones(
     stream = client.events()
     first = asyncio.ensure_future(anext(stream))
     async with asyncio.timeout(10):
-        while not served.service.tail.listeners:  # noqa: ASYNC110  # there is no event for it
+        while not served.service.tail.subscribers:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.005)
         job = await client.submit("a")
         events = [await first, await anext(stream)]

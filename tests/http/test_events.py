@@ -144,7 +144,7 @@ async def test_dropped_events_are_told_as_a_gap() -> None:
 async def test_subscriber_behind_the_ring_catches_up_from_the_store() -> None:
     store = MemoryStore()
     async with running(Holdfast(store=store)) as site:
-        tail = EventTail(store, ring=3)
+        tail = EventTail(store, buffer=3)
         follower = tail.follow(None)
         slow = asyncio.ensure_future(anext(follower))
         await asyncio.sleep(0.01)
@@ -189,10 +189,10 @@ async def test_a_thousand_idle_subscribers_cost_no_threads_and_no_queries() -> N
             events = await asyncio.gather(*waiting)
 
         assert {job_id} == {e["job_id"] for e in events}
-        assert 1000 == site.service.tail.listeners
+        assert 1000 == site.service.tail.subscribers
         assert store.reads - before < 10
         assert threads == threading.active_count()
-    assert 0 == site.service.tail.listeners
+    assert 0 == site.service.tail.subscribers
 
 
 async def test_stopping_service_ends_its_streams(site: Site) -> None:
@@ -209,6 +209,6 @@ async def test_subscriber_who_leaves_is_forgotten(site: Site) -> None:
         await asyncio.sleep(0.01)
         await site.submit()
         await waiting
-        assert 1 == site.service.tail.listeners
+        assert 1 == site.service.tail.subscribers
 
-    assert 0 == site.service.tail.listeners
+    assert 0 == site.service.tail.subscribers

@@ -1,4 +1,4 @@
-"""What goes wrong, as a status and a body that machines and people can read."""
+"""Errors as a status and a JSON body."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ STATUS_OF = {
     "UNAVAILABLE": 503,
 }
 MEANING = {
-    "INVALID_REQUEST": "The request broke rules; details lists every one of them.",
+    "INVALID_REQUEST": "The request breaks rules; details lists every one of them.",
     "UNAUTHORIZED": "No API key was given, or it is unknown, revoked or expired.",
     "FORBIDDEN": "The role of this API key does not allow the call.",
-    "NOT_FOUND": "There is no such job or page, or this API key may not see it.",
-    "METHOD_NOT_ALLOWED": "This path takes other methods, see the Allow header.",
+    "NOT_FOUND": "There is no such job or path, or this API key may not see it.",
+    "METHOD_NOT_ALLOWED": "The path has other methods; the Allow header lists them.",
     "REQUEST_TIMEOUT": "The body of the request did not arrive in time.",
-    "DUPLICATE": "The idempotency key belongs to a job with another payload.",
+    "DUPLICATE": "The idempotency key belongs to a job with a different payload.",
     "STALE_LEASE": "The lease is no longer the newest on this job; nothing was written.",
-    "TOO_LARGE": "The body of the request is larger than the service takes.",
-    "UNSUPPORTED_MEDIA_TYPE": "A body must be application/json, uncompressed.",
-    "MISDIRECTED": "The Host header names no address of this machine.",
-    "QUOTA_EXCEEDED": "A limit on rate or amount is reached; Retry-After says when to retry.",
-    "INTERNAL_ERROR": "The service failed; the log has more under the request id.",
-    "UNAVAILABLE": "The store cannot be reached or the service stops; try again.",
+    "TOO_LARGE": "The body of the request is larger than the service accepts.",
+    "UNSUPPORTED_MEDIA_TYPE": "A body must be uncompressed application/json.",
+    "MISDIRECTED": "The Host header does not name this machine.",
+    "QUOTA_EXCEEDED": "A limit is reached; Retry-After gives the seconds to wait.",
+    "INTERNAL_ERROR": "The service failed; its log has the error under the request id.",
+    "UNAVAILABLE": "The store cannot be reached, or the service is stopping; try again.",
 }
 
 
@@ -62,7 +62,7 @@ class ErrorDetail(msgspec.Struct, frozen=True):
 
 
 class APIError(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong, for machines and for people."""
+    """What is wrong: a code for programs and a message for people."""
 
     code: str
     message: str
@@ -71,20 +71,20 @@ class APIError(msgspec.Struct, frozen=True, kw_only=True):
     existing_job_id: str | UnsetType = UNSET
     """With DUPLICATE: the job that has the idempotency key."""
     limit: str | UnsetType = UNSET
-    """With QUOTA_EXCEEDED: which limit, how much of it is used, when to come back."""
+    """With QUOTA_EXCEEDED: the name of the limit, its use, its maximum and when to retry."""
     current: int | UnsetType = UNSET
     maximum: int | UnsetType = UNSET
     retry_after: timedelta | UnsetType = UNSET
 
 
 class ErrorResponse(msgspec.Struct, frozen=True):
-    """The body of every answer that is not a success."""
+    """The body of every error response."""
 
     error: APIError
 
 
-class Refusal(Exception):
-    """A request that is refused before any operation begins."""
+class RequestError(Exception):
+    """A request that is refused before an operation begins."""
 
     def __init__(self, code: str, message: str = "", *, allow: str = "") -> None:
         self.code = code
@@ -92,22 +92,22 @@ class Refusal(Exception):
         super().__init__(message or MEANING[code])
 
 
-def problem_of(error: BaseException) -> tuple[int, APIError]:
-    """Say what is wrong; what nobody foresaw says nothing about the inside."""
-    told = _told(error)
-    return STATUS_OF[told.code], told
+def error_body(error: BaseException) -> tuple[int, APIError]:
+    """Return the status and body of an error; an unexpected one reveals nothing internal."""
+    body = _body(error)
+    return STATUS_OF[body.code], body
 
 
-def _told(error: BaseException) -> APIError:
+def _body(error: BaseException) -> APIError:
     match error:
-        case Refusal():
+        case RequestError():
             return APIError(code=error.code, message=str(error))
         case ValidationError():
             details = tuple(ErrorDetail(f.field, f.code, f.message) for f in error.faults)
             return APIError(code="INVALID_REQUEST", message=str(error), details=details)
         case DuplicateError():
-            known = error.existing_job_id
-            return APIError(code="DUPLICATE", message=str(error), existing_job_id=known)
+            existing = error.existing_job_id
+            return APIError(code="DUPLICATE", message=str(error), existing_job_id=existing)
         case QuotaError():
             return _quota(error)
         case _:

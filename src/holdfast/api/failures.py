@@ -1,4 +1,4 @@
-"""Failures as JSON: failed jobs with what they failed of, attempt by attempt."""
+"""Failures as JSON: failed jobs, their causes and their attempts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AttemptBody(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, one: results.AttemptInfo, *, traces: bool) -> AttemptBody:
-        """Write an attempt."""
+        """Return the body for an attempt."""
         return cls(
             attempt=one.attempt,
             attempt_id=one.attempt_id,
@@ -39,7 +39,7 @@ class AttemptBody(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def value(self) -> results.AttemptInfo:
-        """Read an attempt."""
+        """Return the library's value."""
         return results.AttemptInfo(
             attempt=self.attempt,
             attempt_id=self.attempt_id,
@@ -53,7 +53,7 @@ class AttemptBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureBody(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job failed."""
+    """The failure of a job, attempt by attempt."""
 
     job_id: str
     type: str
@@ -65,7 +65,7 @@ class FailureBody(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, details: results.FailureDetails, *, traces: bool = True) -> FailureBody:
-        """Write details."""
+        """Return the body for the details of a failure."""
         failure = details.failure
         return cls(
             job_id=details.job_id,
@@ -78,7 +78,7 @@ class FailureBody(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def value(self) -> results.FailureDetails:
-        """Read details."""
+        """Return the library's value."""
         return results.FailureDetails(
             job_id=self.job_id,
             type=self.type,
@@ -91,7 +91,7 @@ class FailureBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureSearchBody(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of failed jobs, and what all that match failed of."""
+    """One page of failed jobs, and the number of all matching failures by cause."""
 
     failures: tuple[FailureBody, ...]
     total_count: int
@@ -102,7 +102,7 @@ class FailureSearchBody(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, page: results.FailureSearchResult) -> FailureSearchBody:
-        """Write a page."""
+        """Return the body for a page."""
         return cls(
             failures=tuple(FailureBody.of(one) for one in page.failures),
             total_count=page.total_count,
@@ -113,7 +113,7 @@ class FailureSearchBody(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def value(self) -> results.FailureSearchResult:
-        """Read a page."""
+        """Return the library's value."""
         return results.FailureSearchResult(
             failures=tuple(one.value() for one in self.failures),
             total_count=self.total_count,

@@ -1,6 +1,6 @@
-"""Answers as JSON, and back: the shapes of the API beside the values of the library.
+"""Jobs and events as JSON: ``of`` makes a body from a value of the library, ``value`` reads one.
 
-What is not here goes over the wire as the library's own value: its fields are the API's.
+Values without a body here are sent as they are: their fields are those of the API.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 class ProgressInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a job says it is."""
+    """The progress that a job reported."""
 
     percent: int
     message: str
@@ -36,11 +36,11 @@ class ProgressInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, progress: Progress) -> ProgressInfo:
-        """Write progress."""
+        """Return the body for progress."""
         return cls(percent=progress.percent, message=progress.message, updated_at=progress.at)
 
     def value(self) -> Progress:
-        """Read progress."""
+        """Return the library's value."""
         return Progress(self.percent, self.message, self.updated_at)
 
 
@@ -60,7 +60,7 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, failure: Failure, *, traces: bool = True) -> FailureInfo:
-        """Write a failure; without ``traces`` what shows the inside of a handler is left out."""
+        """Return the body for a failure; without ``traces`` it hides details of the handler."""
         return cls(
             category=failure.category,
             message=failure.message,
@@ -75,7 +75,7 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def value(self) -> Failure:
-        """Read a failure."""
+        """Return the library's value."""
         return Failure(
             category=self.category,
             message=self.message,
@@ -91,7 +91,7 @@ class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultBody(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job ended."""
+    """The result of a job."""
 
     status: results.ResultStatus
     output: object = None
@@ -101,7 +101,7 @@ class ResultBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateTransition(msgspec.Struct, frozen=True, kw_only=True):
-    """One step in the life of a job."""
+    """One change of a job's state."""
 
     from_state: State | None
     to_state: State
@@ -115,7 +115,7 @@ class StateTransition(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, edge: Transition, *, traces: bool = True) -> StateTransition:
-        """Write a transition."""
+        """Return the body for a transition."""
         return cls(
             from_state=edge.from_state,
             to_state=edge.to_state,
@@ -129,7 +129,7 @@ class StateTransition(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def value(self) -> Transition:
-        """Read a transition."""
+        """Return the library's value."""
         return Transition(
             event=self.event,
             from_state=self.from_state,
@@ -173,14 +173,14 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: str | None = None
     profile: str = "standard"
     profile_state: str = ""
-    """The state in the vocabulary of the job's profile."""
+    """The state in the words of the job's profile."""
     document: DocumentMetadata | None = None
 
     @classmethod
     def of(cls, job: results.JobStatus, *, traces: bool = True) -> JobBody:
-        """Write a job."""
+        """Return the body for a job."""
         return cls(
-            **{name: getattr(job, name) for name in _SAME},
+            **{name: getattr(job, name) for name in _SAME_NAMES},
             priority=priority_name(job.priority),
             priority_level=job.priority,
             progress=ProgressInfo.of(job.progress) if job.progress else None,
@@ -193,10 +193,10 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def value(self) -> results.JobStatus:
-        """Read a job."""
+        """Return the library's value."""
         edges = self.history
         return results.JobStatus(
-            **{name: getattr(self, name) for name in _SAME},
+            **{name: getattr(self, name) for name in _SAME_NAMES},
             priority=self.priority_level,
             progress=self.progress.value() if self.progress else None,
             result=_result_value(self.result),
@@ -208,7 +208,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-_SAME = (
+_SAME_NAMES = (
     *("job_id", "type", "queue", "state", "attempt", "max_attempts", "created_at", "updated_at"),
     *("scheduled_for", "started_at", "completed_at", "correlation_id", "cancel_requested", "held"),
     *("depends_on", "spawned_by", "profile", "document"),
@@ -216,7 +216,7 @@ _SAME = (
 
 
 class EventBody(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened to one job."""
+    """An event of a job: a transition or progress."""
 
     cursor: str
     job_id: str
@@ -229,7 +229,7 @@ class EventBody(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, event: JobEvent, *, traces: bool = True) -> EventBody:
-        """Write an event."""
+        """Return the body for an event."""
         edge, progress = event.transition, event.progress
         return cls(
             cursor=event.cursor,
@@ -243,7 +243,7 @@ class EventBody(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def value(self) -> JobEvent:
-        """Read an event."""
+        """Return the library's value."""
         return JobEvent(
             cursor=self.cursor,
             job_id=self.job_id,
@@ -257,22 +257,22 @@ class EventBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def priority_name(level: int) -> str:
-    """Return the word for a priority; foreign levels above the last count as the last."""
+    """Return the name of a priority; BULK for higher numbers, which BullMQ may have written."""
     return Priority(min(level, Priority.BULK)).name
 
 
 def public_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return tags without the system's own."""
+    """Return tags without reserved ones."""
     return {name: value for name, value in tags.items() if not name.startswith(RESERVED)}
 
 
 def milliseconds(duration: timedelta | None) -> int | None:
-    """Return a span in whole milliseconds."""
+    """Return a duration in whole milliseconds."""
     return None if duration is None else duration // MILLISECOND
 
 
 def span(duration_ms: int | None) -> timedelta | None:
-    """Return whole milliseconds as a span."""
+    """Return whole milliseconds as a duration."""
     return None if duration_ms is None else duration_ms * MILLISECOND
 
 

@@ -1,4 +1,4 @@
-"""The other answers of the API: pages of jobs, lists, acknowledgements."""
+"""The other response bodies of the API: pages, lists, audit entries, health."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class JobSearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, page: results.SearchResult, *, traces: bool = True) -> JobSearchResult:
-        """Write a page."""
+        """Return the body for a page."""
         return cls(
             jobs=tuple(JobBody.of(job, traces=traces) for job in page.jobs),
             total_count=page.total_count,
@@ -34,7 +34,7 @@ class JobSearchResult(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def value(self) -> results.SearchResult:
-        """Read a page."""
+        """Return the library's value."""
         return results.SearchResult(
             jobs=tuple(job.value() for job in self.jobs),
             total_count=self.total_count,
@@ -51,26 +51,26 @@ class QueueList(msgspec.Struct, frozen=True):
 
 
 class QueueState(msgspec.Struct, frozen=True):
-    """Whether jobs of a queue may start."""
+    """Whether a queue is paused."""
 
     queue: str
     paused: bool
 
 
 class WorkerList(msgspec.Struct, frozen=True):
-    """The workers that are there."""
+    """The workers that are present."""
 
     workers: tuple[WorkerInfo, ...]
 
 
 class LogLines(msgspec.Struct, frozen=True):
-    """What a job's handler logged."""
+    """The lines that a job's handler logged."""
 
     logs: tuple[LogLine, ...]
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that changed something: who, what, when, and how it went."""
+    """A call that changed something: who called, what, when, and its status."""
 
     timestamp: datetime
     request_id: str
@@ -83,7 +83,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     client: str = ""
     status: int | None = None
-    """None while it is under way, or when the server stopped in the middle of it."""
+    """None while the call runs, or when the server stopped during it."""
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the service is well."""
+    """Whether the service is healthy."""
 
     status: str
     checks: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What became of submissions, as JSON."""
+"""Results of submissions as JSON."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from datetime import datetime
 
 import msgspec
 
-from holdfast.api.errors import APIError, problem_of
+from holdfast.api.errors import APIError, error_body
 from holdfast.errors import DuplicateError, Fault, ValidationError
 from holdfast.model import results as library
 from holdfast.model.job import State
 
 
 class SubmissionBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one submission."""
+    """The result of one submission."""
 
     job_id: str
     status: library.SubmissionStatus
@@ -22,11 +22,11 @@ class SubmissionBody(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_for: datetime | None = None
     existing_job_id: str | None = None
     error: APIError | None = None
-    """Why it was rejected, in a batch that is not atomic."""
+    """Why the job was rejected, in a batch that is not atomic."""
 
     @classmethod
     def of(cls, result: library.SubmissionResult) -> SubmissionBody:
-        """Write a result."""
+        """Return the body for a result."""
         return cls(
             job_id=result.job_id,
             status=result.status,
@@ -34,11 +34,11 @@ class SubmissionBody(msgspec.Struct, frozen=True, kw_only=True):
             created_at=result.created_at,
             scheduled_for=result.scheduled_for,
             existing_job_id=result.existing_job_id,
-            error=problem_of(result.error)[1] if result.error else None,
+            error=error_body(result.error)[1] if result.error else None,
         )
 
     def value(self) -> library.SubmissionResult:
-        """Read a result."""
+        """Return the library's value."""
         return library.SubmissionResult(
             job_id=self.job_id,
             status=self.status,
@@ -46,12 +46,12 @@ class SubmissionBody(msgspec.Struct, frozen=True, kw_only=True):
             created_at=self.created_at,
             scheduled_for=self.scheduled_for,
             existing_job_id=self.existing_job_id,
-            error=_rejected(self.error),
+            error=_rejection(self.error),
         )
 
 
 class BatchBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a batch."""
+    """The result of a batch."""
 
     total: int
     accepted: int
@@ -60,7 +60,7 @@ class BatchBody(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, result: library.BatchResult) -> BatchBody:
-        """Write a result."""
+        """Return the body for a result."""
         return cls(
             total=result.total,
             accepted=result.accepted,
@@ -69,7 +69,7 @@ class BatchBody(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def value(self) -> library.BatchResult:
-        """Read a result."""
+        """Return the library's value."""
         return library.BatchResult(
             total=self.total,
             accepted=self.accepted,
@@ -78,14 +78,14 @@ class BatchBody(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def submitted(result: library.SubmissionResult | library.BatchResult) -> object:
-    """Return what to encode for a result: its shape, or itself as long as that is the same JSON."""
+def encodable(result: library.SubmissionResult | library.BatchResult) -> object:
+    """Return the body of a result; without errors the result itself encodes to the same JSON."""
     if isinstance(result, library.BatchResult):
         return BatchBody.of(result) if result.rejected else result
     return SubmissionBody.of(result) if result.error else result
 
 
-def _rejected(error: APIError | None) -> Exception | None:
+def _rejection(error: APIError | None) -> Exception | None:
     if error is None:
         return None
     if error.code == "DUPLICATE":

@@ -71,7 +71,7 @@ def list_(url: str | None, as_json: bool) -> None:
 
     async def operate(app: Holdfast) -> list[tuple[ApiKey, bool]]:
         now = app.store.now()
-        return [(key, key.counts(now)) for key in await list_keys(app.store)]
+        return [(key, key.is_valid(now)) for key in await list_keys(app.store)]
 
     found = on_store(url, operate)
     answer(

@@ -80,7 +80,9 @@ def serve(  # noqa: PLR0913  # one per option
 
     try:
         run(
-            server.serve(found, place, observer=logging.LogObserver(found.redaction), told=announce)
+            server.serve(
+                found, place, observer=logging.LogObserver(found.redaction), ready=announce
+            )
         )
     except server.UnsafeAddressError as error:
         raise CommandError(str(error), USAGE) from None

@@ -1,4 +1,4 @@
-"""API keys: made once, shown once, kept only as a digest, found again in constant time."""
+"""API keys: the secret is shown once, stored as a digest and compared in constant time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -20,17 +19,17 @@ from holdfast.store import RecordWrite, Store
 from holdfast.store.tenants import NAMESPACE_RULE
 
 KIND = "key"
-FRESH = 1.0
-"""How long a server trusts what it knows of the keys, in seconds: a revocation takes so long."""
+MAX_AGE = 1.0
+"""Seconds until a server reads the keys again: a revocation takes effect within this time."""
 
 _TOKEN = re.compile(r"hf_([0-9a-f]{12})_[0-9a-f]{64}", re.ASCII)
-_NOBODY = hashlib.sha256(b"").hexdigest()
+_NO_DIGEST = hashlib.sha256(b"").hexdigest()
 
 
 class Role(StrEnum):
-    """What a key is for; see ``http.access`` for what each may do."""
+    """What a key is for; ``http.permissions`` lists what each role may do."""
 
-    __hash__ = str.__hash__  # the one of enums is written in Python
+    __hash__ = str.__hash__  # that of enums is slow: it is written in Python
 
     SUBMITTER = "submitter"
     WORKER = "worker"
@@ -40,29 +39,29 @@ class Role(StrEnum):
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a key."""
+    """An API key as it is stored."""
 
     id: str
     name: str
     role: Role
     namespace: str = ""
     digest: str
-    """SHA-256 of the whole key: its 256 random bits need no slow hash."""
+    """SHA-256 of the whole secret: its 256 random bits need no slow hash."""
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     rate: int | None = None
-    """How many requests per second; None: any number."""
+    """Requests per second; None: no limit."""
     live_jobs: int | None = None
-    """How many of its jobs may be unfinished at a time; None: any number."""
+    """Unfinished jobs at a time; None: no limit."""
 
-    def counts(self, now: datetime) -> bool:
-        """Whether it may be used."""
+    def is_valid(self, now: datetime) -> bool:
+        """Whether the key is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
 
 
 class KeyTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new key is to be."""
+    """The settings of a new key."""
 
     name: str
     role: Role
@@ -79,8 +78,8 @@ class KeyTerms(msgspec.Struct, frozen=True, kw_only=True):
         if self.namespace == "holdfast":
             found.append(Fault("namespace", "RESERVED", "must not be 'holdfast'"))
         elif self.namespace and not NAMESPACE_RULE.fullmatch(self.namespace):
-            told = f"must match {NAMESPACE_RULE.pattern}, got {self.namespace!r:.60}"
-            found.append(Fault("namespace", "INVALID", told))
+            message = f"must match {NAMESPACE_RULE.pattern}, got {self.namespace!r:.60}"
+            found.append(Fault("namespace", "INVALID", message))
         for field in ("rate", "live_jobs"):
             value = getattr(self, field)
             if value is not None and value < 1:
@@ -89,7 +88,7 @@ class KeyTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create_key(store: Store, terms: KeyTerms, randomness: Randomness) -> tuple[ApiKey, str]:
-    """Keep a new key; return it with the secret that is shown this once."""
+    """Store a new key; return it with its secret, which cannot be read again."""
     if faults := terms.faults():
         raise ValidationError(faults)
     key_id = randomness.token()[:12]
@@ -102,7 +101,7 @@ async def create_key(store: Store, terms: KeyTerms, randomness: Randomness) -> t
 
 
 async def list_keys(store: Store) -> list[ApiKey]:
-    """Return every key there ever was, oldest first."""
+    """Return every key, also revoked ones, oldest first."""
     found: list[ApiKey] = []
     after = ""
     while page := await store.browse(KIND, after=after):
@@ -112,7 +111,7 @@ async def list_keys(store: Store) -> list[ApiKey]:
 
 
 async def revoke_key(store: Store, key_id: str) -> ApiKey:
-    """Let a key count no more; NotFoundError when there is none."""
+    """Revoke a key; NotFoundError when it does not exist."""
     while True:
         (record,) = await store.records(KIND, [key_id])
         if record is None:
@@ -121,15 +120,15 @@ async def revoke_key(store: Store, key_id: str) -> ApiKey:
         if key.revoked_at is not None:
             return key
         revoked = msgspec.structs.replace(key, revoked_at=store.now())
-        draft = RecordWrite(
+        write = RecordWrite(
             kind=KIND, key=key.id, data=msgspec.json.encode(revoked), version=record.version
         )
-        if (await store.keep([draft]))[0] is not None:
+        if (await store.keep([write]))[0] is not None:
             return revoked
 
 
 class ApiKeys:
-    """The keys as a server knows them, read anew every second."""
+    """The keys of a server, read again every second."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -139,31 +138,29 @@ class ApiKeys:
         self._reading = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """Read the keys unless that was done just now."""
+        """Read the keys unless they are fresh."""
         async with self._reading:
             if not self.are_fresh:
-                self._hold(await list_keys(self._store))
+                keys = await list_keys(self._store)
+                self._keys = {key.id: key for key in keys}
+                self._read_at = self._clock.monotonic()
 
     @property
     def are_fresh(self) -> bool:
-        """Whether the keys were read just now."""
-        return self._clock.monotonic() - self._read_at < FRESH
-
-    def _hold(self, keys: Sequence[ApiKey]) -> None:
-        self._keys = {key.id: key for key in keys}
-        self._read_at = self._clock.monotonic()
+        """Whether the keys were read within the last second."""
+        return self._clock.monotonic() - self._read_at < MAX_AGE
 
     @property
     def is_empty(self) -> bool:
-        """Whether no key was ever made: then nobody can have one."""
+        """Whether no key was ever created."""
         return not self._keys
 
     def find(self, secret: str) -> ApiKey | None:
-        """Return the key a secret belongs to, if it counts; as slow for any wrong one."""
+        """Return the valid key of a secret; every wrong secret takes the same time."""
         match = _TOKEN.fullmatch(secret)
         key = self._keys.get(match[1]) if match else None
-        same = hmac.compare_digest(_digest(secret), key.digest if key else _NOBODY)
-        return key if key is not None and same and key.counts(self._store.now()) else None
+        same = hmac.compare_digest(_digest(secret), key.digest if key else _NO_DIGEST)
+        return key if key is not None and same and key.is_valid(self._store.now()) else None
 
 
 def _digest(secret: str) -> str:

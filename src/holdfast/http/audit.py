@@ -1,7 +1,7 @@
-"""Who changed what: noted before a changing call begins, completed when it has ended.
+"""The audit log: an entry is written before a changing call begins and completed afterwards.
 
-Submissions and the answers of workers are not here: the job itself tells who submitted it and,
-in its history, who worked on it.
+Submissions and the calls of workers are not in it: the job records who submitted it, and its
+history records who ran it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from holdfast.store import RecordWrite, Store
 KIND = "audit"
 KEPT = timedelta(days=90)
 TRIM_EVERY = 256
-"""One in so many entries also drops old ones."""
-LONGEST_DETAIL = 1024
+"""One entry in so many also deletes old ones."""
+MAX_DETAIL = 1024
 
 
 class Audit:
@@ -28,19 +28,26 @@ class Audit:
         self._store = store
 
     async def begin(
-        self, caller: Caller, action: str, *, target: str, detail: bytes, client: str, id_: str
+        self,
+        caller: Caller,
+        action: str,
+        *,
+        target: str,
+        detail: bytes,
+        client: str,
+        request_id: str,
     ) -> AuditEntry:
-        """Note that a call begins."""
+        """Write the entry of a call that begins."""
         entry = AuditEntry(
             timestamp=self._store.now(),
-            request_id=id_,
+            request_id=request_id,
             key_id=caller.key_id,
             key_name=caller.name,
             role=caller.role.value,
             namespace=caller.namespace,
             action=action,
             target=target,
-            detail=detail[:LONGEST_DETAIL].decode("utf-8", "replace").replace("\x00", ""),
+            detail=detail[:MAX_DETAIL].decode("utf-8", "replace").replace("\x00", ""),
             client=client,
         )
         await self._keep(entry)
@@ -49,28 +56,28 @@ class Audit:
         return entry
 
     async def end(self, entry: AuditEntry, status: int) -> None:
-        """Note how it went."""
+        """Complete an entry with the status of the response."""
         await self._keep(msgspec.structs.replace(entry, status=status))
 
     async def page(self, after: str, limit: int) -> tuple[list[AuditEntry], str | None]:
-        """Return entries, newest first, and where to go on."""
+        """Return entries, newest first, and the cursor of the next page."""
         found = await self._store.browse(KIND, after=after, limit=limit, last=True)
         entries = [msgspec.json.decode(record.data, type=AuditEntry) for record in found]
         return entries, found[-1].key if len(found) == limit else None
 
     async def _keep(self, entry: AuditEntry) -> None:
-        draft = RecordWrite(kind=KIND, key=_key(entry), data=msgspec.json.encode(entry))
-        await self._store.keep([draft])
+        write = RecordWrite(kind=KIND, key=_key(entry), data=msgspec.json.encode(entry))
+        await self._store.keep([write])
 
     async def _trim(self) -> None:
         oldest = await self._store.browse(KIND, limit=1000)
-        limit = (self._store.now() - KEPT).strftime(_ORDER)
+        limit = (self._store.now() - KEPT).strftime(_SORTABLE)
         old = [record.key for record in oldest if record.key < limit]
         await self._store.keep([RecordWrite(kind=KIND, key=key, data=None) for key in old])
 
 
-_ORDER = "%Y%m%dT%H%M%S.%fZ"
+_SORTABLE = "%Y%m%dT%H%M%S.%fZ"
 
 
 def _key(entry: AuditEntry) -> str:
-    return f"{entry.timestamp.strftime(_ORDER)}-{entry.request_id}"
+    return f"{entry.timestamp.strftime(_SORTABLE)}-{entry.request_id}"

@@ -1,4 +1,4 @@
-"""The document as one page of HTML: no script, nothing from elsewhere, so it works offline."""
+"""The OpenAPI document as one page of HTML; no scripts and no other files, so it works offline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ code{font-family:ui-monospace,monospace}
 
 
 def page(document: Mapping[str, Any]) -> bytes:
-    """Write the document for people."""
+    """Return the document as HTML."""
     info = document["info"]
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8>",
@@ -28,11 +28,11 @@ def page(document: Mapping[str, Any]) -> bytes:
         f"<title>{escape(info['title'])} API</title><style>{_STYLE}</style></head><body><main>",
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
         f"<p>{escape(info['description'])} ",
-        "The same for machines: <a href='/openapi.json'>openapi.json</a>.</p>",
+        "The OpenAPI document: <a href='/openapi.json'>openapi.json</a>.</p>",
         f"<p>{escape(document['components']['securitySchemes']['bearer']['description'])}</p>",
         *_operations(document["paths"]),
-        "<h2>Shapes</h2>",
-        *_shapes(document["components"]["schemas"]),
+        "<h2>Schemas</h2>",
+        *_schemas(document["components"]["schemas"]),
         "</main></body></html>",
     ]
     return "".join(parts).encode()
@@ -67,13 +67,13 @@ def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator
         if "example" in content:
             yield f"<pre>{escape(json.dumps(content['example'], indent=2))}</pre>"
     yield "<table><tr><th>Status<th>Meaning<th>Body</tr>"
-    for status, answer in operation["responses"].items():
-        kinds = " ".join(_kind(c["schema"]) for c in answer["content"].values())
-        yield f"<tr><td>{status}<td>{escape(answer['description'])}<td>{kinds}</tr>"
+    for status, response in operation["responses"].items():
+        kinds = " ".join(_kind(c["schema"]) for c in response["content"].values())
+        yield f"<tr><td>{status}<td>{escape(response['description'])}<td>{kinds}</tr>"
     yield "</table></details>"
 
 
-def _shapes(schemas: Mapping[str, Any]) -> Iterator[str]:
+def _schemas(schemas: Mapping[str, Any]) -> Iterator[str]:
     for name, schema in sorted(schemas.items()):
         yield f"<details id='{escape(name)}'><summary><h3>{escape(name)}</h3> "
         yield f"{escape(str(schema.get('description', '')))}</summary>"
@@ -89,13 +89,13 @@ def _fields(schema: Mapping[str, Any]) -> Iterator[str]:
     yield "<table><tr><th>Field<th>Type<th></tr>"
     for name, field in schema["properties"].items():
         mark = " *" if name in required else ""
-        told = escape(str(field.get("description", "")))
-        yield f"<tr><td><code>{escape(name)}</code>{mark}<td>{_kind(field)}<td>{told}</tr>"
+        text = escape(str(field.get("description", "")))
+        yield f"<tr><td><code>{escape(name)}</code>{mark}<td>{_kind(field)}<td>{text}</tr>"
     yield "</table>"
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """A type in a few words, with links to shapes."""
+    """Return a type in a few words, with links to schemas."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f"<a href='#{name}'>{name}</a>"

@@ -1,25 +1,23 @@
-"""What a route is: declared once, for the router, the permission matrix and the document."""
+"""A route: declared once for the router, the permissions and the OpenAPI document."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TypeVar
 
 import msgspec
 
 from holdfast.http.fields import Field, Schema
 from holdfast.http.permissions import Caller, Permission
+from holdfast.http.responses import AnyResponse, Receive, disconnected, stopped
+from holdfast.http.service import Service
 from holdfast.operations.operations import Operations
 
-if TYPE_CHECKING:
-    from holdfast.http.service import Service
-
 T = TypeVar("T")
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]  # as ASGI has it
 
-PATIENCE = 35.0
-"""How long an answer may take, in seconds; submissions give up by themselves after 30."""
+RESPONSE_TIMEOUT = 35.0
+"""How long a handler may take, in seconds; submissions stop by themselves after 30."""
 
 
 class Call:
@@ -28,7 +26,7 @@ class Call:
     __slots__ = (
         "body",
         "caller",
-        "form",
+        "fields",
         "headers",
         "operations",
         "path",
@@ -47,7 +45,8 @@ class Call:
         self.path: Mapping[str, str] = {}
         self.headers: Mapping[bytes, bytes] = {}
         self.query: dict[str, object] = {}
-        self.form: dict[str, object] = {}
+        self.fields: dict[str, object] = {}
+        """The declared fields of the body."""
         self.body = b""
 
     @property
@@ -55,11 +54,14 @@ class Call:
         """The job in the path."""
         return self.path["job_id"]
 
-    async def patiently(self, work: Coroutine[object, object, T]) -> T | None:
-        """Await something long; None when the client left or the service stops meanwhile."""
+    async def while_connected(self, work: Coroutine[object, object, T]) -> T | None:
+        """Await something long; None when the client disconnects or the service stops first."""
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
-        ends = [loop.create_task(self._left()), loop.create_task(self._stops())]
+        ends = [
+            loop.create_task(disconnected(self.receive)),
+            loop.create_task(stopped(self.service.stopping)),
+        ]
         try:
             await asyncio.wait([task, *ends], return_when=asyncio.FIRST_COMPLETED)
             return task.result() if task.done() else None
@@ -68,39 +70,8 @@ class Call:
                 each.cancel()
             await asyncio.wait([task, *ends])
 
-    async def _left(self) -> None:
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
 
-    async def _stops(self) -> None:
-        await self.service.stopping.wait()
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """A JSON answer."""
-
-    body: object
-    status: int = 200
-    headers: Mapping[str, str] = {}
-
-
-class Text(msgspec.Struct, frozen=True):
-    """An answer that is not JSON."""
-
-    body: bytes
-    media_type: str
-    status: int = 200
-    headers: Mapping[str, str] = {}
-
-
-class Stream(msgspec.Struct, frozen=True):
-    """An answer that goes on until the client leaves or the service stops."""
-
-    chunks: AsyncIterator[bytes]
-    media_type: str = "text/event-stream"
-
-
-Handler = Callable[[Call], Awaitable[Answer | Text | Stream]]
+Handler = Callable[[Call], Awaitable[AnyResponse]]
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,32 +80,33 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
     name: str
+    """The operation id in the OpenAPI document."""
     summary: str
+    description: str = ""
     handler: Handler
     permission: Permission | None
-    """None: open to anyone who can reach the service."""
+    """None: no API key is needed."""
     query: tuple[Field, ...] = ()
-    form: tuple[Field, ...] | None = None
-    """The fields of its body, if it takes one."""
-    body: Schema | None = None
-    """The schema of a body that the handler reads by itself."""
-    may_be_silent: bool = False
-    """Whether such a body may be left out."""
-    header: tuple[Field, ...] = ()
+    headers: tuple[Field, ...] = ()
+    body_fields: tuple[Field, ...] | None = None
+    """The fields of a JSON body that is read before the handler runs."""
+    body_schema: Schema | None = None
+    """The schema of a body that the handler reads itself."""
+    body_optional: bool = False
+    """Whether a body with a schema may be empty."""
     example: object = None
-    answer: type | None = None
+    response: type | None = None
     status: int = 200
-    others: Mapping[int, str] = {}
-    """Further successful statuses."""
+    other_statuses: Mapping[int, str] = {}
+    """Further successful statuses and their meaning."""
     errors: tuple[str, ...] = ()
-    """Codes of its own; those that any route may answer are added."""
+    """Error codes of this route; the codes that any route may return are added."""
     media_type: str = "application/json"
     audited: bool = False
-    help: str = ""
-    patience: float | None = PATIENCE
-    """None: it takes as long as it takes."""
+    timeout: float | None = RESPONSE_TIMEOUT
+    """Seconds that the handler may take; None: no limit."""
 
     @property
     def takes_body(self) -> bool:
         """Whether a body is read."""
-        return self.form is not None or self.body is not None
+        return self.body_fields is not None or self.body_schema is not None

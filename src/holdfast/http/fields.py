@@ -1,4 +1,4 @@
-"""Reading requests: every field once, every fault at once, nothing that was not asked for."""
+"""The declared fields of a request: how each is read, and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -15,41 +15,42 @@ from holdfast.model.payload import clean
 from holdfast.model.times import format_duration, parse_duration, shown
 
 Schema = Mapping[str, object]
-MOST_PARAMETERS = 1000
+MAX_PARAMETERS = 1000
 _DEEP = re.compile(r"([a-z_]+)\[(.*)\]", re.DOTALL)
 _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing a request may say."""
+    """One field of a query, a header or a body."""
 
     name: str
     schema: Schema
     read: Callable[[object], object] = lambda value: value
-    """Checks and turns a value; ValueError says what is wrong. Else the operation checks it."""
+    """Checks and converts a value, or raises ValueError; by default the operation checks it."""
     many: bool = False
+    """In a query: may be repeated."""
     deep: bool = False
     """In a query: ``name[key]=value`` any number of times."""
     required: bool = False
-    help: str = ""
+    description: str = ""
 
 
-def decoded(body: bytes) -> object:
-    """Return the JSON in a body; ValidationError when it is none."""
+def decode_json(body: bytes) -> object:
+    """Decode a JSON body; ValidationError when it is not JSON."""
     try:
         return msgspec.json.decode(body)
     except RecursionError:
-        raise _not_json("TOO_DEEP", "must not nest so deeply") from None
+        raise _not_json("TOO_DEEP", "must not be nested this deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise _not_json("NOT_JSON", f"must be valid JSON: {error}") from None
 
 
 def raw_fields(body: bytes) -> dict[str, msgspec.Raw]:
-    """Return the fields of a JSON object, each still as it came."""
+    """Return the fields of a JSON object, each still as raw JSON."""
     try:
         return _object.decode(body)
     except RecursionError:
-        raise _not_json("TOO_DEEP", "must not nest so deeply") from None
+        raise _not_json("TOO_DEEP", "must not be nested this deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         code = "INVALID" if isinstance(error, msgspec.ValidationError) else "NOT_JSON"
         raise _not_json(code, f"must be a JSON object: {error}") from None
@@ -58,16 +59,16 @@ def raw_fields(body: bytes) -> dict[str, msgspec.Raw]:
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def read_form(body: bytes, fields: Sequence[Field]) -> dict[str, object]:
-    """Read a JSON object with these fields and no others; an empty body is an empty object."""
-    given = decoded(body) if body.strip() else {}
+def read_fields(body: bytes, fields: Sequence[Field]) -> dict[str, object]:
+    """Read a JSON object with these fields only; an empty body is an empty object."""
+    given = decode_json(body) if body.strip() else {}
     if not isinstance(given, dict):
         raise _not_json("INVALID", f"must be a JSON object, got {shown(given)}")
     return _read({str(name): value for name, value in given.items()}, fields)
 
 
 def read_query(text: str, fields: Sequence[Field]) -> dict[str, object]:
-    """Read a query string with these fields and no others."""
+    """Read a query string with these fields only."""
     if not text and not any(field.required for field in fields):
         return {}
     known = {field.name: field for field in fields}
@@ -75,11 +76,11 @@ def read_query(text: str, fields: Sequence[Field]) -> dict[str, object]:
     faults: list[Fault] = []
     try:
         pairs = parse_qsl(
-            text, keep_blank_values=True, errors="replace", max_num_fields=MOST_PARAMETERS
+            text, keep_blank_values=True, errors="replace", max_num_fields=MAX_PARAMETERS
         )
     except ValueError:
-        told = f"must not have more than {MOST_PARAMETERS} parameters"
-        raise ValidationError([Fault("query", "TOO_LONG", told)]) from None
+        message = f"must not have more than {MAX_PARAMETERS} parameters"
+        raise ValidationError([Fault("query", "TOO_LONG", message)]) from None
     for name, value in pairs:
         match = _DEEP.fullmatch(name)
         if match and match[1] in known and known[match[1]].deep:
@@ -98,7 +99,7 @@ def read_query(text: str, fields: Sequence[Field]) -> dict[str, object]:
 
 
 def _typed(text: str, field: Field | None) -> object:
-    """A text as what the field's schema asks for, if it looks like it."""
+    """Return a text as the type of the field's schema, if it can be read as one."""
     kind = field.schema.get("type") if field else None
     if kind == "integer" and _INTEGER.fullmatch(text):
         return int(text)
@@ -114,7 +115,7 @@ def _read(
     found = [
         *faults,
         *(
-            Fault(clean(name, 60), "UNKNOWN_FIELD", "is not taken here")
+            Fault(clean(name, 60), "UNKNOWN_FIELD", "is not a field of this request")
             for name in given
             if name not in known
         ),
@@ -138,38 +139,36 @@ def _not_json(code: str, message: str) -> ValidationError:
     return ValidationError([Fault("body", code, message)])
 
 
-# --- kinds of fields -------------------------------------------------------------------------
-
 DURATION: Schema = {"$ref": "#/components/schemas/Duration"}
 TIMESTAMP: Schema = {"type": "string", "format": "date-time"}
-NO_CONTROLS = r"^[^\u0000]*$"
+NO_NUL = r"^[^\u0000]*$"
 BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 
 def text(
     name: str,
     *,
-    most: int = 256,
-    least: int = 0,
-    pattern: str = NO_CONTROLS,
+    maximum: int = 256,
+    minimum: int = 0,
+    pattern: str = NO_NUL,
     required: bool = False,
-    help: str = "",  # noqa: A002  # the word for it
+    description: str = "",
 ) -> Field:
-    """A text of a bounded length."""
+    """A text of bounded length."""
     rule = re.compile(pattern)
 
     def read(value: object) -> str:
-        if not isinstance(value, str) or not least <= len(value) <= most:
-            raise ValueError(f"must be a string of {least} to {most} characters")
+        if not isinstance(value, str) or not minimum <= len(value) <= maximum:
+            raise ValueError(f"must be a string of {minimum} to {maximum} characters")
         if clean(value) != value or not rule.search(value):
             raise ValueError(f"must match {pattern}, got {shown(value)}")
         return value
 
-    schema = {"type": "string", "minLength": least, "maxLength": most, "pattern": pattern}
-    return Field(name=name, schema=schema, read=read, required=required, help=help)
+    schema = {"type": "string", "minLength": minimum, "maxLength": maximum, "pattern": pattern}
+    return Field(name=name, schema=schema, read=read, required=required, description=description)
 
 
-def flag(name: str, help: str = "") -> Field:  # noqa: A002
+def flag(name: str, description: str = "") -> Field:
     """True or false."""
 
     def read(value: object) -> bool:
@@ -177,80 +176,90 @@ def flag(name: str, help: str = "") -> Field:  # noqa: A002
             raise ValueError(f"must be true or false, got {shown(value)}")
         return value
 
-    return Field(name=name, schema={"type": "boolean"}, read=read, help=help)
+    return Field(name=name, schema={"type": "boolean"}, read=read, description=description)
 
 
 def integer(
     name: str,
-    least: int,
-    most: int,
+    minimum: int,
+    maximum: int,
     *,
     default: int | None = None,
     required: bool = False,
-    help: str = "",  # noqa: A002
+    description: str = "",
 ) -> Field:
     """A whole number within bounds."""
 
     def read(value: object) -> int:
         number = whole(value)
-        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-            raise ValueError(f"must be {least} to {most}, got {shown(value)}")
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int)
+            or not minimum <= number <= maximum
+        ):
+            raise ValueError(f"must be {minimum} to {maximum}, got {shown(value)}")
         return number
 
-    schema: dict[str, object] = {"type": "integer", "minimum": least, "maximum": most}
+    schema: dict[str, object] = {"type": "integer", "minimum": minimum, "maximum": maximum}
     if default is not None:
         schema["default"] = default
-    return Field(name=name, schema=schema, read=read, required=required, help=help)
+    return Field(name=name, schema=schema, read=read, required=required, description=description)
 
 
 def whole(value: object) -> object:
-    """Return 3 for 3.0: to JSON they are the same number."""
+    """Return 3 for 3.0: JSON does not distinguish them."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def duration(name: str, *, most: float | None = None, help: str = "") -> Field:  # noqa: A002
-    """Seconds or an ISO 8601 duration; in a query also seconds as text."""
+def duration(name: str, *, maximum: float | None = None, description: str = "") -> Field:
+    """Seconds or an ISO 8601 duration; a query gives seconds as text."""
 
     def read(value: object) -> object:
         if isinstance(value, str) and value.replace(".", "", 1).isdigit():
             value = float(value)
         span = parse_duration(value)  # type: ignore[arg-type]  # it checks the type itself
-        if most is not None and span.total_seconds() > most:
-            raise ValueError(f"must be at most {most:g} s, got {format_duration(span)}")
+        if maximum is not None and span.total_seconds() > maximum:
+            raise ValueError(f"must be at most {maximum:g} s, got {format_duration(span)}")
         return span
 
-    return Field(name=name, schema=DURATION, read=read, help=help)
+    return Field(name=name, schema=DURATION, read=read, description=description)
 
 
-def words(
+def text_list(
     name: str,
     *,
     choices: Sequence[str] = (),
-    least: int = 0,
-    most: int = 1000,
+    minimum: int = 0,
+    maximum: int = 1000,
     required: bool = False,
-    help: str = "",  # noqa: A002
+    description: str = "",
 ) -> Field:
-    """A list of texts, or of some of a few words."""
+    """A list of texts, or of some of the choices."""
 
     def read(value: object) -> list[str]:
-        if not isinstance(value, list) or not least <= len(value) <= most:
-            raise ValueError(f"must be a list of {least} to {most} strings, got {shown(value)}")
+        if not isinstance(value, list) or not minimum <= len(value) <= maximum:
+            raise ValueError(
+                f"must be a list of {minimum} to {maximum} strings, got {shown(value)}"
+            )
         for one in value:
             if not isinstance(one, str) or len(one) > 256 or clean(one) != one:
-                raise ValueError(f"must hold strings of at most 256 characters, got {shown(one)}")
+                raise ValueError(
+                    f"must contain strings of at most 256 characters, got {shown(one)}"
+                )
             if choices and one not in choices:
-                raise ValueError(f"must be of {', '.join(choices)}, got {shown(one)}")
+                raise ValueError(f"must be one of {', '.join(choices)}, got {shown(one)}")
         return value
 
-    item: dict[str, object] = {"type": "string", "maxLength": 256, "pattern": NO_CONTROLS}
+    item: dict[str, object] = {"type": "string", "maxLength": 256, "pattern": NO_NUL}
     if choices:
         item = {"type": "string", "enum": list(choices)}
-    schema = {"type": "array", "items": item, "minItems": least, "maxItems": most}
-    return Field(name=name, schema=schema, read=read, many=True, required=required, help=help)
+    schema = {"type": "array", "items": item, "minItems": minimum, "maxItems": maximum}
+    return Field(
+        name=name, schema=schema, read=read, many=True, required=required, description=description
+    )
 
 
-def blob(name: str, *, required: bool = False, help: str = "") -> Field:  # noqa: A002
+def base64_bytes(name: str, *, required: bool = False, description: str = "") -> Field:
     """Bytes as base64."""
 
     def read(value: object) -> bytes:
@@ -260,4 +269,4 @@ def blob(name: str, *, required: bool = False, help: str = "") -> Field:  # noqa
             raise ValueError(f"must be base64, got {shown(value)}") from None
 
     schema = {"type": "string", "contentEncoding": "base64", "pattern": BASE64}
-    return Field(name=name, schema=schema, read=read, required=required, help=help)
+    return Field(name=name, schema=schema, read=read, required=required, description=description)

@@ -1,6 +1,6 @@
-"""Metrics as Prometheus reads them: the tenant's own jobs, and the service's own requests.
+"""Metrics in the text format of Prometheus: jobs of the caller's namespace, and requests.
 
-Labels are queues, states, routes and statuses: bounded sets, nothing out of a payload.
+Labels are queues, states, routes and statuses: bounded sets, never text from a payload.
 """
 
 from __future__ import annotations
@@ -10,56 +10,53 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
-from holdfast.http.endpoint import Call
 from holdfast.model.statistics import LatencyStats, QueueStats
-from holdfast.runtime.clock import Clock
+from holdfast.operations.operations import Operations
 from holdfast.store import QueueInfo
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Counting:
-    """Counters since the start of this process."""
+WINDOW = timedelta(minutes=5)
+MAX_QUEUES = 1000
+Sample = tuple[str, float]
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.started_at = clock.now()
+
+class RequestCounts:
+    """Counts the requests since the start of this process."""
+
+    def __init__(self) -> None:
         self.requests: defaultdict[tuple[str, int], int] = defaultdict(int)
-        """(route, status) -> how many"""
+        """(route, status) -> number of requests."""
         self.seconds: defaultdict[str, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS) + 1))
-        """Route -> how many took as long as each bucket."""
+        """Route -> number of requests per bucket of duration."""
         self.sums: defaultdict[str, float] = defaultdict(float)
 
-    def count(self, route: str, status: int, seconds: float) -> None:
-        """Count one request that was answered."""
+    def add(self, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
         self.requests[route, status] += 1
         self.sums[route] += seconds
         self.seconds[route][bisect_left(BUCKETS, seconds)] += 1
 
 
-WINDOW = timedelta(minutes=5)
-MOST_QUEUES = 1000
-Sample = tuple[str, float]
-
-
-async def exposition(call: Call) -> bytes:
-    """Return the text a scrape gets."""
-    queues = (await call.operations.queues())[:MOST_QUEUES]
-    stats = await call.operations.stats(time_range=WINDOW)
-    workers = await call.operations.workers()
-    lines = [
+async def job_metrics(operations: Operations) -> list[str]:
+    """Return the lines about jobs and workers."""
+    queues = (await operations.queues())[:MAX_QUEUES]
+    stats = await operations.stats(time_range=WINDOW)
+    workers = await operations.workers()
+    return [
         *_of_queues(queues),
         *_of_stats(stats),
-        *_gauge("holdfast_workers", "Workers that are there.", [("", len(workers))]),
+        *_gauge("holdfast_workers", "Workers that are present.", [("", len(workers))]),
     ]
-    if not call.caller.namespace:
-        lines += _of_requests(call.service.counting)
-        lines += _gauge(
-            "holdfast_event_subscribers",
-            "Open event streams.",
-            [("", call.service.tail.listeners)],
-        )
-    return ("\n".join(lines) + "\n").encode()
+
+
+def request_metrics(counts: RequestCounts, subscribers: int) -> list[str]:
+    """Return the lines about requests and event streams."""
+    return [
+        *_of_requests(counts),
+        *_gauge("holdfast_event_subscribers", "Open event streams.", [("", subscribers)]),
+    ]
 
 
 def _of_queues(queues: Iterable[QueueInfo]) -> Iterator[str]:
@@ -91,13 +88,13 @@ def _of_stats(stats: QueueStats) -> Iterator[str]:
         "Jobs per second over the last five minutes.",
         [(f'{{what="{what}"}}', rate) for what, rate in rates.items()],
     )
-    for name, told, latency in (
+    for name, text, latency in (
         ("queue_latency", "Time from ready to claimed", stats.queue_latency),
-        ("execution", "Time from claimed to answered", stats.execution_time),
+        ("execution", "Time from claimed to settled", stats.execution_time),
     ):
         yield from _gauge(
             f"holdfast_{name}_seconds",
-            f"{told}, over the last five minutes.",
+            f"{text}, over the last five minutes.",
             list(_quantiles(latency)),
         )
 
@@ -113,29 +110,29 @@ def _quantiles(latency: LatencyStats) -> Iterator[Sample]:
             yield f'{{quantile="{quantile}"}}', value.total_seconds()
 
 
-def _of_requests(counting: Counting) -> Iterator[str]:
-    yield from _head("holdfast_http_requests_total", "Requests answered.", "counter")
-    for (route, status), count in sorted(counting.requests.items()):
+def _of_requests(counts: RequestCounts) -> Iterator[str]:
+    yield from _head("holdfast_http_requests_total", "Requests served.", "counter")
+    for (route, status), count in sorted(counts.requests.items()):
         yield f'holdfast_http_requests_total{{route="{route}",status="{status}"}} {count}'
     name = "holdfast_http_request_seconds"
-    yield from _head(name, "How long requests took.", "histogram")
-    for route, counts in sorted(counting.seconds.items()):
+    yield from _head(name, "Duration of requests.", "histogram")
+    for route, buckets in sorted(counts.seconds.items()):
         total = 0
-        for top, count in zip((*BUCKETS, "+Inf"), counts, strict=True):
+        for bound, count in zip((*BUCKETS, "+Inf"), buckets, strict=True):
             total += count
-            yield f'{name}_bucket{{route="{route}",le="{top}"}} {total}'
-        yield f'{name}_sum{{route="{route}"}} {counting.sums[route]:.6f}'
+            yield f'{name}_bucket{{route="{route}",le="{bound}"}} {total}'
+        yield f'{name}_sum{{route="{route}"}} {counts.sums[route]:.6f}'
         yield f'{name}_count{{route="{route}"}} {total}'
 
 
-def _gauge(name: str, told: str, samples: Iterable[Sample]) -> Iterator[str]:
-    yield from _head(name, told, "gauge")
+def _gauge(name: str, text: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield from _head(name, text, "gauge")
     for labels, value in samples:
         yield f"{name}{labels} {value:g}" if isinstance(value, int) else f"{name}{labels} {value}"
 
 
-def _head(name: str, told: str, kind: str) -> Iterator[str]:
-    yield f"# HELP {name} {told}"
+def _head(name: str, text: str, kind: str) -> Iterator[str]:
+    yield f"# HELP {name} {text}"
     yield f"# TYPE {name} {kind}"
 
 

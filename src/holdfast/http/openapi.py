@@ -1,9 +1,10 @@
-"""The OpenAPI document, made from the same declarations as the routes."""
+"""The OpenAPI document, made from the declarations of the routes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -20,60 +21,111 @@ _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _PATH_HELP = {"job_id": "The job's id.", "queue": "The queue's name."}
 _ALWAYS = ("INTERNAL_ERROR", "UNAVAILABLE")
-_KEYED = ("UNAUTHORIZED", "FORBIDDEN", "MISDIRECTED", "QUOTA_EXCEEDED")
-_BODIED = ("INVALID_REQUEST", "REQUEST_TIMEOUT", "TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE")
+_WITH_KEY = ("UNAUTHORIZED", "FORBIDDEN", "MISDIRECTED", "QUOTA_EXCEEDED")
+_WITH_BODY = ("INVALID_REQUEST", "REQUEST_TIMEOUT", "TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE")
 _TIMES = ("_at", "_until", "timestamp", "scheduled_for")
 Document = dict[str, object]
 
+COMPONENT_NAMES = {
+    "AttemptBody": "AttemptInfo",
+    "BatchBody": "BatchResult",
+    "DeliveryAttempt": "Attempt",
+    "EventBody": "JobEvent",
+    "FailureBody": "FailureDetails",
+    "FailureSearchBody": "FailureSearchResult",
+    "HealthBody": "Health",
+    "JobBody": "JobStatus",
+    "ResultBody": "JobResult",
+    "SpawnedBody": "Spawned",
+    "SubmissionBody": "SubmissionResult",
+}
+"""Class -> component, where they differ: generated clients name their classes by components."""
+
+STATES = {
+    State.PENDING: "waits for other jobs, or is held until it is released",
+    State.SCHEDULED: "ready to run",
+    State.DELAYED: "waits for its time",
+    State.RUNNING: "a worker runs it",
+    State.RETRYING: "waits for the time of its next attempt",
+    State.COMPLETED: "ended with success",
+    State.FAILED: "ended with a failure that is not retried",
+    State.DEAD_LETTER: "ended because its attempts or its lifetime ran out",
+    State.CANCELLED: "ended by a cancellation",
+}
+
 
 def document(endpoints: Sequence[Endpoint]) -> Document:
-    """Describe endpoints."""
-    shapes = {e.answer for e in endpoints if e.answer is not None}
-    kinds = sorted([*shapes, ErrorResponse, EventBody, State], key=lambda kind: kind.__name__)
+    """Return the OpenAPI document of endpoints."""
+    responses = {e.response for e in endpoints if e.response is not None}
+    kinds = sorted([*responses, ErrorResponse, EventBody, State], key=lambda kind: kind.__name__)
     schemas, components = msgspec.json.schema_components(
-        kinds, ref_template=_REF, schema_hook=_anything
+        kinds, ref_template=_REF, schema_hook=_any_json
     )
-    _say_times(components)
-    refs = dict(zip(kinds, schemas, strict=True))
+    _mark_times(components)
+    components["State"]["description"] = _state_help()
+    refs = {kind: _renamed(schema) for kind, schema in zip(kinds, schemas, strict=True)}
     paths: dict[str, dict[str, object]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, refs)
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "holdfast",
-            "version": __version__,
-            "description": "A durable job queue. Times are ISO 8601 in UTC, durations seconds or"
-            " ISO 8601. Every answer carries X-Request-ID; every error has the same shape and"
-            " lists all that is wrong at once.",
-        },
+        "info": {"title": "holdfast", "version": __version__, "description": _INFO},
         "paths": paths,
         "components": {
             "schemas": {
-                **components,
+                **{_component(name): _renamed(schema) for name, schema in components.items()},
                 "BackoffConfig": BACKOFF,
                 "BatchSubmission": BATCH,
                 "Duration": DURATION_SCHEMA,
                 "JobSubmission": SUBMISSION,
             },
             "securitySchemes": {
-                "bearer": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "description": "An API key made with `holdfast keys create`. While none"
-                    " exists, the service listens on its own machine only and asks for none.",
-                }
+                "bearer": {"type": "http", "scheme": "bearer", "description": _KEY_HELP}
             },
         },
     }
 
 
-def _anything(kind: type) -> Document:
+_INFO = (
+    "A durable job queue. Times are ISO 8601 in UTC; durations are seconds or ISO 8601. Every"
+    " response has the header X-Request-ID. Every error has the same body, which lists all"
+    " broken rules at once. A job is SCHEDULED when it is ready to run and DELAYED while it waits"
+    " for its time; State describes every state."
+)
+_KEY_HELP = (
+    "An API key made with `holdfast keys create`. While no key exists, the service accepts"
+    " requests from its own machine only, and without a key."
+)
+
+
+def _any_json(kind: type) -> Document:
     return {"description": "Any JSON."}
 
 
-def _say_times(components: Mapping[str, Document]) -> None:
-    """Mark what is a time: msgspec says only that it is a string."""
+def _component(name: str) -> str:
+    return COMPONENT_NAMES.get(name, name)
+
+
+def _renamed(value: Any) -> Any:
+    """Return a schema with components instead of classes in its titles and references."""
+    if isinstance(value, list):
+        return [_renamed(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    renamed = {name: _renamed(one) for name, one in value.items()}
+    if isinstance(title := value.get("title"), str):
+        renamed["title"] = _component(title)
+    if isinstance(ref := value.get("$ref"), str):
+        renamed["$ref"] = _REF.format(name=_component(ref.rpartition("/")[2]))
+    return renamed
+
+
+def _state_help() -> str:
+    return " ".join(f"{state}: {meaning}." for state, meaning in STATES.items())
+
+
+def _mark_times(components: Mapping[str, Document]) -> None:
+    """Give times their format: msgspec describes them as plain strings."""
     for schema in components.values():
         properties = schema.get("properties")
         for name, field in properties.items() if isinstance(properties, dict) else ():
@@ -84,19 +136,19 @@ def _say_times(components: Mapping[str, Document]) -> None:
 
 
 def _operation(endpoint: Endpoint, refs: Mapping[type, Schema]) -> Document:
-    keyed = endpoint.permission is not None
-    told = [endpoint.help] if endpoint.help else []
-    if endpoint.permission is not None:
-        told.append(f"Needs the permission `{endpoint.permission}`.")
+    needs_key = endpoint.permission is not None
+    sentences = [endpoint.description] if endpoint.description else []
+    if needs_key:
+        sentences.append(f"Needs the permission `{endpoint.permission}`.")
     operation: Document = {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
-        "description": " ".join(told),
+        "description": " ".join(sentences),
         "tags": [_tag(endpoint)],
         "parameters": _parameters(endpoint),
         "responses": {**_successes(endpoint, refs), **_errors(endpoint)},
     }
-    if keyed:
+    if needs_key:
         operation["security"] = [{"bearer": []}, {}]
     if endpoint.takes_body:
         operation["requestBody"] = _body(endpoint)
@@ -124,14 +176,14 @@ def _parameters(endpoint: Endpoint) -> list[Document]:
     return [
         *path,
         *(_parameter(field, "query") for field in endpoint.query),
-        *(_parameter(field, "header") for field in endpoint.header),
+        *(_parameter(field, "header") for field in endpoint.headers),
     ]
 
 
 def _parameter(field: Field, place: str) -> Document:
     found: Document = {"name": field.name, "in": place, "schema": field.schema}
-    if field.help:
-        found["description"] = field.help
+    if field.description:
+        found["description"] = field.description
     if field.deep:
         found |= {"style": "deepObject", "explode": True}
     elif field.many:
@@ -140,20 +192,21 @@ def _parameter(field: Field, place: str) -> Document:
 
 
 def _body(endpoint: Endpoint) -> Document:
-    content: Document = {"schema": endpoint.body or form_schema(endpoint.form or ())}
+    schema = endpoint.body_schema or object_schema(endpoint.body_fields or ())
+    content: Document = {"schema": schema}
     if endpoint.example is not None:
         content["example"] = endpoint.example
-    needed = any(field.required for field in endpoint.form or ())
-    if endpoint.body is not None:
-        needed = not endpoint.may_be_silent
-    return {"required": needed, "content": {"application/json": content}}
+    required = any(field.required for field in endpoint.body_fields or ())
+    if endpoint.body_schema is not None:
+        required = not endpoint.body_optional
+    return {"required": required, "content": {"application/json": content}}
 
 
-def form_schema(fields: Sequence[Field]) -> Schema:
-    """Describe an object with these fields."""
+def object_schema(fields: Sequence[Field]) -> Schema:
+    """Return the schema of an object with these fields."""
     properties = {
-        field.name: {**field.schema, "description": field.help}
-        if field.help and "$ref" not in field.schema
+        field.name: {**field.schema, "description": field.description}
+        if field.description and "$ref" not in field.schema
         else field.schema
         for field in fields
     }
@@ -168,8 +221,8 @@ def form_schema(fields: Sequence[Field]) -> Schema:
 
 def _successes(endpoint: Endpoint, refs: Mapping[type, Schema]) -> Document:
     schema: Schema = {"type": "string"}
-    if endpoint.answer is not None:
-        schema = refs[endpoint.answer]
+    if endpoint.response is not None:
+        schema = refs[endpoint.response]
         if endpoint.name == "getResult":
             schema = {"anyOf": [schema, {"type": "null"}]}
     elif endpoint.media_type == "application/json":
@@ -181,7 +234,8 @@ def _successes(endpoint: Endpoint, refs: Mapping[type, Schema]) -> Document:
         others = {"503": {**first, "description": "Not ready: the store cannot be reached."}}
     else:
         others = {
-            str(status): {**first, "description": told} for status, told in endpoint.others.items()
+            str(status): {**first, "description": told}
+            for status, told in endpoint.other_statuses.items()
         }
     return {str(endpoint.status): first, **others}
 
@@ -189,9 +243,9 @@ def _successes(endpoint: Endpoint, refs: Mapping[type, Schema]) -> Document:
 def _errors(endpoint: Endpoint) -> Document:
     codes = [*endpoint.errors, *_ALWAYS]
     if endpoint.permission is not None:
-        codes += _KEYED
+        codes += _WITH_KEY
     if endpoint.takes_body:
-        codes += _BODIED
+        codes += _WITH_BODY
     elif endpoint.permission is not None or endpoint.query:
         codes.append("INVALID_REQUEST")
     if endpoint.name == "getReadiness":
@@ -212,8 +266,8 @@ def _errors(endpoint: Endpoint) -> Document:
 def _headers(status: int) -> Document:
     if status not in (429, 503):
         return {}
-    told = {"description": "Seconds to wait.", "schema": {"type": "integer"}}
-    return {"headers": {"Retry-After": told}}
+    retry_after = {"description": "Seconds to wait.", "schema": {"type": "integer"}}
+    return {"headers": {"Retry-After": retry_after}}
 
 
 def _error_schema(codes: Sequence[str]) -> Schema:

@@ -1,4 +1,4 @@
-"""Who may do what: one permission per route, a set of permissions per role."""
+"""Permissions: one per route, a set per role."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from holdfast.http.api_keys import Role
 
 
 class Permission(StrEnum):
-    """What a route asks of its caller."""
+    """What a caller needs for a route."""
 
-    __hash__ = str.__hash__  # the one of enums is written in Python
+    __hash__ = str.__hash__  # that of enums is slow: it is written in Python
 
     SUBMIT = "submit"
-    """Put jobs in."""
+    """Submit jobs."""
     READ = "read"
-    """See jobs; a submitter sees its own."""
+    """Read jobs; a submitter reads its own."""
     CHANGE = "change"
-    """Cancel or release a job; a submitter its own."""
+    """Cancel or release a job; a submitter only its own."""
     WATCH = "watch"
-    """See queues, workers, failures, statistics and metrics."""
+    """Read queues, workers, failures, statistics and metrics."""
     OPERATE = "operate"
     """Retry, delete, cancel many, pause and resume."""
     WORK = "work"
-    """Claim jobs and say how they went."""
+    """Claim and settle jobs."""
     ADMINISTER = "administer"
-    """See who changed what."""
+    """Read the audit log; add and remove webhooks."""
 
 
 GRANTS: dict[Role, frozenset[Permission]] = {
@@ -42,7 +42,7 @@ GRANTS: dict[Role, frozenset[Permission]] = {
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Whoever makes a request."""
+    """The key that makes a request, or a caller without a key."""
 
     key_id: str = ""
     name: str = "anyone on this machine"
@@ -57,14 +57,14 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def only_own(self) -> bool:
-        """Whether it sees only the jobs it submitted."""
+        """Whether the caller sees only jobs that it submitted."""
         return self.role is Role.SUBMITTER
 
     @property
     def traces(self) -> bool:
-        """Whether it may see what shows the inside of handlers: stack traces, hosts."""
+        """Whether the caller may see details of handlers: stack traces, contexts, hosts."""
         return self.role is not Role.SUBMITTER
 
 
-ANYONE = Caller()
-"""The caller while no key exists: then the service listens on this machine only."""
+LOCAL_CALLER = Caller()
+"""The caller while no key exists: then only this machine may call."""

@@ -1,4 +1,4 @@
-"""How much one key may do: requests per second, and jobs unfinished at a time."""
+"""Limits of one key: requests per second, and unfinished jobs at a time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from holdfast.runtime.clock import Clock
 from holdfast.store import Search, Store
 from holdfast.store.tenants import OWNER
 
-MOST_KEYS = 10_000
-FRESH = 1.0
+MAX_KEYS = 10_000
+RECOUNT = 1.0
+"""Seconds until the unfinished jobs of a key are counted again."""
 
 
-class _Use(msgspec.Struct):
+class _KeyUse(msgspec.Struct):
     allowance: float
     filled_at: float
     live: int = 0
@@ -27,15 +28,15 @@ class _Use(msgspec.Struct):
 
 
 class KeyLimits:
-    """Counts what each key uses, in this process; QuotaError when it is too much."""
+    """Counts what each key uses in this process; raises QuotaError above its limit."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._uses: OrderedDict[str, _Use] = OrderedDict()
+        self._uses: OrderedDict[str, _KeyUse] = OrderedDict()
 
     def admit(self, caller: Caller) -> None:
-        """Count one request: a bucket that holds one second's worth."""
+        """Count one request; a token bucket holds the requests of one second."""
         if caller.rate is None:
             return
         use, now, rate = self._use(caller), self._clock.monotonic(), caller.rate
@@ -51,11 +52,11 @@ class KeyLimits:
         use.allowance -= 1
 
     async def admit_jobs(self, caller: Caller, count: int) -> None:
-        """Count jobs in; what is unfinished is read from the store once a second."""
+        """Count new jobs; the store is asked for the unfinished ones once a second."""
         if caller.live_jobs is None:
             return
         use, now = self._use(caller), self._clock.monotonic()
-        if now - use.counted_at >= FRESH:
+        if now - use.counted_at >= RECOUNT:
             search = Search(tags={OWNER: caller.key_id}, states=tuple(LIVE), limit=1)
             use.live = (await self._store.find(search)).total
             use.counted_at = now
@@ -68,10 +69,10 @@ class KeyLimits:
             )
         use.live += count
 
-    def _use(self, caller: Caller) -> _Use:
+    def _use(self, caller: Caller) -> _KeyUse:
         use = self._uses.get(caller.key_id)
         if use is None:
-            use = self._uses[caller.key_id] = _Use(caller.rate or 0, self._clock.monotonic())
-            if len(self._uses) > MOST_KEYS:
+            use = self._uses[caller.key_id] = _KeyUse(caller.rate or 0, self._clock.monotonic())
+            if len(self._uses) > MAX_KEYS:
                 self._uses.popitem(last=False)
         return use

@@ -1,11 +1,11 @@
-"""What clients may send, as JSON Schema: the exact counterpart of what the intake reads."""
+"""JSON Schemas of request bodies: they state the rules that ``model.validation`` checks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.http.fields import DURATION, NO_CONTROLS, TIMESTAMP, Schema
+from holdfast.http.fields import DURATION, NO_NUL, TIMESTAMP, Schema
 from holdfast.model.job import DependencyKind, Priority
 from holdfast.model.policy import MAX_ATTEMPTS, BackoffKind
 from holdfast.model.validation import (
@@ -28,26 +28,24 @@ PRIORITY: Schema = {
 }
 
 
-def _text(most: int = MAX_KEY, told: str = "") -> Schema:
-    schema = {"type": "string", "minLength": 1, "maxLength": most, "pattern": NO_CONTROLS}
-    return {**schema, "description": told} if told else schema
+def _text(description: str) -> Schema:
+    return {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_KEY,
+        "pattern": NO_NUL,
+        "description": description,
+    }
 
 
-def _of(schema: Schema, told: str) -> Schema:
-    return (
-        {"allOf": [schema], "description": told}
-        if "$ref" in schema
-        else {
-            **schema,
-            "description": told,
-        }
-    )
+def _duration(description: str) -> Schema:
+    return {"allOf": [DURATION], "description": description}
 
 
 BACKOFF: Schema = {
     "type": "object",
     "additionalProperties": False,
-    "description": "How long to wait before another attempt.",
+    "description": "How long to wait before the next attempt.",
     "properties": {
         "strategy": {"type": "string", "enum": [kind.value for kind in BackoffKind]},
         "initial_delay": DURATION,
@@ -59,7 +57,7 @@ BACKOFF: Schema = {
 
 
 def _nullable(schema: Mapping[str, Any], *, required: Sequence[str]) -> Schema:
-    """A schema whose optional fields may also be null, which says nothing."""
+    """Return a schema whose optional fields may be null, which means absent."""
     fields = {
         name: field if name in required else _or_null(field)
         for name, field in schema["properties"].items()
@@ -69,8 +67,8 @@ def _nullable(schema: Mapping[str, Any], *, required: Sequence[str]) -> Schema:
 
 def _or_null(field: Mapping[str, Any]) -> Schema:
     plain = {name: value for name, value in field.items() if name != "description"}
-    told = {"description": field["description"]} if "description" in field else {}
-    return {"anyOf": [plain, {"type": "null"}], **told}
+    text = {"description": field["description"]} if "description" in field else {}
+    return {"anyOf": [plain, {"type": "null"}], **text}
 
 
 _SUBMISSION: Schema = {
@@ -81,32 +79,32 @@ _SUBMISSION: Schema = {
         "type": {
             "type": "string",
             "pattern": f"^{TYPE_RULE.pattern}$",
-            "description": "Which handler runs the job.",
+            "description": "The handler that runs the job.",
         },
         "payload": {
-            "description": "Any JSON that nests at most 64 deep; with payload_encoding base64, "
-            "bytes. Kept as it is sent."
+            "description": "Any JSON nested at most 64 levels deep, or with payload_encoding"
+            " base64 bytes. Stored exactly as sent."
         },
         "payload_encoding": {
             "type": "string",
             "enum": ["json", "base64"],
             "default": "json",
-            "description": "base64: the payload is a string that stands for bytes.",
+            "description": "base64: the payload is a string that encodes bytes.",
         },
         "queue": {"type": "string", "pattern": f"^{QUEUE_RULE.pattern}$"},
         "priority": PRIORITY,
-        "delay": _of(DURATION, "Start no earlier than so long from now."),
-        "scheduled_at": {**TIMESTAMP, "description": "Start no earlier than this."},
-        "hold": {"type": "boolean", "description": "Wait until it is released."},
-        "timeout": _of(DURATION, "How long one attempt may take."),
-        "lifetime": _of(DURATION, "How long the job may take in all."),
-        "lease": _of(DURATION, "How soon a silent worker loses the job."),
+        "delay": _duration("Start no earlier than this long from now."),
+        "scheduled_at": {**TIMESTAMP, "description": "Start no earlier than this time."},
+        "hold": {"type": "boolean", "description": "Do not run the job before it is released."},
+        "timeout": _duration("How long one attempt may take."),
+        "lifetime": _duration("How long the job may take in total."),
+        "lease": _duration("How long a worker keeps the job without a heartbeat."),
         "max_attempts": {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS},
         "backoff": {"$ref": "#/components/schemas/BackoffConfig"},
         "retry_timeouts": {"type": "boolean"},
-        "idempotency_key": _text(told="At most one job of a type per key within the window."),
-        "idempotency_window": _of(DURATION, "How long the key counts; 24 hours if silent."),
-        "correlation_id": _text(told="Your own id for tracing."),
+        "idempotency_key": _text("At most one job per type and key exists within the window."),
+        "idempotency_window": _duration("How long the key counts; 24 hours by default."),
+        "correlation_id": _text("Your own id, for tracing."),
         "tags": {
             "type": "object",
             "maxProperties": MAX_TAGS,
@@ -118,14 +116,14 @@ _SUBMISSION: Schema = {
             "additionalProperties": {
                 "type": "string",
                 "maxLength": MAX_TAG_VALUE,
-                "pattern": NO_CONTROLS,
+                "pattern": NO_NUL,
             },
         },
         "depends_on": {
             "type": "array",
             "items": {"type": "string"},
             "maxItems": 1000,
-            "description": "Ids of jobs, or in a batch refs of its own jobs.",
+            "description": "Ids of jobs; in a batch also refs of its jobs.",
         },
         "dependency_type": {
             "type": "string",
@@ -135,10 +133,10 @@ _SUBMISSION: Schema = {
             "type": "string",
             "maxLength": MAX_URL,
             "format": "uri",
-            "description": "Where its end is to be posted.",
+            "description": "Where a message is posted when the job ends.",
         },
-        "limit_key": _text(told="Whose limit it counts towards."),
-        "ref": _text(told="A name by which other jobs of the same batch depend on it."),
+        "limit_key": _text("The key whose limits apply to the job."),
+        "ref": _text("A name by which other jobs of the same batch can depend on it."),
     },
 }
 SUBMISSION = _nullable(_SUBMISSION, required=["type", "payload", "payload_encoding"])
@@ -157,7 +155,7 @@ BATCH: Schema = {
         "atomic": {
             "type": "boolean",
             "default": True,
-            "description": "All or none; else each job gets its own answer.",
+            "description": "Store all jobs or none; otherwise each job has its own result.",
         },
     },
 }
@@ -166,21 +164,21 @@ _SEARCH: Schema = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "types": {"type": "array", "items": {"type": "string", "pattern": NO_CONTROLS}},
-        "queues": {"type": "array", "items": {"type": "string", "pattern": NO_CONTROLS}},
+        "types": {"type": "array", "items": {"type": "string", "pattern": NO_NUL}},
+        "queues": {"type": "array", "items": {"type": "string", "pattern": NO_NUL}},
         "states": {"type": "array", "items": {"$ref": "#/components/schemas/State"}},
         "priorities": {"type": "array", "items": PRIORITY},
         "tags": {
             "type": "object",
             "propertyNames": {"pattern": r"^(?!holdfast:)[^\u0000]*$"},
-            "additionalProperties": {"type": "string", "pattern": NO_CONTROLS},
+            "additionalProperties": {"type": "string", "pattern": NO_NUL},
         },
-        "correlation_id": {"type": "string", "pattern": NO_CONTROLS},
+        "correlation_id": {"type": "string", "pattern": NO_NUL},
         "created_after": TIMESTAMP,
         "created_before": TIMESTAMP,
         "updated_after": TIMESTAMP,
         "order": {"type": "string", "enum": ["CREATED_ASC", "CREATED_DESC", "UPDATED_DESC"]},
-        "cursor": {"type": "string", "description": "From the page before."},
+        "cursor": {"type": "string", "description": "next_cursor of the page before."},
         "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
     },
 }
@@ -188,7 +186,7 @@ _SEARCH: Schema = {
 SEARCH = _nullable(_SEARCH, required=["limit"])
 
 DURATION_SCHEMA: Schema = {
-    "description": "Seconds, or an ISO 8601 duration of weeks, days, hours, minutes, seconds.",
+    "description": "Seconds, or an ISO 8601 duration of weeks, days, hours, minutes and seconds.",
     "anyOf": [
         {"type": "number", "minimum": 0, "maximum": 3_155_760_000},
         {

@@ -1,4 +1,4 @@
-"""Running the service: one process, one port, until it is told to stop."""
+"""Runs the service: one process and one port, until a signal stops it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.observe import Observer
 from holdfast.worker.worker import delivery_worker
 
-GRACE = 10
-"""Seconds that requests under way get when the service stops."""
+SHUTDOWN_TIMEOUT = 10
+"""Seconds that requests in progress get when the service stops."""
 
 
 class UnsafeAddressError(HoldfastError):
-    """The service would be open to others without protection."""
+    """The service would be open to other machines without keys or TLS."""
 
 
 class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,80 +40,80 @@ class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
     certificate: str | None = None
     certificate_key: str | None = None
     behind_proxy: bool = False
-    """A proxy in front speaks TLS; its X-Forwarded headers are believed."""
+    """A proxy in front terminates TLS; its X-Forwarded headers are trusted."""
     cors: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the address."""
         return is_loopback(self.host)
 
 
-async def check(app: Holdfast, place: ListenAddress) -> int:
-    """Return how many keys there are; UnsafeAddressError when the address asks for more."""
+async def check(app: Holdfast, address: ListenAddress) -> int:
+    """Return the number of keys; UnsafeAddressError when the address needs keys or TLS."""
     keys = await list_keys(app.store)
-    if place.is_local:
+    if address.is_local:
         return len(keys)
     if not keys:
         raise UnsafeAddressError(
-            f"no API key exists, so {place.host} would be open to anyone who can reach it:"
-            " make one with 'holdfast keys create', or listen on 127.0.0.1"
+            f"no API key exists, so {address.host} would be open to anyone who can reach it:"
+            " create one with 'holdfast keys create', or listen on 127.0.0.1"
         )
-    if place.certificate is None and not place.behind_proxy:
+    if address.certificate is None and not address.behind_proxy:
         raise UnsafeAddressError(
-            f"keys would travel to {place.host} in the clear: give --certificate and"
-            " --certificate-key, or say --behind-proxy when a proxy in front speaks TLS"
+            f"keys would travel to {address.host} in the clear: give --certificate and"
+            " --certificate-key, or --behind-proxy when a proxy in front terminates TLS"
         )
     return len(keys)
 
 
 async def serve(
     app: Holdfast,
-    place: ListenAddress,
+    address: ListenAddress,
     *,
     observer: Observer,
-    told: Callable[[str, int], None],
+    ready: Callable[[str, int], None],
 ) -> None:
-    """Serve until a signal; ``told`` hears the address and the number of keys once it listens.
+    """Serve until a signal; call ``ready`` with the address and the number of keys.
 
-    Also looks after the jobs (due times, lost leases, dependents, retention), so that workers
-    over HTTP need nobody else.
+    Also runs maintenance (due jobs, lost leases, dependents, retention), so that workers over
+    HTTP need no other process.
     """
     async with app:
-        keys = await check(app, place)
-        with _listening(place) as sockets:
-            made = create_app(app, observer=observer, hosts=place.hosts, cors=place.cors)
+        keys = await check(app, address)
+        with _listening(address) as sockets:
+            made = create_app(app, observer=observer, hosts=address.hosts, cors=address.cors)
             service: Service = made.state.service
-            server = _Server(_config(made, place), service)
+            server = _Server(_config(made, address), service)
             port = sockets[0].getsockname()[1]
-            name = f"[{place.host}]" if ":" in place.host else place.host
-            scheme = "https" if place.certificate else "http"
-            server.ready = lambda: told(f"{scheme}://{name}:{port}", keys)
-            async with _looked_after(app, observer):
+            name = f"[{address.host}]" if ":" in address.host else address.host
+            scheme = "https" if address.certificate else "http"
+            server.ready = lambda: ready(f"{scheme}://{name}:{port}", keys)
+            async with _maintenance(app, observer):
                 await server.serve(sockets=sockets)
 
 
 @contextlib.asynccontextmanager
-async def beside(app: Holdfast, place: ListenAddress) -> AsyncIterator[str]:
-    """Serve an app that also does something else on this loop; yield the address.
+async def beside(app: Holdfast, address: ListenAddress) -> AsyncIterator[str]:
+    """Serve an app beside other work on this event loop; yield the address.
 
-    OSError when the port is taken. Signals and looking after the jobs are left to others.
+    OSError when the port is in use. Does not handle signals and runs no maintenance.
     """
-    with _listening(place) as sockets:
+    with _listening(address) as sockets:
         made = create_app(app)
-        server = _Guest(_config(made, place))
+        server = _EmbeddedServer(_config(made, address))
         task = asyncio.get_running_loop().create_task(server.serve(sockets=sockets))
         try:
-            yield f"http://{place.host}:{sockets[0].getsockname()[1]}"
+            yield f"http://{address.host}:{sockets[0].getsockname()[1]}"
         finally:
             made.state.service.stop()
             server.should_exit = True
             await task
 
 
-class _Guest(uvicorn.Server):
-    """Leaves signals to its host."""
+class _EmbeddedServer(uvicorn.Server):
+    """A server that does not handle signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -121,7 +121,7 @@ class _Guest(uvicorn.Server):
 
 
 class _Server(uvicorn.Server):
-    """Lets streams and long waits end when it is told to stop, or they would hold it up."""
+    """A server whose signals also end streams and long waits, which would delay its stop."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -135,7 +135,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take signals on the loop; uvicorn's own way ends the process with the signal itself."""
+        """Handle signals on the loop; uvicorn itself would end the process with the signal."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.handle_exit, number, None)
@@ -146,12 +146,12 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop gracefully; at a second signal at once."""
+        """Stop gracefully; a second signal stops at once."""
         self._service.stop()
         super().handle_exit(sig, frame)
 
 
-def _config(made: Callable[..., object], place: ListenAddress) -> uvicorn.Config:
+def _config(made: Callable[..., object], address: ListenAddress) -> uvicorn.Config:
     return uvicorn.Config(
         made,
         http="httptools",
@@ -160,30 +160,30 @@ def _config(made: Callable[..., object], place: ListenAddress) -> uvicorn.Config
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=place.behind_proxy,
-        forwarded_allow_ips="*" if place.behind_proxy else None,
-        timeout_graceful_shutdown=GRACE,
+        proxy_headers=address.behind_proxy,
+        forwarded_allow_ips="*" if address.behind_proxy else None,
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
         timeout_keep_alive=30,
-        ssl_certfile=place.certificate,
-        ssl_keyfile=place.certificate_key,
+        ssl_certfile=address.certificate,
+        ssl_keyfile=address.certificate_key,
     )
 
 
 @contextlib.contextmanager
-def _listening(place: ListenAddress) -> Iterator[list[socket.socket]]:
-    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-    made = socket.create_server((place.host, place.port), family=family, backlog=2048)
+def _listening(address: ListenAddress) -> Iterator[list[socket.socket]]:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.create_server((address.host, address.port), family=family, backlog=2048)
     try:
-        yield [made]
+        yield [listener]
     finally:
-        made.close()
+        listener.close()
 
 
 @contextlib.asynccontextmanager
-async def _looked_after(app: Holdfast, observer: Observer) -> AsyncIterator[None]:
+async def _maintenance(app: Holdfast, observer: Observer) -> AsyncIterator[None]:
     name = f"serve-{socket.gethostname()}-{os.getpid()}-{app.randomness.token()[:8]}"
-    crew = Maintenance(app, name, [DEFAULT_QUEUE], observer, make_worker=delivery_worker)
-    task = asyncio.get_running_loop().create_task(crew.run())
+    maintenance = Maintenance(app, name, [DEFAULT_QUEUE], observer, make_worker=delivery_worker)
+    task = asyncio.get_running_loop().create_task(maintenance.run())
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Submissions out of request bodies: the payload untouched, everything wrong at once."""
+"""Submissions from request bodies; the payload stays raw, and all faults are collected."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from holdfast.model.submission import Submission
 from holdfast.model.times import shown
 
 
-class _Usual(msgspec.Struct, forbid_unknown_fields=True):
-    """What most submissions say, in the types it should have: read in one go.
+class _CommonSubmission(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields that most submissions have, with their types: decoded in one call.
 
-    Whatever does not fit is read again, field by field, to say everything that is wrong.
+    A body that does not fit is read again, field by field, to collect every fault.
     """
 
     type: str
@@ -37,7 +37,7 @@ class _Usual(msgspec.Struct, forbid_unknown_fields=True):
     ref: str | None = None
 
     def submission(self) -> Submission:
-        """Return what it says."""
+        """Return the submission."""
         tags = self.tags
         return Submission(
             type=self.type,
@@ -55,32 +55,36 @@ class _Usual(msgspec.Struct, forbid_unknown_fields=True):
         )
 
 
-class _UsualBatch(msgspec.Struct, forbid_unknown_fields=True):
-    jobs: list[_Usual]
+class _CommonBatch(msgspec.Struct, forbid_unknown_fields=True):
+    jobs: list[_CommonSubmission]
     atomic: bool = True
 
 
-_usual = msgspec.json.Decoder(_Usual)
-_usual_batch = msgspec.json.Decoder(_UsualBatch)
-_UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+_common = msgspec.json.Decoder(_CommonSubmission)
+_common_batch = msgspec.json.Decoder(_CommonBatch)
+_NOT_COMMON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 
 
 def read_submission(body: bytes, *, key: str | None = None) -> Submission:
-    """Read one submission; ``key`` is an idempotency key that came beside it."""
+    """Read one submission; ``key`` is the idempotency key of the request's header."""
     if key is None:
-        with contextlib.suppress(*_UNUSUAL):
-            return _usual.decode(body).submission()
+        with contextlib.suppress(*_NOT_COMMON):
+            return _common.decode(body).submission()
     return submission_of(raw_fields(body), key=key)
 
 
 def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission], bool]:
-    """Read a batch and whether it is all or nothing."""
+    """Read a batch, and whether it is atomic."""
     if key is None:
-        with contextlib.suppress(*_UNUSUAL):
-            usual = _usual_batch.decode(body)
-            return [job.submission() for job in usual.jobs], usual.atomic
+        with contextlib.suppress(*_NOT_COMMON):
+            batch = _common_batch.decode(body)
+            return [job.submission() for job in batch.jobs], batch.atomic
     given = raw_fields(body)
-    faults = [Fault(n, "UNKNOWN_FIELD", "is not taken here") for n in given if n not in _BATCH]
+    faults = [
+        Fault(n, "UNKNOWN_FIELD", "is not a field of this request")
+        for n in given
+        if n not in _BATCH
+    ]
     atomic = msgspec.json.decode(given["atomic"]) if "atomic" in given else True
     if not isinstance(atomic, bool):
         faults.append(Fault("atomic", "INVALID", f"must be true or false, got {shown(atomic)}"))
@@ -94,7 +98,8 @@ def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission]
     if faults:
         raise ValidationError(faults)
     made = [
-        _member(job, None if key is None else f"{key}:{number}") for number, job in enumerate(jobs)
+        _batch_job(job, None if key is None else f"{key}:{number}")
+        for number, job in enumerate(jobs)
     ]
     return made, bool(atomic)
 
@@ -104,7 +109,7 @@ _NULL = msgspec.Raw(b"null")
 _jobs = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def _member(job: msgspec.Raw, key: str | None) -> Submission:
+def _batch_job(job: msgspec.Raw, key: str | None) -> Submission:
     try:
         given = raw_fields(bytes(job))
         own = given.get("idempotency_key", _NULL) != _NULL
@@ -114,9 +119,9 @@ def _member(job: msgspec.Raw, key: str | None) -> Submission:
 
 
 def submission_of(given: Mapping[str, msgspec.Raw], *, key: str | None = None) -> Submission:
-    """Make a submission of a JSON object's fields."""
+    """Return the submission in a JSON object's fields."""
     fields: dict[str, object] = {
-        name: value if name == "payload" else _decoded(value) for name, value in given.items()
+        name: value if name == "payload" else _decode(value) for name, value in given.items()
     }
     faults = _payload_faults(fields)
     for name in ("max_attempts", "priority"):
@@ -138,15 +143,15 @@ def _tag_faults(tags: Mapping[str, object]) -> tuple[Fault, ...]:
     return ()
 
 
-def _decoded(value: msgspec.Raw) -> object:
+def _decode(value: msgspec.Raw) -> object:
     try:
         return msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
-        return _Broken()
+        return _Undecodable()
 
 
-class _Broken:
-    """Stands for a value that no field takes: its reader says what it wants instead."""
+class _Undecodable:
+    """A value that no field accepts: the field's reader reports what it expects."""
 
 
 def _payload_faults(fields: dict[str, object]) -> list[Fault]:
@@ -154,11 +159,11 @@ def _payload_faults(fields: dict[str, object]) -> list[Fault]:
     if "payload" not in fields:
         return [Fault("payload", "REQUIRED", "is required")]
     if encoding not in ("json", "base64"):
-        told = f"must be json or base64, got {shown(encoding)}"
-        return [Fault("payload_encoding", "INVALID", told)]
+        message = f"must be json or base64, got {shown(encoding)}"
+        return [Fault("payload_encoding", "INVALID", message)]
     if encoding == "base64":
         try:
-            text = _decoded(fields["payload"])  # type: ignore[arg-type]  # it is still raw
+            text = _decode(fields["payload"])  # type: ignore[arg-type]  # it is still raw
             fields["payload"] = base64.b64decode(text, validate=True)  # type: ignore[arg-type]
         except (binascii.Error, TypeError, ValueError):
             fields["payload"] = None
@@ -169,5 +174,5 @@ def _payload_faults(fields: dict[str, object]) -> list[Fault]:
 def _key_faults(fields: Mapping[str, object], key: str) -> list[Fault]:
     if fields.get("idempotency_key") in (None, key):
         return []
-    told = "must not differ from the Idempotency-Key header"
-    return [Fault("idempotency_key", "CONFLICT", told)]
+    message = "must not differ from the Idempotency-Key header"
+    return [Fault("idempotency_key", "CONFLICT", message)]

@@ -1,4 +1,4 @@
-"""What a worker in another process or language may do, in the name of a lease token."""
+"""Workers over HTTP: claim, renew, report and settle with a lease token."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from holdfast.operations.workers import announce
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Change, Claim, Fence, JobNote, Renewal, Store
 
-THERE = timedelta(seconds=45)
-"""How long a worker counts as present after it asked for work."""
+PRESENT_FOR = timedelta(seconds=45)
+"""How long a worker counts as present after its last claim."""
 
 
 class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is yours until its lease ends, or longer if you renew it."""
+    """A claimed job; the worker holds it until its lease ends."""
 
     job_id: str
     type: str
     queue: str
     payload: msgspec.Raw
     payload_encoding: str
-    """json, or base64 when the payload is a string that stands for bytes."""
+    """json, or base64 when the payload is a string that encodes bytes."""
     attempt: int
     max_attempts: int
     attempt_id: str
     lease_token: str
     lease_until: datetime | None
     lease_seconds: float
-    """How long a renewal lasts: renew every third of it."""
+    """How long a renewal lasts; renew after a third of it."""
     timeout_seconds: float
     """How long this attempt may take."""
     checkpoint: str | None
-    """What an earlier attempt kept, as base64."""
+    """The checkpoint of an earlier attempt, as base64."""
     priority: str
     created_at: datetime
     tags: Mapping[str, str] = {}
@@ -51,7 +51,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, job: Job) -> ClaimedJob:
-        """Write a job that was just claimed."""
+        """Return the body for a job that was just claimed."""
         assert job.lease is not None
         plain = job.encoding is Encoding.JSON
         payload = job.payload if plain else msgspec.json.encode(job.payload)
@@ -79,13 +79,13 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimResult(msgspec.Struct, frozen=True):
-    """The jobs that are now yours."""
+    """The claimed jobs."""
 
     jobs: tuple[ClaimedJob, ...]
 
 
 class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a lease is held, and whether someone wants the job to stop."""
+    """Whether a lease is held, and whether a cancellation is requested."""
 
     job_id: str
     held: bool
@@ -95,19 +95,19 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
     cancel_reason: str = ""
 
     @classmethod
-    def of(cls, job_id: str, beat: Renewal) -> LeaseState:
-        """Write the answer to one renewal."""
-        return _state(job_id, beat.cancel, held=beat.held, until=beat.until)
+    def of(cls, job_id: str, renewal: Renewal) -> LeaseState:
+        """Return the body for one renewal."""
+        return _state(job_id, renewal.cancel, held=renewal.held, until=renewal.until)
 
 
 class LeaseStates(msgspec.Struct, frozen=True):
-    """One state per lease, in the order asked."""
+    """One state per lease, in the order of the request."""
 
     leases: tuple[LeaseState, ...]
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a job with the worker's answer."""
+    """The state of a job after a worker settled it."""
 
     job_id: str
     state: State
@@ -115,7 +115,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteWorkers:
-    """The store as workers over HTTP use it."""
+    """What workers over HTTP do with a store."""
 
     def __init__(self, store: Store, randomness: Randomness) -> None:
         self._store = store
@@ -126,14 +126,14 @@ class RemoteWorkers:
         worker: WorkerInfo,
         limit: int,
         wait: timedelta,
-        pausing: Callable[[Awaitable[int]], Awaitable[int | None]],
+        while_connected: Callable[[Awaitable[int]], Awaitable[int | None]],
     ) -> list[Job]:
-        """Take up to ``limit`` jobs; with none there, wait for some.
+        """Claim up to ``limit`` jobs; wait for some when there are none.
 
-        ``pausing`` awaits news, and returns None when waiting makes no sense any more.
+        ``while_connected`` awaits arrivals; it returns None when the client has disconnected.
         """
-        await announce(self._store, worker, wait + THERE)
-        want = Claim(
+        await announce(self._store, worker, wait + PRESENT_FOR)
+        request = Claim(
             queues=worker.queues,
             limit=limit,
             worker=worker.id,
@@ -144,21 +144,21 @@ class RemoteWorkers:
         deadline = loop.time() + wait.total_seconds()
         while True:
             seen = await self._store.arrivals(worker.queues, -1, timedelta(0))
-            jobs = await self._store.claim(want)
+            jobs = await self._store.claim(request)
             left = deadline - loop.time()
             if jobs or left <= 0:
                 return jobs
-            news = self._store.arrivals(worker.queues, seen, timedelta(seconds=min(left, 5.0)))
-            if await pausing(news) is None:
+            wait = timedelta(seconds=min(left, 5.0))
+            if await while_connected(self._store.arrivals(worker.queues, seen, wait)) is None:
                 return []
 
     async def renew(self, fences: Sequence[Fence]) -> list[LeaseState]:
         """Renew leases, each by its own length."""
-        beats = await self._store.extend(fences)
-        return [LeaseState.of(f.job_id, beat) for f, beat in zip(fences, beats, strict=True)]
+        renewals = await self._store.extend(fences)
+        return [LeaseState.of(f.job_id, one) for f, one in zip(fences, renewals, strict=True)]
 
     async def note(self, note: JobNote) -> LeaseState:
-        """Keep something under a lease; StaleLeaseError when it is not the newest."""
+        """Store a note on a job; StaleLeaseError when its lease is not the newest."""
         job_id = note.fence.job_id
         if not (await self._store.note([note]))[0]:
             raise StaleLeaseError(job_id)

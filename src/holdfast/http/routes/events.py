@@ -1,4 +1,4 @@
-"""The event stream: what happens to jobs, as it happens, resumable."""
+"""The route that streams events of jobs; a client can resume after the last event it received."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ import msgspec
 
 from holdfast.api.jobs import EventBody
 from holdfast.errors import Fault, ValidationError
-from holdfast.http.endpoint import Call, Endpoint, Stream
-from holdfast.http.fields import Field, flag, text, words
+from holdfast.http.endpoint import Call, Endpoint
+from holdfast.http.fields import Field, flag, text, text_list
 from holdfast.http.permissions import Permission
-from holdfast.http.routes.jobs import plain_filter
+from holdfast.http.responses import StreamResponse
+from holdfast.http.routes.jobs import checked_filter
 from holdfast.store import JobEvent, Store
 from holdfast.store.tenants import TenantStore
 
-REMEMBERED = 1000
+TAGS_CACHED = 1000
+"""How many jobs one subscriber remembers as matching its tags or not."""
 PAGE = 500
-HEARTBEAT = b": nothing happened\n\n"
+KEEP_ALIVE = b": nothing happened\n\n"
 GAP = b"event: gap\ndata: {}\n\n"
 
 
-class Filter:
-    """What one subscriber wants to hear."""
+class EventFilter:
+    """The events that one subscriber wants."""
 
     def __init__(self, store: Store, query: Mapping[str, object]) -> None:
         self._store = store
@@ -35,8 +37,8 @@ class Filter:
         self._tags = cast("dict[str, str]", query.get("tags", {}))
         self._matched: OrderedDict[str, bool] = OrderedDict()
 
-    async def wanted(self, events: Sequence[JobEvent]) -> list[JobEvent]:
-        """Return those that match; the tags of a job never change, so they are asked for once."""
+    async def matching(self, events: Sequence[JobEvent]) -> list[JobEvent]:
+        """Return the events that match; a job's tags never change, so they are read once."""
         found = [e for e in events if self._matches(e)]
         if not self._tags or not found:
             return found
@@ -44,10 +46,10 @@ class Filter:
         for job_id, job in zip(unknown, await self._store.get(unknown), strict=True):
             tags = job.tags if job else {}
             self._matched[job_id] = all(tags.get(k) == v for k, v in self._tags.items())
-        wanted = [e for e in found if self._matched[e.job_id]]
-        while len(self._matched) > REMEMBERED:
+        matching = [e for e in found if self._matched[e.job_id]]
+        while len(self._matched) > TAGS_CACHED:
             self._matched.popitem(last=False)
-        return wanted
+        return matching
 
     def _matches(self, event: JobEvent) -> bool:
         return (
@@ -57,57 +59,57 @@ class Filter:
         )
 
 
-async def events(call: Call) -> Stream:
+async def events(call: Call) -> StreamResponse:
     """Open a stream."""
-    plain_filter(call.query)
+    checked_filter(call.query)
     after = _after(call)
     if after is not None:
         await call.operations.store.events(after, 1, timedelta(0))
     if call.query.get("follow", True):
-        return Stream(_stream(call, after))
-    return Stream(_kept(call, after))
+        return StreamResponse(_live(call, after))
+    return StreamResponse(_stored(call, after))
 
 
 def _after(call: Call) -> str | None:
-    given = call.headers.get(b"last-event-id", b"").decode("latin-1")
-    asked = call.query.get("after", given)
-    if not asked:
+    header = call.headers.get(b"last-event-id", b"").decode("latin-1")
+    cursor = str(call.query.get("after", header))
+    if not cursor:
         return None
-    if not str(asked).isascii() or "\x00" in str(asked):
+    if not cursor.isascii() or "\x00" in cursor:
         raise ValidationError([Fault("after", "INVALID", "must be the id of an event")])
-    return str(asked)
+    return cursor
 
 
-async def _stream(call: Call, after: str | None) -> AsyncIterator[bytes]:
+async def _live(call: Call, after: str | None) -> AsyncIterator[bytes]:
     store = cast("TenantStore", call.operations.store)
-    chosen = Filter(store, call.query)
+    filter_ = EventFilter(store, call.query)
     yield b": connected\n\n"
     async for page in call.service.tail.follow(after):
         if page is None:
             yield GAP
             continue
-        found = await chosen.wanted(await store.visible_events(page))
+        found = await filter_.matching(await store.visible_events(page))
         if found:
-            yield b"".join(_written(event, traces=call.caller.traces) for event in found)
+            yield b"".join(_encode(event, traces=call.caller.traces) for event in found)
         elif not page:
-            yield HEARTBEAT
+            yield KEEP_ALIVE
 
 
-async def _kept(call: Call, after: str | None) -> AsyncIterator[bytes]:
-    """What is kept so far, and no more."""
-    chosen = Filter(call.operations.store, call.query)
+async def _stored(call: Call, after: str | None) -> AsyncIterator[bytes]:
+    """Yield the stored events and end."""
+    filter_ = EventFilter(call.operations.store, call.query)
     while True:
         page = await call.operations.store.events(after, PAGE, timedelta(0))
         if page.gap:
             yield GAP
-        for event in await chosen.wanted(page.events):
-            yield _written(event, traces=call.caller.traces)
+        for event in await filter_.matching(page.events):
+            yield _encode(event, traces=call.caller.traces)
         after = page.cursor
         if not page.events:
             return
 
 
-def _written(event: JobEvent, *, traces: bool) -> bytes:
+def _encode(event: JobEvent, *, traces: bool) -> bytes:
     data = msgspec.json.encode(EventBody.of(event, traces=traces))
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (
         event.cursor.encode(),
@@ -121,30 +123,35 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/events",
         name="streamEvents",
-        summary="Hear what happens to jobs, as it happens",
-        help="Server-sent events: `transition` and `progress` with a EventBody as data, `gap`"
+        summary="Stream events of jobs",
+        description="Server-sent events: `transition` and `progress` with a JobEvent as data, `gap`"
         " when events were dropped before they could be sent. Without an id the stream begins"
-        " now; a client that reconnects sends Last-Event-ID and misses nothing that is still"
-        " kept (about 10,000 events). All filters must match.",
+        " now. A client that reconnects with Last-Event-ID receives everything that is still"
+        " stored (about 10,000 events). All filters must match.",
         handler=events,
         permission=Permission.READ,
         query=(
-            words("queue", most=100),
-            words("type", most=100),
-            words("job", most=100),
+            text_list("queue", maximum=100),
+            text_list("type", maximum=100),
+            text_list("job", maximum=100),
             Field(
                 name="tags",
                 schema={"type": "object", "additionalProperties": {"type": "string"}},
                 deep=True,
-                help="As tags[name]=value.",
+                description="Written as tags[name]=value.",
             ),
             flag(
-                "follow", help="false: end after what is kept; then without `after` from the start."
+                "follow",
+                description="false: send the stored events and end; without `after`, all of them.",
             ),
-            text("after", most=128, help="As Last-Event-ID, for clients that cannot set headers."),
+            text(
+                "after",
+                maximum=128,
+                description="Like Last-Event-ID, for clients that cannot set headers.",
+            ),
         ),
-        header=(text("Last-Event-ID", most=128, help="The last event that was heard."),),
+        headers=(text("Last-Event-ID", maximum=128, description="The last event received."),),
         media_type="text/event-stream",
-        patience=None,
+        timeout=None,
     ),
 )

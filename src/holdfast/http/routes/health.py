@@ -1,57 +1,64 @@
-"""Routes about the service itself: health, metrics, its own description."""
+"""Routes about the service itself: health, metrics, OpenAPI document and docs page."""
 
 from __future__ import annotations
 
 import asyncio
 
 from holdfast.api.responses import HealthBody
-from holdfast.http.endpoint import Answer, Call, Endpoint, Text
-from holdfast.http.metrics import exposition
+from holdfast.http.endpoint import Call, Endpoint
+from holdfast.http.metrics import job_metrics, request_metrics
 from holdfast.http.permissions import Permission
+from holdfast.http.responses import JsonResponse, TextResponse
 from holdfast.store import Claim
 
-PATIENCE = 5.0
-PROBE = "holdfast/ready"
-"""A queue nobody can submit to: claiming from it goes all the way and takes nothing."""
+PROBE_TIMEOUT = 5.0
+PROBE_QUEUE = "holdfast/ready"
+"""No job can be submitted to this queue: a claim runs fully and returns nothing."""
 
 
-async def live(call: Call) -> Answer:
-    """Say that the process answers."""
-    return Answer(HealthBody(status="ok"))
+async def live(call: Call) -> JsonResponse:
+    """Report that the process responds."""
+    return JsonResponse(HealthBody(status="ok"))
 
 
-async def ready(call: Call) -> Answer:
-    """Say whether the store can be reached and claimed from."""
+async def ready(call: Call) -> JsonResponse:
+    """Report whether the store can be reached and claimed from."""
     service = call.service
     if service.stopping.is_set():
-        return Answer(HealthBody(status="stopping"), 503, {"retry-after": "1"})
-    probe = Claim(queues=(PROBE,), limit=1, worker="ready", token=service.app.randomness.token())
+        return JsonResponse(HealthBody(status="stopping"), 503, {"retry-after": "1"})
+    probe = Claim(
+        queues=(PROBE_QUEUE,), limit=1, worker="ready", token=service.app.randomness.token()
+    )
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PROBE_TIMEOUT):
             await service.app.store.claim(probe)
-    except Exception as error:  # noqa: BLE001  # whatever it is, we are not ready
+    except Exception as error:  # noqa: BLE001  # any error means: not ready
         service.observer.emit("http.not_ready", error=repr(error))
         body = HealthBody(status="unavailable", checks={"store": type(error).__name__})
-        return Answer(body, 503, {"retry-after": "1"})
-    return Answer(HealthBody(status="ok", checks={"store": "ok", "claim": "ok"}))
+        return JsonResponse(body, 503, {"retry-after": "1"})
+    return JsonResponse(HealthBody(status="ok", checks={"store": "ok", "claim": "ok"}))
 
 
-async def metrics(call: Call) -> Text:
-    """Return everything that is counted, for Prometheus."""
-    body = await exposition(call)
-    return Text(body, "text/plain; version=0.0.4; charset=utf-8")
+async def metrics(call: Call) -> TextResponse:
+    """Return metrics in the text format of Prometheus."""
+    lines = await job_metrics(call.operations)
+    if not call.caller.namespace:
+        service = call.service
+        lines += request_metrics(service.request_counts, service.tail.subscribers)
+    body = ("\n".join(lines) + "\n").encode()
+    return TextResponse(body, "text/plain; version=0.0.4; charset=utf-8")
 
 
-async def openapi(call: Call) -> Text:
-    """Return the description of this API."""
-    return Text(call.service.document, "application/json")
+async def openapi(call: Call) -> TextResponse:
+    """Return the OpenAPI document."""
+    return TextResponse(call.service.document, "application/json")
 
 
-async def docs(call: Call) -> Text:
-    """Return the description of this API for people."""
+async def docs(call: Call) -> TextResponse:
+    """Return the OpenAPI document as a page of HTML."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
     headers = {"content-security-policy": policy, "referrer-policy": "no-referrer"}
-    return Text(call.service.page, "text/html; charset=utf-8", headers=headers)
+    return TextResponse(call.service.docs_page, "text/html; charset=utf-8", headers=headers)
 
 
 ENDPOINTS = (
@@ -59,25 +66,25 @@ ENDPOINTS = (
         method="GET",
         path="/health/live",
         name="getLiveness",
-        summary="Say that the process answers",
+        summary="Check that the process responds",
         handler=live,
         permission=None,
-        answer=HealthBody,
+        response=HealthBody,
     ),
     Endpoint(
         method="GET",
         path="/health/ready",
         name="getReadiness",
-        summary="Say whether the store can be reached and claimed from",
+        summary="Check that the store can be reached and claimed from",
         handler=ready,
         permission=None,
-        answer=HealthBody,
+        response=HealthBody,
     ),
     Endpoint(
         method="GET",
         path="/metrics",
         name="getMetrics",
-        summary="Show metrics for Prometheus",
+        summary="Get metrics for Prometheus",
         handler=metrics,
         permission=Permission.WATCH,
         media_type="text/plain",
@@ -86,7 +93,7 @@ ENDPOINTS = (
         method="GET",
         path="/openapi.json",
         name="getDocument",
-        summary="Show this document",
+        summary="Get this document",
         handler=openapi,
         permission=None,
     ),
@@ -94,7 +101,7 @@ ENDPOINTS = (
         method="GET",
         path="/docs",
         name="getDocs",
-        summary="Show this document to a person",
+        summary="Get this document as a web page",
         handler=docs,
         permission=None,
         media_type="text/html",

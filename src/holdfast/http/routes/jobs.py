@@ -1,4 +1,4 @@
-"""Routes that show jobs."""
+"""Routes that read jobs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from holdfast.api.failures import FailureBody
 from holdfast.api.jobs import JobBody, ResultBody
 from holdfast.api.responses import JobSearchResult, LogLines
 from holdfast.errors import Fault, ValidationError
-from holdfast.http.endpoint import Answer, Call, Endpoint
-from holdfast.http.fields import TIMESTAMP, Field, decoded, duration, flag, whole
+from holdfast.http.endpoint import Call, Endpoint
+from holdfast.http.fields import TIMESTAMP, Field, decode_json, duration, flag, whole
 from holdfast.http.permissions import Permission
+from holdfast.http.responses import JsonResponse
 from holdfast.http.schemas import PRIORITIES, SEARCH
 from holdfast.model.job import State
 from holdfast.model.reserved import RESERVED
@@ -19,11 +20,13 @@ from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import JobFilter
 from holdfast.store import Order
 
-LONGEST_WAIT = 60.0
-WAIT = timedelta(seconds=30)
+MAX_WAIT = 60.0
+DEFAULT_WAIT = timedelta(seconds=30)
 
 _TEXTS = {"type": "array", "items": {"type": "string", "pattern": r"^[^\u0000]*$"}}
-_CURSOR = Field(name="cursor", schema={"type": "string"}, help="From the page before.")
+_CURSOR = Field(
+    name="cursor", schema={"type": "string"}, description="next_cursor of the page before."
+)
 _LIMIT = Field(
     name="limit", schema={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
 )
@@ -48,90 +51,94 @@ FILTERS = (
             "additionalProperties": {"type": "string", "pattern": r"^[^\u0000]*$"},
         },
         deep=True,
-        help="As tags[name]=value; all must match exactly.",
+        description="Written as tags[name]=value; all must match exactly.",
     ),
     Field(name="correlation_id", schema={"type": "string", "pattern": r"^[^\u0000]*$"}),
-    Field(name="created_after", schema=TIMESTAMP, help="Submitted then or later."),
-    Field(name="created_before", schema=TIMESTAMP, help="Submitted before."),
-    Field(name="updated_after", schema=TIMESTAMP, help="Moved then or later."),
+    Field(name="created_after", schema=TIMESTAMP, description="Submitted at this time or later."),
+    Field(name="created_before", schema=TIMESTAMP, description="Submitted before this time."),
+    Field(
+        name="updated_after",
+        schema=TIMESTAMP,
+        description="Changed its state at this time or later.",
+    ),
     Field(name="order", schema={"type": "string", "enum": [order.value for order in Order]}),
     _CURSOR,
     _LIMIT,
 )
 
 
-async def get(call: Call) -> Answer:
+async def get(call: Call) -> JsonResponse:
     """Return one job."""
     job = await call.operations.get(
         call.job_id,
         include_result=bool(call.query.get("include_result", True)),
         include_history=bool(call.query.get("include_history", False)),
     )
-    return Answer(JobBody.of(job, traces=call.caller.traces))
+    return JsonResponse(JobBody.of(job, traces=call.caller.traces))
 
 
-async def result(call: Call) -> Answer:
-    """Return how a job ended; null while it has not."""
+async def result(call: Call) -> JsonResponse:
+    """Return the result of a job; null until it has ended."""
     job = JobBody.of(await call.operations.get(call.job_id), traces=call.caller.traces)
-    return Answer(job.result)
+    return JsonResponse(job.result)
 
 
-async def wait(call: Call) -> Answer:
-    """Answer when a job has ended, or when that takes too long."""
-    patience = call.query.get("timeout", WAIT)
-    assert isinstance(patience, timedelta)
+async def wait(call: Call) -> JsonResponse:
+    """Return a job when it has ended, or after the timeout."""
+    timeout = call.query.get("timeout", DEFAULT_WAIT)
+    assert isinstance(timeout, timedelta)
     try:
-        waited = await call.patiently(call.operations.wait(call.job_id, timeout=patience))
+        waited = await call.while_connected(call.operations.wait(call.job_id, timeout=timeout))
     except TimeoutError:
         waited = None
     job = waited or await call.operations.get(call.job_id)
-    return Answer(JobBody.of(job, traces=call.caller.traces))
+    return JsonResponse(JobBody.of(job, traces=call.caller.traces))
 
 
-async def listing(call: Call) -> Answer:
+async def list_jobs(call: Call) -> JsonResponse:
     """Return a page of jobs that match a query."""
     return await _page(call, call.query)
 
 
-async def search(call: Call) -> Answer:
+async def search(call: Call) -> JsonResponse:
     """Return a page of jobs that match a body."""
-    wanted = decoded(call.body) if call.body.strip() else {}
-    if not isinstance(wanted, dict):
+    filters = decode_json(call.body) if call.body.strip() else {}
+    if not isinstance(filters, dict):
         raise ValidationError([Fault("body", "INVALID", "must be a JSON object")])
-    if "limit" in wanted:
-        wanted["limit"] = whole(wanted["limit"])
-    return await _page(call, wanted)
+    if "limit" in filters:
+        filters["limit"] = whole(filters["limit"])
+    return await _page(call, filters)
 
 
-async def _page(call: Call, wanted: dict[str, object]) -> Answer:
-    page = await call.operations.search(plain_filter(wanted))
-    return Answer(JobSearchResult.of(page, traces=call.caller.traces))
+async def _page(call: Call, filters: dict[str, object]) -> JsonResponse:
+    page = await call.operations.search(checked_filter(filters))
+    return JsonResponse(JobSearchResult.of(page, traces=call.caller.traces))
 
 
-def plain_filter(wanted: dict[str, object]) -> JobFilter:
-    """Return a filter that does not ask for the system's own tags; the search checks the rest."""
-    tags = wanted.get("tags")
+def checked_filter(filters: dict[str, object]) -> JobFilter:
+    """Return a filter without reserved tags; the search checks everything else."""
+    tags = filters.get("tags")
     if isinstance(tags, dict) and any(str(name).startswith(RESERVED) for name in tags):
         raise ValidationError([Fault("tags", "RESERVED", f"must not begin with {RESERVED!r}")])
-    return cast("JobFilter", wanted)
+    return cast("JobFilter", filters)
 
 
-async def failure(call: Call) -> Answer:
-    """Return how a job failed."""
+async def failure(call: Call) -> JsonResponse:
+    """Return the failure of a job, attempt by attempt."""
     details = await call.operations.failure(
         call.job_id, include_all_attempts=bool(call.query.get("include_all_attempts", True))
     )
-    return Answer(FailureBody.of(details, traces=call.caller.traces))
+    return JsonResponse(FailureBody.of(details, traces=call.caller.traces))
 
 
-async def explain(call: Call) -> Answer:
-    """Say why a job is not running now."""
-    return Answer(await call.operations.explain(call.job_id))
+async def explain(call: Call) -> JsonResponse:
+    """Explain why a job is not running now."""
+    return JsonResponse(await call.operations.explain(call.job_id))
 
 
-async def logs(call: Call) -> Answer:
-    """Return what a job's handler logged."""
-    return Answer(LogLines(tuple(await call.operations.logs(call.job_id))))
+async def logs(call: Call) -> JsonResponse:
+    """Return the lines that a job's handler logged."""
+    return JsonResponse(LogLines(tuple(await call.operations.logs(call.job_id))))
 
 
 _JOB = "/api/v1/jobs/{job_id}"
@@ -142,43 +149,43 @@ ENDPOINTS = (
         path="/api/v1/jobs",
         name="listJobs",
         summary="List jobs",
-        handler=listing,
+        handler=list_jobs,
         permission=Permission.READ,
         query=FILTERS,
-        answer=JobSearchResult,
+        response=JobSearchResult,
     ),
     Endpoint(
         method="POST",
         path="/api/v1/jobs/search",
         name="searchJobs",
-        summary="List jobs, with the filters in a body",
+        summary="List jobs, with filters in the body",
         handler=search,
         permission=Permission.READ,
-        body=SEARCH,
-        may_be_silent=True,
+        body_schema=SEARCH,
+        body_optional=True,
         example={"states": ["FAILED", "DEAD_LETTER"], "tags": {"tenant": "acme"}, "limit": 50},
-        answer=JobSearchResult,
+        response=JobSearchResult,
     ),
     Endpoint(
         method="GET",
         path=_JOB,
         name="getJob",
-        summary="Show a job",
+        summary="Get a job",
         handler=get,
         permission=Permission.READ,
         query=(flag("include_result"), flag("include_history")),
-        answer=JobBody,
+        response=JobBody,
         errors=("NOT_FOUND",),
     ),
     Endpoint(
         method="GET",
         path=f"{_JOB}/result",
         name="getResult",
-        summary="Show how a job ended",
-        help="null while the job has not ended.",
+        summary="Get the result of a job",
+        description="null until the job has ended.",
         handler=result,
         permission=Permission.READ,
-        answer=ResultBody,
+        response=ResultBody,
         errors=("NOT_FOUND",),
     ),
     Endpoint(
@@ -186,44 +193,46 @@ ENDPOINTS = (
         path=f"{_JOB}/wait",
         name="waitForJob",
         summary="Wait until a job has ended",
-        help="Answers at once when it has ended, else when it ends, at the latest after the"
-        " timeout: then the state tells that it has not.",
+        description="Responds when the job ends, or after the timeout with the job as it is then;"
+        " its state shows whether it has ended.",
         handler=wait,
         permission=Permission.READ,
-        query=(duration("timeout", most=LONGEST_WAIT, help="At most 60 s; 30 s if silent."),),
-        answer=JobBody,
+        query=(
+            duration("timeout", maximum=MAX_WAIT, description="At most 60 s; 30 s by default."),
+        ),
+        response=JobBody,
         errors=("NOT_FOUND",),
-        patience=None,
+        timeout=None,
     ),
     Endpoint(
         method="GET",
         path=f"{_JOB}/failure",
         name="getFailure",
-        summary="Show how a job failed, attempt by attempt",
+        summary="Get the failure of a job, attempt by attempt",
         handler=failure,
         permission=Permission.READ,
         query=(flag("include_all_attempts"),),
-        answer=FailureBody,
+        response=FailureBody,
         errors=("NOT_FOUND",),
     ),
     Endpoint(
         method="GET",
         path=f"{_JOB}/explain",
         name="explainJob",
-        summary="Say why a job is not running now",
+        summary="Explain why a job is not running now",
         handler=explain,
         permission=Permission.READ,
-        answer=Explanation,
+        response=Explanation,
         errors=("NOT_FOUND",),
     ),
     Endpoint(
         method="GET",
         path=f"{_JOB}/logs",
         name="getLogs",
-        summary="Show what a job's handler logged",
+        summary="Get the log lines of a job",
         handler=logs,
         permission=Permission.READ,
-        answer=LogLines,
+        response=LogLines,
         errors=("NOT_FOUND",),
     ),
 )

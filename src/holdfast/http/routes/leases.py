@@ -1,4 +1,4 @@
-"""Routes for workers: claim jobs, keep their leases, keep what they tell meanwhile."""
+"""Routes for workers: claim jobs, renew leases, report progress, checkpoints and log lines."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import cast
 
 import msgspec
 
-from holdfast.http.endpoint import Answer, Call, Endpoint
-from holdfast.http.fields import Field, blob, duration, integer, text, words
+from holdfast.http.endpoint import Call, Endpoint
+from holdfast.http.fields import Field, base64_bytes, duration, integer, text, text_list
 from holdfast.http.permissions import Permission
+from holdfast.http.responses import JsonResponse
 from holdfast.http.workers import (
     ClaimedJob,
     ClaimResult,
@@ -26,98 +27,102 @@ from holdfast.model.workers import WorkerInfo
 from holdfast.store import Fence, JobNote
 from holdfast.tasks.context import LEVELS, MAX_LOG_MESSAGE
 
-LONGEST_POLL = 30.0
-MAX_MESSAGE = 4096
-MAX_TRACE = 16_384
+MAX_POLL = 30.0
 
 
-def workplace(call: Call) -> RemoteWorkers:
+def remote_workers(call: Call) -> RemoteWorkers:
+    """Return what workers may do in the caller's namespace."""
     return RemoteWorkers(call.operations.store, call.service.app.randomness)
 
 
 def fence_of(call: Call) -> Fence:
-    return Fence(call.job_id, str(call.form["lease_token"]))
+    """Return the job in the path with the lease token in the body."""
+    return Fence(call.job_id, str(call.fields["lease_token"]))
 
 
-async def claim(call: Call) -> Answer:
-    """Take jobs, waiting for some if asked to."""
-    form = call.form
+async def claim(call: Call) -> JsonResponse:
+    """Claim jobs; with ``wait``, wait for some."""
+    fields = call.fields
     store = call.operations.store
-    limit = cast("int", form.get("limit", 1))
+    limit = cast("int", fields.get("limit", 1))
     worker = WorkerInfo(
-        id=str(form["worker_id"]),
+        id=str(fields["worker_id"]),
         host="",
         pid=0,
-        queues=tuple(cast("list[str]", form.get("queues", [DEFAULT_QUEUE]))),
-        types=tuple(cast("list[str]", form.get("types", ()))),
+        queues=tuple(cast("list[str]", fields.get("queues", [DEFAULT_QUEUE]))),
+        types=tuple(cast("list[str]", fields.get("types", ()))),
         slots=limit,
         running=0,
         started_at=store.now(),
     )
 
-    async def pausing(news: Awaitable[int]) -> int | None:
-        return await call.patiently(_awaited(news))
+    async def while_connected(arrivals: Awaitable[int]) -> int | None:
+        return await call.while_connected(_result(arrivals))
 
-    wait = cast("timedelta", form.get("wait", timedelta(0)))
-    jobs = await workplace(call).claim(worker, limit, wait, pausing)
-    return Answer(ClaimResult(tuple(ClaimedJob.of(job) for job in jobs)))
-
-
-async def _awaited(news: Awaitable[int]) -> int:
-    return await news
+    wait = cast("timedelta", fields.get("wait", timedelta(0)))
+    jobs = await remote_workers(call).claim(worker, limit, wait, while_connected)
+    return JsonResponse(ClaimResult(tuple(ClaimedJob.of(job) for job in jobs)))
 
 
-async def heartbeats(call: Call) -> Answer:
+async def _result(arrivals: Awaitable[int]) -> int:
+    return await arrivals
+
+
+async def renew_many(call: Call) -> JsonResponse:
     """Renew many leases."""
-    fences = cast("list[Fence]", call.form["leases"])
-    return Answer(LeaseStates(tuple(await workplace(call).renew(fences))))
+    fences = cast("list[Fence]", call.fields["leases"])
+    return JsonResponse(LeaseStates(tuple(await remote_workers(call).renew(fences))))
 
 
-async def heartbeat(call: Call) -> Answer:
+async def renew(call: Call) -> JsonResponse:
     """Renew one lease."""
-    (state,) = await workplace(call).renew([fence_of(call)])
-    return Answer(state)
+    (state,) = await remote_workers(call).renew([fence_of(call)])
+    return JsonResponse(state)
 
 
-async def progress(call: Call) -> Answer:
-    """Keep how far a job is."""
-    told = Progress(
-        cast("int", call.form["percent"]),
-        str(call.form.get("message", "")),
+async def progress(call: Call) -> JsonResponse:
+    """Record the progress of a job."""
+    reported = Progress(
+        cast("int", call.fields["percent"]),
+        str(call.fields.get("message", "")),
         call.operations.store.now(),
     )
-    return Answer(await workplace(call).note(JobNote(fence=fence_of(call), progress=told)))
+    return JsonResponse(
+        await remote_workers(call).note(JobNote(fence=fence_of(call), progress=reported))
+    )
 
 
-async def checkpoint(call: Call) -> Answer:
-    """Keep state for the next attempt."""
-    data = cast("bytes", call.form["data"])
-    return Answer(await workplace(call).note(JobNote(fence=fence_of(call), checkpoint=data)))
+async def checkpoint(call: Call) -> JsonResponse:
+    """Store state for the next attempt."""
+    data = cast("bytes", call.fields["data"])
+    return JsonResponse(
+        await remote_workers(call).note(JobNote(fence=fence_of(call), checkpoint=data))
+    )
 
 
-async def log(call: Call) -> Answer:
-    """Keep a line with the job."""
-    fields = cast("dict[str, str]", call.form.get("fields", {}))
+async def log(call: Call) -> JsonResponse:
+    """Store a log line with the job."""
+    line_fields = cast("dict[str, str]", call.fields.get("fields", {}))
     line = LogLine(
         call.operations.store.now(),
-        str(call.form.get("level", "INFO")),
-        str(call.form["message"]),
-        cast("int", call.form.get("attempt", 0)),
-        fields,
+        str(call.fields.get("level", "INFO")),
+        str(call.fields["message"]),
+        cast("int", call.fields.get("attempt", 0)),
+        line_fields,
     )
-    return Answer(await workplace(call).note(JobNote(fence=fence_of(call), log=line)))
+    return JsonResponse(await remote_workers(call).note(JobNote(fence=fence_of(call), log=line)))
 
 
-def _leases(value: object) -> list[Fence]:
+def _read_leases(value: object) -> list[Fence]:
     if not isinstance(value, list) or not 1 <= len(value) <= 1000:
         raise ValueError(f"must be a list of 1 to 1000 leases, got {shown(value)}")
     try:
-        found = msgspec.convert(value, list[_Lease])
+        leases = msgspec.convert(value, list[_Lease])
     except msgspec.ValidationError as error:
-        raise ValueError(f"must hold job_id and lease_token: {error}") from None
-    if any(len(lease.job_id) > 256 or len(lease.lease_token) > 256 for lease in found):
-        raise ValueError("must hold ids and tokens of at most 256 characters")
-    return [Fence(clean(lease.job_id), clean(lease.lease_token)) for lease in found]
+        raise ValueError(f"must contain job_id and lease_token: {error}") from None
+    if any(len(lease.job_id) > 256 or len(lease.lease_token) > 256 for lease in leases):
+        raise ValueError("must contain ids and tokens of at most 256 characters")
+    return [Fence(clean(lease.job_id), clean(lease.lease_token)) for lease in leases]
 
 
 class _Lease(msgspec.Struct, forbid_unknown_fields=True):
@@ -125,28 +130,33 @@ class _Lease(msgspec.Struct, forbid_unknown_fields=True):
     lease_token: str
 
 
-def texts(value: object) -> dict[str, str]:
+def string_map(value: object) -> dict[str, str]:
+    """Read a map of strings."""
     if not isinstance(value, dict) or len(value) > 64:
         raise ValueError(f"must be a map of at most 64 strings, got {shown(value)}")
     for one in value.values():
         if not isinstance(one, str):
-            raise ValueError(f"must hold strings, got {shown(one)}")
+            raise ValueError(f"must contain strings, got {shown(one)}")
     return {clean(str(name), 128): clean(one, 1024) for name, one in value.items()}
 
 
-def one_of(name: str, words_: tuple[str, ...]) -> Field:
+def one_of(name: str, choices: tuple[str, ...]) -> Field:
+    """A field with one of several values."""
+
     def read(value: object) -> object:
-        if value not in words_:
-            raise ValueError(f"must be one of {', '.join(words_)}, got {shown(value)}")
+        if value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}, got {shown(value)}")
         return value
 
-    return Field(name=name, schema={"type": "string", "enum": list(words_)}, read=read)
+    return Field(name=name, schema={"type": "string", "enum": list(choices)}, read=read)
 
 
-MAP = {"type": "object", "maxProperties": 64, "additionalProperties": {"type": "string"}}
-TOKEN = text("lease_token", least=1, most=256, required=True, help="From the claim.")
+STRING_MAP = {"type": "object", "maxProperties": 64, "additionalProperties": {"type": "string"}}
+TOKEN = text(
+    "lease_token", minimum=1, maximum=256, required=True, description="lease_token of the claim."
+)
 JOB = "/api/v1/jobs/{job_id}"
-LOST = ("STALE_LEASE",)
+STALE = ("STALE_LEASE",)
 _NAME = {"type": "string", "maxLength": 256}
 _LEASES = {
     "type": "array",
@@ -162,7 +172,12 @@ _LEASES = {
 
 
 def _queue_names() -> Field:
-    field = words("queues", least=1, most=100, help="In this order; default if silent.")
+    field = text_list(
+        "queues",
+        minimum=1,
+        maximum=100,
+        description="Claimed from in this order; `default` if absent.",
+    )
 
     def read(value: object) -> object:
         for name in cast("list[str]", field.read(value)):
@@ -180,91 +195,99 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/workers/claim",
         name="claimJobs",
-        summary="Take jobs to work on",
-        help="Each job is yours until its lease ends. With wait, an empty answer comes only after"
-        " so long.",
+        summary="Claim jobs",
+        description="The worker holds each job until its lease ends. With wait, an empty response"
+        " comes only after so long.",
         handler=claim,
         permission=Permission.WORK,
-        form=(
-            text("worker_id", least=1, most=128, required=True, help="Your own name."),
+        body_fields=(
+            text(
+                "worker_id",
+                minimum=1,
+                maximum=128,
+                required=True,
+                description="The name of the worker.",
+            ),
             _queue_names(),
-            words("types", most=1000, help="Only jobs of these types; any if silent."),
+            text_list(
+                "types", maximum=1000, description="Only jobs of these types; any type if absent."
+            ),
             integer("limit", 1, 100, default=1),
-            duration("wait", most=LONGEST_POLL, help="At most 30 s."),
+            duration("wait", maximum=MAX_POLL, description="At most 30 s."),
         ),
         example={"worker_id": "node-1", "queues": ["default"], "limit": 1, "wait": 20},
-        answer=ClaimResult,
-        patience=None,
+        response=ClaimResult,
+        timeout=None,
     ),
     Endpoint(
         method="POST",
         path="/api/v1/workers/heartbeat",
         name="renewLeases",
         summary="Renew leases",
-        help="Each lasts lease_seconds from now. held false: someone else may have the job,"
-        " stop working on it.",
-        handler=heartbeats,
+        description="Each lease lasts lease_seconds from now. held false: another worker may have"
+        " the job; stop working on it.",
+        handler=renew_many,
         permission=Permission.WORK,
-        form=(Field(name="leases", schema=_LEASES, read=_leases, required=True),),
+        body_fields=(Field(name="leases", schema=_LEASES, read=_read_leases, required=True),),
         example={"leases": [{"job_id": "5a1c...", "lease_token": "9f..."}]},
-        answer=LeaseStates,
+        response=LeaseStates,
     ),
     Endpoint(
         method="POST",
         path=f"{JOB}/heartbeat",
         name="renewLease",
         summary="Renew one lease",
-        handler=heartbeat,
+        handler=renew,
         permission=Permission.WORK,
-        form=(TOKEN,),
-        answer=LeaseState,
+        body_fields=(TOKEN,),
+        response=LeaseState,
     ),
     Endpoint(
         method="POST",
         path=f"{JOB}/progress",
         name="reportProgress",
-        summary="Tell how far a job is",
+        summary="Report progress",
         handler=progress,
         permission=Permission.WORK,
-        form=(
+        body_fields=(
             TOKEN,
             integer("percent", 0, 100, required=True),
-            text("message", most=MAX_LOG_MESSAGE),
+            text("message", maximum=MAX_LOG_MESSAGE),
         ),
         example={"lease_token": "9f...", "percent": 50, "message": "half"},
-        answer=LeaseState,
-        errors=LOST,
+        response=LeaseState,
+        errors=STALE,
     ),
     Endpoint(
         method="POST",
         path=f"{JOB}/checkpoint",
         name="saveCheckpoint",
-        summary="Keep state for the next attempt",
-        help="The next attempt finds it in its claim. cancel_requested: stop now and fail with"
-        " category CANCELLED.",
+        summary="Save a checkpoint for the next attempt",
+        description="The claim of the next attempt contains it. cancel_requested: stop now and fail"
+        " with category CANCELLED.",
         handler=checkpoint,
         permission=Permission.WORK,
-        form=(TOKEN, blob("data", required=True)),
+        body_fields=(TOKEN, base64_bytes("data", required=True)),
         example={"lease_token": "9f...", "data": "eyJwYWdlIjozfQ=="},
-        answer=LeaseState,
-        errors=LOST,
+        response=LeaseState,
+        errors=STALE,
     ),
     Endpoint(
         method="POST",
         path=f"{JOB}/log",
         name="logLine",
-        summary="Keep a line with the job",
+        summary="Store a log line with the job",
         handler=log,
         permission=Permission.WORK,
-        form=(
+        body_fields=(
             TOKEN,
             one_of("level", LEVELS),
-            text("message", most=MAX_LOG_MESSAGE, required=True),
+            text("message", maximum=MAX_LOG_MESSAGE, required=True),
             integer("attempt", 0, 1000),
-            Field(name="fields", schema=MAP, read=texts),
+            Field(name="fields", schema=STRING_MAP, read=string_map),
         ),
         example={"lease_token": "9f...", "level": "INFO", "message": "fetched"},
-        answer=LeaseState,
-        errors=LOST,
+        response=LeaseState,
+        errors=STALE,
     ),
 )

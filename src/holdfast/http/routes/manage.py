@@ -6,10 +6,11 @@ from datetime import timedelta
 from typing import cast
 
 from holdfast.errors import NotFoundError
-from holdfast.http.endpoint import Answer, Call, Endpoint
-from holdfast.http.fields import Field, duration, flag, text, whole, words
+from holdfast.http.endpoint import Call, Endpoint
+from holdfast.http.fields import Field, duration, flag, text, text_list, whole
 from holdfast.http.permissions import Permission
-from holdfast.http.routes.jobs import plain_filter
+from holdfast.http.responses import JsonResponse
+from holdfast.http.routes.jobs import checked_filter
 from holdfast.http.schemas import PRIORITIES, SEARCH
 from holdfast.model.job import Priority
 from holdfast.model.results import (
@@ -25,77 +26,76 @@ from holdfast.operations.filters import JobFilter, job_search
 NOT_FOUND = "NOT_FOUND"
 
 
-async def cancel(call: Call) -> Answer:
+async def cancel(call: Call) -> JsonResponse:
     """Cancel one job."""
     result = await call.operations.cancel(
         call.job_id,
-        reason=str(call.form.get("reason", "")),
-        force=bool(call.form.get("force", False)),
+        reason=str(call.fields.get("reason", "")),
+        force=bool(call.fields.get("force", False)),
     )
-    return _known(call, result)
+    return _found(call, result)
 
 
-async def cancel_batch(call: Call) -> Answer:
+async def cancel_batch(call: Call) -> JsonResponse:
     """Cancel many jobs."""
-    form = call.form
-    wanted = form.get("filter")
-    ids = form.get("job_ids")
-    if wanted is not None:
-        job_search(plain_filter(cast("dict[str, object]", wanted)))
+    fields = call.fields
+    filters = fields.get("filter")
+    if filters is not None:
+        job_search(checked_filter(cast("dict[str, object]", filters)))
     result = await call.operations.cancel_batch(
-        job_ids=cast("list[str] | None", ids),
-        filter=cast("JobFilter | None", wanted),
-        reason=str(form.get("reason", "")),
-        force=bool(form.get("force", False)),
-        dry_run=bool(form.get("dry_run", False)),
+        job_ids=cast("list[str] | None", fields.get("job_ids")),
+        filter=cast("JobFilter | None", filters),
+        reason=str(fields.get("reason", "")),
+        force=bool(fields.get("force", False)),
+        dry_run=bool(fields.get("dry_run", False)),
     )
-    return Answer(result)
+    return JsonResponse(result)
 
 
-async def retry(call: Call) -> Answer:
-    """Give a failed job another chance."""
+async def retry(call: Call) -> JsonResponse:
+    """Run a FAILED or DEAD_LETTER job again."""
     result = await call.operations.retry(
         call.job_id,
-        reset_attempts=bool(call.form.get("reset_attempts", False)),
-        priority=cast("str | int | None", call.form.get("priority")),
-        delay=cast("timedelta", call.form.get("delay", timedelta(0))),
+        reset_attempts=bool(call.fields.get("reset_attempts", False)),
+        priority=cast("str | int | None", call.fields.get("priority")),
+        delay=cast("timedelta", call.fields.get("delay", timedelta(0))),
     )
-    return _known(call, result)
+    return _found(call, result)
 
 
-async def release(call: Call) -> Answer:
-    """Let a held job go."""
-    return _known(call, await call.operations.release(call.job_id))
+async def release(call: Call) -> JsonResponse:
+    """Release a job that was submitted with hold."""
+    return _found(call, await call.operations.release(call.job_id))
 
 
-async def delete(call: Call) -> Answer:
+async def delete(call: Call) -> JsonResponse:
     """Delete an ended job."""
-    return _known(call, await call.operations.delete(call.job_id))
+    return _found(call, await call.operations.delete(call.job_id))
 
 
-def _known(
+def _found(
     call: Call, result: CancellationResult | RetryResult | ReleaseResult | DeletionResult
-) -> Answer:
+) -> JsonResponse:
     if result.status.value == NOT_FOUND:
         raise NotFoundError(call.job_id)
-    return Answer(result)
+    return JsonResponse(result)
 
 
-def _a_filter(value: object) -> object:
+def _read_filter(value: object) -> object:
     if not isinstance(value, dict):
         raise ValueError(f"must be an object, got {shown(value)}")
     return value
 
 
-def _a_priority(value: object) -> object:
+def _read_priority(value: object) -> object:
     value = whole(value)
     if isinstance(value, bool) or value not in [*PRIORITIES, *map(int, Priority)]:
         raise ValueError(f"must be one of {', '.join(PRIORITIES)}, got {shown(value)}")
     return value
 
 
-_REASON = text("reason", help="Why; kept in the history.")
-_FORCE = flag("force", help="Interrupt a running job instead of asking it to stop.")
+_REASON = text("reason", description="Recorded in the history.")
+_FORCE = flag("force", description="Interrupt a running job instead of asking it to stop.")
 _FILTER = {name: value for name, value in SEARCH.items() if name != "examples"}
 
 ENDPOINTS = (
@@ -104,18 +104,18 @@ ENDPOINTS = (
         path="/api/v1/jobs/cancel",
         name="cancelJobs",
         summary="Cancel many jobs, by id or by filter",
-        help="Give job_ids or filter, not both. A dry run only counts.",
+        description="Give either job_ids or filter. A dry run only counts the jobs.",
         handler=cancel_batch,
         permission=Permission.OPERATE,
-        form=(
-            words("job_ids", most=1000),
-            Field(name="filter", schema=_FILTER, read=_a_filter),
+        body_fields=(
+            text_list("job_ids", maximum=1000),
+            Field(name="filter", schema=_FILTER, read=_read_filter),
             _REASON,
             _FORCE,
             flag("dry_run"),
         ),
         example={"filter": {"types": ["email.send"]}, "reason": "wrong address", "dry_run": True},
-        answer=BatchCancellationResult,
+        response=BatchCancellationResult,
         audited=True,
     ),
     Endpoint(
@@ -123,13 +123,13 @@ ENDPOINTS = (
         path="/api/v1/jobs/{job_id}/cancel",
         name="cancelJob",
         summary="Cancel a job",
-        help="A waiting job is cancelled at once. A running one is asked to stop at its next"
-        " checkpoint, with force it is interrupted.",
+        description="A waiting job is cancelled at once. A running job is asked to stop at its next"
+        " checkpoint; with force it is interrupted.",
         handler=cancel,
         permission=Permission.CHANGE,
-        form=(_REASON, _FORCE),
+        body_fields=(_REASON, _FORCE),
         example={"reason": "no longer wanted", "force": False},
-        answer=CancellationResult,
+        response=CancellationResult,
         errors=(NOT_FOUND,),
         audited=True,
     ),
@@ -137,11 +137,11 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/jobs/{job_id}/retry",
         name="retryJob",
-        summary="Give a failed job another chance",
+        summary="Run a FAILED or DEAD_LETTER job again",
         handler=retry,
         permission=Permission.OPERATE,
-        form=(
-            flag("reset_attempts", help="Count attempts from the start."),
+        body_fields=(
+            flag("reset_attempts", description="Start counting attempts from one."),
             Field(
                 name="priority",
                 schema={
@@ -150,12 +150,12 @@ ENDPOINTS = (
                         {"type": "integer", "minimum": 0, "maximum": 4},
                     ]
                 },
-                read=_a_priority,
+                read=_read_priority,
             ),
             duration("delay"),
         ),
         example={"reset_attempts": True, "delay": "PT1M"},
-        answer=RetryResult,
+        response=RetryResult,
         errors=(NOT_FOUND,),
         audited=True,
     ),
@@ -163,11 +163,11 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/jobs/{job_id}/release",
         name="releaseJob",
-        summary="Let a job go that was submitted with hold",
+        summary="Release a job that was submitted with hold",
         handler=release,
         permission=Permission.CHANGE,
-        form=(),
-        answer=ReleaseResult,
+        body_fields=(),
+        response=ReleaseResult,
         errors=(NOT_FOUND,),
         audited=True,
     ),
@@ -178,7 +178,7 @@ ENDPOINTS = (
         summary="Delete an ended job that no live job depends on",
         handler=delete,
         permission=Permission.OPERATE,
-        answer=DeletionResult,
+        response=DeletionResult,
         errors=(NOT_FOUND,),
         audited=True,
     ),

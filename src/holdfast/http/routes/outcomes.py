@@ -1,4 +1,4 @@
-"""Routes for workers: say how jobs went, give them back, spawn children."""
+"""Routes for workers: complete, fail or give back a job, and spawn children."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from typing import cast
 import msgspec
 
 from holdfast.errors import ValidationError
-from holdfast.http.endpoint import Answer, Call, Endpoint
+from holdfast.http.endpoint import Call, Endpoint
 from holdfast.http.fields import Field, duration, raw_fields, text
 from holdfast.http.permissions import Permission
-from holdfast.http.routes.leases import JOB, LOST, MAP, TOKEN, fence_of, one_of, texts, workplace
+from holdfast.http.responses import JsonResponse
+from holdfast.http.routes.leases import (
+    JOB,
+    STALE,
+    STRING_MAP,
+    TOKEN,
+    fence_of,
+    one_of,
+    remote_workers,
+    string_map,
+)
 from holdfast.http.submission_body import submission_of
 from holdfast.http.workers import Settlement
 from holdfast.model import lifecycle
@@ -24,8 +34,8 @@ MAX_MESSAGE = 4096
 MAX_TRACE = 16_384
 
 
-async def complete(call: Call) -> Answer:
-    """Say that a job is done."""
+async def complete(call: Call) -> JsonResponse:
+    """Complete a job."""
     output = raw_fields(call.body).get("output")
     try:
         result = None if output is None or bytes(output) == b"null" else encode(output)[0]
@@ -35,131 +45,131 @@ async def complete(call: Call) -> Answer:
     def decide(job: Job, now: datetime) -> Job:
         return lifecycle.completed(job, result, now=now)
 
-    return Answer(await workplace(call).settle(fence_of(call), decide))
+    return JsonResponse(await remote_workers(call).settle(fence_of(call), decide))
 
 
-async def fail(call: Call) -> Answer:
-    """Say that a job failed."""
-    form = call.form
+async def fail(call: Call) -> JsonResponse:
+    """Fail a job."""
+    fields = call.fields
     failure = Failure(
-        category=FailureCategory(str(form.get("category", FailureCategory.TEMPORARY))),
-        message=str(form["message"]),
-        code=str(form.get("code", "")),
-        stack_trace=str(form.get("stack_trace", "")),
-        context=cast("dict[str, str]", form.get("context", {})),
-        retry_after=cast("timedelta | None", form.get("retry_after")),
-        host=str(form.get("host", "")),
+        category=FailureCategory(str(fields.get("category", FailureCategory.TEMPORARY))),
+        message=str(fields["message"]),
+        code=str(fields.get("code", "")),
+        stack_trace=str(fields.get("stack_trace", "")),
+        context=cast("dict[str, str]", fields.get("context", {})),
+        retry_after=cast("timedelta | None", fields.get("retry_after")),
+        host=str(fields.get("host", "")),
     )
     jitter = call.service.app.randomness.jitter()
 
     def decide(job: Job, now: datetime) -> Job:
         return lifecycle.after_failure(job, failure, now=now, jitter=jitter)
 
-    return Answer(await workplace(call).settle(fence_of(call), decide))
+    return JsonResponse(await remote_workers(call).settle(fence_of(call), decide))
 
 
-async def give_back(call: Call) -> Answer:
-    """Return a job unworked; it uses up no attempt."""
+async def give_back(call: Call) -> JsonResponse:
+    """Give a job back; the attempt does not count."""
 
     def decide(job: Job, now: datetime) -> Job:
         return lifecycle.given_back(job, now=now)
 
-    return Answer(await workplace(call).settle(fence_of(call), decide))
+    return JsonResponse(await remote_workers(call).settle(fence_of(call), decide))
 
 
 class SpawnedBody(msgspec.Struct, frozen=True):
-    """The child job: a new one, or the one that the key made before."""
+    """The child job: a new one, or the one that was spawned with the same key before."""
 
     job_id: str
 
 
-async def spawn(call: Call) -> Answer:
+async def spawn(call: Call) -> JsonResponse:
     """Submit a child of a running job."""
-    submission = submission_of(cast("Mapping[str, msgspec.Raw]", call.form["job"]))
+    submission = submission_of(cast("Mapping[str, msgspec.Raw]", call.fields["job"]))
     submitter = call.service.app.submitter(call.operations.store)
-    key = call.form.get("key")
+    key = call.fields.get("key")
     job_id = await submitter.spawn(submission, fence_of(call), None if key is None else str(key))
-    return Answer(SpawnedBody(job_id), 201)
+    return JsonResponse(SpawnedBody(job_id), 201)
 
 
-def _child(value: object) -> Mapping[str, msgspec.Raw]:
+def _read_child(value: object) -> Mapping[str, msgspec.Raw]:
     if not isinstance(value, dict):
         raise ValueError(f"must be a submission, got {shown(value)}")
     return raw_fields(msgspec.json.encode(value))
 
 
-_GONE = ("STALE_LEASE", "NOT_FOUND")
+_STALE_OR_MISSING = ("STALE_LEASE", "NOT_FOUND")
 
 ENDPOINTS = (
     Endpoint(
         method="POST",
         path=f"{JOB}/complete",
         name="completeJob",
-        summary="Say that a job is done",
-        help="A repeat with the same token is answered like the first time.",
+        summary="Complete a job",
+        description="A repeat with the same token gets the same response.",
         handler=complete,
         permission=Permission.WORK,
-        form=(TOKEN, Field(name="output", schema={}, help="Any JSON.")),
+        body_fields=(TOKEN, Field(name="output", schema={}, description="Any JSON.")),
         example={"lease_token": "9f...", "output": {"sent": True}},
-        answer=Settlement,
-        errors=_GONE,
+        response=Settlement,
+        errors=_STALE_OR_MISSING,
     ),
     Endpoint(
         method="POST",
         path=f"{JOB}/fail",
         name="failJob",
-        summary="Say that a job failed",
-        help="TEMPORARY (the default), TIMEOUT and SYSTEM are retried while attempts are left,"
-        " PERMANENT is not; CANCELLED answers a wish to cancel.",
+        summary="Fail a job",
+        description="TEMPORARY (the default), TIMEOUT and SYSTEM are retried while attempts are"
+        " left; PERMANENT is not. CANCELLED confirms a requested cancellation.",
         handler=fail,
         permission=Permission.WORK,
-        form=(
+        body_fields=(
             TOKEN,
-            text("message", most=MAX_MESSAGE, required=True),
+            text("message", maximum=MAX_MESSAGE, required=True),
             one_of("category", tuple(category.value for category in FailureCategory)),
-            text("code", most=128),
-            text("stack_trace", most=MAX_TRACE),
-            Field(name="context", schema=MAP, read=texts),
-            duration("retry_after", help="Instead of the job's own backoff."),
-            text("host", most=256),
+            text("code", maximum=128),
+            text("stack_trace", maximum=MAX_TRACE),
+            Field(name="context", schema=STRING_MAP, read=string_map),
+            duration("retry_after", description="Instead of the job's own backoff."),
+            text("host", maximum=256),
         ),
         example={"lease_token": "9f...", "message": "no such mailbox", "category": "PERMANENT"},
-        answer=Settlement,
-        errors=_GONE,
+        response=Settlement,
+        errors=_STALE_OR_MISSING,
     ),
     Endpoint(
         method="POST",
         path=f"{JOB}/give-back",
         name="giveBackJob",
-        summary="Return a job unworked",
-        help="For a worker that stops: uses up no attempt.",
+        summary="Give a job back",
+        description="For a worker that stops. The attempt does not count.",
         handler=give_back,
         permission=Permission.WORK,
-        form=(TOKEN,),
-        answer=Settlement,
-        errors=_GONE,
+        body_fields=(TOKEN,),
+        response=Settlement,
+        errors=_STALE_OR_MISSING,
     ),
     Endpoint(
         method="POST",
         path=f"{JOB}/spawn",
         name="spawnJob",
         summary="Submit a child of a running job",
-        help="With a key, a later attempt that spawns the same key gets the same child back.",
+        description="A later attempt that spawns with the same key gets the same child.",
         handler=spawn,
         permission=Permission.WORK,
-        form=(
+        body_fields=(
             TOKEN,
-            text("key", least=1),
+            text("key", minimum=1),
             Field(
                 name="job",
                 schema={"$ref": "#/components/schemas/JobSubmission"},
-                read=_child,
+                read=_read_child,
                 required=True,
             ),
         ),
         example={"lease_token": "9f...", "key": "page-3", "job": {"type": "page", "payload": 3}},
-        answer=SpawnedBody,
+        response=SpawnedBody,
         status=201,
-        errors=LOST,
+        errors=STALE,
     ),
 )

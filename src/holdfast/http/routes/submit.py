@@ -1,12 +1,13 @@
-"""Routes that put jobs in."""
+"""Routes that submit jobs."""
 
 from __future__ import annotations
 
-from holdfast.api.submissions import BatchBody, SubmissionBody, submitted
+from holdfast.api.submissions import BatchBody, SubmissionBody, encodable
 from holdfast.errors import Fault, ValidationError
-from holdfast.http.endpoint import Answer, Call, Endpoint
+from holdfast.http.endpoint import Call, Endpoint
 from holdfast.http.fields import Field, text
 from holdfast.http.permissions import Permission
+from holdfast.http.responses import JsonResponse
 from holdfast.http.submission_body import read_batch, read_submission
 from holdfast.model.results import SubmissionStatus
 from holdfast.model.validation import MAX_KEY
@@ -14,35 +15,35 @@ from holdfast.model.validation import MAX_KEY
 KEY = b"idempotency-key"
 KEY_HEADER = text(
     "Idempotency-Key",
-    least=1,
-    most=MAX_KEY,
-    help="The idempotency key, if the body has none. A request that is repeated with the same"
-    " key and body creates nothing new.",
+    minimum=1,
+    maximum=MAX_KEY,
+    description="The idempotency key, if the body has none. Repeating a request with the same key"
+    " and body creates no second job.",
 )
 BATCH_KEY_HEADER = text(
     "Idempotency-Key",
-    least=1,
-    most=MAX_KEY - len(":999"),
-    help="Each job without an idempotency key of its own gets KEY:POSITION.",
+    minimum=1,
+    maximum=MAX_KEY - len(":999"),
+    description="Each job without its own idempotency key gets KEY:POSITION.",
 )
 
 
-async def submit(call: Call) -> Answer:
-    """Submit one job; answered once it is durable."""
+async def submit(call: Call) -> JsonResponse:
+    """Submit one job; respond when it is stored durably."""
     submission = read_submission(call.body, key=_key(call, KEY_HEADER))
     if call.caller.live_jobs is not None:
         await call.service.key_limits.admit_jobs(call.caller, 1)
     result = await call.operations.submit(submission)
-    new = result.status is SubmissionStatus.ACCEPTED
-    place = {"location": f"/api/v1/jobs/{result.job_id}"}
-    return Answer(submitted(result), 201 if new else 200, place)
+    is_new = result.status is SubmissionStatus.ACCEPTED
+    location = {"location": f"/api/v1/jobs/{result.job_id}"}
+    return JsonResponse(encodable(result), 201 if is_new else 200, location)
 
 
-async def submit_batch(call: Call) -> Answer:
-    """Submit many jobs; answered once they are durable."""
+async def submit_batch(call: Call) -> JsonResponse:
+    """Submit many jobs; respond when they are stored durably."""
     submissions, atomic = read_batch(call.body, key=_key(call, BATCH_KEY_HEADER))
     await call.service.key_limits.admit_jobs(call.caller, len(submissions))
-    return Answer(submitted(await call.operations.submit_batch(submissions, atomic=atomic)))
+    return JsonResponse(encodable(await call.operations.submit_batch(submissions, atomic=atomic)))
 
 
 def _key(call: Call, header: Field) -> str | None:
@@ -61,12 +62,13 @@ ENDPOINTS = (
         path="/api/v1/jobs",
         name="submitJob",
         summary="Submit a job",
-        help="Answered once the job is stored durably. 201: it is new. 200: the idempotency key"
-        " belongs to a job with the same payload, which is named instead.",
+        description="Responds when the job is stored durably. 201: the job is new. 200: the"
+        " idempotency key belongs to an existing job with the same payload; the response names"
+        " that job.",
         handler=submit,
         permission=Permission.SUBMIT,
-        body={"$ref": "#/components/schemas/JobSubmission"},
-        header=(KEY_HEADER,),
+        body_schema={"$ref": "#/components/schemas/JobSubmission"},
+        headers=(KEY_HEADER,),
         example={
             "type": "email.send",
             "payload": {"to": "a@example.com", "subject": "hi"},
@@ -74,24 +76,24 @@ ENDPOINTS = (
             "max_attempts": 5,
             "tags": {"tenant": "acme"},
         },
-        answer=SubmissionBody,
+        response=SubmissionBody,
         status=201,
-        others={200: "A job with this idempotency key and payload exists already."},
+        other_statuses={200: "A job with this idempotency key and payload exists already."},
         errors=("DUPLICATE",),
-        patience=None,  # a submission gives up by itself, after 30 s
+        timeout=None,  # a submission stops by itself after 30 s
     ),
     Endpoint(
         method="POST",
         path="/api/v1/jobs/batch",
         name="submitBatch",
         summary="Submit 1 to 1000 jobs",
-        help="atomic: all or none are stored, and one wrong job is an error. Otherwise each job"
-        " has its own result, REJECTED with an error for those that were refused. With an"
-        " Idempotency-Key each job without its own gets KEY:POSITION.",
+        description="atomic: all jobs are stored or none, and one invalid job is an error."
+        " Otherwise each job has its own result; an invalid one is REJECTED with an error. With an"
+        " Idempotency-Key header each job without its own key gets KEY:POSITION.",
         handler=submit_batch,
         permission=Permission.SUBMIT,
-        body={"$ref": "#/components/schemas/BatchSubmission"},
-        header=(BATCH_KEY_HEADER,),
+        body_schema={"$ref": "#/components/schemas/BatchSubmission"},
+        headers=(BATCH_KEY_HEADER,),
         example={
             "atomic": True,
             "jobs": [
@@ -99,8 +101,8 @@ ENDPOINTS = (
                 {"type": "report.send", "payload": None, "depends_on": ["fetch"]},
             ],
         },
-        answer=BatchBody,
+        response=BatchBody,
         errors=("DUPLICATE",),
-        patience=None,  # a submission gives up by itself, after 30 s
+        timeout=None,  # a submission stops by itself after 30 s
     ),
 )

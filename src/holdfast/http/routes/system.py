@@ -1,4 +1,4 @@
-"""Routes about the whole: failures, statistics, queues, workers, the audit log."""
+"""Routes about failures, statistics, queues, workers and the audit log."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from holdfast.api.failures import FailureSearchBody
 from holdfast.api.responses import AuditPage, QueueList, QueueState, WorkerList
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.audit import Audit
-from holdfast.http.endpoint import Answer, Call, Endpoint
-from holdfast.http.fields import TIMESTAMP, Field, duration, integer, text, words
+from holdfast.http.endpoint import Call, Endpoint
+from holdfast.http.fields import TIMESTAMP, Field, duration, integer, text, text_list
 from holdfast.http.permissions import Permission
+from holdfast.http.responses import JsonResponse
 from holdfast.model.job import FailureCategory
 from holdfast.model.policy import DAY, HOUR
 from holdfast.model.statistics import Breakdown, QueueStats
@@ -20,62 +21,61 @@ from holdfast.model.times import shown
 from holdfast.model.validation import QUEUE_RULE
 from holdfast.operations.filters import FailureFilter
 
-MEASURED = 7 * DAY
-"""How long measures are kept."""
+STATS_KEPT = 7 * DAY
 
 
-async def failures(call: Call) -> Answer:
+async def failures(call: Call) -> JsonResponse:
     """Return a page of failed jobs."""
     page = await call.operations.failures(cast("FailureFilter", call.query))
-    return Answer(FailureSearchBody.of(page))
+    return JsonResponse(FailureSearchBody.of(page))
 
 
-async def stats(call: Call) -> Answer:
+async def stats(call: Call) -> JsonResponse:
     """Return counts, rates and latencies."""
     found = await call.operations.stats(
         time_range=cast("timedelta", call.query.get("time_range", HOUR)),
         breakdown_by=cast("Sequence[str]", call.query.get("breakdown_by", ())),
     )
-    return Answer(found)
+    return JsonResponse(found)
 
 
-async def queues(call: Call) -> Answer:
+async def queues(call: Call) -> JsonResponse:
     """Return every queue."""
-    return Answer(QueueList(tuple(await call.operations.queues())))
+    return JsonResponse(QueueList(tuple(await call.operations.queues())))
 
 
-async def pause(call: Call) -> Answer:
-    """Let no more jobs of a queue start."""
+async def pause(call: Call) -> JsonResponse:
+    """Pause a queue: none of its jobs start."""
     name = _queue(call)
     await call.operations.pause(name)
-    return Answer(QueueState(name, paused=True))
+    return JsonResponse(QueueState(name, paused=True))
 
 
-async def resume(call: Call) -> Answer:
-    """Let jobs of a queue start again."""
+async def resume(call: Call) -> JsonResponse:
+    """Resume a paused queue."""
     name = _queue(call)
     await call.operations.resume(name)
-    return Answer(QueueState(name, paused=False))
+    return JsonResponse(QueueState(name, paused=False))
 
 
-async def workers(call: Call) -> Answer:
-    """Return the workers that are there."""
-    return Answer(WorkerList(tuple(await call.operations.workers())))
+async def workers(call: Call) -> JsonResponse:
+    """Return the workers that are present."""
+    return JsonResponse(WorkerList(tuple(await call.operations.workers())))
 
 
-async def audit(call: Call) -> Answer:
-    """Return who changed what, newest first."""
+async def audit(call: Call) -> JsonResponse:
+    """Return the audit log, newest first."""
     log = Audit(call.operations.store)
     limit = cast("int", call.query.get("limit", 100))
     entries, cursor = await log.page(str(call.query.get("cursor", "")), limit)
-    return Answer(AuditPage(entries=tuple(entries), next_cursor=cursor))
+    return JsonResponse(AuditPage(entries=tuple(entries), next_cursor=cursor))
 
 
 def _queue(call: Call) -> str:
     name = call.path["queue"]
     if not QUEUE_RULE.fullmatch(name):
-        told = f"must match {QUEUE_RULE.pattern}, got {shown(name)}"
-        raise ValidationError([Fault("queue", "INVALID", told)])
+        message = f"must match {QUEUE_RULE.pattern}, got {shown(name)}"
+        raise ValidationError([Fault("queue", "INVALID", message)])
     return name
 
 
@@ -88,7 +88,7 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/failures",
         name="listFailures",
-        summary="List failed jobs and what they failed of",
+        summary="List failed jobs, with the number of failures by cause",
         handler=failures,
         permission=Permission.WATCH,
         query=(
@@ -97,85 +97,89 @@ ENDPOINTS = (
             Field(name="types", schema=_TEXTS, many=True),
             Field(name="queues", schema=_TEXTS, many=True),
             Field(name="error_code", schema={"type": "string", "pattern": r"^[^\u0000]*$"}),
-            Field(name="after", schema=TIMESTAMP, help="Failed then or later."),
-            Field(name="before", schema=TIMESTAMP, help="Failed before."),
-            Field(name="cursor", schema={"type": "string"}, help="From the page before."),
+            Field(name="after", schema=TIMESTAMP, description="Failed at this time or later."),
+            Field(name="before", schema=TIMESTAMP, description="Failed before this time."),
+            Field(
+                name="cursor",
+                schema={"type": "string"},
+                description="next_cursor of the page before.",
+            ),
             Field(
                 name="limit",
                 schema={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
             ),
         ),
-        answer=FailureSearchBody,
+        response=FailureSearchBody,
     ),
     Endpoint(
         method="GET",
         path="/api/v1/stats",
         name="getStats",
-        summary="Show counts, rates and latencies",
+        summary="Get counts, rates and latencies",
         handler=stats,
         permission=Permission.WATCH,
         query=(
             duration(
                 "time_range",
-                most=MEASURED.total_seconds(),
-                help="Look back so long, at most a week; an hour if silent.",
+                maximum=STATS_KEPT.total_seconds(),
+                description="The window up to now: at most a week, an hour by default.",
             ),
-            words("breakdown_by", choices=[by.value for by in Breakdown], most=10),
+            text_list("breakdown_by", choices=[by.value for by in Breakdown], maximum=10),
         ),
-        answer=QueueStats,
+        response=QueueStats,
     ),
     Endpoint(
         method="GET",
         path="/api/v1/queues",
         name="listQueues",
-        summary="List queues with their counts",
+        summary="List queues with the number of jobs by state",
         handler=queues,
         permission=Permission.WATCH,
-        answer=QueueList,
+        response=QueueList,
     ),
     Endpoint(
         method="POST",
         path="/api/v1/queues/{queue}/pause",
         name="pauseQueue",
-        summary="Let no more jobs of a queue start",
+        summary="Pause a queue",
         handler=pause,
         permission=Permission.OPERATE,
-        form=(),
-        answer=QueueState,
+        body_fields=(),
+        response=QueueState,
         audited=True,
     ),
     Endpoint(
         method="POST",
         path="/api/v1/queues/{queue}/resume",
         name="resumeQueue",
-        summary="Let jobs of a queue start again",
+        summary="Resume a queue",
         handler=resume,
         permission=Permission.OPERATE,
-        form=(),
-        answer=QueueState,
+        body_fields=(),
+        response=QueueState,
         audited=True,
     ),
     Endpoint(
         method="GET",
         path="/api/v1/workers",
         name="listWorkers",
-        summary="List the workers that are there",
+        summary="List the workers that are present",
         handler=workers,
         permission=Permission.WATCH,
-        answer=WorkerList,
+        response=WorkerList,
     ),
     Endpoint(
         method="GET",
         path="/api/v1/audit",
         name="listAudit",
-        summary="List who changed what, newest first",
-        help="Kept for 90 days.",
+        summary="List the calls that changed something, newest first",
+        description="Entries are kept for 90 days.",
         handler=audit,
         permission=Permission.ADMINISTER,
         query=(
-            text("cursor", most=512, help="From the page before."),
+            text("cursor", maximum=512, description="next_cursor of the page before."),
             integer("limit", 1, 1000, default=100),
         ),
-        answer=AuditPage,
+        response=AuditPage,
     ),
 )

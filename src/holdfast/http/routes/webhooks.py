@@ -1,4 +1,4 @@
-"""Routes about webhooks: who is told of ends, and what became of it."""
+"""Routes about webhooks and their deliveries."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import cast
 
 import msgspec
 
-from holdfast.http.endpoint import Answer, Call, Endpoint
-from holdfast.http.fields import Field, flag, integer, text, words
+from holdfast.http.endpoint import Call, Endpoint
+from holdfast.http.fields import Field, flag, integer, text, text_list
 from holdfast.http.permissions import Permission
+from holdfast.http.responses import JsonResponse
 from holdfast.model.job import State
 from holdfast.model.validation import MAX_URL
 from holdfast.webhooks import AddressGuard, Delivery, DeliveryPage, Webhook, Webhooks
@@ -17,7 +18,7 @@ from holdfast.webhooks.values import ENDS
 
 
 class WebhookInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook; its secrets are shown when they are made, and never again."""
+    """A webhook; a secret is returned once, by the call that makes it."""
 
     id: str
     url: str
@@ -33,7 +34,7 @@ class WebhookInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, webhook: Webhook, *, secrets: bool = False) -> WebhookInfo:
-        """Write a webhook."""
+        """Return the body for a webhook."""
         fields = msgspec.structs.asdict(webhook)
         fields["tags"] = dict(webhook.tags)
         fields["secrets"] = webhook.secrets if secrets else ()
@@ -47,7 +48,7 @@ class WebhookList(msgspec.Struct, frozen=True):
 
 
 class WebhookRemoval(msgspec.Struct, frozen=True):
-    """A webhook that is told no more."""
+    """A webhook that was removed."""
 
     id: str
     removed: bool = True
@@ -58,54 +59,55 @@ def _webhooks(call: Call) -> Webhooks:
     return Webhooks(call.operations, AddressGuard(app.webhook_settings.allow), app.randomness)
 
 
-async def list_webhooks(call: Call) -> Answer:
+async def list_webhooks(call: Call) -> JsonResponse:
     """Return every webhook."""
     found = await _webhooks(call).list()
-    return Answer(WebhookList(tuple(WebhookInfo.of(one) for one in found)))
+    return JsonResponse(WebhookList(tuple(WebhookInfo.of(one) for one in found)))
 
 
-async def add_webhook(call: Call) -> Answer:
-    """Tell an address of ends from now on."""
-    form = dict(call.form)
-    made = await _webhooks(call).add(str(form.pop("url")), **form)  # type: ignore[arg-type]
-    return Answer(WebhookInfo.of(made, secrets=True), status=201)
+async def add_webhook(call: Call) -> JsonResponse:
+    """Register an address."""
+    fields = dict(call.fields)
+    url = str(fields.pop("url"))
+    added = await _webhooks(call).add(url, **fields)  # type: ignore[arg-type]  # read by type
+    return JsonResponse(WebhookInfo.of(added, secrets=True), status=201)
 
 
-async def get_webhook(call: Call) -> Answer:
+async def get_webhook(call: Call) -> JsonResponse:
     """Return a webhook."""
-    return Answer(WebhookInfo.of(await _webhooks(call).get(call.path["webhook_id"])))
+    return JsonResponse(WebhookInfo.of(await _webhooks(call).get(call.path["webhook_id"])))
 
 
-async def remove_webhook(call: Call) -> Answer:
-    """Tell an address no more."""
+async def remove_webhook(call: Call) -> JsonResponse:
+    """Remove a webhook."""
     webhook_id = call.path["webhook_id"]
     await _webhooks(call).remove(webhook_id)
-    return Answer(WebhookRemoval(webhook_id))
+    return JsonResponse(WebhookRemoval(webhook_id))
 
 
-async def rotate_secret(call: Call) -> Answer:
-    """Sign with a new secret beside the old one."""
-    keep = cast("int", call.form.get("keep", 1))
-    after = await _webhooks(call).rotate(call.path["webhook_id"], keep=keep)
-    return Answer(WebhookInfo.of(after, secrets=True))
+async def rotate_secret(call: Call) -> JsonResponse:
+    """Add a new signing secret."""
+    keep = cast("int", call.fields.get("keep", 1))
+    rotated = await _webhooks(call).rotate(call.path["webhook_id"], keep=keep)
+    return JsonResponse(WebhookInfo.of(rotated, secrets=True))
 
 
-async def deliveries(call: Call) -> Answer:
+async def deliveries(call: Call) -> JsonResponse:
     """Return deliveries, newest first."""
     page = await _webhooks(call).deliveries(
         cast("str | None", call.query.get("webhook")),
         limit=cast("int", call.query.get("limit", 50)),
         cursor=cast("str | None", call.query.get("cursor")),
     )
-    return Answer(page)
+    return JsonResponse(page)
 
 
-async def resend(call: Call) -> Answer:
+async def resend(call: Call) -> JsonResponse:
     """Send a message again."""
-    return Answer(await _webhooks(call).resend(call.path["delivery_id"]))
+    return JsonResponse(await _webhooks(call).resend(call.path["delivery_id"]))
 
 
-def _tags(value: object) -> object:
+def _read_tags(value: object) -> object:
     try:
         return msgspec.convert(value, dict[str, str])
     except msgspec.ValidationError as error:
@@ -123,27 +125,44 @@ ENDPOINTS = (
         summary="List webhooks",
         handler=list_webhooks,
         permission=Permission.WATCH,
-        answer=WebhookList,
+        response=WebhookList,
     ),
     Endpoint(
         method="POST",
         path=_PATH,
         name="addWebhook",
-        summary="Tell an address of ends from now on",
-        help="The answer holds the secret to verify messages with; it is not shown again.",
+        summary="Send a message to an address when jobs end",
+        description="The response holds the secret that verifies messages; shown only once.",
         handler=add_webhook,
         permission=Permission.ADMINISTER,
-        form=(
-            text("url", least=1, most=MAX_URL, required=True, help="Where to POST."),
-            words("states", choices=ENDS, least=1, most=len(ENDS), help="Only such ends."),
-            words("types", most=100, help="Only jobs of these types."),
-            words("queues", most=100, help="Only jobs of these queues."),
-            Field(name="tags", schema=_TAGS, read=_tags, help="Only jobs with all these tags."),
-            flag("include_result", "Send the job's result, too."),
-            text("description", help="What it is for."),
+        body_fields=(
+            text(
+                "url",
+                minimum=1,
+                maximum=MAX_URL,
+                required=True,
+                description="Where messages are posted.",
+            ),
+            text_list(
+                "states",
+                choices=ENDS,
+                minimum=1,
+                maximum=len(ENDS),
+                description="Only jobs that end in these states.",
+            ),
+            text_list("types", maximum=100, description="Only jobs of these types."),
+            text_list("queues", maximum=100, description="Only jobs of these queues."),
+            Field(
+                name="tags",
+                schema=_TAGS,
+                read=_read_tags,
+                description="Only jobs with all these tags.",
+            ),
+            flag("include_result", "Include the job's result in the message."),
+            text("description", description="A note for people."),
         ),
         example={"url": "https://example.org/hooks/jobs", "states": ["FAILED", "DEAD_LETTER"]},
-        answer=WebhookInfo,
+        response=WebhookInfo,
         status=201,
         audited=True,
     ),
@@ -151,20 +170,20 @@ ENDPOINTS = (
         method="GET",
         path=f"{_PATH}/{{webhook_id}}",
         name="getWebhook",
-        summary="Show one webhook",
+        summary="Get a webhook",
         handler=get_webhook,
         permission=Permission.WATCH,
-        answer=WebhookInfo,
+        response=WebhookInfo,
         errors=("NOT_FOUND",),
     ),
     Endpoint(
         method="DELETE",
         path=f"{_PATH}/{{webhook_id}}",
         name="removeWebhook",
-        summary="Tell an address no more",
+        summary="Remove a webhook",
         handler=remove_webhook,
         permission=Permission.ADMINISTER,
-        answer=WebhookRemoval,
+        response=WebhookRemoval,
         errors=("NOT_FOUND",),
         audited=True,
     ),
@@ -172,14 +191,16 @@ ENDPOINTS = (
         method="POST",
         path=f"{_PATH}/{{webhook_id}}/rotate",
         name="rotateWebhookSecret",
-        summary="Sign with a new secret beside the old one",
-        help="callback as the id: the secret that signs what the addresses are told which jobs"
-        " name themselves, as callback_url. It is made at the first call.",
+        summary="Add a new signing secret",
+        description="The id `callback` stands for the secret that signs messages to the"
+        " callback_url of jobs; the first call makes it.",
         handler=rotate_secret,
         permission=Permission.ADMINISTER,
-        form=(integer("keep", 0, 1, default=1, help="Older secrets that stay good."),),
+        body_fields=(
+            integer("keep", 0, 1, default=1, description="How many older secrets stay valid."),
+        ),
         example={"keep": 1},
-        answer=WebhookInfo,
+        response=WebhookInfo,
         errors=("NOT_FOUND",),
         audited=True,
     ),
@@ -187,25 +208,28 @@ ENDPOINTS = (
         method="GET",
         path="/api/v1/deliveries",
         name="listDeliveries",
-        summary="List what was delivered, or why not",
+        summary="List deliveries, newest first",
         handler=deliveries,
         permission=Permission.WATCH,
         query=(
-            text("webhook", help="Only this one's; callback for those that jobs name."),
-            text("cursor", most=512, help="From the page before."),
+            text(
+                "webhook",
+                description="Only of this webhook; `callback`: to the callback_url of jobs.",
+            ),
+            text("cursor", maximum=512, description="next_cursor of the page before."),
             integer("limit", 1, 1000, default=50),
         ),
-        answer=DeliveryPage,
+        response=DeliveryPage,
     ),
     Endpoint(
         method="POST",
         path="/api/v1/deliveries/{delivery_id}/resend",
         name="resendDelivery",
-        summary="Send a message again, under the same message id",
+        summary="Send a message again with the same message id",
         handler=resend,
         permission=Permission.OPERATE,
-        form=(),
-        answer=Delivery,
+        body_fields=(),
+        response=Delivery,
         errors=("NOT_FOUND",),
         audited=True,
     ),

@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, complete, and what the service really does."""
+"""The OpenAPI document: valid, complete, and true to what the service does."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from openapi_spec_validator import validate
 
 from holdfast.api.errors import MEANING, STATUS_OF
 from holdfast.http.application import ENDPOINTS
+from holdfast.model.job import State
 from tests.http.site import API
 
 if TYPE_CHECKING:
@@ -41,17 +42,19 @@ async def test_every_operation_describes_its_errors_and_shows_an_example(
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             where = f"{method} {path}"
-            answers = operation["responses"]
+            responses = operation["responses"]
             assert operation["summary"], where
-            assert any(status.startswith("2") for status in answers), where
-            assert "500" in answers, where
-            for status, answer in answers.items():
+            assert any(status.startswith("2") for status in responses), where
+            assert "500" in responses, where
+            for status, response in responses.items():
                 if status[0] in "45" and path != "/health/ready":
-                    codes = [c for c in STATUS_OF if f"{c}: {MEANING[c]}" in answer["description"]]
+                    codes = [
+                        c for c in STATUS_OF if f"{c}: {MEANING[c]}" in response["description"]
+                    ]
                     assert codes, where
                     assert {int(status)} == {STATUS_OF[code] for code in codes}, where
             if path.startswith(API):
-                assert {"401", "403", "429", "503"} <= set(answers), where
+                assert {"401", "403", "429", "503"} <= set(responses), where
             fields = _fields(operation)
             if fields:
                 content = operation["requestBody"]["content"]["application/json"]
@@ -65,7 +68,7 @@ def _fields(operation: dict[str, Any]) -> dict[str, Any]:
     return schema.get("properties", {"$ref": 1} if "$ref" in schema else {})
 
 
-async def test_examples_are_taken_by_the_service(site: Site, document: dict[str, Any]) -> None:
+async def test_service_accepts_the_examples(site: Site, document: dict[str, Any]) -> None:
     await site.submit()
     (claimed,) = await site.claim()
     for path, methods in document["paths"].items():
@@ -82,7 +85,7 @@ async def test_examples_are_taken_by_the_service(site: Site, document: dict[str,
             assert reply.status in (200, 201, 409, *unknown), (path, reply.body)
 
 
-async def test_page_for_people_needs_nothing_from_elsewhere(site: Site) -> None:
+async def test_docs_page_loads_nothing_from_other_hosts(site: Site) -> None:
     reply = await site.get("/docs")
     text = reply.body.decode()
 
@@ -96,11 +99,11 @@ async def test_page_for_people_needs_nothing_from_elsewhere(site: Site) -> None:
         assert f"id='{name}'" in text
 
 
-async def test_metrics_are_what_prometheus_reads(site: Site) -> None:
+async def test_prometheus_can_parse_the_metrics(site: Site) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
     await site.submit("a", queue="q")
-    await site.get(f"{API}/jobs/nobody")
+    await site.get(f"{API}/jobs/missing")
     await site.claim(queues=["q"])
 
     reply = await site.get("/metrics")
@@ -119,7 +122,46 @@ async def test_metrics_are_what_prometheus_reads(site: Site) -> None:
     assert "holdfast_queue_latency_seconds" in found
 
 
-async def test_shapes_are_those_of_the_specification(document: dict[str, Any]) -> None:
+async def test_generated_clients_see_the_same_component_names(document: dict[str, Any]) -> None:
+    names = """
+        APIError Attempt AttemptInfo AttemptResult AuditEntry AuditPage BackoffConfig
+        BatchCancellationResult BatchResult BatchSubmission CancellationResult CancellationStatus
+        Cause ClaimResult ClaimedJob Counts DeletionResult DeletionStatus Delivery DeliveryPage
+        DocumentMetadata Duration ErrorDetail ErrorResponse ErrorType Event EventKind Explanation
+        FailureCategory FailureDetails FailureInfo FailureSearchResult Health JobEvent JobResult
+        JobSearchResult JobStatus JobSubmission LatencyStats LeaseState LeaseStates LogLine LogLines
+        ProgressInfo QueueInfo QueueList QueueState QueueStats ReleaseResult ReleaseStatus
+        ResultStatus RetryResult RetryStatus Settlement Spawned State StateTransition
+        SubmissionResult SubmissionStatus WebhookInfo WebhookList WebhookRemoval WorkerInfo
+        WorkerList
+    """
+
+    schemas = document["components"]["schemas"]
+
+    assert set(names.split()) == set(schemas)
+    assert {name: schema["title"] for name, schema in schemas.items() if "title" in schema} == {
+        name: name for name, schema in schemas.items() if "title" in schema
+    }
+    references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
+    assert references <= set(schemas)
+
+
+async def test_document_explains_every_state(document: dict[str, Any]) -> None:
+    description = document["components"]["schemas"]["State"]["description"]
+
+    assert "SCHEDULED: ready to run." in description
+    assert "DELAYED: waits for its time." in description
+    assert [] == [state for state in State if f"{state}: " not in description]
+
+
+async def test_tags_are_the_groups_of_routes(document: dict[str, Any]) -> None:
+    tags = {o["tags"][0] for methods in document["paths"].values() for o in methods.values()}
+
+    groups = "submit jobs manage system events leases outcomes webhooks health"
+    assert set(groups.split()) == tags
+
+
+async def test_schemas_have_the_fields_of_the_specification(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     expected = {
         "JobSubmission": "type payload priority delay scheduled_at timeout max_attempts backoff"

@@ -27,7 +27,7 @@ API = "/api/v1"
 
 @dataclass
 class Reply:
-    """What came back."""
+    """A whole response."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Reply:
 
 
 class Site:
-    """A running service and someone who calls it."""
+    """A running service and calls to it."""
 
     def __init__(self, app: Holdfast, asgi: Any) -> None:
         self.app = app
@@ -60,7 +60,7 @@ class Site:
         return self.app.store
 
     async def key(self, role: Role | str, namespace: str = "", **terms: Any) -> str:
-        """Make a key that counts at once."""
+        """Create a key that is valid at once."""
         made = KeyTerms(name=f"{role} {namespace}", role=Role(role), namespace=namespace, **terms)
         _, secret = await create_key(self.store, made, Randomness())
         self.service.keys._read_at = float("-inf")
@@ -96,10 +96,10 @@ class Site:
         raw: bytes | list[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Send one request and return the whole answer."""
+        """Send one request and return the whole response."""
         data = json.dumps(body).encode() if raw is None and body is not None else raw
         reply = Reply()
-        async for message in self.talk(method, path, data, key=key, headers=headers):
+        async for message in self.exchange(method, path, data, key=key, headers=headers):
             if message["type"] == "http.response.start":
                 reply.status = message["status"]
                 reply.headers = {n.decode(): v.decode() for n, v in message["headers"]}
@@ -109,7 +109,7 @@ class Site:
             reply.body = gzip.decompress(reply.body)
         return reply
 
-    async def talk(
+    async def exchange(
         self,
         method: str,
         path: str,
@@ -118,33 +118,33 @@ class Site:
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield what the service sends; leaving early is a client that hangs up."""
+        """Yield the messages that the service sends; closing early disconnects the client."""
         parts = [data or b""] if not isinstance(data, list) else data
         sent = [
             {"type": "http.request", "body": part, "more_body": n + 1 < len(parts)}
             for n, part in enumerate(parts)
         ]
-        answers: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        left = asyncio.Event()
+        messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        disconnect = asyncio.Event()
 
         async def receive() -> dict[str, Any]:
             if sent:
                 return sent.pop(0)
-            await left.wait()
+            await disconnect.wait()
             return {"type": "http.disconnect"}
 
         async def serve() -> None:
             try:
-                await self.asgi(scope(method, path, key, headers), receive, answers.put)
+                await self.asgi(scope(method, path, key, headers), receive, messages.put)
             finally:
-                await answers.put(None)
+                await messages.put(None)
 
         task = asyncio.create_task(serve())
         try:
-            while (message := await answers.get()) is not None:
+            while (message := await messages.get()) is not None:
                 yield message
         finally:
-            left.set()
+            disconnect.set()
             await task
 
 
@@ -152,9 +152,9 @@ def scope(
     method: str, path: str, key: str | None, headers: Mapping[str, str] | None
 ) -> dict[str, Any]:
     parts = urlsplit(path)
-    given = {"host": "localhost", "content-type": "application/json", **(headers or {})}
+    sent = {"host": "localhost", "content-type": "application/json", **(headers or {})}
     if key is not None:
-        given["authorization"] = f"Bearer {key}"
+        sent["authorization"] = f"Bearer {key}"
     return {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -165,7 +165,7 @@ def scope(
         "raw_path": parts.path.encode(),
         "query_string": parts.query.encode(),
         "root_path": "",
-        "headers": [(n.encode(), v.encode("utf-8")) for n, v in given.items()],
+        "headers": [(n.encode(), v.encode("utf-8")) for n, v in sent.items()],
         "client": ("127.0.0.1", 5),
         "server": ("127.0.0.1", 80),
     }

@@ -1,4 +1,4 @@
-"""Who may do what: every route x every role x no key."""
+"""Permissions: every route with every role and without a key."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ MATRIX = {
 }
 
 
-async def answered(site: Site, endpoint: Endpoint, key: str | None) -> int:
-    """The status a route answers with; a stream is left as soon as it has begun."""
+async def status_of(site: Site, endpoint: Endpoint, key: str | None) -> int:
+    """Return the status of a route; a stream is closed as soon as it has begun."""
     path = re.sub(r"\{\w+\}", "x", endpoint.path)
     async with asyncio.timeout(5):
-        async for message in site.talk(endpoint.method, path, b"", key=key):
+        async for message in site.exchange(endpoint.method, path, b"", key=key):
             return int(message["status"])
-    raise AssertionError("no answer")
+    raise AssertionError("no response")
 
 
 def test_matrix_names_every_route_and_role() -> None:
@@ -87,43 +87,43 @@ def test_matrix_names_every_route_and_role() -> None:
 
 
 @pytest.mark.req("A-20")
-async def test_every_route_for_every_role(site: Site) -> None:
+async def test_every_role_may_call_its_routes_and_no_others(site: Site) -> None:
     keys = {role: await site.key(role) for role in Role}
-    told = {}
+    allowed = {}
     for endpoint in ENDPOINTS:
         if endpoint.name in OPEN:
             continue
-        statuses = [await answered(site, endpoint, keys[role]) for role in Role]
+        statuses = [await status_of(site, endpoint, keys[role]) for role in Role]
         assert 401 not in statuses, endpoint.name
-        told[endpoint.name] = " ".join("no" if status == 403 else "yes" for status in statuses)
+        allowed[endpoint.name] = " ".join("no" if status == 403 else "yes" for status in statuses)
 
-    assert MATRIX == told
+    assert MATRIX == allowed
 
 
 @pytest.mark.req("A-20")
 @pytest.mark.parametrize(
     "key", [None, "", "x", "hf_000000000000_" + "0" * 64, "hf_\u00fc", "Bearer"]
 )
-async def test_every_route_refuses_whoever_has_no_key(site: Site, key: str | None) -> None:
+async def test_every_route_refuses_calls_without_a_valid_key(site: Site, key: str | None) -> None:
     await site.key(Role.ADMIN)
 
-    told = {e.name: await answered(site, e, key) for e in ENDPOINTS}
+    statuses = {e.name: await status_of(site, e, key) for e in ENDPOINTS}
 
-    assert {name for name, status in told.items() if status != 401} == OPEN
+    assert {name for name, status in statuses.items() if status != 401} == OPEN
 
 
 @pytest.mark.req("A-20", "A-10")
-async def test_refusals_say_what_is_missing(site: Site) -> None:
+async def test_errors_say_which_permission_is_missing(site: Site) -> None:
     observer = await site.key(Role.OBSERVER)
 
-    nobody = await site.get(f"{API}/jobs")
+    without_key = await site.get(f"{API}/jobs")
     forbidden = await site.post(f"{API}/jobs", {"type": "a", "payload": 1}, key=observer)
     header = await site.get(f"{API}/jobs", headers={"x-api-key": observer})
 
     assert (401, "UNAUTHORIZED", "Bearer") == (
-        nobody.status,
-        nobody.code,
-        nobody.headers["www-authenticate"],
+        without_key.status,
+        without_key.code,
+        without_key.headers["www-authenticate"],
     )
     assert (403, "FORBIDDEN") == (forbidden.status, forbidden.code)
     assert "observer may not submit" in forbidden.json["error"]["message"]
@@ -131,7 +131,7 @@ async def test_refusals_say_what_is_missing(site: Site) -> None:
 
 
 @pytest.mark.req("A-20")
-async def test_key_that_is_revoked_or_expired_counts_no_more(site: Site) -> None:
+async def test_revoked_or_expired_key_is_refused(site: Site) -> None:
     secret = await site.key(Role.OBSERVER)
     expired = await site.key(Role.OBSERVER, expires_at=site.store.now())
     later = await site.key(Role.OBSERVER, expires_at=site.store.now() + timedelta(hours=1))
@@ -146,48 +146,50 @@ async def test_key_that_is_revoked_or_expired_counts_no_more(site: Site) -> None
     ]
 
 
-async def test_key_is_kept_as_a_digest_only() -> None:
+async def test_only_a_digest_of_the_key_is_stored() -> None:
     store = MemoryStore()
 
     key, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Randomness())
 
-    kept = b"".join(record.data for record in await store.browse("key"))
-    assert secret.encode() not in kept
-    assert secret.rpartition("_")[2].encode() not in kept
+    stored = b"".join(record.data for record in await store.browse("key"))
+    assert secret.encode() not in stored
+    assert secret.rpartition("_")[2].encode() not in stored
     assert [key] == await list_keys(store)
     assert 256 == len(secret.rpartition("_")[2]) * 4
 
 
-async def test_revocation_is_noticed_within_a_second() -> None:
+async def test_revocation_takes_effect_within_a_second() -> None:
     store, clock = MemoryStore(), ManualClock()
     key, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Randomness())
-    ring = ApiKeys(store, clock)
-    await ring.refresh()
+    keys = ApiKeys(store, clock)
+    await keys.refresh()
     await revoke_key(store, key.id)
 
     clock.advance(0.9)
-    await ring.refresh()
-    assert ring.find(secret) is not None
+    await keys.refresh()
+    assert keys.find(secret) is not None
     clock.advance(0.1)
-    await ring.refresh()
+    await keys.refresh()
 
-    assert ring.find(secret) is None
-    assert not ring.is_empty
+    assert keys.find(secret) is None
+    assert not keys.is_empty
 
 
-async def test_right_id_with_a_wrong_secret_is_nobody() -> None:
+async def test_right_id_with_a_wrong_secret_finds_no_key() -> None:
     store = MemoryStore()
     _, secret = await create_key(store, KeyTerms(name="n", role=Role.ADMIN), Randomness())
-    ring = ApiKeys(store, ManualClock())
-    await ring.refresh()
+    keys = ApiKeys(store, ManualClock())
+    await keys.refresh()
 
-    for place in (len(secret) - 1, len(secret) - 64):
-        wrong = secret[:place] + ("0" if secret[place] != "0" else "1") + secret[place + 1 :]
-        assert ring.find(wrong) is None
-    assert ring.find(secret) is not None
+    for position in (len(secret) - 1, len(secret) - 64):
+        wrong = (
+            secret[:position] + ("0" if secret[position] != "0" else "1") + secret[position + 1 :]
+        )
+        assert keys.find(wrong) is None
+    assert keys.find(secret) is not None
 
 
-async def test_wrong_terms_are_all_named() -> None:
+async def test_invalid_settings_of_a_key_are_all_reported() -> None:
     terms = KeyTerms(name="", role=Role.ADMIN, namespace="a/b", rate=0, live_jobs=-1)
 
     with pytest.raises(ValidationError) as refused:
@@ -230,10 +232,10 @@ async def test_submitter_sees_and_cancels_only_its_own_jobs(site: Site) -> None:
         ):
             reply = await site.call(method, f"{API}/jobs/{foreign}{path}", key=mine)
             assert (404, "NOT_FOUND") == (reply.status, reply.code), path
-        unknown = await site.get(f"{API}/jobs/nobody", key=mine)
+        unknown = await site.get(f"{API}/jobs/missing", key=mine)
         hidden = await site.get(f"{API}/jobs/{foreign}", key=mine)
         assert (
-            unknown.json["error"]["message"].replace("nobody", foreign)
+            unknown.json["error"]["message"].replace("missing", foreign)
             == (hidden.json["error"]["message"])
         )
         depends = {"type": "a", "payload": 1, "depends_on": [foreign]}
@@ -243,7 +245,7 @@ async def test_submitter_sees_and_cancels_only_its_own_jobs(site: Site) -> None:
 
 
 @pytest.mark.req("A-20")
-async def test_submitter_is_not_shown_the_inside_of_handlers(site: Site) -> None:
+async def test_submitter_does_not_see_details_of_handlers(site: Site) -> None:
     submitter, worker = await site.key(Role.SUBMITTER), await site.key(Role.WORKER)
     job_id = await site.submit("a", 1, max_attempts=1, key=submitter)
     (claimed,) = await site.claim(key=worker)
@@ -260,7 +262,7 @@ async def test_submitter_is_not_shown_the_inside_of_handlers(site: Site) -> None
 
 
 @pytest.mark.req("A-4", "A-20")
-async def test_key_has_its_own_rate(site: Site) -> None:
+async def test_rate_of_one_key_does_not_limit_another(site: Site) -> None:
     slow = await site.key(Role.OBSERVER, rate=2)
     free = await site.key(Role.OBSERVER)
 
@@ -278,7 +280,7 @@ async def test_key_has_its_own_rate(site: Site) -> None:
 
 
 @pytest.mark.req("A-4", "A-20")
-async def test_key_has_its_own_share_of_unfinished_jobs(site: Site) -> None:
+async def test_unfinished_jobs_are_limited_per_key(site: Site) -> None:
     small = await site.key(Role.SUBMITTER, live_jobs=3)
     other = await site.key(Role.SUBMITTER)
     job = {"type": "a", "payload": 1}
@@ -297,13 +299,13 @@ async def test_key_has_its_own_share_of_unfinished_jobs(site: Site) -> None:
 
 
 @pytest.mark.req("A-20")
-async def test_changing_calls_are_in_the_audit_log(site: Site) -> None:
+async def test_audit_log_records_calls_that_change_something(site: Site) -> None:
     admin, operator = await site.key(Role.ADMIN), await site.key(Role.OPERATOR)
     job_id = await site.submit(key=admin)
 
     await site.post(f"{API}/queues/q/pause", key=operator)
     cancelled = await site.post(f"{API}/jobs/{job_id}/cancel", {"reason": "why"}, key=operator)
-    await site.post(f"{API}/jobs/nobody/retry", key=operator)
+    await site.post(f"{API}/jobs/missing/retry", key=operator)
     await site.call("DELETE", f"{API}/jobs/{job_id}", key=admin)
     await site.get(f"{API}/jobs", key=operator)
     page = (await site.get(f"{API}/audit?limit=3", key=admin)).json
@@ -326,7 +328,7 @@ async def test_changing_calls_are_in_the_audit_log(site: Site) -> None:
     assert cancelled.headers["x-request-id"] == cancel["request_id"]
 
 
-async def test_audit_log_forgets_after_ninety_days() -> None:
+async def test_audit_entries_are_deleted_after_ninety_days() -> None:
     clock = ManualClock()
     async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
         await site.post(f"{API}/queues/old/pause")
@@ -340,14 +342,14 @@ async def test_audit_log_forgets_after_ninety_days() -> None:
     assert ["new", "younger"] == [e["target"].split("/")[4] for e in entries]
 
 
-def test_every_changing_route_is_audited_or_told_by_the_job_itself() -> None:
+def test_every_route_that_changes_something_is_audited() -> None:
     changes = (Permission.CHANGE, Permission.OPERATE, Permission.ADMINISTER)
     changing = {e.name for e in ENDPOINTS if e.permission in changes and e.method != "GET"}
 
     assert changing == {e.name for e in ENDPOINTS if e.audited}
 
 
-def test_documentation_shows_the_matrix() -> None:
+def test_documentation_lists_the_permissions() -> None:
     page = (tree.ROOT / "docs" / "http.md").read_text("utf-8")
 
     for endpoint in ENDPOINTS:

@@ -1,4 +1,4 @@
-"""The event stream: live, filtered, resumable, cheap for thousands."""
+"""The event stream: live, filtered, resumable, cheap for thousands of subscribers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def stream(
     site: Site, path: str, *, key: str | None = None, headers: dict[str, str] | None = None
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield the events of a stream, ``{"event": "open"}`` first."""
-    async with aclosing(site.talk("GET", f"{API}{path}", key=key, headers=headers)) as messages:
+    async with aclosing(site.exchange("GET", f"{API}{path}", key=key, headers=headers)) as messages:
         async for message in messages:
             if message["type"] == "http.response.start":
                 assert 200 == message["status"]
@@ -44,7 +44,7 @@ async def stream(
                     yield {**json.loads(lines["data"]), "event": lines["event"]}
 
 
-async def heard(site: Site, path: str, count: int, **more: Any) -> list[dict[str, Any]]:
+async def received(site: Site, path: str, count: int, **more: Any) -> list[dict[str, Any]]:
     """Return the first events of a stream."""
     found: list[dict[str, Any]] = []
     async with asyncio.timeout(5), aclosing(stream(site, path, **more)) as events:
@@ -56,7 +56,7 @@ async def heard(site: Site, path: str, count: int, **more: Any) -> list[dict[str
     return found
 
 
-async def test_events_come_as_they_happen(site: Site) -> None:
+async def test_events_arrive_as_they_happen(site: Site) -> None:
     async with asyncio.timeout(5), aclosing(stream(site, "/events")) as events:
         assert "open" == (await anext(events))["event"]
         waiting = asyncio.ensure_future(anext(events))
@@ -78,30 +78,30 @@ async def test_events_come_as_they_happen(site: Site) -> None:
     assert ("progress", 7) == (fourth["event"], fourth["progress"]["percent"])
 
 
-async def test_reconnecting_client_misses_nothing_and_hears_nothing_twice(site: Site) -> None:
+async def test_reconnecting_client_receives_every_event_once(site: Site) -> None:
     begin = (await site.store.events(None, 0, NOTHING)).cursor
     ids = [await site.submit("a", n) for n in range(10)]
 
-    heard_first = await heard(site, f"/events?after={begin}", 7)
-    last = {"last-event-id": heard_first[-1]["cursor"]}
-    rest = asyncio.create_task(heard(site, "/events", 15, headers=last))
+    first_events = await received(site, f"/events?after={begin}", 7)
+    last = {"last-event-id": first_events[-1]["cursor"]}
+    rest = asyncio.create_task(received(site, "/events", 15, headers=last))
     await asyncio.sleep(0.01)
     ids.append(await site.submit("a", 10))
-    events = heard_first + await rest
+    events = first_events + await rest
 
     assert [i for i in ids for _ in range(2)] == [e["job_id"] for e in events]
     cursors = [e["cursor"] for e in events]
     assert len(set(cursors)) == len(cursors)
 
 
-async def test_filters_by_queue_type_job_and_tags(site: Site) -> None:
+async def test_stream_is_filtered_by_queue_type_job_and_tags(site: Site) -> None:
     begin = (await site.store.events(None, 0, NOTHING)).cursor
     a = await site.submit("a", 1, tags={"k": "1", "m": "x"})
     b = await site.submit("b", 1, queue="q", tags={"k": "2", "m": "x"})
     c = await site.submit("c", 1)
 
     async def jobs(query: str, count: int) -> set[str]:
-        found = await heard(site, f"/events?after={begin}&{query}", count)
+        found = await received(site, f"/events?after={begin}&{query}", count)
         return {e["job_id"] for e in found}
 
     assert {b} == await jobs("queue=q", 2)
@@ -112,13 +112,13 @@ async def test_filters_by_queue_type_job_and_tags(site: Site) -> None:
 
 
 @pytest.mark.req("A-20")
-async def test_submitter_hears_only_its_own_jobs(site: Site) -> None:
+async def test_submitter_receives_events_of_its_own_jobs_only(site: Site) -> None:
     mine, other = await site.key(Role.SUBMITTER), await site.key(Role.SUBMITTER)
     begin = (await site.store.events(None, 0, NOTHING)).cursor
     await site.submit("theirs", 1, key=other)
     own = await site.submit("mine", 1, key=mine)
 
-    events = await heard(site, f"/events?after={begin}", 2, key=mine)
+    events = await received(site, f"/events?after={begin}", 2, key=mine)
 
     assert {own} == {e["job_id"] for e in events}
 
@@ -130,18 +130,18 @@ async def test_wrong_cursor_is_refused_before_the_stream_begins(site: Site, curs
     assert (400, "INVALID_REQUEST") == (reply.status, reply.code)
 
 
-async def test_dropped_events_are_told_as_a_gap() -> None:
+async def test_dropped_events_are_reported_as_a_gap() -> None:
     async with running(Holdfast(store=MemoryStore(events_kept=4))) as site:
         begin = (await site.store.events(None, 0, NOTHING)).cursor
         for n in range(5):
             await site.submit("a", n)
 
-        events = await heard(site, f"/events?after={begin}", 5)
+        events = await received(site, f"/events?after={begin}", 5)
 
     assert ["gap", *["transition"] * 4] == [e["event"] for e in events]
 
 
-async def test_subscriber_behind_the_ring_catches_up_from_the_store() -> None:
+async def test_subscriber_behind_the_buffer_catches_up_from_the_store() -> None:
     store = MemoryStore()
     async with running(Holdfast(store=store)) as site:
         tail = EventTail(store, buffer=3)
@@ -159,7 +159,7 @@ async def test_subscriber_behind_the_ring_catches_up_from_the_store() -> None:
     assert [i for i in ids for _ in range(2)] == seen
 
 
-class Counted(MemoryStore):
+class CountingStore(MemoryStore):
     """Counts how often the stream is read."""
 
     reads = 0
@@ -170,7 +170,7 @@ class Counted(MemoryStore):
 
 
 async def test_a_thousand_idle_subscribers_cost_no_threads_and_no_queries() -> None:
-    store = Counted()
+    store = CountingStore()
     async with running(Holdfast(store=store)) as site, AsyncExitStack() as stack:
         threads = threading.active_count()
         streams = [
@@ -202,7 +202,7 @@ async def test_stopping_service_ends_its_streams(site: Site) -> None:
         assert [] == [event async for event in events]
 
 
-async def test_subscriber_who_leaves_is_forgotten(site: Site) -> None:
+async def test_subscriber_that_disconnects_is_removed(site: Site) -> None:
     async with aclosing(stream(site, "/events")) as events:
         await anext(events)
         waiting = asyncio.ensure_future(anext(events))

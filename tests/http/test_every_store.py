@@ -13,7 +13,7 @@ from holdfast.http.api_keys import Role
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES
 from tests.http.site import API, running
-from tests.http.test_events import heard
+from tests.http.test_events import received
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ async def any_site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
 
 
 @pytest.mark.req("A-1", "A-5", "A-7", "A-8", "S-5")
-async def test_job_lives_its_life_over_http(any_site: Site) -> None:
+async def test_job_runs_from_submission_to_completion_over_http(any_site: Site) -> None:
     site = any_site
     begin = (await site.store.events(None, 0, timedelta(0))).cursor
     job_id = await site.submit("a", {"n": 1}, tags={"k": "'v%"}, idempotency_key="x")
@@ -42,7 +42,7 @@ async def test_job_lives_its_life_over_http(any_site: Site) -> None:
     (claimed,) = await site.claim(wait=5)
     token = {"lease_token": claimed["lease_token"]}
     path = f"{API}/jobs/{job_id}"
-    beat = await site.post(f"{path}/heartbeat", token)
+    renewed = await site.post(f"{path}/heartbeat", token)
     await site.post(f"{path}/progress", {**token, "percent": 50})
     await site.post(f"{path}/checkpoint", {**token, "data": "AP8="})
     await site.post(f"{path}/log", {**token, "message": "half"})
@@ -57,7 +57,7 @@ async def test_job_lives_its_life_over_http(any_site: Site) -> None:
         waited = (await waiting).json
 
     assert (200, job_id) == (again.status, again.json["existing_job_id"])
-    assert ({"n": 1}, beat.json["held"]) == (claimed["payload"], True)
+    assert ({"n": 1}, renewed.json["held"]) == (claimed["payload"], True)
     assert ("RETRYING", "COMPLETED", 409) == (
         failed.json["state"],
         done.json["state"],
@@ -70,7 +70,7 @@ async def test_job_lives_its_life_over_http(any_site: Site) -> None:
     logs = (await site.get(f"{path}/logs")).json["logs"]
     assert ["half"] == [line["message"] for line in logs]
     assert 1 == (await site.get(f"{API}/stats")).json["completed"]
-    events = await heard(site, f"/events?after={begin}&tags[k]='v%25", 7)
+    events = await received(site, f"/events?after={begin}&tags[k]='v%25", 7)
     assert ["PENDING", "SCHEDULED", "RUNNING", None, "RETRYING", "SCHEDULED", "RUNNING"] == [
         e["transition"] and e["transition"]["to_state"] for e in events
     ]

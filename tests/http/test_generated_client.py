@@ -1,4 +1,4 @@
-"""A client that nobody here wrote: generated from the document, and used."""
+"""A client generated from the OpenAPI document works with the service."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
 
 
 @pytest.mark.req("A-1", "A-2", "A-5", "A-10")
-def test_generated_client_submits_works_watches_and_is_told_what_is_wrong(
+def test_generated_client_submits_claims_completes_and_receives_errors(
     generated: Callable[[str], Any],
 ) -> None:
     models = generated("models")
@@ -79,7 +79,7 @@ def test_generated_client_submits_works_watches_and_is_told_what_is_wrong(
             listed = generated("api.jobs.list_jobs").sync(
                 client=client, states=[models.ListJobsStatesItem.COMPLETED]
             )
-            missing = generated("api.jobs.get_job").sync("nobody", client=client)
+            missing = generated("api.jobs.get_job").sync("missing", client=client)
 
     assert ("ACCEPTED", 200, made.job_id) == (
         made.status,

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: submitted, shown, waited for, searched."""
+"""Jobs over HTTP: submit, read, wait, search, change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOB_STATUS = {
 
 
 @pytest.mark.req("A-1")
-async def test_accepted_job_is_stored_when_the_answer_comes(site: Site) -> None:
+async def test_job_is_stored_before_the_response(site: Site) -> None:
     body = {
         "type": "email.send",
         "payload": {"to": "a@b.c"},
@@ -53,8 +53,8 @@ async def test_accepted_job_is_stored_when_the_answer_comes(site: Site) -> None:
 async def test_payload_is_stored_byte_for_byte(site: Site) -> None:
     odd = b'{"type": "a", "payload" : {"b" : 1.0, "a":\t[ 1e3 ] } }'
     reply = await site.post(f"{API}/jobs", raw=odd)
-    bytes_ = {"type": "a", "payload": "AP8=", "payload_encoding": "base64"}
-    second = await site.post(f"{API}/jobs", bytes_)
+    as_base64 = {"type": "a", "payload": "AP8=", "payload_encoding": "base64"}
+    second = await site.post(f"{API}/jobs", as_base64)
 
     one, two = await site.store.get([reply.json["job_id"], second.json["job_id"]])
 
@@ -64,16 +64,16 @@ async def test_payload_is_stored_byte_for_byte(site: Site) -> None:
 
 
 @pytest.mark.req("M-2", "A-10")
-async def test_idempotency_key_comes_from_the_body_or_the_header(site: Site) -> None:
+async def test_idempotency_key_is_read_from_body_or_header(site: Site) -> None:
     body = {"type": "a", "payload": 1}
     header = {"idempotency-key": "k"}
 
     first = await site.post(f"{API}/jobs", body, headers=header)
     again = await site.post(f"{API}/jobs", {**body, "idempotency_key": "k"})
     other = await site.post(f"{API}/jobs", {**body, "payload": 2}, headers=header)
-    unclear = await site.post(f"{API}/jobs", {**body, "idempotency_key": "x"}, headers=header)
+    conflicting = await site.post(f"{API}/jobs", {**body, "idempotency_key": "x"}, headers=header)
 
-    assert (201, 200, 409, 400) == (first.status, again.status, other.status, unclear.status)
+    assert (201, 200, 409, 400) == (first.status, again.status, other.status, conflicting.status)
     assert ("DUPLICATE", first.json["job_id"]) == (
         again.json["status"],
         again.json["existing_job_id"],
@@ -82,7 +82,7 @@ async def test_idempotency_key_comes_from_the_body_or_the_header(site: Site) -> 
         other.code,
         other.json["error"]["existing_job_id"],
     )
-    assert {"idempotency_key": "CONFLICT"} == unclear.fields
+    assert {"idempotency_key": "CONFLICT"} == conflicting.fields
 
 
 @pytest.mark.req("A-2")
@@ -103,7 +103,7 @@ async def test_atomic_batch_is_all_or_nothing(site: Site) -> None:
 
 
 @pytest.mark.req("A-2", "A-3")
-async def test_batch_that_is_not_atomic_answers_for_each_job(site: Site) -> None:
+async def test_batch_that_is_not_atomic_has_a_result_per_job(site: Site) -> None:
     jobs = [{"type": "a", "payload": 1}, {"type": ""}, {"type": "a", "payload": 2}]
 
     reply = await site.post(f"{API}/jobs/batch", {"jobs": jobs, "atomic": False})
@@ -125,7 +125,7 @@ async def test_batch_holds_1_to_1000_jobs(site: Site, count: int) -> None:
 
 
 @pytest.mark.req("A-2", "S-12")
-async def test_batch_repeated_with_its_key_creates_nothing(site: Site) -> None:
+async def test_batch_repeated_with_its_key_creates_no_job(site: Site) -> None:
     jobs = [{"type": "a", "payload": 1}, {"type": "a", "payload": 1}]
     header = {"idempotency-key": "k"}
 
@@ -139,7 +139,7 @@ async def test_batch_repeated_with_its_key_creates_nothing(site: Site) -> None:
 
 
 @pytest.mark.req("A-5", "A-9")
-async def test_job_is_shown_in_the_documented_shape(site: Site) -> None:
+async def test_job_has_the_documented_fields(site: Site) -> None:
     job_id = await site.submit("a", 1, tags={"k": "v"}, correlation_id="c")
     (claimed,) = await site.claim()
     token = {"lease_token": claimed["lease_token"]}
@@ -189,7 +189,7 @@ async def test_job_is_shown_in_the_documented_shape(site: Site) -> None:
     ],
 )
 async def test_unknown_job_is_not_found(site: Site, method: str, path: str) -> None:
-    for job_id in ("nobody", "%00", "..%2f..", "%ff", "x" * 10_000, "{id}", "a%0d%0ab"):
+    for job_id in ("missing", "%00", "..%2f..", "%ff", "x" * 10_000, "{id}", "a%0d%0ab"):
         reply = await site.call(method, f"{API}/jobs/{job_id}{path}")
 
         assert (404, "NOT_FOUND") == (reply.status, reply.code)
@@ -197,7 +197,7 @@ async def test_unknown_job_is_not_found(site: Site, method: str, path: str) -> N
 
 
 @pytest.mark.req("A-5")
-async def test_wait_answers_when_the_job_ends(site: Site) -> None:
+async def test_wait_responds_when_the_job_ends(site: Site) -> None:
     job_id = await site.submit()
     waiting = asyncio.create_task(site.get(f"{API}/jobs/{job_id}/wait?timeout=30"))
     (claimed,) = await site.claim()
@@ -212,7 +212,7 @@ async def test_wait_answers_when_the_job_ends(site: Site) -> None:
     assert ("COMPLETED", 5) == (reply.json["state"], reply.json["result"]["output"])
 
 
-async def test_wait_that_takes_too_long_answers_with_the_job_as_it_is(site: Site) -> None:
+async def test_wait_responds_with_the_unfinished_job_after_its_timeout(site: Site) -> None:
     job_id = await site.submit()
 
     reply = await site.get(f"{API}/jobs/{job_id}/wait?timeout=PT0.01S")
@@ -223,7 +223,7 @@ async def test_wait_that_takes_too_long_answers_with_the_job_as_it_is(site: Site
 
 
 @pytest.mark.req("A-7")
-async def test_search_takes_filters_in_query_or_body_and_pages_through(site: Site) -> None:
+async def test_search_reads_filters_from_query_or_body_and_has_pages(site: Site) -> None:
     for n in range(5):
         await site.submit("a" if n % 2 else "b", n, tags={"n": str(n), "all": "x"})
 
@@ -247,7 +247,7 @@ async def test_search_takes_filters_in_query_or_body_and_pages_through(site: Sit
 
 
 @pytest.mark.req("A-3", "A-7")
-async def test_wrong_filters_are_all_named_at_once(site: Site) -> None:
+async def test_invalid_filters_are_all_reported_at_once(site: Site) -> None:
     query = "states=LOST&limit=0&order=UP&cursor=%3B&created_after=now&nonsense=1&limit=5"
     reply = await site.get(f"{API}/jobs?{query}")
     body = await site.post(f"{API}/jobs/search", {"limit": "5", "tags": [], "huh": 1})
@@ -260,7 +260,7 @@ async def test_wrong_filters_are_all_named_at_once(site: Site) -> None:
 
 
 @pytest.mark.req("A-14", "A-15")
-async def test_failures_are_shown_attempt_by_attempt_and_counted(site: Site) -> None:
+async def test_failures_are_listed_by_attempt_and_counted(site: Site) -> None:
     job_id = await site.submit("a", max_attempts=1)
     (claimed,) = await site.claim()
     failure = {
@@ -333,7 +333,7 @@ async def test_jobs_are_cancelled_retried_released_and_deleted(site: Site) -> No
 
 
 @pytest.mark.req("A-8")
-async def test_statistics_queues_workers_and_explanations_are_shown(site: Site) -> None:
+async def test_statistics_queues_workers_and_explanations_are_returned(site: Site) -> None:
     job_id = await site.submit(queue="q")
     await site.claim(queues=["q"], types=["a"])
 
@@ -357,7 +357,7 @@ async def test_statistics_queues_workers_and_explanations_are_shown(site: Site) 
     assert {"queue": "INVALID"} == wrong.fields
 
 
-async def test_bytes_given_to_a_worker_are_base64(site: Site) -> None:
+async def test_worker_receives_bytes_as_base64(site: Site) -> None:
     body = {
         "type": "a",
         "payload": base64.b64encode(b"\xff").decode(),

@@ -1,4 +1,4 @@
-"""Two tenants on one store: no way across by id, cursor, filter, event, key or metric."""
+"""Tenants on one store cannot reach each other by id, cursor, filter, event, key or metric."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.errors import ValidationError
 from holdfast.http.api_keys import Role
 from holdfast.store import LimitRule
 from tests.http.site import API
-from tests.http.test_events import heard
+from tests.http.test_events import received
 
 if TYPE_CHECKING:
     from tests.http.site import Site
@@ -23,7 +23,7 @@ READS = ("", "/result", "/wait?timeout=0.05", "/failure", "/explain", "/logs")
 
 
 class Tenant:
-    """A namespace with a key of each kind."""
+    """A namespace and its admin key."""
 
     def __init__(self, site: Site, name: str, admin: str) -> None:
         self.site = site
@@ -39,12 +39,12 @@ class Tenant:
 
 @pytest.fixture
 async def tenants(site: Site) -> list[Tenant]:
-    """Two namespaces, and the one without a name."""
+    """Two namespaces, and the default one without a name."""
     return [Tenant(site, name, await site.key(Role.ADMIN, name)) for name in ("acme", "acme2", "")]
 
 
 @pytest.mark.req("A-20")
-async def test_job_of_another_namespace_is_as_unknown_as_none(tenants: list[Tenant]) -> None:
+async def test_job_of_another_namespace_is_not_found(tenants: list[Tenant]) -> None:
     for mine in tenants:
         job_id = await mine.site.submit("a", 1, key=mine.admin)
         assert "default" == (await mine.get(f"/jobs/{job_id}"))["queue"]
@@ -73,20 +73,22 @@ async def test_searches_cursors_and_filters_stay_inside(tenants: list[Tenant]) -
     crossed = [
         await t.get(f"/jobs?limit=1000&cursor={first['next_cursor']}") for t in (other, plain)
     ]
-    asked = [await other.get(f"/jobs?queues={name}") for name in ("acme/q", "acme2/q", "../acme/q")]
+    foreign = [
+        await other.get(f"/jobs?queues={name}") for name in ("acme/q", "acme2/q", "../acme/q")
+    ]
     by_tag = [(await t.get("/jobs?tags[t]=x"))["total_count"] for t in tenants]
     cancelled = await other.post("/jobs/cancel", {"filter": {"tags": {"t": "x"}}})
     wide = await plain.post("/jobs/cancel", {"filter": {"queues": ["acme/q"]}})
 
     assert ["cursor", "cursor"] == [c["error"]["details"][0]["field"] for c in crossed]
-    assert [0, 0, 0] == [page["total_count"] for page in asked]
+    assert [0, 0, 0] == [page["total_count"] for page in foreign]
     assert [5, 3, 2] == by_tag
     assert (3, 0) == (cancelled.json["cancelled"], wide.json["cancelled"])
     assert 5 == (await acme.get("/jobs?states=SCHEDULED"))["total_count"]
 
 
 @pytest.mark.req("A-20", "A-7")
-async def test_cursor_goes_on_where_it_came_from_and_nowhere_else(tenants: list[Tenant]) -> None:
+async def test_cursor_is_valid_only_in_its_own_namespace(tenants: list[Tenant]) -> None:
     for tenant in tenants:
         for n in range(3):
             await tenant.site.submit("a", n, max_attempts=1, key=tenant.admin)
@@ -107,25 +109,25 @@ async def test_cursor_goes_on_where_it_came_from_and_nowhere_else(tenants: list[
 
 
 @pytest.mark.req("A-20")
-async def test_limit_keys_of_tenants_do_not_meet(tenants: list[Tenant]) -> None:
+async def test_limit_keys_of_tenants_are_separate(tenants: list[Tenant]) -> None:
     store = tenants[0].site.store
     await store.limit("key:a", LimitRule(concurrency=1))
     for tenant in tenants:
         for _ in range(2):
             await tenant.site.submit("a", 1, limit_key="customer", key=tenant.admin)
 
-    taken = [await t.site.claim(key=t.admin, limit=2) for t in tenants]
+    claimed = [await t.site.claim(key=t.admin, limit=2) for t in tenants]
 
-    assert [1, 1, 1] == [len(jobs) for jobs in taken]
-    first = await tenants[0].get(f"/jobs/{taken[0][0]['job_id']}")
+    assert [1, 1, 1] == [len(jobs) for jobs in claimed]
+    first = await tenants[0].get(f"/jobs/{claimed[0][0]['job_id']}")
     assert "acme" not in str(first)
-    token = {"lease_token": taken[0][0]["lease_token"]}
-    assert 200 == (await tenants[0].post(f"/jobs/{taken[0][0]['job_id']}/complete", token)).status
+    token = {"lease_token": claimed[0][0]["lease_token"]}
+    assert 200 == (await tenants[0].post(f"/jobs/{claimed[0][0]['job_id']}/complete", token)).status
     assert 1 == len(await tenants[0].site.claim(key=tenants[0].admin, limit=2))
 
 
 @pytest.mark.req("A-20", "A-8")
-async def test_counts_queues_workers_failures_and_metrics_are_ones_own(
+async def test_counts_queues_workers_failures_and_metrics_are_separate(
     tenants: list[Tenant],
 ) -> None:
     acme, other, plain = tenants
@@ -153,18 +155,18 @@ async def test_counts_queues_workers_failures_and_metrics_are_ones_own(
 
 
 @pytest.mark.req("A-20")
-async def test_pausing_ones_queue_pauses_nobody_elses(tenants: list[Tenant]) -> None:
+async def test_paused_queue_stays_open_for_other_tenants(tenants: list[Tenant]) -> None:
     for tenant in tenants:
         await tenant.site.submit(key=tenant.admin)
 
     await tenants[0].post("/queues/default/pause")
 
-    taken = [await t.site.claim(key=t.admin) for t in tenants]
-    assert [0, 1, 1] == [len(jobs) for jobs in taken]
+    claimed = [await t.site.claim(key=t.admin) for t in tenants]
+    assert [0, 1, 1] == [len(jobs) for jobs in claimed]
 
 
 @pytest.mark.req("A-20", "M-2")
-async def test_idempotency_keys_of_tenants_do_not_meet(tenants: list[Tenant]) -> None:
+async def test_idempotency_keys_of_tenants_are_separate(tenants: list[Tenant]) -> None:
     body = {"type": "a", "payload": 1, "idempotency_key": "k"}
 
     first = [await t.post("/jobs", body) for t in tenants]
@@ -177,7 +179,7 @@ async def test_idempotency_keys_of_tenants_do_not_meet(tenants: list[Tenant]) ->
 
 
 @pytest.mark.req("A-20", "S-5")
-async def test_worker_gets_only_jobs_of_its_namespace(tenants: list[Tenant]) -> None:
+async def test_worker_claims_only_jobs_of_its_namespace(tenants: list[Tenant]) -> None:
     acme, other, plain = tenants
     job_id = await acme.site.submit(key=acme.admin)
 
@@ -193,7 +195,9 @@ async def test_worker_gets_only_jobs_of_its_namespace(tenants: list[Tenant]) -> 
 
 
 @pytest.mark.req("A-20")
-async def test_events_and_audit_of_others_are_not_heard(tenants: list[Tenant]) -> None:
+async def test_events_and_audit_entries_of_other_tenants_are_not_visible(
+    tenants: list[Tenant],
+) -> None:
     acme, other, plain = tenants
     cursor = (await acme.site.store.events(None, 0, _NOTHING)).cursor
     for tenant in (acme, other, plain, acme):
@@ -202,7 +206,7 @@ async def test_events_and_audit_of_others_are_not_heard(tenants: list[Tenant]) -
 
     for tenant in tenants:
         path = f"/events?after={cursor}"
-        events = await heard(tenant.site, path, 4 if tenant is acme else 2, key=tenant.admin)
+        events = await received(tenant.site, path, 4 if tenant is acme else 2, key=tenant.admin)
         assert {f"of.{tenant.name or 'plain'}"} == {e["type"] for e in events}
         assert {"default"} == {e["queue"] for e in events}
         entries = (await tenant.get("/audit"))["entries"]
@@ -210,7 +214,7 @@ async def test_events_and_audit_of_others_are_not_heard(tenants: list[Tenant]) -
 
 
 @pytest.mark.req("A-20")
-async def test_waiting_for_anothers_job_ends_at_once(tenants: list[Tenant]) -> None:
+async def test_waiting_for_a_foreign_job_ends_at_once(tenants: list[Tenant]) -> None:
     acme, other, _ = tenants
     job_id = await acme.site.submit(key=acme.admin)
 
@@ -234,7 +238,7 @@ async def test_batch_with_dependencies_works_inside_a_namespace(tenants: list[Te
     assert ["b"] == [job["type"] for job in await acme.site.claim(key=acme.admin)]
 
 
-async def test_worker_with_the_store_itself_serves_a_namespace_by_its_full_name(
+async def test_worker_on_the_store_serves_a_namespace_by_its_full_queue_name(
     tenants: list[Tenant],
 ) -> None:
     acme, site = tenants[0], tenants[0].site

@@ -1,4 +1,4 @@
-"""What every request meets: errors in one shape, limits on size and time, compression."""
+"""Every request: errors with the same body, limits on size and time, compression."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JOBS = f"{API}/jobs"
 
 
 @pytest.mark.req("A-3", "A-10")
-async def test_wrong_request_lists_every_fault_with_its_field(site: Site) -> None:
+async def test_error_lists_every_fault_with_its_field(site: Site) -> None:
     body = {
         "type": "a b",
         "queue": "a/b",
@@ -33,7 +33,7 @@ async def test_wrong_request_lists_every_fault_with_its_field(site: Site) -> Non
         "max_attempts": 101,
         "backoff": {"strategy": "NONE", "huh": 1},
         "tags": {"holdfast:owner": "me"},
-        "depends_on": ["nobody"],
+        "depends_on": ["missing"],
         "callback_url": "ftp://x",
         "job_id": "mine",
         "unknown": 1,
@@ -52,21 +52,21 @@ async def test_wrong_request_lists_every_fault_with_its_field(site: Site) -> Non
 
 
 @pytest.mark.parametrize("given", ["short", "a b c d e f g", "x" * 65, "a\nb-12345678"])
-async def test_strange_request_id_is_replaced(site: Site, given: str) -> None:
+async def test_malformed_request_id_is_replaced(site: Site, given: str) -> None:
     reply = await site.get(JOBS, headers={"x-request-id": given})
 
     assert given != reply.headers["x-request-id"]
     assert 32 == len(reply.headers["x-request-id"])
 
 
-async def test_every_request_without_an_id_gets_one_of_its_own(site: Site) -> None:
+async def test_every_request_without_an_id_gets_its_own(site: Site) -> None:
     replies = [await site.get(JOBS) for _ in range(5)]
 
     assert 5 == len({reply.headers["x-request-id"] for reply in replies})
 
 
 @pytest.mark.req("A-10")
-async def test_unknown_paths_and_methods_have_the_same_shape(site: Site) -> None:
+async def test_unknown_paths_and_methods_have_the_same_error_body(site: Site) -> None:
     nowhere = await site.get("/api/v1/nothing")
     slash = await site.get(f"{JOBS}/")
     method = await site.call("PATCH", JOBS)
@@ -116,9 +116,7 @@ async def test_unknown_paths_and_methods_have_the_same_shape(site: Site) -> None
     ],
     ids=lambda body: body[:40].decode("latin-1"),
 )
-async def test_malformed_body_is_refused_everywhere_and_leaves_nothing(
-    site: Site, body: bytes
-) -> None:
+async def test_malformed_body_is_refused_and_stores_nothing(site: Site, body: bytes) -> None:
     one = await site.post(JOBS, raw=body)
     batch = await site.post(f"{JOBS}/batch", raw=b'{"jobs": [' + (body or b"1") + b"]}")
     bare = await site.post(f"{JOBS}/batch", raw=body)
@@ -130,7 +128,7 @@ async def test_malformed_body_is_refused_everywhere_and_leaves_nothing(
 
 @pytest.mark.parametrize("path", ["jobs/search", "jobs/cancel", "workers/claim", "jobs/x/fail"])
 @pytest.mark.parametrize("body", [b"{", b"[1]", b"[" * 100_000, b'{"\\ud800": 1}', b'{"x": 1}'])
-async def test_malformed_form_is_refused(site: Site, path: str, body: bytes) -> None:
+async def test_malformed_fields_are_refused(site: Site, path: str, body: bytes) -> None:
     reply = await site.post(f"{API}/{path}", raw=body)
 
     assert (400, "INVALID_REQUEST") == (reply.status, reply.code)
@@ -145,7 +143,7 @@ async def test_body_above_the_limit_is_refused_before_it_is_read(site: Site) -> 
     assert [(413, "TOO_LARGE")] * 3 == [(r.status, r.code) for r in (declared, streamed, huge)]
 
 
-async def test_payload_above_its_own_limit_says_so(site: Site) -> None:
+async def test_payload_above_its_own_limit_is_refused(site: Site) -> None:
     body = json.dumps({"type": "a", "payload": "x" * (2 * 1024 * 1024)}).encode()
 
     reply = await site.post(JOBS, raw=body)
@@ -153,7 +151,7 @@ async def test_payload_above_its_own_limit_says_so(site: Site) -> None:
     assert (400, {"payload": "TOO_LARGE"}) == (reply.status, reply.fields)
 
 
-async def test_body_that_does_not_arrive_in_time_is_given_up() -> None:
+async def test_body_that_arrives_too_slowly_is_refused() -> None:
     async with running(limits=RequestLimits(arrival=0.01)) as site:
 
         async def never() -> None:
@@ -182,30 +180,30 @@ async def test_body_that_does_not_arrive_in_time_is_given_up() -> None:
     ],
 )
 async def test_body_must_be_plain_json(site: Site, headers: dict[str, str]) -> None:
-    """A form in someone's browser can send the first three without asking."""
+    """A web page can send the first three content types without a CORS preflight."""
     reply = await site.post(JOBS, {"type": "a", "payload": 1}, headers=headers)
 
     assert (415, "UNSUPPORTED_MEDIA_TYPE") == (reply.status, reply.code)
     assert 0 == (await site.get(JOBS)).json["total_count"]
 
 
-async def test_large_answers_are_zipped_when_the_client_takes_that(site: Site) -> None:
+async def test_large_responses_are_compressed_for_clients_that_accept_gzip(site: Site) -> None:
     for n in range(10):
         await site.submit("a", n)
 
     plain = await site.get(JOBS)
-    zipped = await site.get(JOBS, headers={"accept-encoding": "br, gzip"})
+    compressed = await site.get(JOBS, headers={"accept-encoding": "br, gzip"})
     small = await site.get("/health/live", headers={"accept-encoding": "gzip"})
 
     assert "content-encoding" not in plain.headers
-    assert "gzip" == zipped.headers["content-encoding"]
-    assert plain.json == zipped.json
-    assert int(zipped.headers["content-length"]) < len(plain.body) / 3
+    assert "gzip" == compressed.headers["content-encoding"]
+    assert plain.json == compressed.json
+    assert int(compressed.headers["content-length"]) < len(plain.body) / 3
     assert "content-encoding" not in small.headers
 
 
 @pytest.mark.req("A-4", "A-10")
-async def test_quota_answers_when_to_come_back() -> None:
+async def test_quota_error_says_when_to_retry() -> None:
     app = Holdfast(store=MemoryStore(), limits=Limits(queue_depth=1))
     async with running(app) as site:
         await site.submit()
@@ -217,8 +215,8 @@ async def test_quota_answers_when_to_come_back() -> None:
     assert "PT1S" == error["retry_after"]
 
 
-class Broken(MemoryStore):
-    """A store that fails as it is told."""
+class FailingStore(MemoryStore):
+    """A store that fails with the given error."""
 
     error: Exception | None = None
 
@@ -231,35 +229,39 @@ class Broken(MemoryStore):
 
 
 @pytest.mark.req("A-10", "S-9")
-async def test_store_that_is_away_is_503_and_a_bug_is_500_without_its_inside() -> None:
-    store, ear = Broken(), Ear()
-    async with running(Holdfast(store=store), observer=ear) as site:
+async def test_unavailable_store_is_503_and_a_bug_is_500_without_details() -> None:
+    store, observer = FailingStore(), Ear()
+    async with running(Holdfast(store=store), observer=observer) as site:
         await site.submit()
         store.error = StoreUnavailableError("no route to host")
-        away = await site.get(JOBS)
+        unavailable = await site.get(JOBS)
         store.error = KeyError("secret inside")
         bug = await site.get(JOBS)
         ready = await site.get("/health/ready")
         live = await site.get("/health/live")
 
-    assert (503, "UNAVAILABLE", "1") == (away.status, away.code, away.headers["retry-after"])
+    assert (503, "UNAVAILABLE", "1") == (
+        unavailable.status,
+        unavailable.code,
+        unavailable.headers["retry-after"],
+    )
     assert (500, "INTERNAL_ERROR") == (bug.status, bug.code)
     assert b"secret" not in bug.body
-    (told,) = ear.all("http.failed")
-    assert bug.json["error"]["request_id"] == told["request_id"]
-    assert "secret inside" in str(told["error"])
+    (failed,) = observer.all("http.failed")
+    assert bug.json["error"]["request_id"] == failed["request_id"]
+    assert "secret inside" in str(failed["error"])
     assert (503, "unavailable") == (ready.status, ready.json["status"])
     assert (200, "ok") == (live.status, live.json["status"])
 
 
-async def test_ready_means_that_the_store_was_reached_and_can_be_claimed_from(site: Site) -> None:
+async def test_ready_when_the_store_can_be_reached_and_claimed_from(site: Site) -> None:
     reply = await site.get("/health/ready")
 
     assert (200, {"store": "ok", "claim": "ok"}) == (reply.status, reply.json["checks"])
     assert [] == (await site.get(f"{API}/queues")).json["queues"]
 
 
-async def test_service_that_stops_is_not_ready_and_lets_go_of_waiters(site: Site) -> None:
+async def test_stopping_service_is_not_ready_and_ends_long_waits(site: Site) -> None:
     job_id = await site.submit(delay=60)
     waiting = asyncio.create_task(site.get(f"{JOBS}/{job_id}/wait?timeout=60"))
     polling = asyncio.create_task(site.post(f"{API}/workers/claim", {"worker_id": "w", "wait": 30}))
@@ -273,31 +275,31 @@ async def test_service_that_stops_is_not_ready_and_lets_go_of_waiters(site: Site
     assert 503 == (await site.get("/health/ready")).status
 
 
-async def test_pages_of_other_sites_may_call_only_when_named() -> None:
+async def test_only_listed_origins_may_call_from_a_web_page() -> None:
     headers = {
         "origin": "https://app.example",
         "access-control-request-method": "POST",
         "access-control-request-headers": "authorization",
     }
-    async with running() as closed, running(cors=["https://app.example"]) as opened:
-        no = await closed.call("OPTIONS", JOBS, headers=headers)
-        yes = await opened.call("OPTIONS", JOBS, headers=headers)
+    async with running() as default, running(cors=["https://app.example"]) as with_cors:
+        refused = await default.call("OPTIONS", JOBS, headers=headers)
+        allowed = await with_cors.call("OPTIONS", JOBS, headers=headers)
 
-    assert 405 == no.status
-    assert "access-control-allow-origin" not in no.headers
-    assert "https://app.example" == yes.headers["access-control-allow-origin"]
+    assert 405 == refused.status
+    assert "access-control-allow-origin" not in refused.headers
+    assert "https://app.example" == allowed.headers["access-control-allow-origin"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[::2]:80"])
-async def test_without_keys_only_names_of_this_machine_are_served(site: Site, host: str) -> None:
-    """Else a page in a browser here could reach it under a name that it controls."""
+async def test_without_keys_foreign_host_names_are_refused(site: Site, host: str) -> None:
+    """Otherwise a web page could call the service under a host name that it controls."""
     reply = await site.get(JOBS, headers={"host": host})
 
     assert (421, "MISDIRECTED") == (reply.status, reply.code)
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "[::1]:8080"])
-async def test_names_of_this_machine_are_served(site: Site, host: str) -> None:
+async def test_host_names_of_this_machine_are_accepted(site: Site, host: str) -> None:
     assert 200 == (await site.get(JOBS, headers={"host": host})).status
 
 

@@ -1,4 +1,4 @@
-"""Requests made from the OpenAPI document, right and wrong ones: the answers are as it says."""
+"""Generated requests, valid and invalid: responses match the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ described = msgspec.json.decode(msgspec.json.encode(document(ENDPOINTS)))
 whole = schemathesis.openapi.from_dict(described)
 schema = whole.exclude(operation_id="streamEvents")
 stream = whole.include(operation_id="streamEvents")
-"""The event stream, which does not end: only its beginning is looked at."""
+"""The event stream does not end: only its beginning is checked."""
 
 BEYOND_SCHEMAS = {
     "BEYOND_LIFETIME",
@@ -44,7 +44,7 @@ BEYOND_SCHEMAS = {
     "REFUSED",
     "RESERVED",
 }
-LOOSE = {
+LOOSELY_DESCRIBED = {
     "cursor",
     "idempotency_window",
     "lease",
@@ -55,8 +55,8 @@ LOOSE = {
     "timeout",
     "url",
 }
-"""What no schema can say: jobs that must exist, how long a span is that is written as a text, a
-cursor that was given before, an address that may be called, NUL deep inside a payload."""
+"""Rules that no schema can state: jobs that must exist, limits on durations written as text,
+cursors of earlier pages, addresses that may be called, NUL deep inside a payload."""
 
 once = settings(
     max_examples=EXAMPLES,
@@ -76,23 +76,25 @@ def address() -> Iterator[str]:
 @pytest.mark.req("A-3", "A-10")
 @schema.parametrize()
 @once
-def test_service_answers_as_its_document_says(case: schemathesis.Case, address: str) -> None:
+def test_responses_match_the_document(case: schemathesis.Case, address: str) -> None:
     if isinstance(case.body, dict) and "wait" in case.body:
         case.body = {**case.body, "wait": 0}
-    unlooked: list[CheckFunction] = [positive_data_acceptance]
+    excluded: list[CheckFunction] = [positive_data_acceptance]
     if isinstance(case.body, dict) and case.body.get("atomic") is False:
-        unlooked.append(negative_data_rejection)  # each wrong job is told in its own result
-    response = case.call_and_validate(base_url=address, excluded_checks=unlooked)
+        excluded.append(negative_data_rejection)  # an invalid job has its own result
+    response = case.call_and_validate(base_url=address, excluded_checks=excluded)
     if response.status_code == 400 and case.meta.generation.mode is GenerationMode.POSITIVE:
         faults = response.json()["error"]["details"]
-        named = {f["code"] for f in faults if f["field"].rpartition(".")[2] not in LOOSE}
+        named = {
+            f["code"] for f in faults if f["field"].rpartition(".")[2] not in LOOSELY_DESCRIBED
+        }
         assert named <= BEYOND_SCHEMAS, response.text
 
 
 @pytest.mark.req("A-10")
 @stream.parametrize()
 @once
-def test_event_stream_begins_as_its_document_says(case: schemathesis.Case, address: str) -> None:
+def test_event_stream_begins_as_documented(case: schemathesis.Case, address: str) -> None:
     request = case.as_transport_kwargs(base_url=address)
     with requests.request(**request, stream=True, timeout=10) as response:
         kind = response.headers["content-type"].partition(";")[0]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
-PATIENCE = 20
+TIMEOUT = 20
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Server:
     address: str
     url: str
     environment: dict[str, str]
-    said: list[str]
+    output: list[str]
 
     def call(self, method: str, path: str, body: object = None, key: str = "") -> Any:
         headers = {"content-type": "application/json"}
@@ -53,8 +53,8 @@ class Server:
             headers["authorization"] = f"Bearer {key}"
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.address}{API}{path}", data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            return json.loads(answer.read())
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+            return json.loads(response.read())
 
     def status(self, path: str, key: str = "") -> int:
         try:
@@ -65,7 +65,7 @@ class Server:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT)
 
 
 @contextlib.contextmanager
@@ -81,16 +81,16 @@ def serving(folder: Path, *arguments: str, url: str = "") -> Iterator[Server]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    said: list[str] = []
+    output: list[str] = []
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        said.append(line)
+        output.append(line)
         match = re.search(r" at (https?://\S+),", line)
         assert match, line + process.stdout.read()
-        reader = threading.Thread(target=lambda: said.extend(process.stdout or ()))
+        reader = threading.Thread(target=lambda: output.extend(process.stdout or ()))
         reader.start()
-        yield Server(process, match[1], url, settings, said)
+        yield Server(process, match[1], url, settings, output)
     finally:
         process.kill()
         process.wait()
@@ -102,14 +102,14 @@ def serving(folder: Path, *arguments: str, url: str = "") -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One service for all tests that leave it running."""
+    """One service for all tests that do not stop it."""
     with serving(tmp_path_factory.mktemp("served")) as server:
         yield server
 
 
 @pytest.mark.req("S-1", "S-2")
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-def test_acknowledged_jobs_survive_a_killed_service_and_a_stop_ends_streams(
+def test_accepted_jobs_survive_a_killed_service_and_a_stop_ends_streams(
     tmp_path: Path, loop: str
 ) -> None:
     if loop == "asyncio":
@@ -119,10 +119,10 @@ def test_acknowledged_jobs_survive_a_killed_service_and_a_stop_ends_streams(
         ids = [r["job_id"] for r in server.call("POST", "/jobs/batch", jobs)["results"]]
         ids.append(server.call("POST", "/jobs", {"type": "a", "payload": 1})["job_id"])
         server.process.send_signal(signal.SIGKILL)
-        server.process.wait(PATIENCE)
+        server.process.wait(TIMEOUT)
     with serving(tmp_path) as server:
         found = server.call("GET", "/jobs?limit=1000")["jobs"]
-        stream = urllib.request.urlopen(f"{server.address}{API}/events", timeout=PATIENCE)
+        stream = urllib.request.urlopen(f"{server.address}{API}/events", timeout=TIMEOUT)
         assert b": connected\n" == stream.readline()
         waited: list[Any] = []
         path = f"/jobs/{ids[0]}/wait?timeout=60"
@@ -132,14 +132,14 @@ def test_acknowledged_jobs_survive_a_killed_service_and_a_stop_ends_streams(
 
         assert 0 == server.stop()
         stream.read()
-        waiter.join(PATIENCE)
+        waiter.join(TIMEOUT)
 
     assert set(ids) == {job["job_id"] for job in found}
     assert "SCHEDULED" == waited[0]["state"]
-    assert any("no API key exists: only this machine may call" in line for line in server.said)
+    assert any("no API key exists: only this machine may call" in line for line in server.output)
 
 
-def test_service_speaks_tls_to_clients_that_trust_its_certificate(
+def test_clients_that_trust_the_certificate_connect_over_tls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority(tmp_path)
@@ -162,23 +162,23 @@ def test_service_speaks_tls_to_clients_that_trust_its_certificate(
             env={**server.environment, "SSL_CERT_FILE": str(authority.file)},
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=True,
         )
         assert job.job_id in listed.stdout
 
 
-def test_service_makes_due_jobs_ready_without_any_other_worker(server: Server) -> None:
+def test_service_promotes_due_jobs_without_another_process(server: Server) -> None:
     job = {"type": "due", "payload": 1, "delay": 0.05, "queue": "later"}
     server.call("POST", "/jobs", job)
 
-    asked = {"worker_id": "w", "wait": 10, "queues": ["later"]}
-    claimed = server.call("POST", "/workers/claim", asked)
+    request = {"worker_id": "w", "wait": 10, "queues": ["later"]}
+    claimed = server.call("POST", "/workers/claim", request)
 
     assert 1 == len(claimed["jobs"])
 
 
-def test_port_that_is_taken_is_said_plainly(server: Server, tmp_path: Path) -> None:
+def test_port_in_use_is_reported(server: Server, tmp_path: Path) -> None:
     port = server.address.rpartition(":")[2]
 
     second = holdfast("serve", "--port", port, "--url", f"sqlite:///{tmp_path}/x.db")
@@ -192,24 +192,24 @@ def holdfast(*arguments: str) -> Result:
 
 
 @pytest.mark.req("A-20")
-def test_address_that_others_can_reach_needs_keys_and_tls(tmp_path: Path) -> None:
+def test_address_that_other_machines_reach_needs_keys_and_tls(tmp_path: Path) -> None:
     store = ("--url", f"sqlite:///{tmp_path}/jobs.db")
 
     open_ = holdfast("serve", "--host", "0.0.0.0", "--port", "0", *store)
     made = holdfast("keys", "create", "me", "--role", "admin", "--json", *store)
-    clear = holdfast("serve", "--host", "0.0.0.0", "--port", "0", *store)
+    without_tls = holdfast("serve", "--host", "0.0.0.0", "--port", "0", *store)
     secret = json.loads(made.output)["secret"]
 
-    assert (2, 2) == (open_.exit_code, clear.exit_code)
+    assert (2, 2) == (open_.exit_code, without_tls.exit_code)
     assert "no API key exists" in open_.output
-    assert "in the clear" in clear.output
+    assert "in the clear" in without_tls.output
     with serving(tmp_path, "--host", "0.0.0.0", "--behind-proxy", url=store[1]) as server:
         server.address = server.address.replace("0.0.0.0", "127.0.0.1")
         assert 401 == server.status("/jobs")
         assert 200 == server.status("/jobs", key=secret)
         assert "is revoked" in holdfast("keys", "revoke", secret.split("_")[1], *store).output
         listed = holdfast("keys", "list", *store)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while server.status("/jobs", key=secret) != 401:
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -222,7 +222,7 @@ WORKERS = {"node": "worker.mjs", "bash": "worker.sh"}
 
 
 @pytest.mark.parametrize("runtime", WORKERS)
-def test_example_worker_in_another_language_works_off_jobs(server: Server, runtime: str) -> None:
+def test_example_worker_in_another_language_runs_jobs(server: Server, runtime: str) -> None:
     program = str(find_node()[0]) if runtime == "node" else shutil.which(runtime)
     if program is None:
         pytest.skip(f"{runtime} is not installed")
@@ -231,13 +231,13 @@ def test_example_worker_in_another_language_works_off_jobs(server: Server, runti
     good = server.call("POST", "/jobs", {"type": "greet", "payload": {"name": "Ada"}})
     bad = server.call("POST", "/jobs", {"type": "nonsense", "payload": {}})
 
-    given = {
+    variables = {
         **server.environment,
         "HOLDFAST_HTTP": server.address,
         "HOLDFAST_API_KEY": "",
         "JOBS": "2",
     }
-    subprocess.run([program, str(script)], env=given, check=True, timeout=60)
+    subprocess.run([program, str(script)], env=variables, check=True, timeout=60)
 
     done = server.call("GET", f"/jobs/{good['job_id']}/wait?timeout=10")
     failed = server.call("GET", f"/jobs/{bad['job_id']}")
@@ -245,7 +245,7 @@ def test_example_worker_in_another_language_works_off_jobs(server: Server, runti
     assert ("FAILED", "UNKNOWN_TYPE") == (failed["state"], failed["failure"]["code"])
 
 
-def test_dev_also_offers_the_app_over_http(tmp_path: Path) -> None:
+def test_dev_command_also_serves_the_api(tmp_path: Path) -> None:
     (tmp_path / "jobs_here.py").write_text(APP, "utf-8")
     url = f"sqlite:///{tmp_path}/jobs.db"
     folders = [str(tmp_path), *sys.path]

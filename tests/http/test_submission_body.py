@@ -1,4 +1,4 @@
-"""Usual bodies are read in one go, unusual ones field by field: the job is the same."""
+"""Common bodies are decoded in one call, others field by field: the job is the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.model.submission import Parent, Submission
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 PARENTS = {"p": Parent(2, 0)}
-_LOOSE = (
+_ANY_VALUE = (
     st.none() | st.booleans() | st.integers(-1, 9) | st.floats() | st.sampled_from(["", "a", "é"])
 )
 _NAMES = (
@@ -31,19 +31,19 @@ _NAMES = (
     "ref",
 )
 _BODIES = st.fixed_dictionaries(
-    {"type": st.just("a") | _LOOSE, "payload": _LOOSE | st.just({"n": [1]})},
+    {"type": st.just("a") | _ANY_VALUE, "payload": _ANY_VALUE | st.just({"n": [1]})},
     optional={
-        **{name: _LOOSE | st.sampled_from(["HIGH", "q", 3]) for name in _NAMES},
-        "tags": st.dictionaries(st.sampled_from(["t", "holdfast:owner"]), _LOOSE) | _LOOSE,
-        "depends_on": st.lists(st.sampled_from(["p", "q"]) | _LOOSE) | _LOOSE,
+        **{name: _ANY_VALUE | st.sampled_from(["HIGH", "q", 3]) for name in _NAMES},
+        "tags": st.dictionaries(st.sampled_from(["t", "holdfast:owner"]), _ANY_VALUE) | _ANY_VALUE,
+        "depends_on": st.lists(st.sampled_from(["p", "q"]) | _ANY_VALUE) | _ANY_VALUE,
         "payload_encoding": st.sampled_from(["json", "base64", "x"]),
-        "delay": _LOOSE,
-        "hold": _LOOSE,
-        "unknown": _LOOSE,
-        "faults": _LOOSE,
+        "delay": _ANY_VALUE,
+        "hold": _ANY_VALUE,
+        "unknown": _ANY_VALUE,
+        "faults": _ANY_VALUE,
     },
 )
-_RIGHT = st.fixed_dictionaries(
+_VALID = st.fixed_dictionaries(
     {"type": st.just("a"), "payload": st.just({"n": [1]})},
     optional={
         **dict.fromkeys(
@@ -66,7 +66,7 @@ def _outcome(submission: Submission) -> Job | list[tuple[str, str, str]]:
 
 
 @pytest.mark.req("A-3", "M-12")
-@given(_RIGHT | _BODIES)
+@given(_VALID | _BODIES)
 def test_both_ways_to_read_a_body_give_the_same_job_or_the_same_faults(
     fields: dict[str, object],
 ) -> None:
@@ -75,9 +75,9 @@ def test_both_ways_to_read_a_body_give_the_same_job_or_the_same_faults(
         with pytest.raises(ValidationError, match="JSON"):
             read_submission(body)
         return
-    slowly = _outcome(submission_of(raw_fields(body)))
+    field_by_field = _outcome(submission_of(raw_fields(body)))
 
-    assert slowly == _outcome(read_submission(body))
+    assert field_by_field == _outcome(read_submission(body))
     (member,), atomic = read_batch(b'{"jobs":[' + body + b"]}")
     assert atomic
-    assert slowly == _outcome(member)
+    assert field_by_field == _outcome(member)

@@ -1,4 +1,4 @@
-"""What became of submissions, as JSON."""
+"""Results of submissions as JSON."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ TAKEN = results.SubmissionResult(
 
 
 @pytest.mark.parametrize("result", [NEW, KNOWN, REFUSED, TAKEN])
-def test_result_is_encoded_as_its_shape_says(result: results.SubmissionResult) -> None:
-    shape = SubmissionBody.of(result)
+def test_result_encodes_like_its_body(result: results.SubmissionResult) -> None:
+    body = SubmissionBody.of(result)
 
-    assert msgspec.json.encode(shape) == msgspec.json.encode(encodable(result))
+    assert msgspec.json.encode(body) == msgspec.json.encode(encodable(result))
 
 
 @pytest.mark.parametrize("members", [(NEW,), (NEW, KNOWN), (NEW, REFUSED, TAKEN)])
-def test_batch_is_encoded_as_its_shape_says(members: tuple[results.SubmissionResult, ...]) -> None:
+def test_batch_encodes_like_its_body(members: tuple[results.SubmissionResult, ...]) -> None:
     rejected = sum(one.status is SubmissionStatus.REJECTED for one in members)
     batch = results.BatchResult(
         total=len(members), accepted=len(members) - rejected, rejected=rejected, results=members
     )
 
-    shape = BatchBody.of(batch)
+    body = BatchBody.of(batch)
 
-    assert msgspec.json.encode(shape) == msgspec.json.encode(encodable(batch))
+    assert msgspec.json.encode(body) == msgspec.json.encode(encodable(batch))

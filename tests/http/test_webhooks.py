@@ -1,4 +1,4 @@
-"""Webhooks over HTTP, one tenant apart from another."""
+"""Webhooks over HTTP, separate for each tenant."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALLOW = WebhookSettings(allow=("http", "ports", "127.0.0.0/8"), timeout=timedelt
 
 
 @pytest.mark.req("A-19", "A-20")
-async def test_tenants_hear_of_their_own_jobs_only() -> None:
+async def test_webhook_receives_messages_of_its_own_tenant_only() -> None:
     app = Holdfast("memory://", webhooks=ALLOW)
     app.task("t")(_done)
     served = ("acme/default", "other/default")
@@ -52,9 +52,9 @@ async def test_tenants_hear_of_their_own_jobs_only() -> None:
         assert 404 == (await site.call("DELETE", path, key=other)).status
         assert 200 == (await site.call("DELETE", path, key=acme)).status
 
-    told = Verifier(made.json["secrets"][0]).verify(call.body, call.headers)
+    message = Verifier(made.json["secrets"][0]).verify(call.body, call.headers)
     assert (job.json["job_id"], "default", "ok") == tuple(
-        told["data"][name] for name in ("job_id", "queue", "result")
+        message["data"][name] for name in ("job_id", "queue", "result")
     )
     assert [[]] == [one["secrets"] for one in listed.json["webhooks"]]
     assert [] == theirs.json["webhooks"]
@@ -73,7 +73,7 @@ async def test_tenants_hear_of_their_own_jobs_only() -> None:
         ({"url": "https://example.org/", "secret": "mine"}, "secret"),
     ],
 )
-async def test_wrong_wishes_are_refused_by_field(body: dict[str, object], field: str) -> None:
+async def test_invalid_webhook_is_refused_by_field(body: dict[str, object], field: str) -> None:
     async with running() as site:
         reply = await site.call("POST", f"{API}/webhooks", body)
 
@@ -102,25 +102,26 @@ async def test_secret_is_rotated_and_messages_are_resent() -> None:
 
 
 @pytest.mark.req("A-19")
-async def test_who_is_called_back_gets_the_secret_over_http() -> None:
+async def test_callback_secret_is_created_over_http() -> None:
     app = Holdfast("memory://", webhooks=ALLOW)
     app.task("t")(_done)
     async with listening() as receiver, working(app), running(app) as site:
-        told = await site.call("POST", f"{API}/webhooks/callback/rotate", {})
+        rotated = await site.call("POST", f"{API}/webhooks/callback/rotate", {})
         job = {"type": "t", "payload": {}, "callback_url": receiver.url}
         await site.call("POST", f"{API}/jobs", job)
         (call,) = await receiver.heard()
         again = await site.call("POST", f"{API}/webhooks/callback/rotate", {"keep": 0})
 
     assert (
-        "ok" == Verifier(told.json["secrets"][0]).verify(call.body, call.headers)["data"]["result"]
+        "ok"
+        == Verifier(rotated.json["secrets"][0]).verify(call.body, call.headers)["data"]["result"]
     )
     assert 1 == len(again.json["secrets"])
-    assert told.json["secrets"] != again.json["secrets"]
+    assert rotated.json["secrets"] != again.json["secrets"]
 
 
 @pytest.mark.req("A-19")
-async def test_clients_and_commands_manage_webhooks_at_a_service() -> None:
+async def test_client_and_commands_manage_webhooks_of_a_service() -> None:
     app = Holdfast("memory://", webhooks=ALLOW)
     app.task("t")(_done)
     async with (
@@ -138,10 +139,10 @@ async def test_clients_and_commands_manage_webhooks_at_a_service() -> None:
         await client.webhooks.resend(page.deliveries[0].id)
         await receiver.heard(2)
         rotated = await client.webhooks.rotate(made.id)
-        asked = (("--json",), ("deliveries",), ("remove", "x"))
+        commands = (("--json",), ("deliveries",), ("remove", "x"))
         shown, seen, unknown = [
             await asyncio.to_thread(_command, "webhooks", *one, "--url", served.url)
-            for one in asked
+            for one in commands
         ]
         await client.webhooks.remove(made.id)
         with pytest.raises(NotFoundError):

@@ -1,4 +1,4 @@
-"""Workers over HTTP: claim, keep the lease, answer, all under the newest token."""
+"""Workers over HTTP: claim, renew and settle with the newest lease token."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from tests.http.site import Site
 
 
-def of(job: dict[str, str], what: str) -> str:
-    return f"{API}/jobs/{job['job_id']}/{what}"
+def path_of(job: dict[str, str], action: str) -> str:
+    return f"{API}/jobs/{job['job_id']}/{action}"
 
 
 @pytest.mark.req("S-5")
-async def test_only_the_newest_lease_is_heard() -> None:
+async def test_only_the_newest_lease_may_write() -> None:
     clock = ManualClock()
     async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
         await site.submit(lease=5, max_attempts=5)
@@ -39,7 +39,7 @@ async def test_only_the_newest_lease_is_heard() -> None:
         old, new = ({"lease_token": job["lease_token"]} for job in (first, second))
 
         refused = [
-            await site.post(of(first, what), {**old, **more})
+            await site.post(path_of(first, what), {**old, **more})
             for what, more in (
                 ("progress", {"percent": 1}),
                 ("checkpoint", {"data": ""}),
@@ -50,26 +50,28 @@ async def test_only_the_newest_lease_is_heard() -> None:
                 ("spawn", {"job": {"type": "b", "payload": 1}}),
             )
         ]
-        lost = await site.post(of(first, "heartbeat"), old)
+        lost = await site.post(path_of(first, "heartbeat"), old)
 
         assert [(409, "STALE_LEASE")] * 7 == [(r.status, r.code) for r in refused]
         assert not lost.json["held"]
-        assert (await site.post(of(second, "heartbeat"), new)).json["held"]
-        done = [await site.post(of(second, "complete"), {**new, "output": 1}) for _ in range(2)]
+        assert (await site.post(path_of(second, "heartbeat"), new)).json["held"]
+        done = [
+            await site.post(path_of(second, "complete"), {**new, "output": 1}) for _ in range(2)
+        ]
         assert [(200, "COMPLETED")] * 2 == [(r.status, r.json["state"]) for r in done]
         stored = (await site.get(f"{API}/jobs/{first['job_id']}")).json
         assert (1, None, None) == (stored["result"]["output"], stored["progress"], None)
 
 
 @pytest.mark.req("S-5", "S-12")
-async def test_answer_after_the_lease_ran_out_counts_while_nobody_else_took_the_job() -> None:
+async def test_completion_after_the_lease_ended_counts_while_no_other_worker_claimed() -> None:
     clock = ManualClock()
     async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
         await site.submit(lease=5)
         (job,) = await site.claim()
         clock.advance(60)
 
-        reply = await site.post(of(job, "complete"), {"lease_token": job["lease_token"]})
+        reply = await site.post(path_of(job, "complete"), {"lease_token": job["lease_token"]})
 
         assert (200, "COMPLETED") == (reply.status, reply.json["state"])
 
@@ -83,7 +85,7 @@ async def test_many_leases_are_renewed_in_one_call() -> None:
         jobs = await site.claim(limit=3)
         clock.advance(20)
         leases = [{"job_id": j["job_id"], "lease_token": j["lease_token"]} for j in jobs]
-        leases.append({"job_id": "nobody", "lease_token": "x"})
+        leases.append({"job_id": "missing", "lease_token": "x"})
 
         states = (await site.post(f"{API}/workers/heartbeat", {"leases": leases})).json["leases"]
 
@@ -93,27 +95,27 @@ async def test_many_leases_are_renewed_in_one_call() -> None:
 
 
 @pytest.mark.req("A-12")
-async def test_worker_is_told_of_a_wish_to_cancel_and_confirms_it(site: Site) -> None:
+async def test_worker_receives_and_confirms_a_cancellation(site: Site) -> None:
     job_id = await site.submit()
     (job,) = await site.claim()
     token = {"lease_token": job["lease_token"]}
 
-    asked = await site.post(f"{API}/jobs/{job_id}/cancel", {"reason": "why", "force": True})
-    beat = (await site.post(of(job, "heartbeat"), token)).json
-    point = (await site.post(of(job, "checkpoint"), {**token, "data": "eA=="})).json
+    requested = await site.post(f"{API}/jobs/{job_id}/cancel", {"reason": "why", "force": True})
+    renewed = (await site.post(path_of(job, "heartbeat"), token)).json
+    checkpoint = (await site.post(path_of(job, "checkpoint"), {**token, "data": "eA=="})).json
     ended = await site.post(
-        of(job, "fail"), {**token, "message": "stopped", "category": "CANCELLED"}
+        path_of(job, "fail"), {**token, "message": "stopped", "category": "CANCELLED"}
     )
 
-    assert "CANCEL_REQUESTED" == asked.json["status"]
+    assert "CANCEL_REQUESTED" == requested.json["status"]
     assert (True, True, "why") == tuple(
-        beat[n] for n in ("cancel_requested", "cancel_force", "cancel_reason")
+        renewed[n] for n in ("cancel_requested", "cancel_force", "cancel_reason")
     )
-    assert point["cancel_requested"]
+    assert checkpoint["cancel_requested"]
     assert "CANCELLED" == ended.json["state"]
 
 
-async def test_claim_waits_for_work_and_takes_only_types_it_knows(site: Site) -> None:
+async def test_claim_waits_for_jobs_of_its_types(site: Site) -> None:
     waiting = asyncio.create_task(site.claim(wait=20, types=["b"]))
     await asyncio.sleep(0.01)
     await site.submit("a")
@@ -126,7 +128,7 @@ async def test_claim_waits_for_work_and_takes_only_types_it_knows(site: Site) ->
     assert [] == await site.claim(types=["b"], wait=0.01)
 
 
-async def test_claim_takes_from_queues_in_order_up_to_its_limit(site: Site) -> None:
+async def test_claim_takes_jobs_from_queues_in_order_up_to_its_limit(site: Site) -> None:
     for queue in ("low", "high", "low", "high"):
         await site.submit(queue, queue=queue)
 
@@ -135,11 +137,11 @@ async def test_claim_takes_from_queues_in_order_up_to_its_limit(site: Site) -> N
     assert ["high", "high", "low"] == [job["queue"] for job in jobs]
 
 
-async def test_job_given_back_uses_up_no_attempt(site: Site) -> None:
+async def test_attempt_of_a_job_given_back_does_not_count(site: Site) -> None:
     await site.submit()
     (job,) = await site.claim()
 
-    back = await site.post(of(job, "give-back"), {"lease_token": job["lease_token"]})
+    back = await site.post(path_of(job, "give-back"), {"lease_token": job["lease_token"]})
     (again,) = await site.claim()
 
     assert ("SCHEDULED", 1, job["job_id"]) == (
@@ -159,8 +161,8 @@ async def test_spawned_child_is_the_same_for_the_same_key(site: Site) -> None:
         "job": {"type": "child", "payload": {"deep": [1, {"x": None}]}},
     }
 
-    first, again = [await site.post(of(job, "spawn"), body) for _ in range(2)]
-    wrong = await site.post(of(job, "spawn"), {**body, "key": "l", "job": {"type": "a b"}})
+    first, again = [await site.post(path_of(job, "spawn"), body) for _ in range(2)]
+    wrong = await site.post(path_of(job, "spawn"), {**body, "key": "l", "job": {"type": "a b"}})
 
     assert (201, first.json) == (first.status, again.json)
     (child,) = await site.store.get([first.json["job_id"]])
@@ -194,7 +196,7 @@ async def test_worker_over_http_counts_as_present(site: Site) -> None:
         ("spawn", {"lease_token": "t", "job": 1}, {"job"}),
     ],
 )
-async def test_wrong_answers_of_workers_are_named(
+async def test_invalid_fields_of_workers_are_reported(
     site: Site, what: str, body: object, fields: set[str]
 ) -> None:
     reply = await site.post(f"{API}/jobs/x/{what}", body)
@@ -203,12 +205,12 @@ async def test_wrong_answers_of_workers_are_named(
 
 
 @pytest.mark.parametrize("output", [b"NaN", b'"\\u0000"', b'"\\ud800"', b"[" * 100 + b"]" * 100])
-async def test_output_that_no_store_takes_is_refused(site: Site, output: bytes) -> None:
+async def test_output_that_no_store_accepts_is_refused(site: Site, output: bytes) -> None:
     await site.submit()
     (job,) = await site.claim()
     body = b'{"lease_token": "%s", "output": %s}' % (job["lease_token"].encode(), output)
 
-    reply = await site.post(of(job, "complete"), raw=body)
+    reply = await site.post(path_of(job, "complete"), raw=body)
 
     assert 400 == reply.status
     (stored,) = await site.store.get([job["job_id"]])

@@ -1,4 +1,4 @@
-"""The service on a socket, on a loop of its own thread: for clients that block."""
+"""The service on a socket, on an event loop in its own thread: for blocking clients."""
 
 from __future__ import annotations
 

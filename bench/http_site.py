@@ -1,8 +1,8 @@
 """The server process that ``bench.http`` measures: ``python -m bench.http_site MODE [URL]``.
 
-``bare`` is the same framework that reads the same body and answers without storing anything, with
-as little as that takes; ``usual`` does the same as its documentation shows it. ``checks`` is the
-service itself over a store that keeps nothing, and ``serve`` the service.
+``bare`` is the same framework, which reads the same body and responds without a store, with as
+little code as possible; ``usual`` does the same in the style of its documentation. ``checks`` is
+the service over a store that keeps nothing, and ``serve`` the service.
 """
 
 from __future__ import annotations
@@ -35,43 +35,43 @@ if TYPE_CHECKING:
 
 
 class Job(msgspec.Struct):
-    """What the bare server takes."""
+    """The body that the bare server reads."""
 
     type: str
     payload: msgspec.Raw
 
 
 class Batch(msgspec.Struct):
-    """Several of them."""
+    """The body of a batch."""
 
     jobs: list[Job]
 
 
 async def one(request: Request) -> Response:
-    """Read a job and say that it was taken."""
+    """Read a job and accept it."""
     job = msgspec.json.decode(await request.body(), type=Job)
-    return Response(msgspec.json.encode(_taken(job)), 201, media_type="application/json")
+    return Response(msgspec.json.encode(_accepted(job)), 201, media_type="application/json")
 
 
 async def many(request: Request) -> Response:
-    """Read a batch and say that it was taken."""
+    """Read a batch and accept it."""
     batch = msgspec.json.decode(await request.body(), type=Batch)
-    body = msgspec.json.encode({"results": [_taken(job) for job in batch.jobs]})
+    body = msgspec.json.encode({"results": [_accepted(job) for job in batch.jobs]})
     return Response(body, media_type="application/json")
 
 
 async def usual(request: Request) -> Response:
-    """Read a job and say that it was taken, as one would first write it."""
+    """Read a job and accept it, in the style of the framework's documentation."""
     job = await request.json()
-    return JSONResponse(_taken(Job(job["type"], job["payload"])), 201)
+    return JSONResponse(_accepted(Job(job["type"], job["payload"])), 201)
 
 
-def _taken(job: Job) -> dict[str, str]:
+def _accepted(job: Job) -> dict[str, str]:
     return {"job_id": "0" * 36, "status": "ACCEPTED", "type": job.type}
 
 
-class Forgetful(MemoryStore):
-    """A store that takes every job and keeps none."""
+class DiscardingStore(MemoryStore):
+    """A store that accepts every job and keeps none."""
 
     async def add(
         self, jobs: Sequence[StoredJob], *, atomic: bool = True, fence: Fence | None = None
@@ -80,11 +80,11 @@ class Forgetful(MemoryStore):
 
 
 def application(mode: str, url: str) -> object:
-    """Return what is to be measured."""
+    """Return the application of a mode."""
     if mode == "serve":
         return create_app(Holdfast(url))
     if mode == "checks":
-        return create_app(Holdfast(store=Forgetful()))
+        return create_app(Holdfast(store=DiscardingStore()))
     routes = [
         Route("/api/v1/jobs", one if mode == "bare" else usual, methods=["POST"]),
         Route("/api/v1/jobs/batch", many, methods=["POST"]),
@@ -93,7 +93,7 @@ def application(mode: str, url: str) -> object:
 
 
 def main(mode: str, url: str = "") -> None:
-    """Serve on one core until killed; the first line says the port."""
+    """Serve on one core until killed; the first line of output is the port."""
     with contextlib.suppress(OSError, AttributeError):
         os.sched_setaffinity(0, {0})
     listener = socket.create_server(("127.0.0.1", 0))

@@ -12,6 +12,7 @@ from openapi_spec_validator import validate
 from holdfast.api.errors import MEANING, STATUS_OF
 from holdfast.http.application import ENDPOINTS
 from holdfast.model.job import State
+from tests.architecture import tree
 from tests.http.site import API
 
 if TYPE_CHECKING:
@@ -195,3 +196,10 @@ async def test_schemas_have_the_fields_of_the_specification(document: dict[str, 
     for name, fields in expected.items():
         assert set(fields.split()) <= set(schemas[name]["properties"]), name
     assert json.dumps(document)
+
+
+def test_documentation_lists_every_error() -> None:
+    page = (tree.ROOT / "docs" / "http.md").read_text("utf-8")
+
+    for code, status in STATUS_OF.items():
+        assert f"| {code} | {status} | {MEANING[code]} |" in page

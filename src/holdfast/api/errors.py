@@ -36,20 +36,20 @@ STATUS_OF = {
     "UNAVAILABLE": 503,
 }
 MEANING = {
-    "INVALID_REQUEST": "The request breaks rules; details lists every one of them.",
+    "INVALID_REQUEST": "The request breaks one or more rules; details lists all of them.",
     "UNAUTHORIZED": "No API key was given, or it is unknown, revoked or expired.",
     "FORBIDDEN": "The role of this API key does not allow the call.",
-    "NOT_FOUND": "There is no such job or path, or this API key may not see it.",
-    "METHOD_NOT_ALLOWED": "The path has other methods; the Allow header lists them.",
+    "NOT_FOUND": "There is no such job or page, or this API key may not see it.",
+    "METHOD_NOT_ALLOWED": "This path accepts other methods, see the Allow header.",
     "REQUEST_TIMEOUT": "The body of the request did not arrive in time.",
-    "DUPLICATE": "The idempotency key belongs to a job with a different payload.",
+    "DUPLICATE": "The idempotency key belongs to a job with another payload.",
     "STALE_LEASE": "The lease is no longer the newest on this job; nothing was written.",
     "TOO_LARGE": "The body of the request is larger than the service accepts.",
-    "UNSUPPORTED_MEDIA_TYPE": "A body must be uncompressed application/json.",
-    "MISDIRECTED": "The Host header does not name this machine.",
-    "QUOTA_EXCEEDED": "A limit is reached; Retry-After gives the seconds to wait.",
-    "INTERNAL_ERROR": "The service failed; its log has the error under the request id.",
-    "UNAVAILABLE": "The store cannot be reached, or the service is stopping; try again.",
+    "UNSUPPORTED_MEDIA_TYPE": "A body must be application/json, uncompressed.",
+    "MISDIRECTED": "The Host header names no address of this machine.",
+    "QUOTA_EXCEEDED": "A limit on rate or amount is reached; Retry-After gives the time to wait.",
+    "INTERNAL_ERROR": "The service failed; its log has details under the request id.",
+    "UNAVAILABLE": "The store cannot be reached, or the service is stopping; repeat the call.",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.api.errors import APIError, ErrorResponse
-from holdfast.client.transport import Response
+from holdfast.client.transport import ServiceResponse
 from holdfast.errors import (
     DuplicateError,
     Fault,
@@ -22,7 +22,7 @@ from holdfast.errors import (
 from holdfast.model.policy import SECOND
 
 
-def error_from(response: Response, *, job_id: str = "", key: str = "") -> HoldfastError:
+def error_from(response: ServiceResponse, *, job_id: str = "", key: str = "") -> HoldfastError:
     """Return the exception that a response without success stands for."""
     try:
         error = msgspec.json.decode(response.body, type=ErrorResponse).error

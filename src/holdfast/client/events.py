@@ -10,7 +10,7 @@ import msgspec
 from holdfast.api.jobs import EventBody
 from holdfast.client.errors import error_from
 from holdfast.client.requests import query
-from holdfast.client.transport import ConnectionLost, Response, Transport
+from holdfast.client.transport import ConnectionLost, ServiceResponse, Transport
 from holdfast.errors import StoreUnavailableError
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.randomness import Randomness
@@ -43,7 +43,7 @@ async def _stream(
     headers = {"accept": "text/event-stream"}
     async with transport.stream(path, headers) as (status, parts):
         if status != 200:
-            raise error_from(Response(status, {}, b"".join([part async for part in parts])))
+            raise error_from(ServiceResponse(status, {}, b"".join([part async for part in parts])))
         text = b""
         async for part in parts:
             *blocks, text = (text + part).split(b"\n\n")

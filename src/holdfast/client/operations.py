@@ -25,7 +25,7 @@ from holdfast.client.requests import (
     queue_path,
     submission_body,
 )
-from holdfast.client.transport import ConnectionLost, Response, Transport
+from holdfast.client.transport import ConnectionLost, ServiceResponse, Transport
 from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.model.job import TERMINAL, LogLine, Priority
 from holdfast.model.policy import Limits
@@ -293,10 +293,10 @@ class RemoteOperations(OperationsBackend):
         headers: Mapping[str, str] | None = None,
         *,
         repeat: bool = True,
-    ) -> Response:
+    ) -> ServiceResponse:
         """Call the service; repeat while it is unavailable, unless a repeat could do harm."""
 
-        async def once() -> Response:
+        async def once() -> ServiceResponse:
             async with asyncio.timeout(RESPONSE_TIMEOUT):
                 response = await self._transport.call(method, f"/api/v1{path}", body, headers)
             if response.status == 503 and repeat:
@@ -312,7 +312,7 @@ class RemoteOperations(OperationsBackend):
         return await patiently(once, self._randomness, self._retry_for)
 
 
-def _decode(response: Response, kind: type[T], *, job_id: str = "", key: str = "") -> T:
+def _decode(response: ServiceResponse, kind: type[T], *, job_id: str = "", key: str = "") -> T:
     if response.status >= 300:
         raise error_from(response, job_id=job_id, key=key)
     return msgspec.json.decode(response.body, type=kind)

@@ -32,7 +32,7 @@ class ConnectionLost(StoreUnavailableError):
         """Whether the service may have received the request."""
 
 
-class Response(msgspec.Struct, frozen=True):
+class ServiceResponse(msgspec.Struct, frozen=True):
     """A whole response."""
 
     status: int
@@ -93,7 +93,7 @@ class Transport:
 
     async def call(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
-    ) -> Response:
+    ) -> ServiceResponse:
         """Send a request and return the whole response."""
         head = self._head(method, path, body, headers or {})
         while True:
@@ -110,7 +110,7 @@ class Transport:
                 connection.close()
                 raise
             self._reuse(connection, headers_received)
-            return Response(status, headers_received, data)
+            return ServiceResponse(status, headers_received, data)
 
     @contextlib.asynccontextmanager
     async def stream(

@@ -234,8 +234,8 @@ def _successes(endpoint: Endpoint, refs: Mapping[type, Schema]) -> Document:
         others = {"503": {**first, "description": "Not ready: the store cannot be reached."}}
     else:
         others = {
-            str(status): {**first, "description": told}
-            for status, told in endpoint.other_statuses.items()
+            str(status): {**first, "description": meaning}
+            for status, meaning in endpoint.other_statuses.items()
         }
     return {str(endpoint.status): first, **others}
 

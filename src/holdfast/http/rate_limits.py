@@ -52,7 +52,7 @@ class KeyLimits:
         use.allowance -= 1
 
     async def admit_jobs(self, caller: Caller, count: int) -> None:
-        """Count new jobs; the store is asked for the unfinished ones once a second."""
+        """Count new jobs; the unfinished ones are read from the store once a second."""
         if caller.live_jobs is None:
             return
         use, now = self._use(caller), self._clock.monotonic()

@@ -21,6 +21,15 @@ def test_no_module_imports_itself_through_others_even_lazily() -> None:
     assert [] == _cycle(found)
 
 
+def test_http_modules_have_no_cycle_for_type_checking_either() -> None:
+    graph = grimp.build_graph("holdfast", exclude_type_checking_imports=False)
+    packages = ("holdfast.http", "holdfast.api", "holdfast.client")
+    names = {name for name in graph.modules if name.startswith(packages)}
+    found = {name: graph.find_modules_directly_imported_by(name) for name in names}
+
+    assert [] == _cycle(found)
+
+
 def test_every_module_is_in_a_contract_by_its_folder() -> None:
     (layers,) = (c for c in CONTRACTS if c.get("containers") == ["holdfast"])
     named = {name for layer in layers["layers"] for name in layer.split(" : ")}

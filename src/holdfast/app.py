@@ -16,7 +16,7 @@ from holdfast.model.results import (
     RegistrationResult,
     RegistrationStatus,
 )
-from holdfast.model.submission import Defaults, SubmitOptions
+from holdfast.model.submission import SubmitOptions
 from holdfast.model.times import Span
 from holdfast.observe.redaction import Redaction
 from holdfast.operations.interface import JobOperations, OperationsBackend
@@ -70,9 +70,9 @@ class Holdfast(JobOperations):
         self.keys = keys or KeyRing.from_environment()
         self.redaction = redaction or Redaction.from_environment()
         self.webhook_settings = webhooks or WebhookSettings.from_environment()
-        self.registry = Registry()
+        profiles = {name: profile_named(given) for name, given in (queues or {}).items()}
+        self.registry = Registry(profiles, self.limits)
         self.crons: dict[str, CronEntry] = {}
-        self._profiles = {name: profile_named(given) for name, given in (queues or {}).items()}
         self._clock_given = clock
         self._own_store = None if store is None else sealed(store, self.keys)
         if store is None and self.url.startswith("memory:"):
@@ -163,15 +163,15 @@ class Holdfast(JobOperations):
             return RemoteOperations(self.url, randomness=self.randomness)
         return self.over(await self.open_store().start())
 
-    def over(self, store: Store, *, watcher: JobWaiter | None = None) -> Operations:
+    def over(self, store: Store, *, waiter: JobWaiter | None = None) -> Operations:
         """Return the operations of this app over a store that is already started."""
         quota = Quota(store, self.limits, self.clock)
-        submitter = Submitter(store, self.randomness, self.limits, self._defaults, quota)
-        return Operations(store, submitter, watcher=watcher)
+        submitter = Submitter(store, self.randomness, self.limits, self.registry, quota)
+        return Operations(store, submitter, waiter=waiter)
 
     def submitter(self, store: Store) -> Submitter:
         """Return what puts jobs into a store on behalf of running ones: no quota applies."""
-        return Submitter(store, self.randomness, self.limits, self._defaults)
+        return Submitter(store, self.randomness, self.limits, self.registry)
 
     def task(  # noqa: PLR0913  # one keyword per thing a task may say
         self,
@@ -264,6 +264,3 @@ class Holdfast(JobOperations):
         if self._operations is None:
             raise RuntimeError("the app is not started: use 'async with app:' or app.sync")
         return self._operations
-
-    def _defaults(self, type_: str, queue: str | None) -> Defaults:
-        return self.registry.defaults(type_, queue, self._profiles, self.limits)

@@ -17,7 +17,7 @@ import time_machine
 from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Event, State
-from holdfast.operations.submitter import patiently
+from holdfast.operations.submitter import with_retries
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import AddStatus, Change, Claim, Fence
@@ -95,7 +95,7 @@ async def test_accepted_jobs_survive_the_death_of_the_server(own_server: Postgre
         own_server.start()
 
         ids = [job.id for job in jobs]
-        found = await patiently(lambda: store.get(ids), Randomness(), timedelta(seconds=10))
+        found = await with_retries(lambda: store.get(ids), Randomness(), timedelta(seconds=10))
         states = Counter(job.state for job in found if job)
         assert {State.RUNNING: 5, State.SCHEDULED: 45} == states
         now = store.now()

@@ -134,8 +134,8 @@ def test_what_most_submissions_say_is_accepted_or_refused_the_short_way_like_the
 def test_plain_jobs_of_one_moment_share_their_history() -> None:
     asked = [Submission(type=type_, payload=type_) for type_ in "aba"]
     usual = [one for each in asked if (one := plain(each, NO_DEFAULTS))]
-    births = PlainJobs(NOW)
-    first, other, third = (births.job(one, ID) for one in usual)
+    plain_jobs = PlainJobs(NOW)
+    first, other, third = (plain_jobs.job(one, ID) for one in usual)
 
     assert first.trail is third.trail
     assert [("a", b'"a"'), ("b", b'"b"')] == [(job.type, job.payload) for job in (first, other)]

@@ -55,7 +55,7 @@ from holdfast.operations.changes import read_span
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
 from holdfast.operations.interface import OperationsBackend
-from holdfast.operations.submitter import patiently
+from holdfast.operations.submitter import with_retries
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import JobEvent, QueueInfo
 
@@ -309,7 +309,7 @@ class RemoteOperations(OperationsBackend):
             except ConnectionLost as error:
                 if error.sent:
                     raise
-        return await patiently(once, self._randomness, self._retry_for)
+        return await with_retries(once, self._randomness, self._retry_for)
 
 
 def _decode(response: ServiceResponse, kind: type[T], *, job_id: str = "", key: str = "") -> T:

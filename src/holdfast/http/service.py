@@ -85,7 +85,7 @@ class Service:
             store = TenantStore(
                 self.app.store, caller.namespace, stamp=caller.key_id, only_own=caller.only_own
             )
-            found = self._views[key] = self.app.over(store, watcher=self._waiter)
+            found = self._views[key] = self.app.over(store, waiter=self._waiter)
             if len(self._views) > MAX_VIEWS:
                 self._views.popitem(last=False)
         return found

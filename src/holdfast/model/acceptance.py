@@ -1,7 +1,7 @@
-"""From what a caller asked for to a job, with every fault at once.
+"""Turns a submission into a job, or reports all its faults at once.
 
-The id and the time come in as arguments, so accepting the same submission again gives the
-same job and a repeated write is harmless.
+The id and the time are arguments, so accepting the same submission again returns the same
+job and a repeated write is harmless.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ FIELDS = frozenset(Submission.__struct_fields__) - {"faults"}
 
 
 def read(fields: Mapping[str, object]) -> Submission:
-    """Make a submission from loose fields.
+    """Make a submission from a mapping of fields.
 
-    Nothing is refused here: what is wrong with the names travels in ``faults`` and is
-    raised by ``accept`` together with what is wrong with the values.
+    Faults of the names are not raised here: they travel in ``faults``, and ``accept`` raises
+    them together with the faults of the values.
     """
     if not isinstance(fields, Mapping):
         raise ValidationError([Fault("job", "INVALID", f"must be an object, got {shown(fields)}")])
@@ -50,59 +50,64 @@ def read(fields: Mapping[str, object]) -> Submission:
 
 
 class PlainSubmission(msgspec.Struct, frozen=True):
-    """What most submissions come to: a job of a known kind that waits for nothing."""
+    """What most submissions are: a payload for a job that waits for nothing."""
 
-    kind: Job
+    template: Job
+    """The job without its id, times, payload and encoding."""
     payload: bytes
     encoding: Encoding
 
 
 def plain(submission: Submission, defaults: Defaults) -> PlainSubmission | None:
-    """Read a submission that says no more than most do; None when it must be looked at closer."""
-    said = astuple(submission)
-    if not all(map(is_, said[len(_USUAL) :], _SILENCE)):
+    """Read a submission that gives only the usual fields; None when it needs ``accept``."""
+    if not all(map(is_, astuple(submission)[len(_USUAL) :], _UNSET)):
         return None
     try:
-        kind = _kind(submission.type, submission.queue, submission.priority, defaults)
+        template = _template(submission.type, submission.queue, submission.priority, defaults)
         payload, encoding = encode(submission.payload)
     except (ValidationError, PayloadError, TypeError):
         return None
     if len(payload) > defaults.limits.payload_bytes:
         return None
-    return PlainSubmission(kind, payload, encoding)
+    return PlainSubmission(template, payload, encoding)
+
+
+def plain_job(given: PlainSubmission, job_id: str, now: datetime) -> Job:
+    """Make the job of a plain submission."""
+    return lifecycle.enqueued_again(
+        given.template, now=now, id=job_id, payload=given.payload, encoding=given.encoding
+    )
 
 
 class PlainJobs:
-    """Lets plain jobs be born in one moment: those of a kind share all but id and payload."""
+    """Makes plain jobs at one instant: those of one template share all but id and payload."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
         self._first: dict[int, tuple[Job, Job]] = {}
 
-    def job(self, asked: PlainSubmission, job_id: str) -> Job:
-        """Return a new job, made like the first of its kind."""
-        kind, payload, encoding = asked.kind, asked.payload, asked.encoding
-        if first := self._first.get(id(kind)):
-            return replace(first[1], id=job_id, payload=payload, encoding=encoding)
-        job = lifecycle.enqueued_again(
-            kind, now=self._now, id=job_id, payload=payload, encoding=encoding
-        )
-        self._first[id(kind)] = kind, job  # the kind with it, so that its id stays its own
+    def job(self, given: PlainSubmission, job_id: str) -> Job:
+        """Make a job, as a copy of the first one with the same template."""
+        template = given.template
+        if first := self._first.get(id(template)):
+            return replace(first[1], id=job_id, payload=given.payload, encoding=given.encoding)
+        job = plain_job(given, job_id, self._now)
+        self._first[id(template)] = template, job  # keeps the template alive, so its id is unique
         return job
 
 
 _USUAL = ("type", "payload", "queue", "priority")
 assert Submission.__struct_fields__[: len(_USUAL)] == _USUAL
-_SILENCE = Submission.__struct_defaults__[len(_USUAL) - 1 :]
-_LONG_AGO = datetime.fromtimestamp(0, UTC)
+_UNSET = Submission.__struct_defaults__[len(_USUAL) - 1 :]
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _kind(type_: str, queue: str | None, priority: object, defaults: Defaults) -> Job:
-    """Return a job that waits for nothing, without what is its own."""
-    asked = Submission(type=type_, queue=queue, priority=priority)  # type: ignore[arg-type]  # it checks
-    job = SubmissionReader(asked, defaults, _LONG_AGO, NO_PARENTS).job("", None)
-    return lifecycle.enqueued(lifecycle.submitted(job), now=_LONG_AGO)
+def _template(type_: str, queue: str | None, priority: object, defaults: Defaults) -> Job:
+    """Return a job that waits for nothing, to be copied with an id, times and a payload."""
+    given = Submission(type=type_, queue=queue, priority=priority)  # type: ignore[arg-type]  # the reader checks it
+    job = SubmissionReader(given, defaults, _EPOCH, NO_PARENTS).job("", None)
+    return lifecycle.enqueued(lifecycle.submitted(job), now=_EPOCH)
 
 
 def accept(
@@ -114,11 +119,11 @@ def accept(
     parents: Mapping[str, Parent] | None = None,
     spawner: Spawner | None = None,
 ) -> Job:
-    """Make a job of a submission, or raise ValidationError with everything that is wrong."""
-    if spawner is None and (asked := plain(submission, defaults)):
-        return PlainJobs(now).job(asked, job_id)
-    intake = SubmissionReader(submission, defaults, now, parents or NO_PARENTS)
-    job = lifecycle.submitted(intake.job(job_id, spawner))
+    """Make the job of a submission; ValidationError lists every fault."""
+    if spawner is None and (usual := plain(submission, defaults)):
+        return plain_job(usual, job_id, now)
+    reader = SubmissionReader(submission, defaults, now, parents or NO_PARENTS)
+    job = lifecycle.submitted(reader.job(job_id, spawner))
     return job if job.held or job.depends_on else lifecycle.enqueued(job, now=now)
 
 
@@ -133,7 +138,7 @@ MOST_JOBS = Limits().batch
 
 
 def outside_references(submissions: Sequence[Submission]) -> list[str]:
-    """Return the ids a batch depends on that are not its own refs, each once."""
+    """Return the ids that a batch depends on and that are not refs of its own, each once."""
     refs = {s.ref for s in submissions if isinstance(s.ref, str)}
     named = (name for s in submissions for name in named_jobs(s.depends_on) if name not in refs)
     return list(dict.fromkeys(named))
@@ -148,22 +153,22 @@ def accept_batch(
     parents: Mapping[str, Parent] | None = None,
     most: int = MOST_JOBS,
 ) -> list[Job | ValidationError]:
-    """Accept jobs that may depend on each other by ``ref``; each gets its job or its faults.
+    """Accept jobs that may depend on each other by ``ref``; each yields its job or its faults.
 
-    A job that depends on a refused job of the batch is refused with it. An empty batch and
-    one of more than ``most`` jobs are refused as a whole.
+    A job that depends on a refused job of the batch is refused too. An empty batch and one of
+    more than ``most`` jobs are refused as a whole.
     """
     if not 1 <= len(submissions) <= most:
-        told = f"must be a list of 1 to {most} jobs, got {len(submissions)}"
-        raise ValidationError([Fault("jobs", "OUT_OF_RANGE", told)])
-    graph, births = _Graph(submissions, job_ids), PlainJobs(now)
+        message = f"must be a list of 1 to {most} jobs, got {len(submissions)}"
+        raise ValidationError([Fault("jobs", "OUT_OF_RANGE", message)])
+    graph, plain_jobs = _Graph(submissions, job_ids), PlainJobs(now)
 
-    def accepted(asked: Submission, job_id: str) -> Job | ValidationError:
-        defaults = defaults_for(asked)
-        if usual := plain(asked, defaults):
-            return births.job(usual, job_id)
+    def accepted(submission: Submission, job_id: str) -> Job | ValidationError:
+        defaults = defaults_for(submission)
+        if usual := plain(submission, defaults):
+            return plain_jobs.job(usual, job_id)
         try:
-            return accept(asked, job_id=job_id, now=now, defaults=defaults, parents=known)
+            return accept(submission, job_id=job_id, now=now, defaults=defaults, parents=known)
         except ValidationError as error:
             return error
 
@@ -185,34 +190,34 @@ def accept_batch(
 
 
 _REFUSED = Parent(Priority.BULK, 0)
-"""Stands in for a refused job, so that those who name it are not told that it is unknown."""
+"""Stands for a refused job, so that a job that depends on it does not get NOT_FOUND."""
 
 
 class _Graph:
-    """The jobs of one batch by their local names."""
+    """The jobs of one batch by their refs."""
 
     def __init__(self, submissions: Sequence[Submission], job_ids: Sequence[str]) -> None:
         self.faults: dict[int, list[Fault]] = {}
-        """What is wrong with a job's place in the batch, by position."""
+        """Faults of refs and cycles, by position in the batch."""
         self._submissions = submissions
         self._job_ids = job_ids
         self._positions: dict[str, int] = {}
         for i, submission in enumerate(submissions):
             self._place(i, submission.ref)
         self.order = self._ordered()
-        """Positions, dependencies first, if there are any."""
+        """Positions, dependencies first; empty when no job has a ref."""
 
     @property
     def is_linked(self) -> bool:
-        """Whether any job has a name by which others may depend on it."""
+        """Whether any job has a ref by which others may depend on it."""
         return bool(self._positions)
 
     def _place(self, i: int, ref: object) -> None:
         if not isinstance(ref, str) or not ref:
             return
         if ref in self._positions:
-            told = f"must be unique in its batch, got {ref!r:.60} twice"
-            self.faults[i] = [Fault("ref", "NOT_UNIQUE", told)]
+            message = f"must be unique in its batch, got {ref!r:.60} twice"
+            self.faults[i] = [Fault("ref", "NOT_UNIQUE", message)]
         else:
             self._positions[ref] = i
 
@@ -233,24 +238,24 @@ class _Graph:
         return [int(label) for label in labels]
 
     def _parents(self, i: int) -> list[int]:
-        """The jobs of the batch that a job names, each once."""
+        """The jobs of the batch that a job depends on, each once."""
         names = dict.fromkeys(named_jobs(self._submissions[i].depends_on))
         return [self._positions[name] for name in names if name in self._positions]
 
     def resolved(self, i: int) -> Submission:
-        """Return a submission with local names replaced by ids."""
-        asked = self._submissions[i]
-        if not asked.depends_on or not named_jobs(asked.depends_on):
-            return asked
-        ids = tuple(self._id_of(name) for name in asked.depends_on)
-        return replace(asked, depends_on=ids)
+        """Return a submission with refs replaced by ids."""
+        submission = self._submissions[i]
+        if not submission.depends_on or not named_jobs(submission.depends_on):
+            return submission
+        ids = tuple(self._id_of(name) for name in submission.depends_on)
+        return replace(submission, depends_on=ids)
 
     def _id_of(self, name: object) -> object:
         known = isinstance(name, str) and name in self._positions
         return self._job_ids[self._positions[name]] if known else name  # type: ignore[index]
 
     def refused_parents(self, i: int, answers: Mapping[int, Job | ValidationError]) -> list[Fault]:
-        """Return a fault for each refused job of the batch that a job names."""
+        """Return a fault for each refused job of the batch that a job depends on."""
         return [
             Fault("depends_on", "REFUSED", f"names {self._submissions[p].ref!r:.60}, a refused job")
             for p in self._parents(i)

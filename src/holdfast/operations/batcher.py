@@ -10,25 +10,24 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-TURNS = 16
-"""Turns of the loop for which a group gathers at most."""
-BREATH = 16
-"""Writes of lone callers after which others get their turn: not every store waits for anything."""
+LONGEST_GATHER = 16
+"""Turns of the event loop for which a group gathers at most."""
+QUIET_TURNS = 3
+"""Turns without a new item that end the gathering: answered callers need them to come back."""
+DIRECT_WRITES = 16
+"""Direct writes after which a lone caller yields the loop: some stores never wait for I/O."""
 MANY = 16
-"""Callers, written for or waiting, from which on it pays to write for one part after the other."""
-QUIET = 3
-"""Turns without anyone new that end it: answers go out, what comes next is read, and asked for."""
+"""Callers, being written or waiting, from which several groups at once are worth it."""
 
 
 class Batcher(Generic[T, R]):
-    """Collects items and hands them over in groups, one group at a time.
+    """Collects items and writes them in groups, one group at a time.
 
-    While a group is being written the next one gathers, and those who were answered together get
-    a moment to ask again together. So groups grow with the load, and a lone caller never waits
-    for company. With more than one of ``lanes``, and many callers, so many groups are under way:
-    one is written while another is answered. A group that fails, fails for each of its callers.
-    Whoever waits longer than ``patience`` seconds is told so, with what ``late`` makes, by one
-    timer for all of them.
+    While a group is written the next one gathers, and callers that were answered together get
+    a few turns of the loop to come back together. So groups grow with the load, and a lone
+    caller never waits for others. With ``parallel`` above 1, and many callers, so many groups
+    are written at once. A group that fails, fails for each of its callers. An item that waits
+    longer than ``timeout`` seconds fails with ``timeout_error()``; one timer serves all items.
     """
 
     def __init__(
@@ -36,119 +35,120 @@ class Batcher(Generic[T, R]):
         write: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
         *,
         most: int = 1000,
-        lanes: int = 1,
-        patience: float | None = None,
-        late: Callable[[], Exception] = TimeoutError,
+        parallel: int = 1,
+        timeout: float | None = None,
+        timeout_error: Callable[[], Exception] = TimeoutError,
     ) -> None:
         self._write = write
         self._most = most
-        self._lanes = lanes
-        self._patience = patience
-        self._late = late
+        self._parallel = parallel
+        self._timeout = timeout
+        self._timeout_error = timeout_error
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
-        self._due: deque[tuple[float, asyncio.Future[R]]] = deque()
+        self._deadlines: deque[tuple[float, asyncio.Future[R]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._usual = 1
-        self._written = 0
-        """Items that are being written."""
-        self._open = 0
-        """Lanes that are in use."""
+        self._last_size = 1
+        """The size of the newest group."""
+        self._being_written = 0
+        """Items of the groups that are being written."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_alone = False
-        """Whether a caller who is alone is writing."""
-        self._over: asyncio.Future[None] | None = None
-        """Ends when he has written, should anybody want to know."""
-        self._lone = 0
+        self._active = 0
+        """Tasks that write groups."""
+        self._is_direct = False
+        """Whether a lone caller is writing its own item."""
+        self._direct_done: asyncio.Future[None] | None = None
+        """Resolved when it has written, if ``close`` waits for that."""
+        self._direct_writes = 0
 
     def put(self, item: T) -> asyncio.Future[R]:
-        """Queue an item; the future holds its answer, or that it is late when patience ends."""
+        """Queue an item; the future holds its answer, or the timeout error."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, answer))
-        if self._patience is not None:
-            self._due.append((loop.time() + self._patience, answer))
+        if self._timeout is not None:
+            self._deadlines.append((loop.time() + self._timeout, answer))
             if self._timer is None:
-                self._timer = loop.call_later(self._patience, self._look, loop)
-        if not self._is_alone and self._has_lane:
-            self._open_lane()
+                self._timer = loop.call_later(self._timeout, self._expire, loop)
+        if not self._is_direct and self._may_start:
+            self._start()
         return answer
 
-    async def write(self, item: T, alone: Callable[[T], Awaitable[R]]) -> R:
-        """Write an item with those that wait; alone, when there were none the last time either.
+    async def write(self, item: T, direct: Callable[[T], Awaitable[R]]) -> R:
+        """Write an item together with those that wait, or with ``direct`` when none do.
 
-        Whoever is alone writes for himself, with ``alone``: handing over and being answered would
-        take two turns of the loop.
+        A lone caller writes directly when the newest group had one item, too: the way through
+        a group would take two turns of the loop.
         """
-        if self._is_alone or self._open or self._usual > 1:
+        if self._is_direct or self._active or self._last_size > 1:
             return await self.put(item)
-        self._is_alone = True
-        self._lone += 1
+        self._is_direct = True
+        self._direct_writes += 1
         try:
-            if self._lone % BREATH == 0:
+            if self._direct_writes % DIRECT_WRITES == 0:
                 await asyncio.sleep(0)
-            return await alone(item)
+            return await direct(item)
         finally:
-            self._is_alone = False
-            if self._over is not None:
-                self._over.set_result(None)
-                self._over = None
+            self._is_direct = False
+            if self._direct_done is not None:
+                self._direct_done.set_result(None)
+                self._direct_done = None
             if self._waiting:
-                self._open_lane()
+                self._start()
 
     async def close(self) -> None:
         """Wait until everything is written."""
-        while self._is_writing:
-            if self._is_alone and self._over is None:
-                self._over = asyncio.get_running_loop().create_future()
-            await asyncio.wait([*self._tasks, *([self._over] if self._over else [])])
+        while self._is_direct or self._active > 0:
+            if self._is_direct and self._direct_done is None:
+                self._direct_done = asyncio.get_running_loop().create_future()
+            direct = [self._direct_done] if self._direct_done else []
+            await asyncio.wait([*self._tasks, *direct])
 
     @property
-    def _is_writing(self) -> bool:
-        return self._is_alone or self._open > 0
+    def _may_start(self) -> bool:
+        """Whether another group may be written now."""
+        return not self._active or (
+            self._active < self._parallel and self._being_written >= MANY // 2
+        )
 
-    @property
-    def _has_lane(self) -> bool:
-        return not self._open or (self._open < self._lanes and self._written >= MANY // 2)
-
-    def _open_lane(self) -> None:
-        self._open += 1
-        task = asyncio.get_running_loop().create_task(self._drain())
+    def _start(self) -> None:
+        self._active += 1
+        task = asyncio.get_running_loop().create_task(self._write_groups())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _drain(self) -> None:
+    async def _write_groups(self) -> None:
         try:
             while self._waiting:
                 await self._gather()
                 if group := self._next_group():
-                    if self._waiting and self._has_lane:
-                        self._open_lane()
-                    await self._answer(group)
-                    self._written -= len(group)
+                    if self._waiting and self._may_start:
+                        self._start()
+                    await self._write_group(group)
+                    self._being_written -= len(group)
         finally:
-            self._open -= 1
+            self._active -= 1
 
     def _next_group(self) -> Sequence[tuple[T, asyncio.Future[R]]]:
-        """Take those whose turn it is: all, or their part when there are many and several lanes."""
-        most, callers = self._most, self._written + len(self._waiting)
+        """Take all that wait; of many callers only one part per group that may be written."""
+        most, callers = self._most, self._being_written + len(self._waiting)
         if callers >= MANY:
-            most = min(most, -(-callers // self._lanes))
+            most = min(most, -(-callers // self._parallel))
         group, self._waiting = self._waiting[:most], self._waiting[most:]
-        self._written += len(group)
-        self._usual = len(group)
+        self._being_written += len(group)
+        self._last_size = len(group)
         return group
 
     async def _gather(self) -> None:
-        """Wait until there are as many as last time, or until nobody comes."""
+        """Wait until there are as many items as in the newest group, or no new ones come."""
         quiet = 0
-        for _ in range(TURNS):
+        for _ in range(LONGEST_GATHER):
             before = len(self._waiting)
-            if before >= self._usual or quiet == QUIET:
+            if before >= self._last_size or quiet == QUIET_TURNS:
                 return
             await asyncio.sleep(0)
             quiet = 0 if len(self._waiting) > before else quiet + 1
 
-    async def _answer(self, group: Sequence[tuple[T, asyncio.Future[R]]]) -> None:
+    async def _write_group(self, group: Sequence[tuple[T, asyncio.Future[R]]]) -> None:
         try:
             answers = await self._write([item for item, _ in group])
         except Exception as error:  # noqa: BLE001  # it belongs to the callers
@@ -159,14 +159,16 @@ class Batcher(Generic[T, R]):
             for (_, future), answer in zip(group, answers, strict=True):
                 if not future.done():
                     future.set_result(answer)
-        while self._due and self._due[0][1].done():
-            self._due.popleft()
+        while self._deadlines and self._deadlines[0][1].done():
+            self._deadlines.popleft()
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End the waiting of those whose time is over; all have the same, so the oldest first."""
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Fail the items whose deadline has passed; all wait equally long, so oldest first."""
         now = max(loop.time(), self._timer.when()) if self._timer else loop.time()
-        while self._due and self._due[0][0] <= now:
-            answer = self._due.popleft()[1]
+        while self._deadlines and self._deadlines[0][0] <= now:
+            answer = self._deadlines.popleft()[1]
             if not answer.done():
-                answer.set_exception(self._late())
-        self._timer = loop.call_at(self._due[0][0], self._look, loop) if self._due else None
+                answer.set_exception(self._timeout_error())
+        self._timer = None
+        if self._deadlines:
+            self._timer = loop.call_at(self._deadlines[0][0], self._expire, loop)

@@ -43,16 +43,16 @@ class Operations(Changes):
     """The client operations over one store."""
 
     def __init__(
-        self, store: Store, submitter: Submitter, *, watcher: JobWaiter | None = None
+        self, store: Store, submitter: Submitter, *, waiter: JobWaiter | None = None
     ) -> None:
         super().__init__(store)
         self._submitter = submitter
-        self._watcher = watcher or JobWaiter(store)
+        self._waiter = waiter or JobWaiter(store)
 
     async def close(self) -> None:
         """Finish what is under way and let go of the store."""
         await self._submitter.close()
-        await self._watcher.close()
+        await self._waiter.close()
         await self.store.close()
 
     async def submit(
@@ -117,7 +117,7 @@ class Operations(Changes):
         raise TimeoutError(told)
 
     async def _until_ended(self, job_id: str) -> Job:
-        ended = await self._watcher.watch(job_id)
+        ended = await self._waiter.watch(job_id)
         try:
             while True:
                 ended.clear()
@@ -126,7 +126,7 @@ class Operations(Changes):
                     return job
                 await _any_of(ended, LONGEST_LOOK)
         finally:
-            self._watcher.forget(job_id, ended)
+            self._waiter.forget(job_id, ended)
 
     async def search(self, wanted: JobFilter) -> SearchResult:
         """Return one page of jobs."""

@@ -1,4 +1,4 @@
-"""Trying for what somebody else still holds: of many who want it, one tries for all."""
+"""Retries for a key that many callers want: one of them tries on behalf of all."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ R = TypeVar("R")
 
 
 class SingleFlight:
-    """Lets one caller at a time try for a key, and ``most`` at a time for all of them."""
+    """Runs one call at a time per key, and at most ``most`` at a time for all keys."""
 
     def __init__(self, most: int) -> None:
-        self._wanted: Counter[Hashable] = Counter()
-        self._tries: dict[Hashable, asyncio.Future[Exception | None]] = {}
-        self._places = asyncio.Semaphore(most)
+        self._waiting: Counter[Hashable] = Counter()
+        self._running: dict[Hashable, asyncio.Future[Exception | None]] = {}
+        self._slots = asyncio.Semaphore(most)
 
-    def is_wanted(self, key: Hashable) -> bool:
-        """Whether somebody waits for a key."""
-        return key in self._wanted
+    def is_awaited(self, key: Hashable) -> bool:
+        """Whether a caller waits for a key."""
+        return key in self._waiting
 
     @contextlib.contextmanager
-    def wanting(self, key: Hashable) -> Iterator[None]:
-        """Wait for a key, trying now and then."""
-        self._wanted[key] += 1
+    def waiting(self, key: Hashable) -> Iterator[None]:
+        """Count the caller as waiting for a key."""
+        self._waiting[key] += 1
         try:
             yield
         finally:
-            self._wanted[key] -= 1
-            if not self._wanted[key]:
-                del self._wanted[key]
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._waiting[key]
 
-    async def take(self, key: Hashable, call: Callable[[], Awaitable[R]]) -> R:
-        """Make a call unless one for the same key is under way; if that fails, so does this."""
-        while under_way := self._tries.get(key):
-            if failure := await asyncio.shield(under_way):
+    async def run(self, key: Hashable, call: Callable[[], Awaitable[R]]) -> R:
+        """Await a call after any other one for the same key; fail with that one if it fails."""
+        while running := self._running.get(key):
+            if failure := await asyncio.shield(running):
                 raise failure
-        ended = self._tries[key] = asyncio.get_running_loop().create_future()
+        ended = self._running[key] = asyncio.get_running_loop().create_future()
         failed: Exception | None = None
         try:
-            async with self._places:
+            async with self._slots:
                 return await call()
         except Exception as error:
             failed = error
             raise
         finally:
-            del self._tries[key]
+            del self._running[key]
             ended.set_result(failed)

@@ -1,4 +1,4 @@
-"""Getting jobs into the store: accept, write in groups, survive a store that is briefly away."""
+"""Puts jobs into the store: accepts them, writes them in groups, retries while it is away."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from holdfast.model.acceptance import (
     accept_batch,
     outside_references,
     plain,
+    plain_job,
 )
 from holdfast.model.job import Job
 from holdfast.model.policy import Limits
@@ -26,7 +27,7 @@ from holdfast.model.results import (
     SubmissionStatus,
     submission_result,
 )
-from holdfast.model.submission import Defaults, Parent, Spawner, Submission
+from holdfast.model.submission import Parent, Spawner, Submission
 from holdfast.operations.batcher import Batcher
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.quota import Quota
@@ -43,16 +44,17 @@ from holdfast.store import (
     Store,
     TransactionalStore,
 )
+from holdfast.tasks.registry import Registry
 
 T = TypeVar("T")
 Rejected = ValidationError | DuplicateError
 
 LONGEST_PAUSE = 2.0
-"""Seconds between two tries at a store that is away, at most."""
+"""The longest pause, in seconds, between two calls of a store that is unavailable."""
 KEY_PAUSE = 0.25
-"""Seconds between two tries at a key, at most: its holder may be done at any time."""
-ASIDE = 4
-"""How many jobs are tried at a time whose key is in the hands of somebody else's transaction."""
+"""The same while another transaction holds the idempotency key: it may end at any time."""
+BUSY_KEYS = 4
+"""How many jobs whose key another transaction holds are retried at the same time."""
 
 
 class Submitter:
@@ -63,50 +65,50 @@ class Submitter:
         store: Store,
         randomness: Randomness,
         limits: Limits,
-        defaults_for: Callable[[str, str | None], Defaults],
+        registry: Registry,
         quota: Quota | None = None,
     ) -> None:
         self._store = store
         self._randomness = randomness
         self._limits = limits
-        self._defaults_for = defaults_for
+        self._registry = registry
         self._quota = quota
         self._is_limited = quota is not None and quota.is_limited
-        self._deadlines = Timeouts()
+        self._timeouts = Timeouts()
         self._batcher = self._new_batcher()
         self._keyed = self._new_batcher()
-        """For jobs with a key: somebody may have to make up his mind about it first."""
-        self._turns = SingleFlight(ASIDE)
-        """Of those who wait for that."""
-        self._calls_back = False
-        """Whether the store knows that jobs may want to be called back."""
+        """For jobs with an idempotency key: they may wait for another transaction to end."""
+        self._busy = SingleFlight(BUSY_KEYS)
+        """Retries the jobs that wait for such a transaction."""
+        self._has_callbacks = False
+        """Whether the store has the record that jobs with a ``callback_url`` exist."""
 
     def _new_batcher(self) -> Batcher[Job | PlainSubmission, tuple[Job, Added]]:
-        patience = self._limits.submission_timeout.total_seconds()
+        timeout = self._limits.submission_timeout.total_seconds()
         return Batcher(
             self._add_each,
-            lanes=self._store.LANES if isinstance(self._store, LanedStore) else 1,
-            patience=patience,
-            late=partial(_silent, patience),
+            parallel=self._store.LANES if isinstance(self._store, LanedStore) else 1,
+            timeout=timeout,
+            timeout_error=partial(_no_answer, timeout),
         )
 
     async def close(self) -> None:
-        """Wait for what is on its way."""
+        """Wait until every job that was submitted is written."""
         await self._batcher.close()
         await self._keyed.close()
 
     async def submit(
         self, submission: Submission, *, connection: object = None
     ) -> SubmissionResult:
-        """Accept and store one job; submits that wait together are written together."""
-        asked = plain(submission, self._defaults_for(submission.type, submission.queue))
-        if asked is not None and connection is None and not self._is_limited:
-            return self._result(*await self._batcher.write(asked, self._add_one))
+        """Accept and store one job; submissions that wait together are written together."""
+        usual = plain(submission, self._registry.defaults(submission.type, submission.queue))
+        if usual is not None and connection is None and not self._is_limited:
+            return self._result(*await self._batcher.write(usual, self._add_one))
         parents = await self._parents([submission], connection) if submission.depends_on else None
         job = self._accepted(submission, parents)
         await self._admit([job])
         if connection is not None:
-            added = (await self._enlist([job], connection, atomic=True))[0]
+            added = (await self._add_in(connection, [job], atomic=True))[0]
         elif job.depends_on:
             added = (await self._add_all([job], atomic=True))[0]
         elif job.dedupe is not None:
@@ -116,7 +118,7 @@ class Submitter:
         return self._result(job, added)
 
     async def spawn(self, submission: Submission, fence: Fence, key: str | None) -> str:
-        """Store a child of a running job, under that job's lease; return its id."""
+        """Store a child of a running job under that job's lease; return its id."""
         spawner = Spawner(fence.job_id, key or self._randomness.token())
         job = self._accepted(submission, await self._parents([submission]), spawner)
         await self._admit([job])
@@ -128,8 +130,8 @@ class Submitter:
     ) -> BatchResult:
         """Store up to a thousand jobs that may depend on each other by ``ref``."""
         if not 1 <= len(submissions) <= self._limits.batch:
-            told = f"must hold 1 to {self._limits.batch} submissions, got {len(submissions)}"
-            raise ValidationError([Fault("jobs", "OUT_OF_RANGE", told)])
+            message = f"must hold 1 to {self._limits.batch} submissions, got {len(submissions)}"
+            raise ValidationError([Fault("jobs", "OUT_OF_RANGE", message)])
         jobs = await self._accepted_batch(submissions, connection)
         refused = {i: job for i, job in enumerate(jobs) if isinstance(job, ValidationError)}
         if refused and atomic:
@@ -140,11 +142,11 @@ class Submitter:
                     for fault in error.faults
                 ]
             )
-        # Dependencies first: a store takes a job only after those it names.
-        good = sorted((job for job in jobs if isinstance(job, Job)), key=lambda job: job.depth)
-        await self._admit(good)
-        answers = await self._write(good, connection, atomic=atomic) if good else []
-        added = {job.id: answer for job, answer in zip(good, answers, strict=True)}
+        # Dependencies first: a store accepts a job only after those it depends on.
+        valid = sorted((job for job in jobs if isinstance(job, Job)), key=lambda job: job.depth)
+        await self._admit(valid)
+        answers = await self._write(valid, connection, atomic=atomic) if valid else []
+        added = {job.id: answer for job, answer in zip(valid, answers, strict=True)}
         results = [
             _rejected("", job)
             if isinstance(job, ValidationError)
@@ -160,11 +162,11 @@ class Submitter:
         )
 
     async def _admit(self, jobs: Sequence[Job]) -> None:
-        if not self._calls_back and any(job.callback_url for job in jobs):
+        if not self._has_callbacks and any(job.callback_url for job in jobs):
             since = self._store.now().isoformat().encode()
-            draft = RecordWrite(kind=CALLBACKS, key=CALLBACKS, data=since, version=0)
-            await self.persist(lambda: self._store.keep([draft]))
-            self._calls_back = True
+            record = RecordWrite(kind=CALLBACKS, key=CALLBACKS, data=since, version=0)
+            await self.persist(lambda: self._store.keep([record]))
+            self._has_callbacks = True
         quota = self._quota
         if quota is not None and quota.is_limited:
             await self.persist(lambda: quota.admit(jobs))
@@ -179,7 +181,7 @@ class Submitter:
             submission,
             job_id=self._randomness.uuid(),
             now=self._store.now(),
-            defaults=self._defaults_for(submission.type, submission.queue),
+            defaults=self._registry.defaults(submission.type, submission.queue),
             parents=parents,
             spawner=spawner,
         )
@@ -191,7 +193,7 @@ class Submitter:
             submissions,
             job_ids=self._randomness.uuids(len(submissions)),
             now=self._store.now(),
-            defaults_for=lambda s: self._defaults_for(s.type, s.queue),
+            defaults_for=lambda s: self._registry.defaults(s.type, s.queue),
             parents=await self._parents(submissions, connection),
         )
 
@@ -202,7 +204,7 @@ class Submitter:
             return {}
         named = outside_references(submissions)
         if connection is not None:
-            return await self._shared().lineage(named, connection)
+            return await self._transactional().lineage(named, connection)
         found = await self.persist(lambda: self._store.get(named))
         return {job.id: Parent(job.priority, job.depth) for job in found if job is not None}
 
@@ -210,37 +212,37 @@ class Submitter:
         self, jobs: Sequence[Job], connection: object, *, atomic: bool
     ) -> Sequence[Added]:
         if connection is not None:
-            return await self._enlist(jobs, connection, atomic=atomic)
+            return await self._add_in(connection, jobs, atomic=atomic)
         return await self._add_all(jobs, atomic=atomic)
 
-    async def _add_one(self, asked: Job | PlainSubmission) -> tuple[Job, Added]:
-        job = asked if isinstance(asked, Job) else self._born(asked)
+    async def _add_one(self, item: Job | PlainSubmission) -> tuple[Job, Added]:
+        if isinstance(item, Job):
+            job = item
+        else:
+            job = plain_job(item, self._randomness.uuid(), self._store.now())
         added = await self.persist(lambda: self._store.add([job], atomic=False))
         return job, added[0]
 
-    def _born(self, asked: PlainSubmission) -> Job:
-        return PlainJobs(self._store.now()).job(asked, self._randomness.uuid())
-
     async def _add_each(
-        self, asked: Sequence[Job | PlainSubmission]
+        self, items: Sequence[Job | PlainSubmission]
     ) -> Sequence[tuple[Job, Added]]:
-        births, ids = PlainJobs(self._store.now()), self._randomness.uuids(len(asked))
+        plain_jobs, ids = PlainJobs(self._store.now()), self._randomness.uuids(len(items))
         jobs = [
-            births.job(one, job_id) if isinstance(one, PlainSubmission) else one
-            for one, job_id in zip(asked, ids, strict=True)
+            plain_jobs.job(item, job_id) if isinstance(item, PlainSubmission) else item
+            for item, job_id in zip(items, ids, strict=True)
         ]
         added = await self.persist(lambda: self._store.add(jobs, atomic=False))
-        return list(zip(jobs, added, strict=True))  # none waits for another: none can be ripe
+        return list(zip(jobs, added, strict=True))  # none depends on another: no dependents
 
     async def _add_keyed(self, job: Job, key: tuple[str, str]) -> Added:
-        """Add a job with a key; while a transaction has taken that, with others who want it."""
-        if not self._turns.is_wanted(key):
+        """Add a job with a key; while another transaction holds the key, one caller retries."""
+        if not self._busy.is_awaited(key):
             _, added = await self._keyed.write(job, self._add_one)
             if added.status is not AddStatus.BUSY:
                 return added
-        with self._turns.wanting(key):
+        with self._busy.waiting(key):
             (added,) = await self.persist(
-                lambda: self._turns.take(key, lambda: self._add([job], atomic=False)),
+                lambda: self._busy.run(key, lambda: self._add([job], atomic=False)),
                 longest=KEY_PAUSE,
             )
         return added
@@ -256,27 +258,28 @@ class Submitter:
     async def _add(self, jobs: Sequence[Job], *, atomic: bool) -> Sequence[Added]:
         added = await self._store.add(jobs, atomic=atomic)
         if any(answer.status is AddStatus.BUSY for answer in added):
-            told = "idempotency_key is in the hands of a transaction that has not ended"
-            raise StoreUnavailableError(told)
+            message = "idempotency_key is held by a transaction that has not ended"
+            raise StoreUnavailableError(message)
         return added
 
-    async def _enlist(
-        self, jobs: Sequence[Job], connection: object, *, atomic: bool
+    async def _add_in(
+        self, connection: object, jobs: Sequence[Job], *, atomic: bool
     ) -> Sequence[Added]:
-        return await self._shared().add(jobs, atomic=atomic, connection=connection)
+        """Add jobs in the caller's own transaction."""
+        return await self._transactional().add(jobs, atomic=atomic, connection=connection)
 
-    def _shared(self) -> TransactionalStore:
+    def _transactional(self) -> TransactionalStore:
         if isinstance(self._store, TransactionalStore):
             return self._store
-        told = "needs a store that shares your database: postgresql://"
-        raise ValidationError([Fault("connection", "UNSUPPORTED", told)])
+        message = "needs a store that shares your database: postgresql://"
+        raise ValidationError([Fault("connection", "UNSUPPORTED", message)])
 
     def persist(
         self, call: Callable[[], Coroutine[Any, Any, T]], longest: float = LONGEST_PAUSE
     ) -> Coroutine[Any, Any, T]:
-        """Repeat a call while the store is away, at most for the submission timeout."""
-        patience = self._limits.submission_timeout
-        return patiently(call, self._randomness, patience, self._deadlines, longest)
+        """Repeat a call while the store is unavailable, at most for the submission timeout."""
+        timeout = self._limits.submission_timeout
+        return with_retries(call, self._randomness, timeout, self._timeouts, longest)
 
     def _result(self, job: Job, added: Added) -> SubmissionResult:
         match added.status:
@@ -291,10 +294,10 @@ class Submitter:
             case AddStatus.CONFLICT:
                 raise DuplicateError(job.idempotency_key, added.job_id)
             case AddStatus.MISSING:
-                told = f"must exist, got unknown {', '.join(added.missing)}"
-                raise ValidationError([Fault("depends_on", "NOT_FOUND", told)])
+                message = f"must exist, got unknown {', '.join(added.missing)}"
+                raise ValidationError([Fault("depends_on", "NOT_FOUND", message)])
             case AddStatus.ABORTED | AddStatus.BUSY:
-                raise AssertionError(f"{added.status} is no answer to one submission")
+                raise AssertionError(f"{added.status} cannot answer a single submission")
 
     def _batch_result(self, job: Job, added: Added, i: int, *, atomic: bool) -> SubmissionResult:
         if added.status is AddStatus.ACCEPTED:
@@ -325,45 +328,42 @@ def _rejected(job_id: str, error: Rejected | None) -> SubmissionResult:
     )
 
 
-def _silent(seconds: float) -> StoreUnavailableError:
+def _no_answer(seconds: float) -> StoreUnavailableError:
     return StoreUnavailableError(f"the store did not answer within {seconds:g} s")
 
 
-async def patiently(
+async def with_retries(
     call: Callable[[], Coroutine[Any, Any, T]],
     randomness: Randomness,
-    patience: timedelta,
-    deadlines: Timeouts | None = None,
+    timeout: timedelta,
+    timeouts: Timeouts | None = None,
     longest: float = LONGEST_PAUSE,
 ) -> T:
     """Await a call; repeat it with growing, jittered pauses while the store is unavailable.
 
-    Raises ``StoreUnavailableError`` when there is no answer within ``patience``, be it that
-    the store keeps refusing, with what it said last, or that it stays silent.
+    Raises ``StoreUnavailableError`` when there is no result within ``timeout``: the newest one
+    of the store, if it raised any, else that it did not answer.
     """
     loop = asyncio.get_running_loop()
-    seconds = patience.total_seconds()
+    seconds = timeout.total_seconds()
     deadline = loop.time() + seconds
-    deadlines = deadlines or Timeouts()
-    pauses: GrowingDelay | None = None
-    trouble: StoreUnavailableError | None = None
+    timeouts = timeouts or Timeouts()
+    delay: GrowingDelay | None = None
+    newest: StoreUnavailableError | None = None
     while True:
         try:
-            return await deadlines.soon(call(), deadline - loop.time())
+            return await timeouts.soon(call(), deadline - loop.time())
         except TimeoutError:
-            raise trouble or _silent(seconds) from None
+            raise newest or _no_answer(seconds) from None
         except StoreUnavailableError as error:
-            trouble = error
-            pauses = pauses or GrowingDelay(randomness, longest=longest)
-            wait = pauses.next()
-            if loop.time() + wait > deadline:
+            newest = error
+            delay = delay or GrowingDelay(randomness, longest=longest)
+            pause = delay.next()
+            if loop.time() + pause > deadline:
                 raise
-            await asyncio.sleep(wait)
-            if loop.time() >= deadline:  # it took longer than that
+            await asyncio.sleep(pause)
+            if loop.time() >= deadline:  # the pause took longer than that
                 raise
 
 
-R = TypeVar("R")
-
-
-__all__ = ["Submitter", "patiently"]
+__all__ = ["Submitter", "with_retries"]

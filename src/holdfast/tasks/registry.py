@@ -21,8 +21,8 @@ from holdfast.store import LimitRule
 from holdfast.tasks.signature import Signature, SignatureError
 
 Function = Callable[..., object]
-MOST_KEPT = 1000
-"""Queues are named by callers, so there is no end to them."""
+MOST_CACHED = 1000
+"""Callers name queues, so the number of different defaults has no other bound."""
 
 
 class RunnerKind(StrEnum):
@@ -34,7 +34,7 @@ class RunnerKind(StrEnum):
 
 
 class HandlerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a registration may say; the defaults of the jobs it handles."""
+    """The options of a registration: where its jobs run, and their defaults."""
 
     queue: str | None = None
     priority: Priority | None = None
@@ -51,13 +51,13 @@ class HandlerOptions(msgspec.Struct, frozen=True, kw_only=True):
     limit: LimitRule | None = None
     """How many of this task run at once, or start per time, across all workers."""
     key_limit: LimitRule | None = None
-    """The same for each ``limit_key`` by itself."""
+    """The same, for each ``limit_key`` separately."""
     permanent: tuple[type[BaseException], ...] = ()
-    """Exceptions after which trying again is pointless."""
+    """Exceptions that are not retried."""
     temporary: tuple[type[BaseException], ...] = ()
-    """Exceptions to retry although a broader ``permanent`` names them."""
+    """Exceptions to retry although a broader class is in ``permanent``."""
     memory_limit: int | None = None
-    """Bytes of address space a process runner's child may use."""
+    """Bytes of address space a child of the process runner may use."""
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     options: HandlerOptions
 
     def category(self, error: BaseException) -> FailureCategory:
-        """Say what kind of failure an exception is that is not one of ours."""
+        """Classify an exception that is not one of holdfast's own."""
         if isinstance(error, self.options.temporary):
             return FailureCategory.TEMPORARY
         if isinstance(error, self.options.permanent):
@@ -83,7 +83,9 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 class Registry:
     """The handlers of an app, by job type."""
 
-    def __init__(self) -> None:
+    def __init__(self, profiles: Mapping[str, Profile], limits: Limits) -> None:
+        self._profiles = profiles
+        self._limits = limits
         self._handlers: dict[str, Handler] = {}
         self._defaults: dict[tuple[str | None, str], Defaults] = {}
 
@@ -103,7 +105,7 @@ class Registry:
     def register(
         self, type_: str, function: Function, options: HandlerOptions
     ) -> RegistrationResult:
-        """Register a function for a type; the answer says whether it replaced another."""
+        """Register a function for a type; the result says whether it replaced another."""
         previous = type_ in self._handlers
         message = _problem(type_, function, options)
         if not message:
@@ -129,41 +131,36 @@ class Registry:
         status = RegistrationStatus.REPLACED if previous else RegistrationStatus.REGISTERED
         return RegistrationResult(type=type_, status=status, previous=previous)
 
-    def defaults(
-        self, type_: str, queue: str | None, profiles: Mapping[str, Profile], limits: Limits
-    ) -> Defaults:
-        """Return what applies to a new job of a type when its submission is silent.
+    def defaults(self, type_: str, queue: str | None) -> Defaults:
+        """Return the defaults of a new job of a type in a queue.
 
-        The answer is kept: the profiles and limits of an app do not change.
+        The result is cached: the profiles and limits of an app do not change.
         """
         handler = self._handlers.get(type_)
-        said = queue if isinstance(queue, str) else ""  # anything else is refused later on
-        place = (type_ if handler else None, said)
-        found = self._defaults.get(place)
+        given = queue if isinstance(queue, str) else ""  # validation rejects anything else
+        key = (type_ if handler else None, given)
+        found = self._defaults.get(key)
         if found is None:
-            if len(self._defaults) >= MOST_KEPT:
+            if len(self._defaults) >= MOST_CACHED:
                 self._defaults.clear()
             options = handler.options if handler else HandlerOptions()
-            found = self._defaults[place] = _defaults(options, said, profiles, limits)
+            found = self._defaults[key] = self._new_defaults(options, given)
         return found
 
-
-def _defaults(
-    options: HandlerOptions, said: str, profiles: Mapping[str, Profile], limits: Limits
-) -> Defaults:
-    name = said or options.queue or DEFAULT_QUEUE
-    return Defaults(
-        profile=profiles.get(name, STANDARD),
-        queue=name,
-        priority=options.priority,
-        timeout=options.timeout,
-        lifetime=options.lifetime,
-        lease=options.lease,
-        max_attempts=options.max_attempts,
-        backoff=options.backoff,
-        retry_timeouts=options.retry_timeouts,
-        limits=limits,
-    )
+    def _new_defaults(self, options: HandlerOptions, queue: str) -> Defaults:
+        name = queue or options.queue or DEFAULT_QUEUE
+        return Defaults(
+            profile=self._profiles.get(name, STANDARD),
+            queue=name,
+            priority=options.priority,
+            timeout=options.timeout,
+            lifetime=options.lifetime,
+            lease=options.lease,
+            max_attempts=options.max_attempts,
+            backoff=options.backoff,
+            retry_timeouts=options.retry_timeouts,
+            limits=self._limits,
+        )
 
 
 def optional_span(field: str, value: Span | None) -> timedelta | None:
@@ -177,8 +174,8 @@ def optional_span(field: str, value: Span | None) -> timedelta | None:
 
 
 def is_coroutine(function: Function) -> bool:
-    """Whether calling a function gives something to await."""
-    call = getattr(function, "__call__", None)  # noqa: B004  # an object may have an async call
+    """Whether calling a function returns an awaitable."""
+    call = getattr(function, "__call__", None)  # noqa: B004  # an object may have an async __call__
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.errors import StoreUnavailableError
 from holdfast.model.job import State
 from holdfast.model.results import SubmissionResult, SubmissionStatus
-from holdfast.operations.submitter import patiently
+from holdfast.operations.submitter import with_retries
 from holdfast.runtime.randomness import Randomness
 from holdfast.torture._tasks import app, post
 from holdfast.torture.ledger import ACCEPTED, CANCEL, DUPLICATE, Ledger, allowed
@@ -48,7 +48,7 @@ class Producer:
 
     async def run(self) -> None:
         """Submit until the share of this producer is reached."""
-        await patiently(app.start, self._randomness, PATIENCE)
+        await with_retries(app.start, self._randomness, PATIENCE)
         async with asyncio.TaskGroup() as group:
             for _ in range(HANDS):
                 group.create_task(self._do_other_things())

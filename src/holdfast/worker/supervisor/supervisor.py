@@ -18,7 +18,7 @@ from holdfast.maintenance import Maintenance
 from holdfast.maintenance.reaper import Reaper
 from holdfast.model.policy import SECOND
 from holdfast.observe import Observer, Outage
-from holdfast.operations.submitter import patiently
+from holdfast.operations.submitter import with_retries
 from holdfast.store import Store
 from holdfast.worker.executor import HOST
 from holdfast.worker.loading import load_app, load_object
@@ -161,7 +161,7 @@ class Supervisor:
             await store.promote(max(1, len(fences)))
 
         try:
-            await patiently(take_back, self._app.randomness, PATIENCE)
+            await with_retries(take_back, self._app.randomness, PATIENCE)
         except StoreError as error:
             self._observer.emit("store.unavailable", error=str(error))
 

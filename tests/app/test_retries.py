@@ -1,4 +1,4 @@
-"""A call is repeated while the store is away, and then what kept it away is told."""
+"""A call is repeated while the store is unavailable, then the newest error is raised."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from datetime import timedelta
 import pytest
 
 from holdfast.errors import StoreUnavailableError
-from holdfast.operations.submitter import patiently
+from holdfast.operations.submitter import with_retries
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.randomness import Randomness
 
 
-async def test_a_pause_that_took_too_long_does_not_hide_why_the_store_was_away(
+async def test_pause_that_takes_too_long_does_not_hide_the_error_of_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def refuse() -> None:
@@ -25,4 +25,4 @@ async def test_a_pause_that_took_too_long_does_not_hide_why_the_store_was_away(
     asyncio.get_running_loop().call_later(0.02, time.sleep, 0.2)
 
     with pytest.raises(StoreUnavailableError, match="cannot be reached"):
-        await patiently(refuse, Randomness(), timedelta(seconds=0.1))
+        await with_retries(refuse, Randomness(), timedelta(seconds=0.1))

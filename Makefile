@@ -5,9 +5,9 @@
 PYTHON ?= python3
 ARGS ?=
 
-.PHONY: demo test postgres check bench mutants simulate fuzz torture conformance clean
+.PHONY: demo test postgres check bench mutants simulate fuzz torture conformance sync clean
 
-demo test postgres check bench mutants simulate fuzz torture conformance:
+demo test postgres check bench mutants simulate fuzz torture conformance sync:
 	@$(PYTHON) dev.py $@ $(ARGS)
 
 clean:

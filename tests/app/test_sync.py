@@ -15,7 +15,9 @@ import pytest
 
 from holdfast import Holdfast, JobContext, NotFoundError, State, Worker
 from holdfast.model.results import CancellationStatus
-from holdfast.operations.sync import SyncOperations
+from holdfast.operations.sync import SyncOperations, SyncWebhooks
+from holdfast.webhooks import Webhooks
+from scripts import generate_sync
 from tests.conformance.stores import Place
 
 OPERATIONS = [
@@ -51,7 +53,7 @@ def app(place: Place) -> Iterator[Holdfast]:
 
 
 def test_both_forms_offer_the_same_operations() -> None:
-    offered = {name for name in vars(SyncOperations) if not name.startswith("_")}
+    offered = {name for name in dir(SyncOperations) if not name.startswith("_")}
 
     assert {*OPERATIONS, "close", "webhooks"} == offered
 
@@ -65,7 +67,20 @@ def test_both_forms_take_the_same_arguments(name: str) -> None:
     assert awaited.return_annotation.replace("Async", "") == blocking.return_annotation
 
 
-def test_jobs_can_be_looked_after_without_a_loop(app: Holdfast) -> None:
+@pytest.mark.parametrize("name", [name for name in vars(Webhooks) if name[0] != "_"])
+def test_both_forms_of_webhooks_take_the_same_arguments(name: str) -> None:
+    blocking = inspect.signature(getattr(SyncWebhooks, name))
+
+    assert inspect.signature(getattr(Webhooks, name)) == blocking
+
+
+def test_module_of_blocking_operations_is_up_to_date() -> None:
+    written = generate_sync.TARGET.read_text("utf-8")
+
+    assert generate_sync.generated() == written, "run make sync"
+
+
+def test_jobs_can_be_managed_without_a_loop(app: Holdfast) -> None:
     @app.task("t")
     async def task(n: int) -> None: ...
 

@@ -1,0 +1,132 @@
+"""Writes src/holdfast/operations/sync.py, the operations for blocking code.
+
+Each coroutine of ``JobOperations`` and ``Webhooks`` becomes a plain method with the same
+signature and the first line of its docstring: ``python -m scripts.generate_sync``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "src/holdfast/operations/sync.py"
+HEAD = '''
+"""The client operations for blocking code. Written by scripts/generate_sync.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from holdfast.operations.background import BackgroundOperations, BackgroundWebhooks, Home
+from holdfast.store.connections import blocking
+'''
+OPERATIONS = '''
+class SyncOperations(BackgroundOperations):
+    """What ``Holdfast`` offers, blocking; usable from any thread, safe after a fork.
+
+    Opens its own connection to the store at the first call, except when the app is started
+    over a store that lives in its process: then it works on the app's loop from other
+    threads. ``close`` is optional.
+    """
+
+    @property
+    def webhooks(self) -> SyncWebhooks:
+        """Addresses to notify when jobs end: add, list, remove, rotate, deliveries, resend."""
+        return SyncWebhooks(self._run, self._app.webhooks_over)
+'''
+WEBHOOKS = '''
+class SyncWebhooks(BackgroundWebhooks):
+    """What ``Holdfast.webhooks`` offers, blocking."""
+'''
+Method = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def generated() -> str:
+    """Return the text of the module."""
+    interface, registry = _parsed("operations.interface"), _parsed("webhooks.registry")
+    classes = [
+        OPERATIONS,
+        *(_method(method, _same_body(method)) for method in _methods(interface, "JobOperations")),
+        WEBHOOKS,
+        *(_method(method, [_forward(method)]) for method in _methods(registry, "Webhooks")),
+    ]
+    text = "\n".join(classes)
+    used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    own = [n.targets[0] for n in registry.body if isinstance(n, ast.Assign)]
+    constants = ast.ImportFrom(
+        "holdfast.webhooks.registry", [ast.alias(n.id) for n in own if isinstance(n, ast.Name)], 0
+    )
+    imports = [_import(n, used) for n in [*interface.body, *registry.body, constants]]
+    exported = '__all__ = ["Home", "SyncOperations", "SyncWebhooks"]\n'
+    module = "\n".join([HEAD.strip(), *imports, text, exported])
+    return _ruff("format", text=_ruff("check", "--select=I", "--fix", text=module))
+
+
+def _parsed(module: str) -> ast.Module:
+    return ast.parse((ROOT / f"src/holdfast/{module.replace('.', '/')}.py").read_text("utf-8"))
+
+
+def _methods(module: ast.Module, name: str) -> Iterator[Method]:
+    (class_,) = (n for n in module.body if isinstance(n, ast.ClassDef) and n.name == name)
+    for node in class_.body:
+        if isinstance(node, Method) and not node.name.startswith("_") and not node.decorator_list:
+            yield node
+
+
+def _method(node: Method, body: list[str]) -> str:
+    returns = ast.unparse(node.returns).replace("Async", "") if node.returns else "None"
+    summary = (ast.get_docstring(node) or "").splitlines()[0]
+    lines = [f'"""{summary}"""', *body]
+    head = f"def {node.name}({ast.unparse(node.args)}) -> {returns}:"
+    return "\n".join(f"    {line}" for line in [head, *(f"    {line}" for line in lines)])
+
+
+def _same_body(node: Method) -> list[str]:
+    """Run what the coroutine awaits on the background loop."""
+    body = [ast.unparse(statement) for statement in node.body[1:]]
+    run = "_run" if isinstance(node, ast.AsyncFunctionDef) else "_iterate"
+    called = re.compile(r"(?:await )?self\.operations\.(.*)")
+    body = [called.sub(rf"self.{run}(lambda operations: operations.\1)", line) for line in body]
+    takes_connection = any(argument.arg == "connection" for argument in node.args.kwonlyargs)
+    return ["connection = blocking(connection)", *body] if takes_connection else body
+
+
+def _forward(node: Method) -> str:
+    """Call the coroutine of the same name."""
+    given = [argument.arg for argument in node.args.args[1:]]
+    given += [f"{argument.arg}={argument.arg}" for argument in node.args.kwonlyargs]
+    call = f"self._run(lambda webhooks: webhooks.{node.name}({', '.join(given)}))"
+    returns_nothing = node.returns is None or ast.unparse(node.returns) == "None"
+    return call if returns_nothing else f"return {call}"
+
+
+def _import(node: ast.stmt, used: set[str]) -> str:
+    """Return an import statement with the names that the generated classes use."""
+    if not isinstance(node, ast.Import | ast.ImportFrom):
+        return ""
+    names = [alias for alias in node.names if (alias.asname or alias.name) in used]
+    if not names:
+        return ""
+    if isinstance(node, ast.ImportFrom):
+        return ast.unparse(ast.ImportFrom(node.module, names, node.level))
+    return ast.unparse(ast.Import(names))
+
+
+def _ruff(*command: str, text: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", *command, "--quiet", "--stdin-filename", str(TARGET), "-"],
+        input=text,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    return done.stdout
+
+
+if __name__ == "__main__":
+    TARGET.write_text(generated(), "utf-8")

@@ -77,7 +77,7 @@ def _port(value: object) -> int:
 def _span(value: object) -> timedelta:
     if isinstance(value, str) and value.replace(".", "", 1).isdigit():
         value = float(value)
-    return parse_duration(value)  # type: ignore[arg-type]  # it checks the type itself
+    return parse_duration(value)
 
 
 def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:

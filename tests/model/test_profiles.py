@@ -105,7 +105,7 @@ def test_defaults_are_exactly_those_of_the_contract(name: str) -> None:
         profile.max_attempts,
         profile.backoff,
         profile.lease,
-        profile.beat,
+        profile.heartbeat,
         profile.timeout,
         profile.lifetime,
         profile.priority,

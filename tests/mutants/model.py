@@ -69,7 +69,7 @@ MUTANTS = (
         "model/lifecycle.py",
         "if job.cancel is not None or failure.category is FailureCategory.CANCELLED:",
         "if failure.category is FailureCategory.CANCELLED:",
-        "a wish to cancel is lost when the attempt fails",
+        "a request to cancel is lost when the attempt fails",
     ),
     _in(
         "model/lifecycle.py",
@@ -89,31 +89,31 @@ MUTANTS = (
         "model/lifecycle.py",
         "return job.retry_timeouts",
         "return True",
-        "timeouts are retried against the job's wish",
+        "timeouts are retried although the job forbids it",
     ),
     _in(
         "model/lifecycle.py",
         "        job, Event.LAPSE, failure, now=now, delay=delay\n",
         "        replace(job, lease=_answered(job)), Event.LAPSE, failure, now=now, delay=delay\n",
-        "a lapse forgets the lease, so a late answer is thrown away",
+        "a lapse ends the lease, so a late outcome is dropped",
     ),
     _in(
         "model/lifecycle.py",
         "        attempt=job.attempt - 1,\n",
         "        attempt=job.attempt,\n",
-        "giving a job back burns an attempt",
+        "giving a job back counts as an attempt",
     ),
     _in(
         "model/lifecycle.py",
         "        and job.lease.token == token\n        and job.lease.until is not None",
         "        and job.lease.until is not None",
-        "anybody may answer late",
+        "any worker may report a late outcome",
     ),
     _in(
         "model/lifecycle.py",
         "job.lease.token == token and job.lease.until is None",
         "job.lease.until is None",
-        "somebody else's answer passes for a repeat",
+        "the outcome of another worker counts as a repeat",
     ),
     _in(
         "model/lifecycle.py",
@@ -125,13 +125,13 @@ MUTANTS = (
         "model/lifecycle.py",
         "force = force or (job.cancel is not None and job.cancel.force)",
         "force = bool(force)",
-        "a second, gentler wish takes force back",
+        "a second request without force withdraws force",
     ),
     _in(
         "model/lifecycle.py",
         "cancel=CancelRequest(reason, force, now), revision=job.revision + 1)",
         "cancel=CancelRequest(reason, force, now))",
-        "a wish to cancel does not move the revision, so a retry overwrites it",
+        "a request to cancel does not move the revision, so a retry overwrites it",
     ),
     _in(
         "model/lifecycle.py",
@@ -143,7 +143,7 @@ MUTANTS = (
         "model/lifecycle.py",
         "generation=job.generation + 1,",
         "generation=job.generation,",
-        "a reopened job is no new generation",
+        "a reopened job is not a new generation",
     ),
     _in(
         "model/lifecycle.py",
@@ -155,7 +155,7 @@ MUTANTS = (
         "model/lifecycle.py",
         "        cancel=None,\n        lease=replace(",
         "        lease=replace(",
-        "a reopened job is still wanted to stop",
+        "a reopened job still has its request to cancel",
     ),
     _in(
         "model/policy.py",
@@ -195,7 +195,7 @@ MUTANTS = (
     ),
     _in(
         "model/validation.py",
-        "DedupeKey(str(self._asked.type), value, digest, expires_at)",
+        "DedupeKey(str(self._submission.type), value, digest, expires_at)",
         'DedupeKey("", value, digest, expires_at)',
         "keys of different types collide",
     ),

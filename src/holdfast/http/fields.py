@@ -217,7 +217,7 @@ def duration(name: str, *, maximum: float | None = None, description: str = "") 
     def read(value: object) -> object:
         if isinstance(value, str) and value.replace(".", "", 1).isdigit():
             value = float(value)
-        span = parse_duration(value)  # type: ignore[arg-type]  # it checks the type itself
+        span = parse_duration(value)
         if maximum is not None and span.total_seconds() > maximum:
             raise ValueError(f"must be at most {maximum:g} s, got {format_duration(span)}")
         return span

@@ -20,7 +20,7 @@ from holdfast.model.dependencies import Node, order
 from holdfast.model.job import Encoding, Job, Priority
 from holdfast.model.payload import PayloadError, clean, encode
 from holdfast.model.policy import Limits
-from holdfast.model.submission import Defaults, Parent, Spawner, Submission, named_jobs
+from holdfast.model.submission import Defaults, Parent, Spawner, Submission, is_mapping, named_jobs
 from holdfast.model.times import shown
 from holdfast.model.validation import SubmissionReader
 
@@ -29,15 +29,15 @@ NO_PARENTS: Mapping[str, Parent] = {}
 FIELDS = frozenset(Submission.__struct_fields__) - {"faults"}
 
 
-def read(fields: Mapping[str, object]) -> Submission:
+def read(fields: object) -> Submission:
     """Make a submission from a mapping of fields.
 
     Faults of the names are not raised here: they travel in ``faults``, and ``accept`` raises
     them together with the faults of the values.
     """
-    if not isinstance(fields, Mapping):
+    if not is_mapping(fields):
         raise ValidationError([Fault("job", "INVALID", f"must be an object, got {shown(fields)}")])
-    known = {name: value for name, value in fields.items() if name in FIELDS}
+    known = {str(name): value for name, value in fields.items() if name in FIELDS}
     faults = [_unknown(name) for name in fields if name not in FIELDS]
     if "type" not in known:
         faults.append(Fault("type", "REQUIRED", "is required"))

@@ -1,8 +1,8 @@
-"""What jobs wait for: the verdict on a waiting job, and the rules a new graph must keep.
+"""What jobs wait for: the verdict on a waiting job, and the rules of a new graph.
 
-AFTER and CHAIN run when every dependency completed and share the fate of one that did not.
-AFTER_ANY runs once any dependency has ended, however. FAN_IN is AFTER over the job it names
-and everything that job spawned. FAN_OUT marks a spawned job: it waits for nothing.
+AFTER and CHAIN run when every dependency completed, and end like the first one that did not.
+AFTER_ANY runs when any dependency has ended in any state. FAN_IN is AFTER over the job it
+names and everything that job spawned. FAN_OUT marks a spawned job: it waits for nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from holdfast.errors import Fault
 from holdfast.model.job import TERMINAL, DependencyKind, State
 from holdfast.model.times import shown
 
-MISSING_TOLD = 10
+MOST_LISTED = 10
+"""How many missing dependencies a message names."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a waiting job shall do: nothing yet (None), run (SCHEDULED), or end that way."""
+    """What becomes of a waiting job: it waits on (None), runs (SCHEDULED), or ends in a state."""
 
     outcome: State | None
     reason: str = ""
@@ -29,7 +30,7 @@ WAIT = Verdict(None)
 
 
 def verdict(kind: DependencyKind, parents: Sequence[tuple[str, State]]) -> Verdict:
-    """Judge a waiting job by its dependencies, given as (id, state) in the order it named them."""
+    """Decide on a waiting job by its dependencies: (id, state), in the order of ``depends_on``."""
     if kind is DependencyKind.AFTER_ANY and parents:
         return _after_any(parents)
     for parent, state in parents:
@@ -48,12 +49,12 @@ def _after_any(parents: Sequence[tuple[str, State]]) -> Verdict:
 
 
 def inherited_priority(own: int, parents: Iterable[int]) -> int:
-    """Return the most urgent (lowest) of a job's own priority and its dependencies'."""
+    """Return the most urgent (lowest) of a job's own priority and those of its dependencies."""
     return min((own, *parents))
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A new job in a graph: its name there, and the names it depends on."""
+    """A new job in a graph: its label, and the labels it depends on."""
 
     label: str
     depends_on: tuple[str, ...]
@@ -62,7 +63,7 @@ class Node(msgspec.Struct, frozen=True):
 def order(nodes: Sequence[Node]) -> tuple[list[str], list[list[str]]]:
     """Sort new jobs so that each comes after its dependencies, and list the cycles found.
 
-    Names that are not in ``nodes`` belong to jobs outside the graph and are ignored.
+    Labels that are not in ``nodes`` belong to jobs outside the graph and are ignored.
     """
     graph = {node.label: node.depends_on for node in nodes}
     done: dict[str, None] = {}
@@ -79,7 +80,7 @@ def _visit(
     done: dict[str, None],
     cycles: list[list[str]],
 ) -> None:
-    """Depth first without recursion: a batch may hold a chain of a thousand."""
+    """Depth first without recursion: a batch may hold a chain of a thousand jobs."""
     path = [start]
     parents = {start: iter(graph[start])}
     while path:
@@ -96,14 +97,14 @@ def _visit(
 
 
 def breadth_fault(field: str, count: int, limit: int) -> Fault | None:
-    """Return the fault of a job with too many dependencies."""
+    """Return the fault of a job with too many dependencies, if it has too many."""
     if count <= limit:
         return None
     return Fault(field, "TOO_MANY", f"must name at most {limit} jobs, got {count}")
 
 
 def depth_fault(field: str, depth: int, limit: int) -> Fault | None:
-    """Return the fault of a job too deep in its graph."""
+    """Return the fault of a job that is too deep in its graph, if it is."""
     if depth <= limit:
         return None
     return Fault(field, "TOO_DEEP", f"must be at most {limit} levels deep, got {depth}")
@@ -111,6 +112,6 @@ def depth_fault(field: str, depth: int, limit: int) -> Fault | None:
 
 def missing_fault(field: str, missing: Sequence[str]) -> Fault:
     """Return the fault of a job whose dependencies do not exist."""
-    told = ", ".join(map(shown, missing[:MISSING_TOLD]))
-    more = f" and {len(missing) - MISSING_TOLD} more" if len(missing) > MISSING_TOLD else ""
-    return Fault(field, "NOT_FOUND", f"must exist, got unknown {told}{more}")
+    listed = ", ".join(map(shown, missing[:MOST_LISTED]))
+    more = f" and {len(missing) - MOST_LISTED} more" if len(missing) > MOST_LISTED else ""
+    return Fault(field, "NOT_FOUND", f"must exist, got unknown {listed}{more}")

@@ -1,8 +1,8 @@
-"""The values everything else talks about: a job, its lease, its failures, its history.
+"""The values of the model: a job, its lease, its failures, its history.
 
-All frozen, no I/O. A job changes by making a new value; only ``lifecycle.step`` makes one
-with another state. msgspec structs rather than dataclasses: replacing one field costs
-0.3 us instead of 10, and a job is replaced several times on its way.
+All are frozen. A job changes by making a new value; only ``lifecycle.step`` makes one with
+another state. msgspec structs rather than dataclasses: replacing one field takes 0.3 us
+instead of 10, and a job is replaced several times in its life.
 """
 
 from __future__ import annotations
@@ -20,18 +20,29 @@ DEFAULT_QUEUE = "default"
 
 
 class State(StrEnum):
-    """Where a job stands; the last four are final."""
+    """The state of a job; the last four are final.
 
-    __hash__ = str.__hash__  # the one of enums is written in Python and not that of equal strings
+    SCHEDULED means ready to run: a worker may claim the job now. A job that waits for its
+    time is DELAYED, or RETRYING after a failed attempt.
+    """
+
+    __hash__ = str.__hash__  # faster than that of enums, and equal to that of equal strings
 
     PENDING = "PENDING"
+    """Waits for other jobs, or is held."""
     SCHEDULED = "SCHEDULED"
+    """Ready to run."""
     DELAYED = "DELAYED"
+    """Waits for its time."""
     RUNNING = "RUNNING"
+    """A worker has the lease."""
     RETRYING = "RETRYING"
+    """Waits for its next attempt."""
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
+    """Failed in a way that is not retried."""
     DEAD_LETTER = "DEAD_LETTER"
+    """Used up its attempts or its lifetime."""
     CANCELLED = "CANCELLED"
 
 
@@ -40,7 +51,7 @@ LIVE = frozenset(State) - TERMINAL
 
 
 class Priority(IntEnum):
-    """Lower number first."""
+    """How urgent a job is: lower numbers run first."""
 
     CRITICAL = 0
     HIGH = 1
@@ -60,14 +71,14 @@ class DependencyKind(StrEnum):
 
 
 class Encoding(StrEnum):
-    """How payload bytes are to be read."""
+    """How payload bytes are decoded."""
 
     JSON = "json"
     BYTES = "bytes"
 
 
 class FailureCategory(StrEnum):
-    """Why an attempt failed; decides whether another one may help."""
+    """Why an attempt failed; decides whether it is retried."""
 
     TEMPORARY = "TEMPORARY"
     PERMANENT = "PERMANENT"
@@ -92,19 +103,19 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     host: str = ""
 
     def __str__(self) -> str:
-        """What kind of failure it was and what it said: the text of a KeyError is but a key."""
+        """Return the code and the message: the message of a KeyError is only its key."""
         if self.code in ("", self.message, self.category):
             return self.message
         return f"{self.code}: {self.message}"
 
 
-# gc=False: nothing in these values can ever point back at them, and a worker makes several for
-# every job. The garbage collector need not look at them.
+# gc=False: nothing in these values can refer back to them, and a worker makes several for
+# every job. The garbage collector does not need to traverse them.
 class Lease(msgspec.Struct, frozen=True, gc=False):
     """The newest claim on a job.
 
-    ``until`` is when it runs out, or None once the holder has answered. While it stands, the
-    holder is still heard, also after that instant, unless the job was ended by others.
+    ``until`` is when it expires, or None once its holder has reported the outcome. Until a
+    newer claim, or the end of the job, its holder may still report, also after that instant.
     """
 
     token: str
@@ -114,7 +125,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a running job says it is."""
+    """The progress a running job reports."""
 
     percent: int
     message: str
@@ -132,7 +143,7 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class CancelRequest(msgspec.Struct, frozen=True):
-    """Someone wants a running job to stop."""
+    """A request to stop a running job."""
 
     reason: str
     force: bool
@@ -142,7 +153,7 @@ class CancelRequest(msgspec.Struct, frozen=True):
 class DedupeKey(msgspec.Struct, frozen=True):
     """At most one job per (scope, key) until ``expires_at`` (None: as long as the job is kept).
 
-    ``digest`` tells a repeated submission from a conflicting one; empty means never a conflict.
+    ``digest`` distinguishes a repeated submission from a conflicting one; empty: no conflicts.
     """
 
     scope: str
@@ -175,7 +186,7 @@ class Event(StrEnum):
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One edge a job went along: the audit record of a state change."""
+    """One state change of a job, as its history records it."""
 
     event: Event
     from_state: State | None
@@ -188,8 +199,8 @@ class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     failure: Failure | None = None
 
     @classmethod
-    def birth(cls, at: datetime) -> Self:
-        """Return what every history begins with."""
+    def submitted(cls, at: datetime) -> Self:
+        """Return the first transition of every history."""
         return cls(
             event=Event.SUBMIT, from_state=None, to_state=State.PENDING, at=at, reason="submitted"
         )
@@ -241,17 +252,17 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     checkpoint: bytes | None = None
 
     trail: tuple[Transition, ...] = ()
-    """Transitions made since the job was read; a store writes them and returns jobs without."""
+    """Transitions since the job was read; a store writes them and returns jobs without."""
 
     @property
     def idempotency_key(self) -> str:
-        """The client's own key, or nothing when the key is one of ours."""
+        """The client's own key; empty when the key is internal."""
         scope = self.dedupe.scope.partition("@")[0] if self.dedupe else ""
         return self.dedupe.key if self.dedupe and scope == self.type else ""
 
     @property
     def lease_version(self) -> int:
-        """How often the job has been claimed."""
+        """How often the job was claimed."""
         return self.lease.version if self.lease else 0
 
     @property
@@ -266,7 +277,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One execution, as the history tells it."""
+    """One execution, read from the history."""
 
     id: str
     previous_id: str | None
@@ -280,12 +291,12 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def attempt_id(job_id: str, lease_version: int) -> str:
-    """Name the attempt that the given claim of a job started."""
+    """Return the id of the attempt that a claim of a job started."""
     return f"{job_id}.{lease_version}"
 
 
 def attempts(job_id: str, history: list[Transition]) -> list[Attempt]:
-    """Read the executions out of a job's history, oldest first."""
+    """Return the executions in a job's history, oldest first."""
     found: list[Attempt] = []
     for edge in history:
         if edge.event is Event.CLAIM:

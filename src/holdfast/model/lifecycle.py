@@ -1,8 +1,8 @@
 """The state machine: one table, one function that moves a job, one function per event.
 
-Pure and total: every function takes a job and returns the job after the event, with the
-edges it went along in ``trail``. ``now`` is the store's time; ``jitter`` is a number in
-[-1, 1] that the caller drew. Who writes the result, and whether it may, is the store's fence.
+Pure and total: every function takes a job and returns the job after the event, with its
+transitions in ``trail``. ``now`` is the store's time; ``jitter`` is a random number in [-1, 1]
+from the caller. Whether the result may be written is decided by the store's fence.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ EDGES = frozenset((before, after) for before, _, after in TABLE)
 MAX_REASON = 1000
 """Characters of a failure's message that the history repeats as the reason."""
 MAX_CODE = 128
-"""Characters of a failure's code: stores count by it, and no index takes long texts."""
+"""Characters of a failure's code: stores count by it, and no index accepts long texts."""
 
 LAPSE_SPREAD = SECOND / 4
-"""Jobs of a dead worker come back spread over this time, not all in one instant."""
+"""Jobs of a dead worker become due spread over this time, not all at once."""
 
 
 def step(
@@ -92,15 +92,15 @@ def step(
         worker=lease.worker if lease else "",
         failure=after.failure if "failure" in changes else None,
     )
-    force_setattr(after, "trail", (*job.trail, edge))  # made here, so nobody has it yet
+    force_setattr(after, "trail", (*job.trail, edge))  # made here, so no other code has it yet
     return after
 
 
 def submitted(job: Job) -> Job:
-    """Record the birth of a job that was just accepted."""
+    """Record that a job was accepted."""
     if job.state is not P or job.trail:
         raise IllegalTransitionError(job.id, job.state, Event.SUBMIT, P)
-    return replace(job, trail=(Transition.birth(job.created_at),))
+    return replace(job, trail=(Transition.submitted(job.created_at),))
 
 
 def enqueued(job: Job, *, now: datetime, reason: str = "nothing to wait for") -> Job:
@@ -111,8 +111,8 @@ def enqueued(job: Job, *, now: datetime, reason: str = "nothing to wait for") ->
 
 
 def enqueued_again(job: Job, *, now: datetime, **changes: object) -> Job:
-    """Return a job like one that was enqueued at its birth, born and enqueued now."""
-    born, onward = job.trail
+    """Return a copy of a job that was enqueued when it was submitted, submitted now."""
+    submit, enqueue = job.trail
     return replace(
         job,
         **changes,
@@ -120,12 +120,12 @@ def enqueued_again(job: Job, *, now: datetime, **changes: object) -> Job:
         updated_at=now,
         scheduled_at=now,
         expires_at=now + job.lifetime,
-        trail=(replace(born, at=now), replace(onward, at=now)),
+        trail=(replace(submit, at=now), replace(enqueue, at=now)),
     )
 
 
 def released(job: Job, *, now: datetime) -> Job:
-    """Let a held job go: into the queue, or on to waiting for its dependencies."""
+    """Release a held job: into the queue, or to wait for its dependencies."""
     if not job.held or job.state is not P:
         return job
     free = replace(job, held=False, revision=job.revision + 1)
@@ -133,7 +133,7 @@ def released(job: Job, *, now: datetime) -> Job:
 
 
 def dependency_ended(job: Job, verdict: Verdict, *, now: datetime) -> Job:
-    """PENDING -> wherever its dependencies send it; unchanged while it must wait or is held."""
+    """PENDING -> the verdict's state; unchanged while the job must wait or is held."""
     if verdict.outcome is None or job.held:
         return job
     if verdict.outcome is S:
@@ -163,9 +163,9 @@ def claimed(job: Job, *, token: str, worker: str, now: datetime) -> Job:
 
 
 def may_answer(job: Job, token: str) -> bool:
-    """Whether the holder of ``token`` may still say how the job went.
+    """Whether the holder of ``token`` may still report the outcome.
 
-    Its lease must be the newest and unanswered; that it has run out does not matter.
+    Its lease must be the newest one, without an outcome; it may have expired.
     """
     return (
         job.state in (R, W, S)
@@ -176,18 +176,18 @@ def may_answer(job: Job, token: str) -> bool:
 
 
 def has_answered(job: Job, token: str) -> bool:
-    """Whether the holder of ``token`` already said how the job went, so a repeat is no news."""
+    """Whether the holder of ``token`` has already reported the outcome: this is a repeat."""
     return job.lease is not None and job.lease.token == token and job.lease.until is None
 
 
 def resumed(job: Job, *, now: datetime) -> Job:
-    """Give a lapsed job nobody else took back to its last holder, who has the answer after all."""
+    """Return a lapsed job that was not claimed again to its last holder, which has its outcome."""
     waiting = due(job, now=now) if job.state is W else job
     return step(waiting, Event.RESUME, R, now=now, reason="late answer under the newest lease")
 
 
 def held_again(job: Job, *, now: datetime) -> Job:
-    """Return the job as its last holder must have it to answer: running, if need be resumed."""
+    """Return the job as its last holder needs it to report: running, resumed if it lapsed."""
     return job if job.state is R else resumed(job, now=now)
 
 
@@ -227,9 +227,9 @@ def after_failure(
 
 
 def lease_lost(job: Job, *, now: datetime, jitter: float = 0.0, why: str = "lease expired") -> Job:
-    """RUNNING whose holder fell silent -> RETRYING, or its end when it has no attempt left."""
-    silence = Failure(category=FailureCategory.SYSTEM, code="LEASE_EXPIRED", message=why)
-    failure = _noted(job, silence, now)
+    """RUNNING with an expired lease -> RETRYING, or its end when it has no attempt left."""
+    expired = Failure(category=FailureCategory.SYSTEM, code="LEASE_EXPIRED", message=why)
+    failure = _noted(job, expired, now)
     delay = LAPSE_SPREAD * ((1 + jitter) / 2)
     return _end_of_attempt(job, failure, now=now) or _retrying(
         job, Event.LAPSE, failure, now=now, delay=delay
@@ -237,7 +237,7 @@ def lease_lost(job: Job, *, now: datetime, jitter: float = 0.0, why: str = "leas
 
 
 def _end_of_attempt(job: Job, failure: Failure, *, now: datetime) -> Job | None:
-    """The job after a failure that was its last; None when it may try again."""
+    """Return the job after its last failure; None when it has another attempt."""
     if job.state is not R:
         raise IllegalTransitionError(job.id, job.state, Event.FAIL, FAILED)
     if job.cancel is not None or failure.category is FailureCategory.CANCELLED:
@@ -253,7 +253,7 @@ def _end_of_attempt(job: Job, failure: Failure, *, now: datetime) -> Job | None:
 
 
 def retryable(job: Job, failure: Failure) -> bool:
-    """Whether another attempt may help after this kind of failure."""
+    """Whether this kind of failure is retried."""
     if failure.category is FailureCategory.TIMEOUT:
         return job.retry_timeouts
     return failure.category in (FailureCategory.TEMPORARY, FailureCategory.SYSTEM)
@@ -277,7 +277,7 @@ def given_back(job: Job, *, now: datetime, reason: str = "worker is stopping") -
 
 
 def cancel_requested(job: Job, *, reason: str, force: bool, now: datetime) -> Job:
-    """Cancel at once, or, while it runs, note the wish; an ended job stays as it is."""
+    """Cancel at once or, while the job runs, record the request; an ended job does not change."""
     if job.state in TERMINAL:
         return job
     reason = clean(reason, MAX_REASON) or "cancelled"
@@ -298,7 +298,7 @@ def cancelled(job: Job, *, now: datetime, reason: str = "", failure: Failure | N
 
 
 def lifetime_over(job: Job, *, now: datetime) -> Job:
-    """Any live state -> DEAD_LETTER, once the total lifetime is used up."""
+    """Any live state -> DEAD_LETTER, when the lifetime is over."""
     message = f"not finished within its lifetime of {job.lifetime.total_seconds():g} s"
     if job.failure is not None:
         message = f"{message}, last failure: {job.failure.message}"
@@ -315,10 +315,10 @@ def reopened(
     priority: int | None = None,
     delay: timedelta = NOTHING,
 ) -> Job:
-    """FAILED or DEAD_LETTER -> SCHEDULED or DELAYED by an operator's word: a new generation.
+    """FAILED or DEAD_LETTER -> SCHEDULED or DELAYED by an operator: a new generation.
 
-    Without ``reset_attempts`` one further attempt is granted if none is left. The lifetime
-    starts anew, and nobody holds the job: whoever did in the old generation is not heard.
+    Without ``reset_attempts`` the job gets one further attempt if none is left. The lifetime
+    starts again. The lease of the old generation ends: its holder can write nothing more.
     """
     attempt = 0 if reset_attempts else job.attempt
     later = delay > NOTHING
@@ -362,7 +362,7 @@ def _answered(job: Job) -> Lease | None:
 
 
 def _noted(job: Job, failure: Failure, now: datetime) -> Failure:
-    """The failure as it is kept: when and where it happened, in text that any store takes."""
+    """Return the failure as it is stored: with time and place, in text that any store accepts."""
     running = job.state is R
     began, lease = job.started_at, job.lease
     return replace(

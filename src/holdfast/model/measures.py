@@ -1,4 +1,4 @@
-"""What a store counts as jobs move: jobs per state now, and measures per minute."""
+"""What a store counts as jobs change state: jobs per state now, and measures per minute."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import msgspec
 from holdfast.model.job import State
 
 BUCKETS_PER_DOUBLING = 4
-
-
 MICROSECOND = 1e-6
 
 
 class Measure(StrEnum):
-    """What is counted per minute as jobs move."""
+    """What a store counts per minute."""
 
     SUBMITTED = "submitted"
     COMPLETED = "completed"
@@ -28,7 +26,7 @@ class Measure(StrEnum):
     WAIT = "wait"
     """Time from ready to claimed."""
     RUN = "run"
-    """Time from claimed to answered."""
+    """Time from claimed to settled."""
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -42,7 +40,7 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """One bucket of one measure, summed over the window asked for."""
+    """One bucket of one measure, summed over the requested window."""
 
     queue: str
     type: str
@@ -55,7 +53,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """The raw counters; ``statistics.summarise`` turns them into what people read."""
+    """The raw counters; ``statistics.summarise`` turns them into statistics."""
 
     tallies: tuple[Tally, ...]
     readings: tuple[Reading, ...]
@@ -69,5 +67,5 @@ def bucket_of(seconds: float) -> int:
 
 
 def minute_of(at: datetime) -> int:
-    """Return the minute, counted from the epoch, in which an instant lies."""
+    """Return the minute of an instant, counted from the epoch."""
     return int(at.timestamp() // 60)

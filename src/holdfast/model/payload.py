@@ -1,8 +1,8 @@
 """Payloads: values to bytes at submission, checked once, the same for every store.
 
 JSON that one store or language would refuse or change is refused here: NaN and Infinity,
-nesting deeper than 64, NUL or unpaired surrogates in strings or keys, endless integers.
-The checks look at the encoded bytes first and walk the value only when they must.
+nesting deeper than 64, NUL or unpaired surrogates in strings or keys, integers over 4300
+digits. The checks read the encoded bytes first and walk the value only when they must.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import msgspec
 
@@ -25,10 +25,10 @@ MAX_RESULT = 16 * MEBIBYTE
 MAX_DIGITS = 4300
 
 _STRING = re.compile(rb'"(?:[^"\\]+|\\.)*+"?', re.DOTALL)
-"""A string or, in broken text, the rest of it. Possessive: no input makes it backtrack."""
+"""A string or, in invalid text, the rest of it. Possessive: no input makes it backtrack."""
 _NESTING = bytes(1 if byte in b"[{" else 255 for byte in range(256))
 _FLAT = bytes(set(range(256)) - set(b"[]{}"))
-_BYTES = (bytes, bytearray, memoryview)
+_BYTES = cast("tuple[type[bytes], ...]", (bytes, bytearray, memoryview))  # bytes() takes all
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _LISTS = (list, tuple, set, frozenset)
 
@@ -57,7 +57,7 @@ def encode(value: object) -> tuple[bytes, Encoding]:
 
 
 def encode_json(value: object) -> bytes:
-    """Encode a value as strict JSON, or say why it cannot be."""
+    """Encode a value as strict JSON; PayloadError says why it cannot be encoded."""
     try:
         data = _encoder.encode(value)
         _syntax.decode(data)
@@ -67,7 +67,8 @@ def encode_json(value: object) -> bytes:
         raise PayloadError("INVALID_TEXT", "must not hold unpaired surrogates") from None
     except (TypeError, ValueError) as error:
         raise _refused(error) from None
-    _check_depth(data)
+    if len(data) > MAX_DEPTH:
+        _check_depth(data)
     if b"null" in data and _has_non_finite(value):
         raise PayloadError("NOT_FINITE", "must not hold NaN or Infinity")
     if b"\\" in data and b"\\u" in data:  # one byte is found much faster than two
@@ -76,7 +77,7 @@ def encode_json(value: object) -> bytes:
 
 
 def encode_result(value: object) -> bytes | None:
-    """Encode what a handler gives back; what cannot be kept fails its job for good."""
+    """Encode what a handler returns; PermanentError when it cannot be stored."""
     if value is None:
         return None
     try:
@@ -84,18 +85,18 @@ def encode_result(value: object) -> bytes | None:
     except PayloadError as error:
         raise PermanentError(f"result {error}", code="RESULT_INVALID") from None
     if len(data) > MAX_RESULT:
-        told = f"result of {len(data)} bytes exceeds limit of {MAX_RESULT} bytes"
-        raise PermanentError(told, code="RESULT_TOO_LARGE")
+        message = f"result of {len(data)} bytes exceeds limit of {MAX_RESULT} bytes"
+        raise PermanentError(message, code="RESULT_TOO_LARGE")
     return data
 
 
 def check_json(data: bytes) -> None:
-    """Check JSON text that came from outside; raise what is wrong with it."""
+    """Check JSON text from outside; PayloadError says what is wrong with it."""
     _check_depth(data)
     try:
-        value = _decoder.decode(data)  # is strict, but does not say enough about what is wrong
+        value = _decoder.decode(data)  # is strict, but its errors do not say enough
     except (msgspec.DecodeError, ValueError):
-        value = _strictly_read(data)
+        value = _decode_strictly(data)
     if b"\\" in data and b"\\u" in data:
         _check_text(value)
 
@@ -106,7 +107,7 @@ def is_model(kind: object) -> bool:
 
 
 def clean(text: str, limit: int = 65_536) -> str:
-    """Make any text storable everywhere: no NUL, no unpaired surrogates, bounded length."""
+    """Make a text storable everywhere: no NUL, no unpaired surrogates, bounded length."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     if text.isascii() and "\x00" not in text:
@@ -115,7 +116,7 @@ def clean(text: str, limit: int = 65_536) -> str:
 
 
 def size_fault(size: int, limit: int) -> Fault | None:
-    """Return the fault of a payload above the limit."""
+    """Return the fault of a payload above the limit, if it is above."""
     if size <= limit:
         return None
     shown, most = f"{size / MEBIBYTE:.1f} MB", f"{limit / MEBIBYTE:.1f} MB"
@@ -125,12 +126,12 @@ def size_fault(size: int, limit: int) -> Fault | None:
 
 
 def _plain(value: object) -> object:
-    """Turn what msgspec does not know into what it does: models, and subclasses of scalars."""
-    if isinstance(value, msgspec.Raw):  # encoded as it is, so there is nothing left but to check it
+    """Convert what msgspec cannot encode: models, and subclasses of scalars."""
+    if isinstance(value, msgspec.Raw):  # encoded as it is: only to be checked
         check_json(bytes(value))
         return None
     if is_model(type(value)):
-        return value.model_dump(mode="json")  # type: ignore[attr-defined]  # pydantic, by duck
+        return value.model_dump(mode="json")  # type: ignore[attr-defined]  # is_model() saw it
     for scalar in (str, int, float):
         if isinstance(value, scalar):
             return scalar(value)
@@ -140,7 +141,7 @@ def _plain(value: object) -> object:
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
 _decoder = msgspec.json.Decoder()
 _syntax = msgspec.json.Decoder(msgspec.Raw)
-"""Reads over JSON in 0.1 us, for the parts of a value that were encoded by someone else."""
+"""Checks the syntax of JSON in 0.1 us, for parts of a value that were encoded elsewhere."""
 
 
 def _refused(error: Exception) -> PayloadError:
@@ -150,7 +151,7 @@ def _refused(error: Exception) -> PayloadError:
 
 
 def _check_depth(data: bytes) -> None:
-    if len(data) <= MAX_DEPTH or data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return
     steps = _STRING.sub(b"", data).translate(_NESTING, _FLAT)
     if max(accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH:
@@ -182,10 +183,10 @@ def _bounded_int(text: str) -> None:
 _strict = json.JSONDecoder(
     parse_constant=_refuse_constant, parse_float=_finite_float, parse_int=_bounded_int
 )
-"""Made once: making one takes longer than reading a small payload."""
+"""Made once: making one takes longer than decoding a small payload."""
 
 
-def _strictly_read(data: bytes) -> object:
+def _decode_strictly(data: bytes) -> object:
     try:
         return _strict.decode(data.decode())
     except UnicodeDecodeError:
@@ -208,7 +209,7 @@ def _check_text(value: object) -> None:
 
 
 def _leaves(value: object) -> Iterator[object]:
-    """Every scalar and key, without recursion; objects as the encoder sees them."""
+    """Yield every scalar and key, without recursion; objects as the encoder sees them."""
     waiting = [value]
     while waiting:
         node = waiting.pop()
@@ -217,8 +218,8 @@ def _leaves(value: object) -> Iterator[object]:
             yield node
         elif isinstance(node, dict):
             yield from node
-            waiting.extend(node.values())
+            waiting.extend(node.values())  # pyright: ignore[reportUnknownArgumentType]  # anything
         elif isinstance(node, _LISTS):
-            waiting.extend(node)
+            waiting.extend(node)  # pyright: ignore[reportUnknownArgumentType]  # anything
         else:
             waiting.append(msgspec.to_builtins(node, enc_hook=_plain))

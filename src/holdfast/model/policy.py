@@ -1,7 +1,7 @@
-"""The numbers a job lives by: backoff, timeouts, retention, limits.
+"""The numbers that govern a job: backoff, timeouts, retention, limits.
 
-Values and arithmetic only. Chance comes in as an argument: ``jitter`` is a number in
-[-1, 1] that the caller drew, so tests pass 0.
+Values and arithmetic only. Randomness is an argument: ``jitter`` is a random number in
+[-1, 1] from the caller, so tests pass 0.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         if self.strategy is BackoffKind.CUSTOM and custom is not None:
             try:
                 return self._capped(custom(attempt, self.initial_delay, self.max_delay))
-            except Exception:  # noqa: BLE001  a broken function must not keep a job from ending
+            except Exception:  # noqa: BLE001  # a function that raises must not keep the job from ending
                 custom = None
         delay = self._growth(attempt)
         if self.strategy is BackoffKind.FULL_JITTER:
@@ -95,7 +95,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
     def faults(self, field: str = "backoff") -> list[Fault]:
         """Return every rule this backoff breaks."""
-        found = []
+        found: list[Fault] = []
         if self.initial_delay < timedelta(0):
             found.append(Fault(f"{field}.initial_delay", "OUT_OF_RANGE", "must not be negative"))
         if self.max_delay < self.initial_delay:
@@ -114,7 +114,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the system allows, whatever a job or handler asks for."""
+    """What the system allows, whatever a job or handler requests."""
 
     payload_bytes: int = MEBIBYTE
     timeout: timedelta = 30 * MINUTE
@@ -124,7 +124,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     dependencies: int = 1000
     depth: int = 100
     queue_depth: int | None = None
-    """How many jobs may wait in one queue; further submissions get QuotaError."""
+    """How many jobs may wait in one queue; further submissions raise QuotaError."""
     submission_rate: int | None = None
     """How many jobs one app may submit per second."""
 
@@ -151,13 +151,13 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: timedelta | None = 7 * DAY
 
 
-def effective_timeout(*asked: timedelta | None) -> timedelta:
-    """Return the shortest of the timeouts that were given (job, handler, system)."""
-    return min(timeout for timeout in asked if timeout is not None)
+def effective_timeout(*given: timedelta | None) -> timedelta:
+    """Return the shortest of the given timeouts (job, handler, system)."""
+    return min(timeout for timeout in given if timeout is not None)
 
 
 def declared_backoff(given: Backoff | CustomDelay | None) -> Backoff | None:
-    """Return the backoff a task declares; a function of its own is told to workers only."""
+    """Return the backoff a task declares; a function of its own is known to workers only."""
     if given is None or isinstance(given, Backoff):
         return given
     return Backoff(strategy=BackoffKind.CUSTOM)

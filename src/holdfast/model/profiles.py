@@ -19,7 +19,7 @@ RENEWALS_PER_LEASE = 3
 
 
 class ErrorType(StrEnum):
-    """The document vocabulary's word for whether an error may be retried."""
+    """Whether an error may be retried, in the document vocabulary."""
 
     RETRYABLE = "RETRYABLE"
     TERMINAL = "TERMINAL"
@@ -39,18 +39,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a job in this profile's vocabulary."""
 
     @property
-    def beat(self) -> timedelta:
-        """How often a lease is renewed."""
+    def heartbeat(self) -> timedelta:
+        """The time between two renewals of a lease."""
         return self.lease / RENEWALS_PER_LEASE
 
 
 def canonical(job: Job) -> str:
-    """The state as holdfast itself calls it."""
+    """Return the state under its own name."""
     return job.state
 
 
 def lease_word(job: Job) -> str:
-    """Ready, InFlight, Succeeded or Failed."""
+    """Return Ready, InFlight, Succeeded or Failed."""
     match job.state:
         case State.RUNNING:
             return "InFlight"
@@ -63,7 +63,7 @@ def lease_word(job: Job) -> str:
 
 
 def document_word(job: Job) -> str:
-    """CREATED, QUEUED, RUNNING, RETRYING, SUCCEEDED or FAILED."""
+    """Return CREATED, QUEUED, RUNNING, RETRYING, SUCCEEDED or FAILED."""
     match job.state:
         case State.PENDING:
             return "CREATED"
@@ -78,7 +78,7 @@ def document_word(job: Job) -> str:
 
 
 def bullmq_word(job: Job) -> str:
-    """The list or set in which BullMQ would hold the job."""
+    """Return the list or set in which BullMQ would hold the job."""
     match job.state:
         case State.PENDING:
             return "waiting-children" if job.depends_on else "waiting"
@@ -106,7 +106,7 @@ class DocumentMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 def document_metadata(job: Job) -> DocumentMetadata:
     """Report retries and the last error in the document vocabulary.
 
-    A retry counts from the moment it is decided on, so while the job waits for it already.
+    A retry counts from the failure that causes it, so also while the job waits for it.
     """
     begun = job.state is State.RUNNING or job.state in TERMINAL
     return DocumentMetadata(
@@ -154,7 +154,7 @@ PROFILES = {profile.name: profile for profile in (STANDARD, LEASE, DOCUMENT, BUL
 
 
 def profile_named(given: Profile | str) -> Profile:
-    """Return the profile a name stands for; ValueError lists the names there are."""
+    """Return the profile of a name; ValueError lists the known names."""
     if isinstance(given, Profile):
         return given
     if given not in PROFILES:

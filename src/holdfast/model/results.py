@@ -1,4 +1,4 @@
-"""What client operations answer: plain values, the same in the library, over HTTP and in the CLI.
+"""The results of client operations: the same values in the library, over HTTP and in the CLI.
 
 Expected statuses (duplicate, already complete, not found) are values here, never exceptions.
 """
@@ -25,7 +25,7 @@ from holdfast.model.profiles import PROFILES, STANDARD, DocumentMetadata, docume
 
 
 class SubmissionStatus(StrEnum):
-    """What became of a submission."""
+    """The outcome of a submission."""
 
     ACCEPTED = "ACCEPTED"
     DUPLICATE = "DUPLICATE"
@@ -33,7 +33,7 @@ class SubmissionStatus(StrEnum):
 
 
 class SubmissionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one submission."""
+    """The result of one submission."""
 
     job_id: str
     status: SubmissionStatus
@@ -46,7 +46,7 @@ class SubmissionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a batch."""
+    """The result of a batch."""
 
     total: int
     accepted: int
@@ -55,14 +55,14 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResultStatus(StrEnum):
-    """Whether a job ended well."""
+    """Whether a job succeeded."""
 
     SUCCESS = "SUCCESS"
     FAILURE = "FAILURE"
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job ended."""
+    """The outcome of a job."""
 
     status: ResultStatus
     output: object = None
@@ -119,7 +119,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancellationStatus(StrEnum):
-    """What became of a wish to cancel."""
+    """The outcome of a cancellation."""
 
     CANCELLED = "CANCELLED"
     CANCEL_REQUESTED = "CANCEL_REQUESTED"
@@ -128,7 +128,7 @@ class CancellationStatus(StrEnum):
 
 
 class CancellationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one cancellation."""
+    """The result of one cancellation."""
 
     job_id: str
     status: CancellationStatus
@@ -137,7 +137,7 @@ class CancellationResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchCancellationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a cancellation of many."""
+    """The result of cancelling many jobs."""
 
     requested: int
     cancelled: int
@@ -148,7 +148,7 @@ class BatchCancellationResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptResult(StrEnum):
-    """How one attempt went."""
+    """The outcome of one attempt."""
 
     SUCCESS = "SUCCESS"
     FAILURE = "FAILURE"
@@ -172,7 +172,7 @@ class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job failed, in its newest attempt and in all before."""
+    """How a job failed, in its newest attempt and in all earlier ones."""
 
     job_id: str
     type: str
@@ -184,7 +184,7 @@ class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureSearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of failures, and what all that match failed of."""
+    """One page of failures, with counts over all that match, by category, code and type."""
 
     failures: tuple[FailureDetails, ...]
     total_count: int
@@ -195,7 +195,7 @@ class FailureSearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetryStatus(StrEnum):
-    """What became of an operator's retry."""
+    """The outcome of an operator's retry."""
 
     QUEUED = "QUEUED"
     NOT_RETRIABLE = "NOT_RETRIABLE"
@@ -203,7 +203,7 @@ class RetryStatus(StrEnum):
 
 
 class RetryResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a retry."""
+    """The result of a retry."""
 
     job_id: str
     status: RetryStatus
@@ -212,7 +212,7 @@ class RetryResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseStatus(StrEnum):
-    """What became of letting a held job go."""
+    """The outcome of releasing a held job."""
 
     RELEASED = "RELEASED"
     NOT_HELD = "NOT_HELD"
@@ -220,7 +220,7 @@ class ReleaseStatus(StrEnum):
 
 
 class ReleaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a release."""
+    """The result of a release."""
 
     job_id: str
     status: ReleaseStatus
@@ -228,7 +228,7 @@ class ReleaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletionStatus(StrEnum):
-    """What became of a deletion."""
+    """The outcome of a deletion."""
 
     DELETED = "DELETED"
     NOT_ENDED = "NOT_ENDED"
@@ -237,14 +237,14 @@ class DeletionStatus(StrEnum):
 
 
 class DeletionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a deletion; only ended jobs nobody waits for can go."""
+    """The result of a deletion; only ended jobs that no live job depends on can be deleted."""
 
     job_id: str
     status: DeletionStatus
 
 
 class RegistrationStatus(StrEnum):
-    """What became of registering a handler."""
+    """The outcome of registering a handler."""
 
     REGISTERED = "REGISTERED"
     REPLACED = "REPLACED"
@@ -252,7 +252,7 @@ class RegistrationStatus(StrEnum):
 
 
 class RegistrationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to registering a handler."""
+    """The result of registering a handler."""
 
     type: str
     status: RegistrationStatus
@@ -261,7 +261,7 @@ class RegistrationResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def submission_result(job: Job) -> SubmissionResult:
-    """Report a job that was just accepted."""
+    """Return the result for a job that was accepted."""
     return SubmissionResult(
         job_id=job.id,
         status=SubmissionStatus.ACCEPTED,
@@ -274,7 +274,7 @@ def submission_result(job: Job) -> SubmissionResult:
 def job_status(
     job: Job, *, with_result: bool = True, history: list[Transition] | None = None
 ) -> JobStatus:
-    """Report a job."""
+    """Return a job as a client sees it."""
     profile = PROFILES.get(job.profile, STANDARD)
     running = job.state is State.RUNNING and job.lease is not None
     return JobStatus(
@@ -322,7 +322,7 @@ def _result(job: Job) -> JobResult | None:
 
 
 def attempt_info(attempt: Attempt) -> AttemptInfo:
-    """Report one attempt."""
+    """Return one attempt as an operator sees it."""
     return AttemptInfo(
         attempt_id=attempt.id,
         previous_attempt_id=attempt.previous_id,

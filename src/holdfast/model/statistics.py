@@ -1,8 +1,8 @@
-"""From a store's counters to what people read: counts, rates and percentiles.
+"""Turns a store's counters into statistics: counts, rates and percentiles.
 
-A percentile is the largest value seen in the bucket that holds its rank. So it is a time that
-was measured, never below the exact one by nearest rank and at most 19 % above it (a bucket
-spans a quarter of a doubling; below a microsecond, at most a microsecond above).
+A percentile is the largest value in the bucket that holds its rank. So it is a time that was
+measured, never below the exact one by nearest rank and at most 19 % above it (a bucket spans
+a quarter of a doubling; below a microsecond, at most a microsecond above).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.model.measures import Measure, Reading, Stats, Tally, minute_of
 
 
 class Breakdown(StrEnum):
-    """By what the counts can be told apart."""
+    """What the counts can be broken down by."""
 
     QUEUE = "QUEUE"
     TYPE = "TYPE"
@@ -55,7 +55,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueStats(Counts, frozen=True, kw_only=True):
-    """How the queues are doing. Rates are jobs per second."""
+    """Counts, rates and latencies of the queues. Rates are jobs per second."""
 
     submitted: int = 0
     retried: int = 0
@@ -77,10 +77,10 @@ def summarise(
     breakdown_by: Collection[Breakdown] = (),
     now: datetime | None = None,
 ) -> QueueStats:
-    """Turn the counters a store gave for ``window`` into statistics.
+    """Turn the counters that a store returned for ``window`` into statistics.
 
-    A store measures by whole minutes and gives those that overlap the window. With ``now``,
-    rates are taken over exactly that time; without, over the window.
+    A store counts by whole minutes and returns those that overlap the window. With ``now``,
+    rates are taken over the time those minutes cover; without, over the window.
     """
     ended = _sums(stats.readings)
     seconds = _covered(window, now).total_seconds()
@@ -102,7 +102,7 @@ def summarise(
 
 
 def latency(readings: Iterable[Reading]) -> LatencyStats:
-    """Read percentiles out of the buckets of one measure."""
+    """Return the percentiles of the buckets of one measure."""
     buckets: dict[int, tuple[int, float]] = {}
     for reading in readings:
         count, top = buckets.get(reading.bucket, (0, 0.0))
@@ -113,14 +113,14 @@ def latency(readings: Iterable[Reading]) -> LatencyStats:
     reached = list(accumulate(count for count, _ in ordered))
 
     def at(share: float) -> timedelta:
-        place = bisect_left(reached, math.ceil(reached[-1] * share))
-        return timedelta(seconds=ordered[place][1])
+        rank = bisect_left(reached, math.ceil(reached[-1] * share))
+        return timedelta(seconds=ordered[rank][1])
 
     return LatencyStats(count=reached[-1], p50=at(0.5), p90=at(0.9), p99=at(0.99), max=at(1))
 
 
 def _covered(window: timedelta, now: datetime | None) -> timedelta:
-    """How long the minutes last that overlap a window ending now."""
+    """Return the time that the minutes cover that overlap a window ending now."""
     if now is None:
         return max(window, timedelta(seconds=1))
     start = minute_of(now - window) * 60
@@ -163,6 +163,6 @@ def _by(key: Callable[[Tally | Reading], str], stats: Stats) -> dict[str, Counts
 
 
 def _by_state(stats: Stats) -> dict[str, Counts]:
-    """Each state's share of the counts, so that the breakdowns all have one shape."""
+    """Return the count of each state as Counts, so that all breakdowns have one shape."""
     whole = _counts(stats.tallies, stats.readings)
     return {state: Counts(**{state.lower(): getattr(whole, state.lower())}) for state in State}

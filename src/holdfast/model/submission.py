@@ -1,4 +1,4 @@
-"""What a caller may ask for, and what applies when it is silent."""
+"""What a caller may request of a new job, and the defaults of what it does not give."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.model.times import Moment, Span
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a caller may say about a new job. Only ``type`` is required."""
+    """What a caller may request of a new job. Only ``type`` is required."""
 
     type: str
     payload: object = None
@@ -43,11 +43,11 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ref: str | None = None
     """A name by which other jobs of the same batch may depend on this one."""
     faults: tuple[Fault, ...] = ()
-    """What was already found wrong while reading it."""
+    """Faults found while the submission was read from outside."""
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
-    """What applies when a submission is silent: the handler's wishes, then the profile's."""
+    """What applies when a submission gives no value: the handler's options, then the profile's."""
 
     profile: Profile = STANDARD
     queue: str = DEFAULT_QUEUE
@@ -62,22 +62,22 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
 
 class Parent(msgspec.Struct, frozen=True):
-    """What a new job must know of one it depends on."""
+    """What a new job takes from one it depends on."""
 
     priority: int
     depth: int
 
 
 class Spawner(msgspec.Struct, frozen=True):
-    """The running job that submits this one, and the key that keeps it from doing so twice."""
+    """The running job that submits this one, and the key that prevents a second copy of it."""
 
     job_id: str
     key: str
 
 
 @lru_cache(maxsize=256)
-def silent_job(defaults: Defaults) -> Job:
-    """Return the job of a submission that says nothing: what the form lays its answers over."""
+def default_job(defaults: Defaults) -> Job:
+    """Return the job of a submission without any field, which a reader copies with changes."""
     profile = defaults.profile
     own = profile.timeout if defaults.timeout is None else None
     epoch = datetime.fromtimestamp(0, UTC)
@@ -102,19 +102,24 @@ def silent_job(defaults: Defaults) -> Job:
 
 
 def named_jobs(depends_on: object) -> tuple[str, ...]:
-    """Return the job names in what was given as dependencies."""
+    """Return the job names in a ``depends_on`` as it was given."""
     if not depends_on or not is_list(depends_on):
         return ()
     return tuple(name for name in depends_on if isinstance(name, str))
 
 
 def is_list(value: object) -> TypeGuard[Sequence[object]]:
-    """Whether a value is a sequence, strings not counted."""
+    """Whether a value is a sequence but no string."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
+def is_mapping(value: object) -> TypeGuard[Mapping[object, object]]:
+    """Whether a value is a mapping."""
+    return isinstance(value, Mapping)
+
+
 class SubmitOptions(TypedDict, total=False):
-    """Keyword arguments of ``submit``; see ``Submission`` for what each means."""
+    """The keyword arguments of ``submit``: fields of ``Submission``."""
 
     queue: str
     priority: Priority | str | int
@@ -138,7 +143,7 @@ class SubmitOptions(TypedDict, total=False):
 
 
 Step = Submission | Sequence[Submission]
-"""One job, or several that run side by side."""
+"""One job, or several that run in parallel."""
 
 
 def chained(steps: Sequence[Step]) -> list[Submission]:

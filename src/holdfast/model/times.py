@@ -1,7 +1,7 @@
-"""Durations and timestamps at the edges: seconds, ``timedelta`` or ISO 8601 in, values out.
+"""Reads and writes durations and timestamps: seconds, ``timedelta`` or ISO 8601.
 
 Inside, spans are ``timedelta`` and times are aware UTC ``datetime``. No span is longer than a
-century, so that adding one to a time of today never overflows, in any store.
+century, so that adding one to the present time does not overflow in any store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DURATION = re.compile(
 _CALENDAR = re.compile(r"P[^T]*[YM]", re.ASCII)
 
 
-def parse_duration(value: Span) -> timedelta:
+def parse_duration(value: object) -> timedelta:
     """Read a duration from 0 to a century; ValueError says what is wrong with it."""
     if isinstance(value, timedelta):
         span = value
@@ -59,7 +59,7 @@ def _parse_iso(text: str) -> timedelta:
 
 
 def _from_seconds(value: float) -> timedelta:
-    if value != value:  # noqa: PLR0124  only NaN differs from itself; isnan() refuses long integers
+    if value != value:  # noqa: PLR0124  # only NaN differs from itself; isnan() refuses long integers
         raise ValueError("must be a number, got nan")
     try:
         return timedelta(seconds=value)
@@ -76,7 +76,7 @@ def format_duration(span: timedelta) -> str:
     return f"{sign}PT{seconds}{tail}S"
 
 
-def parse_timestamp(value: Moment) -> datetime:
+def parse_timestamp(value: object) -> datetime:
     """Read a point in time with a time zone; ValueError says what is wrong with it."""
     if isinstance(value, str):
         try:
@@ -103,7 +103,7 @@ def format_timestamp(moment: datetime) -> str:
 
 
 def shown(value: object) -> str:
-    """Describe any value in a message: short, and whatever it is, without an exception."""
+    """Describe any value in a message: short, and never raises."""
     match value:
         case str():
             return repr(value if len(value) <= 60 else value[:59] + "…")

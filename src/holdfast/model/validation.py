@@ -1,4 +1,4 @@
-"""Reads a submission, field by field, into the job it asks for."""
+"""Checks a submission field by field and makes the job it requests."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from holdfast.model.submission import (
     Parent,
     Spawner,
     Submission,
+    default_job,
     is_list,
+    is_mapping,
     named_jobs,
-    silent_job,
 )
 from holdfast.model.times import (
     Moment,
@@ -52,9 +53,9 @@ SHORTEST_LEASE = timedelta(milliseconds=100)
 
 
 class SubmissionReader:
-    """Reads what one submission says, field by field, and collects what is wrong with it.
+    """Reads one submission field by field and collects its faults.
 
-    The method for a field is named like it and is called only when the field was given.
+    The method for a field has its name and is called only when the field was given.
     """
 
     def __init__(
@@ -64,24 +65,24 @@ class SubmissionReader:
         now: datetime,
         parents: Mapping[str, Parent],
     ) -> None:
-        self._asked = submission
+        self._submission = submission
         self._defaults = defaults
         self._now = now
         self._parents = parents
-        self._silent = silent_job(defaults)
+        self._default = default_job(defaults)
         self._faults = list(submission.faults)
-        self._payload = self._silent.payload
-        self._answers: dict[str, object] = {}
-        self._lifetime = self._silent.lifetime
-        self._priority = self._silent.priority
+        self._payload = self._default.payload
+        self._values: dict[str, object] = {}
+        self._lifetime = self._default.lifetime
+        self._priority = self._default.priority
         self._due_at: datetime | None = None
         self._dedupe: DedupeKey | None = None
 
     def job(self, job_id: str, spawner: Spawner | None) -> Job:
-        """Return the new job, or raise everything that was found."""
-        values = astuple(self._asked)
-        said = map(is_not, values, _SILENCE)
-        for field, value in compress(zip(_FIELDS, values, strict=False), said):
+        """Return the new job; ValidationError lists every fault."""
+        values = astuple(self._submission)
+        given = map(is_not, values, _UNSET)
+        for field, value in compress(zip(_FIELDS, values, strict=False), given):
             _READERS[field](self, field, value)
         if self._due_at is not None:
             self._check_due(self._due_at)
@@ -90,7 +91,7 @@ class SubmissionReader:
         if self._faults:
             raise ValidationError(self._faults)
         return replace(
-            self._silent,
+            self._default,
             id=job_id,
             created_at=self._now,
             updated_at=self._now,
@@ -98,23 +99,23 @@ class SubmissionReader:
             due_at=self._due_at,
             priority=self._priority,
             dedupe=self._dedupe,
-            **self._answers,
+            **self._values,
         )
 
     def _spawned(self, spawner: Spawner) -> None:
         self._dedupe = DedupeKey(f"spawn:{spawner.job_id}", spawner.key, "", None)
-        self._answers["spawned_by"] = spawner.job_id
-        if "depends_on" not in self._answers:
-            self._answers["dependency_kind"] = DependencyKind.FAN_OUT
+        self._values["spawned_by"] = spawner.job_id
+        if "depends_on" not in self._values:
+            self._values["dependency_kind"] = DependencyKind.FAN_OUT
 
     def payload(self, field: str, value: object) -> None:
         try:
-            self._payload, self._answers["encoding"] = encode(value)
+            self._payload, self._values["encoding"] = encode(value)
         except PayloadError as error:
             self._faults.append(error.fault(field))
         else:
-            self._note(size_fault(len(self._payload), self._defaults.limits.payload_bytes))
-            self._answers[field] = self._payload
+            self._add(size_fault(len(self._payload), self._defaults.limits.payload_bytes))
+            self._values[field] = self._payload
 
     def type(self, field: str, value: object) -> None:
         if not self._faults or all(fault.field != field for fault in self._faults):
@@ -125,7 +126,7 @@ class SubmissionReader:
 
     def _name(self, field: str, value: object, rule: re.Pattern[str]) -> None:
         if isinstance(value, str) and rule.fullmatch(value):
-            self._answers[field] = value
+            self._values[field] = value
         else:
             self._fault(
                 field,
@@ -148,7 +149,7 @@ class SubmissionReader:
             self._due_at = self._now + span
 
     def scheduled_at(self, field: str, value: Moment) -> None:
-        if self._asked.delay is not None:
+        if self._submission.delay is not None:
             self._fault(field, "CONFLICT", "must not be given together with delay")
             return
         try:
@@ -159,7 +160,7 @@ class SubmissionReader:
     def _check_due(self, due_at: datetime) -> None:
         if due_at - self._now > self._lifetime:
             self._fault(
-                "scheduled_at" if self._asked.delay is None else "delay",
+                "scheduled_at" if self._submission.delay is None else "delay",
                 "BEYOND_LIFETIME",
                 f"must fall within the job's lifetime of {self._lifetime.total_seconds():g} s,"
                 f" got {format_timestamp(due_at)}",
@@ -171,9 +172,9 @@ class SubmissionReader:
     def retry_timeouts(self, field: str, value: object) -> None:
         self._flag(field, value, field)
 
-    def _flag(self, field: str, value: object, answer: str) -> None:
+    def _flag(self, field: str, value: object, name: str) -> None:
         if isinstance(value, bool):
-            self._answers[answer] = value
+            self._values[name] = value
         elif value is not None:
             self._fault(field, "INVALID", f"must be true or false, got {shown(value)}")
 
@@ -186,19 +187,19 @@ class SubmissionReader:
                 "OUT_OF_RANGE",
                 f"must not exceed the system's {most.total_seconds():g} s, got {shown(span)}",
             )
-        self._answers[field] = effective_timeout(span, self._defaults.timeout, most)
+        self._values[field] = effective_timeout(span, self._defaults.timeout, most)
 
     def lifetime(self, field: str, value: Span) -> None:
         self._lifetime = self._positive(field, value) or self._lifetime
-        self._answers[field] = self._lifetime
+        self._values[field] = self._lifetime
 
     def lease(self, field: str, value: Span) -> None:
         span = self._span(field, value)
         if span is not None and span < SHORTEST_LEASE:
             self._fault(field, "OUT_OF_RANGE", f"must be at least 0.1 s, got {shown(span)}")
-        self._answers["lease_ttl"] = span
+        self._values["lease_ttl"] = span
 
-    def _span(self, field: str, value: Span) -> timedelta | None:
+    def _span(self, field: str, value: object) -> timedelta | None:
         try:
             return parse_duration(value)
         except ValueError as error:
@@ -213,7 +214,7 @@ class SubmissionReader:
 
     def max_attempts(self, field: str, value: object) -> None:
         if type(value) is int and 1 <= value <= MAX_ATTEMPTS:
-            self._answers[field] = value
+            self._values[field] = value
         else:
             self._fault(
                 field, "OUT_OF_RANGE", f"must be between 1 and {MAX_ATTEMPTS}, got {shown(value)}"
@@ -222,29 +223,29 @@ class SubmissionReader:
     def backoff(self, field: str, value: object) -> None:
         if isinstance(value, Backoff):
             value = asdict(value)
-        if not isinstance(value, Mapping):
+        if not is_mapping(value):
             self._fault(field, "INVALID", f"must be an object, got {shown(value)}")
             return
         before = len(self._faults)
-        answers = {name: self._backoff_answer(name, value[name]) for name in value}
+        values = {name: self._backoff_value(name, value[name]) for name in value}
         if len(self._faults) > before:
             return
         try:
-            backoff = msgspec.convert(answers, Backoff)
+            backoff = msgspec.convert(values, Backoff)
         except msgspec.ValidationError as error:
             self._fault(field, "INVALID", f"must be a backoff: {error}")
         else:
             self._faults.extend(backoff.faults())
-            self._answers[field] = backoff
+            self._values[field] = backoff
 
-    def _backoff_answer(self, name: object, value: object) -> object:
+    def _backoff_value(self, name: object, value: object) -> object:
         if name not in Backoff.__struct_fields__:
             self._fault(_part("backoff", name), "UNKNOWN_FIELD", "is not a field of a backoff")
         elif name == "strategy" and value not in list(BackoffKind):
             rule = f"must be one of {', '.join(BackoffKind)}, got {shown(value)}"
             self._fault("backoff.strategy", "INVALID", rule)
         elif name in ("initial_delay", "max_delay"):
-            return self._span(f"backoff.{name}", value)  # type: ignore[arg-type]  # it checks
+            return self._span(f"backoff.{name}", value)
         return value
 
     def text(self, field: str, value: object, limit: int = MAX_KEY) -> None:
@@ -255,15 +256,15 @@ class SubmissionReader:
         elif clean(value) != value:
             self._fault(field, "INVALID_TEXT", "must not hold NUL or unpaired surrogates")
         else:
-            self._answers[field] = value
+            self._values[field] = value
 
     def ref(self, field: str, value: object) -> None:
         self.text(field, value)
-        self._answers.pop(field, None)
+        self._values.pop(field, None)
 
     def callback_url(self, field: str, value: str) -> None:
         self.text(field, value, MAX_URL)
-        if field in self._answers and not _is_web_address(value):
+        if field in self._values and not _is_web_address(value):
             self._fault(
                 field,
                 "INVALID",
@@ -272,10 +273,10 @@ class SubmissionReader:
 
     def idempotency_key(self, field: str, value: str) -> None:
         self.text(field, value)
-        if self._answers.pop(field, None):
+        if self._values.pop(field, None):
             digest = hashlib.blake2b(self._payload, digest_size=16).hexdigest()
             expires_at = self._now + self._defaults.limits.idempotency_window
-            self._dedupe = DedupeKey(str(self._asked.type), value, digest, expires_at)
+            self._dedupe = DedupeKey(str(self._submission.type), value, digest, expires_at)
 
     def idempotency_window(self, field: str, value: Span) -> None:
         span = self._positive(field, value)
@@ -283,12 +284,12 @@ class SubmissionReader:
             self._dedupe = replace(self._dedupe, expires_at=self._now + span)
 
     def tags(self, field: str, value: object) -> None:
-        if not isinstance(value, Mapping) or len(value) > MAX_TAGS:
+        if not is_mapping(value) or len(value) > MAX_TAGS:
             self._fault(field, "INVALID", f"must be a map of at most {MAX_TAGS} strings")
             return
         for name in value:
             self._check_tag(name, value[name])
-        self._answers[field] = dict(value)
+        self._values[field] = dict(value)
 
     def _check_tag(self, name: object, value: object) -> None:
         field = _part("tags", name)
@@ -305,21 +306,21 @@ class SubmissionReader:
         names = tuple(dict.fromkeys(named_jobs(value)))
         if not is_list(value) or not all(isinstance(name, str) for name in value):
             self._fault(field, "INVALID", f"must be a list of job ids, got {shown(value)}")
-        self._note(breadth_fault(field, len(names), self._defaults.limits.dependencies))
+        self._add(breadth_fault(field, len(names), self._defaults.limits.dependencies))
         missing = [name for name in names if name not in self._parents]
         if missing:
             self._faults.append(missing_fault(field, missing))
         found = [self._parents[name] for name in names if name in self._parents]
         depth = 1 + max((parent.depth for parent in found), default=-1)
-        self._note(depth_fault(field, depth, self._defaults.limits.depth))
+        self._add(depth_fault(field, depth, self._defaults.limits.depth))
         self._priority = inherited_priority(self._priority, (p.priority for p in found))
         if names:
-            self._answers |= {"depends_on": names, "depth": depth}
+            self._values |= {"depends_on": names, "depth": depth}
 
     def dependency_type(self, field: str, value: object) -> None:
         allowed = [kind for kind in DependencyKind if kind is not DependencyKind.FAN_OUT]
         if isinstance(value, str) and value in allowed:
-            self._answers["dependency_kind"] = DependencyKind(value)
+            self._values["dependency_kind"] = DependencyKind(value)
         else:
             self._fault(
                 field, "INVALID", f"must be one of {', '.join(allowed)}, got {shown(value)}"
@@ -328,13 +329,13 @@ class SubmissionReader:
     def _fault(self, field: str, code: str, message: str) -> None:
         self._faults.append(Fault(field, code, message))
 
-    def _note(self, fault: Fault | None) -> None:
+    def _add(self, fault: Fault | None) -> None:
         if fault is not None:
             self._faults.append(fault)
 
 
 _FIELDS = Submission.__struct_fields__[:-1]
-_SILENCE = (msgspec.NODEFAULT, *Submission.__struct_defaults__)
+_UNSET = (msgspec.NODEFAULT, *Submission.__struct_defaults__)
 _READERS = {field: getattr(SubmissionReader, field, SubmissionReader.text) for field in _FIELDS}
 _PRIORITIES = frozenset(int(level) for level in Priority)
 

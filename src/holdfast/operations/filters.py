@@ -152,7 +152,7 @@ class _Form:
         if value is None:
             return None
         try:
-            return parse_timestamp(value)  # type: ignore[arg-type]  # it checks the type itself
+            return parse_timestamp(value)
         except ValueError as error:
             self._fault(field, "INVALID_TIMESTAMP", str(error))
             return None

@@ -271,7 +271,7 @@ def transitions_of(row: Row) -> list[Transition]:
         worker=worker,
         failure=failure_of(failure) if failure is not None else None,
     )
-    return [Transition.birth(at), step] if goes_on else [step]
+    return [Transition.submitted(at), step] if goes_on else [step]
 
 
 def progress_of(data: bytes) -> Progress:

@@ -1,6 +1,6 @@
 """A durable job queue: one job model, one set of promises, four stores.
 
-Names are imported when they are first used, so that ``holdfast --help`` answers at once.
+Names are imported when they are first used, so that ``holdfast --help`` starts fast.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if typing.TYPE_CHECKING:
     from holdfast.worker import Worker
 
 
-_HOMES = {
+_MODULES = {
     "app": ("Holdfast",),
     "client": ("Client", "SyncClient"),
     "tasks.context": ("JobContext", "SyncJobContext"),
@@ -65,7 +65,7 @@ _HOMES = {
     "tasks.task": ("Task",),
     "worker": ("Worker",),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Backoff",
@@ -107,9 +107,9 @@ __all__ = [
 if not typing.TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        if name not in _HOME_OF:
+        if name not in _MODULE_OF:
             raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"holdfast.{_HOME_OF[name]}"), name)
+        value = getattr(importlib.import_module(f"holdfast.{_MODULE_OF[name]}"), name)
         globals()[name] = value
         return value
 

@@ -38,17 +38,17 @@ R = TypeVar("R")
 
 
 class Holdfast(JobOperations):
-    """A job queue: register tasks, submit jobs, look after them.
+    """A job queue: register tasks, submit jobs, read and manage them.
 
     ``url`` names the store; without it ``$HOLDFAST_URL``, else a SQLite file in the current
     directory. ``queues`` gives queues a profile by name (standard, lease, document, bullmq).
-    ``keys`` (else ``$HOLDFAST_ENCRYPTION_KEYS``) seal what the store keeps of a job;
-    ``redaction`` says what is masked in error texts and logs, ``webhooks`` how they are sent.
+    ``keys`` (else ``$HOLDFAST_ENCRYPTION_KEYS``) encrypt the contents of jobs in the store;
+    ``redaction`` masks secrets in error texts and logs, ``webhooks`` are their settings.
     Use it as ``async with app:`` or call ``start`` and ``close``; ``app.sync`` is the same
     for blocking code.
     """
 
-    def __init__(  # noqa: PLR0913  # one keyword per thing an app may be given
+    def __init__(  # noqa: PLR0913  # one keyword per part of an app
         self,
         url: str | None = None,
         *,
@@ -83,7 +83,7 @@ class Holdfast(JobOperations):
         self._sync: SyncOperations | None = None
 
     async def start(self) -> Self:
-        """Open the store; every start needs its own close."""
+        """Open the store; every ``start`` needs its own ``close``."""
         if self._operations is None:
             self._operations = await self.open_operations()
             self._loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ class Holdfast(JobOperations):
         return self
 
     async def close(self) -> None:
-        """Finish what is under way and, with the last user, let go of the store."""
+        """Finish pending writes and, with the last user, close the store."""
         self._users = max(0, self._users - 1)
         if self._operations is not None and self._users == 0:
             operations, self._operations = self._operations, None
@@ -113,7 +113,7 @@ class Holdfast(JobOperations):
 
     @property
     def shares_store(self) -> bool:
-        """Whether the store lives in this process and loop and cannot be opened a second time."""
+        """Whether the store lives in this process and loop and cannot be opened twice."""
         return self._own_store is not None
 
     def open_store(self) -> Store:
@@ -125,7 +125,7 @@ class Holdfast(JobOperations):
 
     @property
     def home(self) -> Home | None:
-        """Where blocking callers must go: the loop of a started app that shares its store."""
+        """The loop and operations for blocking callers, if the started app shares its store."""
         if self.shares_store and self._operations is not None and self._loop is not None:
             return self._loop, self._operations
         return None
@@ -139,11 +139,11 @@ class Holdfast(JobOperations):
 
     @property
     def webhooks(self) -> Webhooks:
-        """Addresses that are told of ends: add, list, remove, rotate, deliveries, resend."""
+        """Addresses to notify when jobs end: add, list, remove, rotate, deliveries, resend."""
         return self.webhooks_over(self.operations)
 
     def webhooks_over(self, operations: OperationsBackend) -> Webhooks:
-        """Return the webhooks where these operations are done."""
+        """Return the webhooks of the store or service of these operations."""
         if isinstance(operations, Operations):
             guard = AddressGuard(self.webhook_settings.allow)
             return Webhooks(operations, guard, self.randomness)
@@ -156,7 +156,7 @@ class Holdfast(JobOperations):
         return self._own_store is None and self.url.startswith(("http://", "https://"))
 
     async def open_operations(self) -> OperationsBackend:
-        """Open the app's store, or its service, and return what can be done there."""
+        """Open the app's store, or connect to its service, and return the operations there."""
         if self._is_remote:
             from holdfast.client.operations import RemoteOperations
 
@@ -170,10 +170,10 @@ class Holdfast(JobOperations):
         return Operations(store, submitter, waiter=waiter)
 
     def submitter(self, store: Store) -> Submitter:
-        """Return what puts jobs into a store on behalf of running ones: no quota applies."""
+        """Return a submitter for jobs that running jobs or schedules add: no quota applies."""
         return Submitter(store, self.randomness, self.limits, self.registry)
 
-    def task(  # noqa: PLR0913  # one keyword per thing a task may say
+    def task(  # noqa: PLR0913  # one keyword per option of a task
         self,
         type_: str,
         *,
@@ -195,9 +195,9 @@ class Holdfast(JobOperations):
     ) -> TaskDecorator:
         """Register the decorated function as the handler of a job type.
 
-        Everything is the default of the type's jobs and may be overridden per job, except
-        where it runs: ``runner`` (async for coroutines, thread for plain functions, process
-        for CPU-bound or stubborn ones), ``concurrency`` per worker process, ``limit`` and
+        The options are defaults of the type's jobs, which each job may override, except where
+        they run: ``runner`` (async for coroutines, thread for plain functions, process for
+        CPU-bound or unresponsive ones), ``concurrency`` per worker process, ``limit`` and
         ``key_limit`` across all workers. ``permanent`` exceptions are not retried.
         ``backoff`` may be a function ``(attempt, initial_delay, max_delay) -> timedelta``.
         """
@@ -226,12 +226,12 @@ class Holdfast(JobOperations):
                 raise ValidationError([Fault("task", "INVALID", f"{type_!r}: {result.message}")])
             return Task(self, type_, function)
 
-        return decorate  # type: ignore[return-value]  # the protocol says it more precisely
+        return decorate  # type: ignore[return-value]  # the protocol is more precise
 
     def register(
         self, type_: str, handler: Function, *, options: HandlerOptions | None = None
     ) -> RegistrationResult:
-        """Register a handler; INVALID is an answer, not an exception."""
+        """Register a handler; an invalid one is reported by the result, not by an exception."""
         return self.registry.register(type_, handler, options or HandlerOptions())
 
     def cron(
@@ -246,7 +246,7 @@ class Holdfast(JobOperations):
     ) -> Callable[[Task[P, R]], Task[P, R]]:
         """Submit the decorated task at the times of a cron expression.
 
-        Exactly one job per tick however many workers run. ``missed`` says what happens to
+        There is exactly one job per tick, however many workers run. ``missed`` decides about
         ticks that passed while no worker ran: ``skip``, ``one`` (the newest) or ``all``.
         """
 

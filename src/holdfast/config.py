@@ -1,7 +1,7 @@
 """Settings of the command line in layers: defaults < file < environment < flags.
 
-A layer holds only what was said: a value that nobody gave is not a default. Keys nobody knows
-are errors that name the nearest known one.
+A layer holds only the values that were given; it does not repeat defaults. An unknown key is
+an error that names the nearest known one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Effective(msgspec.Struct, frozen=True, kw_only=True):
-    """The value of one key, and who said so."""
+    """The value of one key, and the layer it comes from."""
 
     key: str
     value: object
@@ -90,7 +90,7 @@ def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:
 
 
 def read_queues(value: object) -> dict[str, float] | list[str]:
-    """Read ``a,b`` as an order and ``a=3,b=1`` as weights; a list of such texts, too."""
+    """Read ``a,b`` as an order and ``a=3,b=1`` as weights; also from a list of such texts."""
     texts = value if isinstance(value, list | tuple) else [value]
     names = [part.strip() for text in texts for part in _text(text).split(",")]
     weights: dict[str, float] = {}
@@ -112,16 +112,18 @@ SETTINGS: Mapping[str, Setting] = {
     "url": Setting(default=DEFAULT_URL, read=_text, help="the store"),
     "app": Setting(default=None, read=_text, help="where the app is, module:name"),
     "encryption.keys": Setting(
-        default=None, read=_text, help="keys that seal what is kept, id:base64", secret=True
+        default=None, read=_text, help="keys that encrypt jobs, id:base64", secret=True
     ),
     "encryption.keys_file": Setting(default=None, read=_text, help="a file of such keys"),
     "webhooks.allow": Setting(
-        default=None, read=_names, help="lift what protects webhooks: http, ports, networks"
+        default=None, read=_names, help="allow webhooks to http, other ports or networks"
     ),
     "redact.names": Setting(
         default=None, read=_names, help="more names whose values are masked in logs and errors"
     ),
-    "log.level": Setting(default="info", read=_one_of(LEVELS), help="how much is logged"),
+    "log.level": Setting(
+        default="info", read=_one_of(LEVELS), help="the lowest level that is logged"
+    ),
     "log.format": Setting(default="text", read=_one_of(FORMATS), help="text, or json lines"),
     "listen.host": Setting(default="127.0.0.1", read=_text, help="where the service listens"),
     "listen.port": Setting(default=8080, read=_port, help="the port of the service, 0 for any"),
@@ -131,7 +133,7 @@ SETTINGS: Mapping[str, Setting] = {
     "worker.slots": Setting(default=20, read=_number, help="jobs at once in one process"),
     "worker.processes": Setting(default=1, read=_number, help="worker processes"),
     "worker.grace": Setting(
-        default=timedelta(seconds=30), read=_span, help="how long a stop lets jobs finish"
+        default=timedelta(seconds=30), read=_span, help="how long jobs may finish after a stop"
     ),
 }
 
@@ -145,7 +147,7 @@ PASSED_ON = (
     "redact.names",
     "webhooks.allow",
 )
-"""What an app may leave to the command that runs it; it reaches the app as a variable."""
+"""Settings that a command passes on to the app it runs, as environment variables."""
 
 
 class Settings:
@@ -162,7 +164,7 @@ class Settings:
         return str(self._found[key].value)
 
     def source(self, key: str) -> str:
-        """Return who gave a value: default, a file's name, a variable's, or flag."""
+        """Return where a value comes from: default, the name of a file or variable, or flag."""
         return self._found[key].source
 
     def all(self) -> list[Effective]:
@@ -176,7 +178,7 @@ def load(
     environment: Mapping[str, str] | None = None,
     path: str | None = None,
 ) -> Settings:
-    """Merge the layers; ValidationError lists everything that is wrong in any of them."""
+    """Merge the layers; ValidationError lists the faults of all of them."""
     variables = os.environ if environment is None else environment
     faults: list[Fault] = []
     found = {
@@ -201,11 +203,11 @@ def load(
     return Settings(found)
 
 
-Said = tuple[str, object, str, str]
-"""A key, the value given, the layer that gave it, and its name there."""
+Given = tuple[str, object, str, str]
+"""A key, its value, the layer that gives it, and its name there."""
 
 
-def _file_layer(path: str | None, faults: list[Fault]) -> list[Said]:
+def _file_layer(path: str | None, faults: list[Fault]) -> list[Given]:
     file = Path(path or FILE)
     if not file.exists() and path is None:
         return []
@@ -214,13 +216,13 @@ def _file_layer(path: str | None, faults: list[Fault]) -> list[Said]:
     except (OSError, ValueError, RecursionError) as error:
         faults.append(Fault(str(file), "INVALID", f"cannot be read: {error}"))
         return []
-    said = []
+    given: list[Given] = []
     for name, value in _flattened(table):
         if name in SETTINGS:
-            said.append((name, value, str(file), name))
+            given.append((name, value, str(file), name))
         else:
             faults.append(Fault(name, "UNKNOWN_KEY", f"is not a setting{_nearest(name)} ({file})"))
-    return said
+    return given
 
 
 def _flattened(table: Mapping[str, object]) -> list[tuple[str, object]]:
@@ -233,22 +235,22 @@ def _flattened(table: Mapping[str, object]) -> list[tuple[str, object]]:
     return flat
 
 
-def _environment_layer(variables: Mapping[str, str], faults: list[Fault]) -> list[Said]:
-    """Read HOLDFAST_* variables; a strange one is an error only when it looks like a slip.
+def _environment_layer(variables: Mapping[str, str], faults: list[Fault]) -> list[Given]:
+    """Read HOLDFAST_* variables; an unknown one is an error only when it looks like a typo.
 
-    A service called holdfast makes container platforms set HOLDFAST_PORT and the like.
+    Container platforms set variables such as HOLDFAST_PORT for a service called holdfast.
     """
     keys = {variable(key): key for key in SETTINGS}
-    said = []
+    given: list[Given] = []
     for name, value in variables.items():
         if name in keys:
-            said.append((keys[name], value, f"${name}", f"${name}"))
+            given.append((keys[name], value, f"${name}", f"${name}"))
         elif name.startswith(PREFIX) and name not in OWN:
             close = difflib.get_close_matches(name, keys, 1, cutoff=0.85)
             if close:
-                told = f"is not a setting, did you mean ${close[0]}?"
-                faults.append(Fault(f"${name}", "UNKNOWN_KEY", told))
-    return [(key, value, source, name) for key, value, source, name in said if value != ""]
+                message = f"is not a setting, did you mean ${close[0]}?"
+                faults.append(Fault(f"${name}", "UNKNOWN_KEY", message))
+    return [one for one in given if one[1] != ""]
 
 
 def _nearest(name: str) -> str:
@@ -260,7 +262,7 @@ def _nearest(name: str) -> str:
 
 
 def key_ring(settings: Settings) -> KeyRing | None:
-    """Return the keys the settings name, if any."""
+    """Return the encryption keys of the settings, if any."""
     text, path = settings["encryption.keys"], settings["encryption.keys_file"]
     if isinstance(text, str):
         return KeyRing.parse(text)
@@ -268,12 +270,12 @@ def key_ring(settings: Settings) -> KeyRing | None:
 
 
 def variable(key: str) -> str:
-    """Return the environment variable that gives a key."""
+    """Return the environment variable of a key."""
     return PREFIX + key.upper().replace(".", "_")
 
 
 def shown(key: str, value: object) -> object:
-    """Return a setting's value as a person or a JSON document may have it."""
+    """Return a setting's value as it may be shown: secrets masked."""
     if SETTINGS[key].secret:
         return None if value is None else MASK
     match value:

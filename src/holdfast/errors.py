@@ -1,25 +1,26 @@
-"""Everything holdfast raises, as one tree."""
+"""The exceptions of holdfast, as one tree."""
 
 # HoldfastError
 # ├── ValidationError         a request broke rules; carries every fault at once
-# ├── DuplicateError          an idempotency key came again with another payload
-# ├── QuotaError              a limit on depth or rate is reached; says when to retry
+# ├── DuplicateError          an idempotency key was reused with another payload
+# ├── QuotaError              a limit on depth or rate is reached; has ``retry_after``
 # ├── NotFoundError           no such job
-# ├── UnauthorizedError       no API key, or one that does not count
+# ├── UnauthorizedError       no API key, or an invalid one
 # ├── ForbiddenError          the API key's role does not allow the call
-# ├── ServiceError            a service answered with something else than it should
+# ├── ServiceError            a service failed or sent an unexpected response
 # ├── IllegalTransitionError  an edge that the lifecycle table does not have
 # ├── StaleLeaseError         a write under a lease that is no longer the newest
 # ├── StoreError
-# │   ├── StoreUnavailableError   the store cannot be reached right now; try again
+# │   ├── StoreUnavailableError   the store cannot be reached now; retry
+# │   │   └── UnconfirmedError        jobs were written, but not confirmed
 # │   ├── UnknownStoreError       no store for this URL scheme
 # │   ├── MissingExtraError       the store needs a package that is not installed
 # │   ├── SchemaVersionError      the stored schema is newer than this program
 # │   └── UnsafeStoreError        settings under which jobs could be lost
-# ├── TaskError               what a handler raises to say how it failed
-# │   ├── TemporaryError          try again (``retry_after`` says when)
-# │   └── PermanentError          do not try again
-# └── JobCancelledError       raised inside a handler that was asked to stop
+# ├── TaskError               raised by a handler to classify its failure
+# │   ├── TemporaryError          retry, after ``retry_after`` if given
+# │   └── PermanentError          do not retry
+# └── JobCancelledError       raised inside a handler whose job was cancelled
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ import msgspec
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One broken rule: the field, a code for machines, a sentence for people."""
+    """One broken rule: the field, a code for programs, a message for people."""
 
     field: str
     code: str
@@ -101,7 +102,7 @@ class ForbiddenError(HoldfastError):
 
 
 class ServiceError(HoldfastError):
-    """A service failed, or answered with something that is not holdfast's."""
+    """A service failed, or its response is not one of holdfast."""
 
 
 class IllegalTransitionError(HoldfastError):
@@ -129,7 +130,7 @@ class StoreUnavailableError(StoreError):
 
 
 class UnconfirmedError(StoreUnavailableError):
-    """Jobs were written, but not confirmed as the URL asks; repeating the call asks again."""
+    """Jobs were written, but not confirmed as the URL requires; repeating the call asks again."""
 
 
 class UnknownStoreError(StoreError):
@@ -158,7 +159,7 @@ class SchemaVersionError(StoreError):
 
 
 class UnsafeStoreError(StoreError):
-    """The store's settings could lose acknowledged jobs, and nobody accepted that."""
+    """The store's settings could lose acknowledged jobs, and the URL does not accept that."""
 
 
 class TaskError(HoldfastError):
@@ -171,7 +172,7 @@ class TaskError(HoldfastError):
 
 
 class TemporaryError(TaskError):
-    """Trying again may help; ``retry_after`` overrides the computed delay."""
+    """The job is retried; ``retry_after`` overrides the computed delay."""
 
     def __init__(
         self, message: str, *, retry_after: float | timedelta | None = None, code: str = ""
@@ -185,11 +186,11 @@ class TemporaryError(TaskError):
 
 
 class PermanentError(TaskError):
-    """Trying again would fail the same way."""
+    """The job is not retried: it would fail the same way."""
 
 
 class JobCancelledError(HoldfastError):
-    """Someone asked this job to stop."""
+    """The job was cancelled while it ran."""
 
     def __init__(self, job_id: str, reason: str = "") -> None:
         self.job_id = job_id

@@ -7,11 +7,11 @@ from datetime import datetime
 import msgspec
 
 PREFIX = "worker:"
-"""Each worker holds its own name in the store, with this prefix, for as long as it lives."""
+"""The prefix of the lock that each worker holds in the store while it is alive."""
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says about itself."""
+    """A worker, as it announces itself."""
 
     id: str
     host: str

@@ -1,4 +1,4 @@
-"""Telling people and machines what happens: the only place that logs or counts."""
+"""Reports what happens, to people and programs: the only place that logs or counts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Log lines a person can read in a terminal, or JSON lines a machine can parse.
+"""Log lines for a terminal, or JSON lines for a program.
 
-The only module that calls a logger. Every line about a job says its id, type and attempt;
-none ever holds a payload. Set up once with ``configure``, or attach handlers of your own to
-the logger ``holdfast``: records carry the event's name and fields.
+The only module that calls a logger. Every line about a job has its id, type and attempt;
+no line has a payload. Set up once with ``configure``, or attach handlers of your own to the
+logger ``holdfast``: records carry the event's name and fields.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ _LEVEL_OF = {
     "store.deaf": logging.WARNING,
     "maintenance.failed": logging.ERROR,
 }
-_WORDS = {
-    "job.afterwards": "job was completed by its transaction, what came after is dropped",
-    "job.dead": "job is dead, no attempt left",
+_MESSAGES = {
+    "job.afterwards": "job was completed by its transaction, later outcome dropped",
+    "job.dead": "job is in DEAD_LETTER, no attempt left",
     "job.lease_lost": "job lost its lease",
-    "job.reaped": "job taken back from a silent worker",
+    "job.reaped": "job reclaimed, its lease expired",
     "job.released": "job given back",
-    "job.stale": "job answered too late, dropped",
-    "job.stubborn": "job would not stop, given up",
+    "job.stale": "job outcome came too late, dropped",
+    "job.stubborn": "job did not stop, abandoned",
     "child.started": "child process started",
     "child.died": "child process died",
-    "child.broken": "child process made no sense, replaced",
+    "child.broken": "child process sent an invalid message, replaced",
     "process.started": "worker process started",
     "process.died": "worker process died",
     "heartbeat.missed": "heartbeat missed",
-    "store.unavailable": "store unavailable, trying again",
+    "store.unavailable": "store unavailable, retrying",
     "store.available": "store available again",
-    "store.deaf": "nobody tells of new work, looking for it now and then",
+    "store.deaf": "no notifications of new jobs, polling instead",
     "maintenance.leading": "this worker leads maintenance",
-    "thread.leaked": "thread would not stop, left behind",
+    "thread.leaked": "thread did not stop, abandoned",
 }
 _JOB_FIELDS = ("job_id", "type", "attempt", "seconds")
 
 
 class LogObserver:
-    """Writes every event it hears, secrets masked, to the logger ``holdfast``."""
+    """Writes every event, with secrets masked, to the logger ``holdfast``."""
 
     def __init__(self, redaction: Redaction | None = None) -> None:
         self._redaction = redaction or Redaction.from_environment()
@@ -75,12 +75,12 @@ class LogObserver:
     def emit(self, event: str, **fields: object) -> None:
         level = _LEVEL_OF.get(event, logging.INFO)
         if LOGGER.isEnabledFor(level):
-            told = self._redaction.fields(fields)
-            LOGGER.log(level, "%s", event, extra={"event": event, "fields": told})
+            masked = self._redaction.fields(fields)
+            LOGGER.log(level, "%s", event, extra={"event": event, "fields": masked})
 
 
 def configure(level: str = "info", style: str = "text", stream: TextIO | None = None) -> None:
-    """Let the logger ``holdfast`` write lines of one style to a stream, by default stderr."""
+    """Make the logger ``holdfast`` write lines of one style to a stream, by default stderr."""
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
@@ -107,11 +107,11 @@ class LogWriter(logging.Formatter):
         self._colours = colours
 
     def format(self, record: logging.LogRecord) -> str:
-        event, fields = _told(record)
+        event, fields = _event_of(record)
         when = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
-        words = _WORDS.get(event, event.replace(".", " "))
-        line = f"{when} {self._coloured(record)} {words}"
-        details = " ".join([*_about_job(fields), *_rest(fields)])
+        message = _MESSAGES.get(event, event.replace(".", " "))
+        line = f"{when} {self._coloured(record)} {message}"
+        details = " ".join([*_job_details(fields), *_other_details(fields)])
         return f"{line}  {details}" if details else line
 
     def _coloured(self, record: logging.LogRecord) -> str:
@@ -124,7 +124,7 @@ class JsonLines(logging.Formatter):
     """One JSON object per line: time, level, event, then the event's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        event, fields = _told(record)
+        event, fields = _event_of(record)
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, object] = {
             "time": moment.replace("+00:00", "Z"),
@@ -135,14 +135,14 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-def _told(record: logging.LogRecord) -> tuple[str, Mapping[str, object]]:
-    """The event and fields of a record; of a foreign one, its message."""
+def _event_of(record: logging.LogRecord) -> tuple[str, Mapping[str, object]]:
+    """Return the event and fields of a record; of other loggers' records, the message."""
     event = getattr(record, "event", None)
     fields = getattr(record, "fields", {})
     return (event, fields) if event else (plain(record.getMessage()), {})
 
 
-def _about_job(fields: Mapping[str, object]) -> list[str]:
+def _job_details(fields: Mapping[str, object]) -> list[str]:
     if "job_id" not in fields:
         return []
     parts = [plain(fields["job_id"]), plain(fields.get("type", "?"))]
@@ -153,13 +153,13 @@ def _about_job(fields: Mapping[str, object]) -> list[str]:
     return parts
 
 
-def _rest(fields: Mapping[str, object]) -> list[str]:
-    left = {
+def _other_details(fields: Mapping[str, object]) -> list[str]:
+    others = {
         name: value
         for name, value in fields.items()
         if value is not None and not (name in _JOB_FIELDS and "job_id" in fields)
     }
-    return [f"{name}={_quoted(value)}" for name, value in left.items()]
+    return [f"{name}={_quoted(value)}" for name, value in others.items()]
 
 
 def _quoted(value: object) -> str:
@@ -181,16 +181,16 @@ def _takes_colours(stream: TextIO) -> bool:
 
 
 LONGEST = 500
-_HARMFUL = re.compile(
+_CONTROL = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 
 
 def plain(value: object, limit: int = LONGEST) -> str:
-    """Return a value as one harmless line of at most ``limit`` characters."""
+    """Return a value as one line of at most ``limit`` characters, without control characters."""
     text = value.isoformat() if isinstance(value, datetime) else str(value)
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return _HARMFUL.sub(_escaped, cut)
+    return _CONTROL.sub(_escaped, cut)
 
 
 def _escaped(match: re.Match[str]) -> str:

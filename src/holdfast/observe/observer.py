@@ -1,4 +1,4 @@
-"""What the running parts tell whoever listens: an event name and fields, never a payload."""
+"""Events of the running parts for observers: a name and fields, never a payload."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from holdfast.runtime.clock import Clock
 
 
 class Observer(Protocol):
-    """Hears what a worker does. Called on the worker's loop: be quick, do not raise."""
+    """Receives the events of a worker. Called on the worker's loop: return fast, never raise."""
 
     def emit(self, event: str, **fields: object) -> None:
-        """Hear of an event such as ``job.completed`` with job_id, type, attempt and more."""
+        """Receive an event such as ``job.completed`` with job_id, type, attempt and more."""
         ...
 
 
 class Silent:
-    """Hears everything and says nothing."""
+    """Ignores every event."""
 
     def emit(self, event: str, **fields: object) -> None:
         pass
 
 
 class Several:
-    """Passes everything on to several observers."""
+    """Passes every event on to several observers."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
@@ -34,7 +34,7 @@ class Several:
 
 
 class Outage:
-    """Told of tries that failed and of answers; passes on what is news."""
+    """Reports when the store becomes unavailable, each new reason, and when it is back."""
 
     def __init__(self, clock: Clock, observer: Observer) -> None:
         self._clock = clock
@@ -43,7 +43,7 @@ class Outage:
         self._reasons: set[str] = set()
 
     def failed(self, error: Exception) -> None:
-        """Hear that the store was not there."""
+        """Record that a call of the store failed."""
         if self._since is None:
             self._since = self._clock.monotonic()
         if str(error) not in self._reasons:
@@ -51,7 +51,7 @@ class Outage:
             self._observer.emit("store.unavailable", error=str(error))
 
     def over(self) -> None:
-        """Hear that the store answered."""
+        """Record that a call of the store succeeded."""
         if self._since is not None:
             away = self._clock.monotonic() - self._since
             self._since = None

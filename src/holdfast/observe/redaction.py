@@ -1,6 +1,6 @@
-"""Secrets taken out of texts that people will read: error texts, stack traces, logs.
+"""Masks secrets in texts that people read: error texts, stack traces, logs.
 
-Passwords in URLs, values behind names such as ``password`` or ``token``, credentials of an
+Passwords in URLs, values after names such as ``password`` or ``token``, credentials of an
 Authorization header. Every pattern runs in time linear in the text.
 """
 
@@ -32,7 +32,7 @@ NAMES = (
     "private_key",
 )
 MASK = "***"
-_HARMLESS = (bool, int, float, datetime, timedelta)
+_NEVER_SECRET = (bool, int, float, datetime, timedelta)
 VARIABLE = "HOLDFAST_REDACT_NAMES"
 
 _IN_URL = re.compile(r"(://[^\s/?#:@]{0,256}):[^\s/?#]{1,4096}@")
@@ -42,10 +42,10 @@ _VALUE = r"""("[^"\n]{0,4096}"?|'[^'\n]{0,4096}'?|(?:Bearer|Basic)\s+\S+|[^\s,;&
 
 
 class Redaction:
-    """What is masked: the usual names, names of one's own, and what a hook takes out.
+    """Masks values by the usual names, by further ``names``, and by a hook.
 
-    A name counts wherever it is part of one: ``token`` also masks ``access_token``. The hook
-    is given each text after everything else was masked and returns what may be kept.
+    A name also matches as a part: ``token`` masks ``access_token``, too. The hook receives each
+    text after everything else was masked and returns the text that is stored or shown.
     """
 
     def __init__(self, *names: str, hook: Callable[[str], str] | None = None) -> None:
@@ -54,12 +54,12 @@ class Redaction:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Mask also the names in $HOLDFAST_REDACT_NAMES, separated by commas."""
+        """Mask the names in $HOLDFAST_REDACT_NAMES, separated by commas, too."""
         given = os.environ.get(VARIABLE, "")
         return cls(*(name.strip() for name in given.split(",") if name.strip()))
 
     def text(self, text: str) -> str:
-        """Return a text without what must not be read."""
+        """Return a text with its secrets masked."""
         text = _IN_URL.sub(rf"\1:{MASK}@", text)
         text = self._named.sub(rf"\1{MASK}", text)
         text = _CREDENTIALS.sub(rf"\1 {MASK}", text)
@@ -67,11 +67,11 @@ class Redaction:
         return text if self._hook is None else self._hook(text)
 
     def fields(self, fields: Mapping[str, object]) -> dict[str, object]:
-        """Return named values; those of secret names masked, texts redacted."""
+        """Return fields with the values of secret names masked, and texts redacted."""
         return {name: self._value(name, value) for name, value in fields.items()}
 
     def failure(self, failure: Failure) -> Failure:
-        """Return a failure that may be kept and shown."""
+        """Return a failure that may be stored and shown."""
         return replace(
             failure,
             message=self.text(failure.message),
@@ -80,12 +80,12 @@ class Redaction:
         )
 
     def line(self, line: LogLine) -> LogLine:
-        """Return a log line that may be kept and shown."""
+        """Return a log line that may be stored and shown."""
         fields = {name: str(self._value(name, value)) for name, value in line.fields.items()}
         return replace(line, message=self.text(line.message), fields=fields)
 
     def progress(self, progress: Progress) -> Progress:
-        """Return progress that may be kept and shown."""
+        """Return progress that may be stored and shown."""
         return replace(progress, message=self.text(progress.message))
 
     @cached_property
@@ -102,7 +102,7 @@ class Redaction:
         return re.compile(self._any_name, re.IGNORECASE)
 
     def _value(self, name: str, value: object) -> object:
-        if value is None or isinstance(value, _HARMLESS):
+        if value is None or isinstance(value, _NEVER_SECRET):
             return value
         if self._secret_name.search(name):
             return MASK
@@ -113,9 +113,9 @@ class Redaction:
         return self.text(str(value))
 
 
-_usual = Redaction()
+_default = Redaction()
 
 
 def redacted(text: object) -> str:
-    """Return a text without what is usually secret."""
-    return _usual.text(str(text))
+    """Return a text with the usual secrets masked."""
+    return _default.text(str(text))

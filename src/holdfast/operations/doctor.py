@@ -1,6 +1,6 @@
-"""What is wrong with a queue, and what to do: the store's own findings, and what its jobs tell.
+"""Finds what is wrong with a queue, and what to do about it: in the store and in its jobs.
 
-Looks only. The cost is a few reads, however many jobs have ended.
+Only reads. The cost is a few reads, however many jobs have ended.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from holdfast.model.workers import WorkerInfo
 from holdfast.operations.workers import LEADERSHIP, workers
 from holdfast.store import Finding, Level, Order, Search, Store, Tally
 
-PATIENCE = timedelta(minutes=1)
-"""How late what happens by itself may be before it counts as stuck."""
-PRUNING = timedelta(days=1)
+TOLERANCE = timedelta(minutes=1)
+"""How late the work of maintenance may be before it counts as stuck."""
+PRUNING_TOLERANCE = timedelta(days=1)
 MOST = 1000
-"""Jobs looked at one by one for each question."""
+"""Jobs read one by one for each check."""
 SAMPLE = 100
-"""Jobs of which everything is read, payloads too."""
+"""Jobs read completely, with their payloads."""
 
 
 async def examine(
     store: Store, *, retention: Retention | None = None, key_ids: Sequence[str] = ()
 ) -> list[Finding]:
-    """Return one finding per thing looked at, the store's first; ``key_ids`` are at hand here."""
+    """Return the findings of all checks, the store's own first; ``key_ids`` are the known keys."""
     found = await store.findings()
     tallies = (await store.stats(timedelta(0))).tallies
     present = await workers(store)
@@ -38,23 +38,23 @@ async def examine(
         *found,
         _maintenance(led=bool(leader), live=live),
         *_leaks(present),
-        *await _if_seen("workers", _unserved(store, tallies, present)),
-        *await _if_seen("leases", _overdue(store)),
-        *await _if_seen("due", _due(store)),
-        *await _if_seen("dependencies", _waiting(store)),
+        *await _if_readable("workers", _unserved(store, tallies, present)),
+        *await _if_readable("leases", _overdue(store)),
+        *await _if_readable("due", _due(store)),
+        *await _if_readable("dependencies", _waiting(store)),
         _dead(tallies),
-        *await _if_seen("retention", _outlived(store, retention or Retention())),
-        *await _if_seen("keys", _sealed(store, key_ids)),
+        *await _if_readable("retention", _unpruned(store, retention or Retention())),
+        *await _if_readable("keys", _encrypted(store, key_ids)),
         _counted(tallies),
     ]
 
 
-async def _if_seen(name: str, look: Awaitable[list[Finding]]) -> list[Finding]:
-    """What a look finds; whoever may only read is told what it could not see."""
+async def _if_readable(name: str, check: Awaitable[list[Finding]]) -> list[Finding]:
+    """Return what a check finds, or a warning when the store's user may not read for it."""
     try:
-        return await look
+        return await check
     except StoreError as error:
-        return [Finding(name, Level.WARN, f"This could not be looked at: {error}.")]
+        return [Finding(name, Level.WARN, f"This could not be checked: {error}.")]
 
 
 def _ok(name: str, text: str) -> Finding:
@@ -64,7 +64,7 @@ def _ok(name: str, text: str) -> Finding:
 def _maintenance(*, led: bool, live: int) -> Finding:
     if led:
         return _ok("maintenance", "A worker leads maintenance.")
-    text = "No worker leads maintenance: retries, delays, cron, dependents and lapsed leases wait."
+    text = "No worker leads maintenance: retries, delays, cron, dependents and expired leases wait."
     if not live:
         return _ok("maintenance", "No worker leads maintenance, and no live job needs it.")
     return Finding("maintenance", Level.WARN, text, "Start a worker: holdfast worker MODULE:APP.")
@@ -75,7 +75,7 @@ def _leaks(present: Sequence[WorkerInfo]) -> list[Finding]:
         Finding(
             "threads",
             Level.WARN,
-            f"Worker {one.id} left {one.leaked_threads} thread(s) behind that would not stop.",
+            f"Worker {one.id} has {one.leaked_threads} thread(s) that do not stop.",
             "Run such tasks with runner='process', which can be killed, and restart the worker.",
         )
         for one in present
@@ -86,7 +86,7 @@ def _leaks(present: Sequence[WorkerInfo]) -> list[Finding]:
 async def _unserved(
     store: Store, tallies: Sequence[Tally], present: Sequence[WorkerInfo]
 ) -> list[Finding]:
-    """Ready jobs that no worker will take: nobody serves the queue or the type, or it is paused."""
+    """Ready jobs that no worker will claim: none serves queue and type, or the queue is paused."""
     paused = {queue.name for queue in await store.queues() if queue.paused}
     ready: dict[tuple[str, str], int] = {}
     for tally in tallies:
@@ -94,9 +94,9 @@ async def _unserved(
             kind = (tally.queue, tally.type)
             ready[kind] = ready.get(kind, 0) + tally.count
     served = {(queue, type_) for w in present for queue in w.queues for type_ in w.types}
-    alone = {kind: n for kind, n in ready.items() if kind not in served and kind[0] not in paused}
-    found = [_alone(queue, type_, n) for (queue, type_), n in sorted(alone.items())]
-    stopped = _by_queue({kind: n for kind, n in ready.items() if kind[0] in paused})
+    unserved = {k: n for k, n in ready.items() if k not in served and k[0] not in paused}
+    found = [_no_worker(queue, type_, n) for (queue, type_), n in sorted(unserved.items())]
+    waiting = _by_queue({kind: n for kind, n in ready.items() if kind[0] in paused})
     found += [
         Finding(
             "queue",
@@ -104,12 +104,14 @@ async def _unserved(
             f"Queue {queue!r} is paused with {n} ready job(s).",
             f"holdfast queues resume {queue}",
         )
-        for queue, n in sorted(stopped.items())
+        for queue, n in sorted(waiting.items())
     ]
-    return found or [_ok("workers", f"{len(present)} worker(s); every ready job has one for it.")]
+    return found or [
+        _ok("workers", f"{len(present)} worker(s); every ready job has one that can run it.")
+    ]
 
 
-def _alone(queue: str, type_: str, count: int) -> Finding:
+def _no_worker(queue: str, type_: str, count: int) -> Finding:
     return Finding(
         "workers",
         Level.WARN,
@@ -126,10 +128,10 @@ def _by_queue(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
 
 
 async def _overdue(store: Store) -> list[Finding]:
-    """Jobs that should have been taken back or ended, and were not."""
-    late = store.now() - PATIENCE
+    """Jobs whose lease or lifetime is over and that were not reclaimed or ended."""
+    late = store.now() - TOLERANCE
     overdue = await store.overdue(MOST)
-    lapsed = [job for job in overdue if job.state is State.RUNNING and _ended(job) <= late]
+    lapsed = [job for job in overdue if job.state is State.RUNNING and _lease_end(job) <= late]
     expired = [job for job in overdue if job.expires_at <= late]
     found = []
     if lapsed:
@@ -137,9 +139,9 @@ async def _overdue(store: Store) -> list[Finding]:
             Finding(
                 "leases",
                 Level.ERROR,
-                f"{_many(lapsed)} run under a lease that lapsed over a minute ago, such as"
-                f" {lapsed[0].id}, and nobody took them back.",
-                "Start a worker; it takes them back within seconds.",
+                f"{_many(lapsed)} run under a lease that expired over a minute ago, such as"
+                f" {lapsed[0].id}, and were not reclaimed.",
+                "Start a worker; it reclaims them within seconds.",
             )
         )
     if expired:
@@ -147,23 +149,22 @@ async def _overdue(store: Store) -> list[Finding]:
             Finding(
                 "lifetimes",
                 Level.ERROR,
-                f"{_many(expired)} outlived their lifetime over a minute ago, such as"
-                f" {expired[0].id}.",
+                f"{_many(expired)} are over a minute past their lifetime, such as {expired[0].id}.",
                 "Start a worker; it ends them within seconds.",
             )
         )
-    return found or [_ok("leases", "No job is stuck with a worker that is gone.")]
+    return found or [_ok("leases", "No job is stuck with a dead worker.")]
 
 
-def _ended(job: Job) -> datetime:
-    """When the lease of a running job ends or ended."""
+def _lease_end(job: Job) -> datetime:
+    """Return when the lease of a running job expires or expired."""
     assert job.lease is not None
     return job.lease.until or job.updated_at
 
 
 async def _due(store: Store) -> list[Finding]:
     next_due = (await store.promote(0)).next_due
-    if next_due is None or next_due > store.now() - PATIENCE:
+    if next_due is None or next_due > store.now() - TOLERANCE:
         return [_ok("due", "No job is past its due time.")]
     late = (store.now() - next_due).total_seconds()
     return [
@@ -177,14 +178,14 @@ async def _due(store: Store) -> list[Finding]:
 
 
 async def _waiting(store: Store) -> list[Finding]:
-    """PENDING jobs whose dependencies are gone, or have all ended without consequence."""
+    """PENDING jobs whose dependencies do not exist, or have ended without releasing them."""
     page = await store.find(Search(states=(State.PENDING,), order=Order.CREATED_ASC, limit=MOST))
     waiting = [job for job in page.jobs if job.depends_on and not job.held]
     named = list({parent for job in waiting for parent in job.depends_on})
-    there = {job.id for job in await store.get(named) if job is not None}
-    orphans = [job for job in waiting if not there.issuperset(job.depends_on)]
-    late = store.now() - PATIENCE
-    has_dependents = [d.job for d in await store.dependents(MOST) if d.job.updated_at <= late]
+    existing = {job.id for job in await store.get(named) if job is not None}
+    orphans = [job for job in waiting if not existing.issuperset(job.depends_on)]
+    late = store.now() - TOLERANCE
+    releasable = [d.job for d in await store.dependents(MOST) if d.job.updated_at <= late]
     found = []
     if orphans:
         found.append(
@@ -195,22 +196,22 @@ async def _waiting(store: Store) -> list[Finding]:
                 "Cancel them (holdfast cancel ID) and submit them again without the dependency.",
             )
         )
-    if has_dependents and not await store.holds(LEADERSHIP):
+    if releasable and not await store.holds(LEADERSHIP):
         found.append(
             Finding(
                 "dependencies",
                 Level.WARN,
-                f"{_many(has_dependents)} wait although what they waited for has ended.",
-                "Start a worker; maintenance lets them go.",
+                f"{_many(releasable)} wait although the jobs they depend on have ended.",
+                "Start a worker; maintenance releases them.",
             )
         )
-    return found or [_ok("dependencies", f"{len(waiting)} job(s) wait for others that exist.")]
+    return found or [_ok("dependencies", f"{len(waiting)} job(s) wait for jobs that exist.")]
 
 
 def _dead(tallies: Sequence[Tally]) -> Finding:
     dead = sum(t.count for t in tallies if t.state is State.DEAD_LETTER)
     if not dead:
-        return _ok("dead letters", "No job is dead.")
+        return _ok("dead letters", "No job is in DEAD_LETTER.")
     types = sorted({t.type for t in tallies if t.state is State.DEAD_LETTER and t.count})
     return Finding(
         "dead letters",
@@ -220,16 +221,16 @@ def _dead(tallies: Sequence[Tally]) -> Finding:
     )
 
 
-async def _outlived(store: Store, retention: Retention) -> list[Finding]:
-    """Ended jobs that should have been pruned a day ago."""
+async def _unpruned(store: Store, retention: Retention) -> list[Finding]:
+    """Ended jobs that are a day past their retention."""
     late = 0
     for state in sorted(TERMINAL):
         kept: timedelta | None = getattr(retention, state.lower())
         if kept is None:
             continue
         page = await store.find(Search(states=(state,), order=Order.CREATED_ASC, limit=SAMPLE))
-        edge = store.now() - kept - PRUNING
-        late += sum(j.finished_at is not None and j.finished_at <= edge for j in page.jobs)
+        limit = store.now() - kept - PRUNING_TOLERANCE
+        late += sum(j.finished_at is not None and j.finished_at <= limit for j in page.jobs)
     if not late:
         return [_ok("retention", "Ended jobs are pruned in time.")]
     return [
@@ -238,21 +239,21 @@ async def _outlived(store: Store, retention: Retention) -> list[Finding]:
             Level.WARN,
             f"{late}{'' if late < SAMPLE else ' or more'} ended job(s) are a day past their"
             " retention.",
-            "Start a worker; maintenance prunes. Jobs that live ones depend on stay as they are.",
+            "Start a worker; maintenance prunes. Jobs that live ones depend on are kept.",
         )
     ]
 
 
-async def _sealed(store: Store, key_ids: Sequence[str]) -> list[Finding]:
-    """Whether the newest jobs are sealed with keys that are not at hand."""
+async def _encrypted(store: Store, key_ids: Sequence[str]) -> list[Finding]:
+    """Keys of the newest jobs that are not known here."""
     page = await store.find(Search(limit=SAMPLE))
     missing = {found[0] for job in page.jobs if (found := unwrap(job.payload))} - set(key_ids)
     return [
         Finding(
             "keys",
             Level.ERROR,
-            f"Jobs are sealed with key {key_id!r}, which this command does not have.",
-            "Workers need it too: give it in $HOLDFAST_ENCRYPTION_KEYS.",
+            f"Jobs are encrypted with key {key_id!r}, which this command does not have.",
+            "Workers need it too: set it in $HOLDFAST_ENCRYPTION_KEYS.",
         )
         for key_id in sorted(missing)
     ]

@@ -1,4 +1,4 @@
-"""Why is this job not running? One sentence, and the facts behind it."""
+"""Explains why a job is not running: one sentence, and the facts behind it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.store import LimitState, Store
 
 
 class Cause(StrEnum):
-    """What keeps a job from running now."""
+    """Why a job is not running now."""
 
     ENDED = "ENDED"
     RUNNING = "RUNNING"
@@ -31,7 +31,7 @@ class Cause(StrEnum):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer: a cause for machines, a sentence for people, the facts for both."""
+    """A cause for programs, a sentence for people, the facts for both."""
 
     job_id: str
     state: State
@@ -41,7 +41,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def explain(store: Store, job: Job) -> Explanation:
-    """Say why a job is not running now."""
+    """Explain why a job is not running now."""
     cause, message, details = await _reason(store, job)
     return Explanation(
         job_id=job.id, state=job.state, cause=cause, message=message, details=details
@@ -60,10 +60,12 @@ async def _reason(store: Store, job: Job) -> Reason:
         case State.PENDING:
             return await _pending(store, job)
         case State.DELAYED:
-            return await _later(store, job, Cause.DELAYED, "it is delayed")
+            return await _later(store, job, Cause.DELAYED, "it waits for its time")
         case State.RETRYING:
             why = str(job.failure or "a failure")
-            return await _later(store, job, Cause.BACKING_OFF, f"it backs off after {why!r}")
+            return await _later(
+                store, job, Cause.BACKING_OFF, f"it waits for its next attempt after {why!r}"
+            )
         case _:
             return await _ready(store, job)
 
@@ -85,15 +87,15 @@ async def _running(store: Store, job: Job) -> Reason:
         "cancel_requested": job.cancel is not None,
     }
     if job.lease.until is not None and job.lease.until <= store.now():
-        told = f"its worker {worker} fell silent at {until}; it will be taken back"
-        return await _shortly(store, Cause.LEASE_EXPIRED, told, details)
-    told = f"it is running: worker {worker} holds the lease until {until}"
-    return Cause.RUNNING, told, details
+        message = f"its lease expired at {until} in worker {worker}; it will be reclaimed"
+        return await _shortly(store, Cause.LEASE_EXPIRED, message, details)
+    message = f"it is running: worker {worker} holds the lease until {until}"
+    return Cause.RUNNING, message, details
 
 
 async def _pending(store: Store, job: Job) -> Reason:
     if job.held:
-        return Cause.HELD, "it is held until someone releases it", {}
+        return Cause.HELD, "it is held until it is released", {}
     parents = await store.get(await store.parents(job.id))
     waiting = [p for p in parents if p is not None and p.state not in TERMINAL]
     details: dict[str, object] = {
@@ -102,28 +104,28 @@ async def _pending(store: Store, job: Job) -> Reason:
         "open": len(waiting),
     }
     if not waiting:
-        told = "all it waited for has ended; it will move on"
-        return await _shortly(store, Cause.DEPENDENCY, told, details)
+        message = "all jobs it waited for have ended; it will be released"
+        return await _shortly(store, Cause.DEPENDENCY, message, details)
     first = waiting[0]
     more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
-    told = f"it waits for {first.type} job {first.id}, which is {first.state}{more}"
-    return Cause.DEPENDENCY, told, details
+    message = f"it waits for {first.type} job {first.id}, which is {first.state}{more}"
+    return Cause.DEPENDENCY, message, details
 
 
-async def _later(store: Store, job: Job, cause: Cause, told: str) -> Reason:
+async def _later(store: Store, job: Job, cause: Cause, message: str) -> Reason:
     when = format_timestamp(job.due_at) if job.due_at else "now"
     details: dict[str, object] = {"due_at": when, "attempt": job.attempt}
     if job.due_at is None or job.due_at > store.now():
-        return cause, f"{told} until {when}", details
+        return cause, f"{message}, due at {when}", details
     return await _shortly(store, cause, f"it was due at {when}; it will be made ready", details)
 
 
-async def _shortly(store: Store, cause: Cause, told: str, details: dict[str, object]) -> Reason:
-    """Say what maintenance is going to do, if there is any."""
+async def _shortly(store: Store, cause: Cause, message: str, details: dict[str, object]) -> Reason:
+    """Add when maintenance will do something: shortly, or not before a worker leads it."""
     if await store.holds(LEADERSHIP):
-        return cause, f"{told} shortly", details
-    told = f"{told} once a worker is there that leads maintenance: none is running"
-    return Cause.NO_WORKER, told, details
+        return cause, f"{message} shortly", details
+    message = f"{message} when a worker leads maintenance: none is running"
+    return Cause.NO_WORKER, message, details
 
 
 async def _ready(store: Store, job: Job) -> Reason:
@@ -135,11 +137,11 @@ async def _ready(store: Store, job: Job) -> Reason:
     if not able:
         return _no_worker(job, present)
     for limit in await store.limits():
-        if _covers(limit, job) and (told := _exhausted(limit)):
-            return Cause.LIMIT_REACHED, told, {"scope": limit.scope}
+        if _covers(limit, job) and (message := _exhausted(limit)):
+            return Cause.LIMIT_REACHED, message, {"scope": limit.scope}
     free = sum(max(0, w.slots - w.running) for w in able)
-    told = f"it is ready: {len(able)} worker(s) can take it, {free} slot(s) were free lately"
-    return Cause.READY, told, {"workers": [w.id for w in able], "free_slots": free}
+    message = f"it is ready to run: {len(able)} worker(s) can claim it, {free} slot(s) were free"
+    return Cause.READY, message, {"workers": [w.id for w in able], "free_slots": free}
 
 
 def _no_worker(job: Job, present: list[WorkerInfo]) -> Reason:
@@ -150,14 +152,14 @@ def _no_worker(job: Job, present: list[WorkerInfo]) -> Reason:
         return Cause.NO_WORKER, "no worker is running", details
     if not any(job.queue in w.queues for w in present):
         served = sorted({queue for w in present for queue in w.queues})
-        told = f"no live worker serves queue {job.queue!r} (served: {', '.join(served)})"
-        return Cause.NO_WORKER, told, details
+        message = f"no live worker serves queue {job.queue!r} (served: {', '.join(served)})"
+        return Cause.NO_WORKER, message, details
     known = sorted({type_ for w in present if job.queue in w.queues for type_ in w.types})
-    told = (
+    message = (
         f"no live worker of queue {job.queue!r} has a handler for {job.type!r}"
         f" (known: {', '.join(known) or 'none'})"
     )
-    return Cause.NO_WORKER, told, details
+    return Cause.NO_WORKER, message, details
 
 
 def _covers(limit: LimitState, job: Job) -> bool:

@@ -1,4 +1,4 @@
-"""Search filters as keyword arguments, checked and turned into what a store takes."""
+"""Search filters as keyword arguments, checked and turned into the searches of a store."""
 
 from __future__ import annotations
 
@@ -48,41 +48,41 @@ class FailureFilter(TypedDict, total=False):
 
 
 def job_search(wanted: JobFilter) -> Search:
-    """Check a job filter; ValidationError lists everything that is wrong with it."""
-    form = _Form(wanted, JobFilter)
+    """Check a job filter; ValidationError lists all its faults."""
+    reader = _FilterReader(wanted, JobFilter)
     search = Search(
-        types=form.words("types"),
-        queues=form.words("queues"),
-        states=form.each("states", State),
-        priorities=form.each("priorities", _level),
-        tags=form.tags(),
-        correlation_id=form.word("correlation_id"),
-        created_after=form.moment("created_after"),
-        created_before=form.moment("created_before"),
-        updated_after=form.moment("updated_after"),
-        order=form.one("order", Order, Order.CREATED_DESC),
-        cursor=form.cursor(),
-        limit=form.limit(),
+        types=reader.texts("types"),
+        queues=reader.texts("queues"),
+        states=reader.each("states", State),
+        priorities=reader.each("priorities", _level),
+        tags=reader.tags(),
+        correlation_id=reader.text("correlation_id"),
+        created_after=reader.moment("created_after"),
+        created_before=reader.moment("created_before"),
+        updated_after=reader.moment("updated_after"),
+        order=reader.one("order", Order, Order.CREATED_DESC),
+        cursor=reader.cursor(),
+        limit=reader.limit(),
     )
-    form.finish()
+    reader.finish()
     return search
 
 
 def failure_search(wanted: FailureFilter) -> FailureSearch:
-    """Check a failure filter; ValidationError lists everything that is wrong with it."""
-    form = _Form(wanted, FailureFilter)
+    """Check a failure filter; ValidationError lists all its faults."""
+    reader = _FilterReader(wanted, FailureFilter)
     search = FailureSearch(
-        states=form.each("states", _failed_state) or FailureSearch().states,
-        categories=form.each("failure_category", FailureCategory),
-        types=form.words("types"),
-        queues=form.words("queues"),
-        code=form.word("error_code"),
-        after=form.moment("after"),
-        before=form.moment("before"),
-        cursor=form.cursor(),
-        limit=form.limit(),
+        states=reader.each("states", _failed_state) or FailureSearch().states,
+        categories=reader.each("failure_category", FailureCategory),
+        types=reader.texts("types"),
+        queues=reader.texts("queues"),
+        code=reader.text("error_code"),
+        after=reader.moment("after"),
+        before=reader.moment("before"),
+        cursor=reader.cursor(),
+        limit=reader.limit(),
     )
-    form.finish()
+    reader.finish()
     return search
 
 
@@ -95,12 +95,12 @@ def _level(value: str | int) -> int:
 def _failed_state(value: str) -> State:
     state = State(value)
     if state not in (State.FAILED, State.DEAD_LETTER, State.RETRYING):
-        raise ValueError(f"{state} is no failure state")
+        raise ValueError(f"{state} is not a failure state")
     return state
 
 
-class _Form:
-    """Reads a filter field by field and collects what is wrong."""
+class _FilterReader:
+    """Reads a filter field by field and collects its faults."""
 
     def __init__(self, wanted: Mapping[str, object], known: type) -> None:
         self._wanted = wanted
@@ -114,10 +114,10 @@ class _Form:
         if self._faults:
             raise ValidationError(self._faults)
 
-    def words(self, field: str) -> tuple[str, ...]:
+    def texts(self, field: str) -> tuple[str, ...]:
         return self.each(field, _text)
 
-    def word(self, field: str) -> str:
+    def text(self, field: str) -> str:
         value = self._wanted.get(field)
         return self._read(field, _text, value, "") if value is not None else ""
 

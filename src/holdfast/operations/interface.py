@@ -119,7 +119,7 @@ class JobOperations(ABC):
     @property
     @abstractmethod
     def operations(self) -> OperationsBackend:
-        """The operations while open; RuntimeError before."""
+        """The operations of an open app or client; RuntimeError before it is open."""
 
     async def submit(
         self,
@@ -131,8 +131,8 @@ class JobOperations(ABC):
     ) -> SubmissionResult:
         """Submit a job by type name.
 
-        Returns once it is durable. ValidationError lists everything that is wrong,
-        DuplicateError tells that the idempotency key was used with another payload.
+        Returns when the job is durable. ValidationError lists all faults; DuplicateError means
+        that the idempotency key was used with another payload.
         """
         submission = Submission(type=type_, payload=payload, **options)
         return await self.operations.submit(submission, connection=connection)
@@ -146,16 +146,16 @@ class JobOperations(ABC):
     ) -> BatchResult:
         """Submit 1 to 1000 jobs, which may depend on each other by ``ref``.
 
-        ``atomic``: all or none, faults raise. Otherwise each gets its own answer.
+        ``atomic``: all or none, and faults raise. Otherwise each job has its own result.
         """
         return await self.operations.submit_batch(jobs, atomic=atomic, connection=connection)
 
     async def chain(self, *steps: Step, connection: object = None) -> list[SubmissionResult]:
-        """Submit jobs that run one after another; a list is a step whose jobs run side by side.
+        """Submit jobs that run one after another; a list is a step whose jobs run in parallel.
 
         ``await app.chain(fetch.submission(url), [a.submission(), b.submission()],
-        merge.submission())``. All or none are stored. Each reads the results of the step
-        before with ``ctx.dependency_results()``.
+        merge.submission())``. All or none are stored. Each reads the results of the previous
+        step with ``ctx.dependency_results()``.
         """
         return await self.operations.chain(steps, connection=connection)
 
@@ -178,13 +178,13 @@ class JobOperations(ABC):
     async def stats(
         self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
     ) -> QueueStats:
-        """Return counts, rates and latencies; ``breakdown_by`` TYPE, PRIORITY, STATE."""
+        """Return counts, rates and latencies; ``breakdown_by`` QUEUE, TYPE, PRIORITY, STATE."""
         return await self.operations.stats(time_range=time_range, breakdown_by=breakdown_by)
 
     async def cancel(
         self, job_id: str, *, reason: str = "", force: bool = False
     ) -> CancellationResult:
-        """Cancel a waiting job; ask a running one to stop, or with ``force`` interrupt it."""
+        """Cancel a waiting job; request a running one to stop, with ``force`` interrupt it."""
         return await self.operations.cancel(job_id, reason=reason, force=force)
 
     async def cancel_batch(
@@ -206,7 +206,7 @@ class JobOperations(ABC):
         return await self.operations.failure(job_id, include_all_attempts=include_all_attempts)
 
     async def failures(self, **wanted: Unpack[FailureFilter]) -> FailureSearchResult:
-        """Return one page of failed jobs, with what all that match failed of."""
+        """Return one page of failed jobs, with counts over all that match."""
         return await self.operations.failures(wanted)
 
     async def retry(
@@ -217,13 +217,13 @@ class JobOperations(ABC):
         priority: Priority | str | int | None = None,
         delay: Span = 0,
     ) -> RetryResult:
-        """Give a FAILED or DEAD_LETTER job another chance."""
+        """Run a FAILED or DEAD_LETTER job again."""
         return await self.operations.retry(
             job_id, reset_attempts=reset_attempts, priority=priority, delay=delay
         )
 
     async def release(self, job_id: str) -> ReleaseResult:
-        """Let a job go that was submitted with ``hold=True``."""
+        """Release a job that was submitted with ``hold=True``."""
         return await self.operations.release(job_id)
 
     async def delete(self, job_id: str) -> DeletionResult:
@@ -231,7 +231,7 @@ class JobOperations(ABC):
         return await self.operations.delete(job_id)
 
     def events(self, *, after: str | None = None, follow: bool = True) -> AsyncIterator[JobEvent]:
-        """Yield what happens to jobs, from now on or after an event's cursor."""
+        """Yield the events of jobs, from now on or after an event's cursor."""
         return self.operations.events(after=after, follow=follow)
 
     async def logs(self, job_id: str) -> list[LogLine]:
@@ -243,17 +243,17 @@ class JobOperations(ABC):
         return await self.operations.queues()
 
     async def pause(self, queue: str) -> None:
-        """Let no more jobs of a queue start; running ones finish."""
+        """Stop the jobs of a queue from starting; running ones finish."""
         await self.operations.pause(queue)
 
     async def resume(self, queue: str) -> None:
-        """Let jobs of a queue start again."""
+        """Let the jobs of a paused queue start again."""
         await self.operations.resume(queue)
 
     async def workers(self) -> list[WorkerInfo]:
-        """Return the workers that are there now."""
+        """Return the workers that are alive."""
         return await self.operations.workers()
 
     async def explain(self, job_id: str) -> Explanation:
-        """Say why a job is not running now."""
+        """Explain why a job is not running now."""
         return await self.operations.explain(job_id)

@@ -33,10 +33,10 @@ from holdfast.operations.waiter import JobWaiter
 from holdfast.operations.workers import workers
 from holdfast.store import JobEvent, QueueInfo, Store
 
-LONGEST_LOOK = 5.0
-"""A waiter looks for itself at least so often, in seconds."""
-LAST_LOOK = 1.0
-"""How many seconds more to give the store when time is over."""
+POLL_INTERVAL = 5.0
+"""A waiting caller reads its job at least this often, in seconds."""
+LAST_READ = 1.0
+"""How many seconds the store has for one more read when the timeout is over."""
 
 
 class Operations(Changes):
@@ -50,7 +50,7 @@ class Operations(Changes):
         self._waiter = waiter or JobWaiter(store)
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the store."""
+        """Finish pending writes and close the store."""
         await self._submitter.close()
         await self._waiter.close()
         await self.store.close()
@@ -72,8 +72,8 @@ class Operations(Changes):
         connection: object = None,
     ) -> BatchResult:
         """Submit many jobs."""
-        made = [s if isinstance(s, Submission) else read(s) for s in submissions]
-        result = await self._submitter.submit_batch(made, atomic=atomic, connection=connection)
+        read_ = [s if isinstance(s, Submission) else read(s) for s in submissions]
+        result = await self._submitter.submit_batch(read_, atomic=atomic, connection=connection)
         return BatchResult(
             total=result.total,
             accepted=result.accepted,
@@ -97,36 +97,36 @@ class Operations(Changes):
 
     async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
         """Wait until a job has ended; TimeoutError when that takes longer than ``timeout``."""
-        patience = None if timeout is None else parse_duration(timeout).total_seconds()
+        seconds = None if timeout is None else parse_duration(timeout).total_seconds()
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(seconds):
                 job = await self._until_ended(job_id)
         except TimeoutError:
-            job = await self._last_look(job_id, f"after {patience:g} s")
+            job = await self._last_read(job_id, f"after {seconds:g} s")
         return job_status(job)
 
-    async def _last_look(self, job_id: str, when: str) -> Job:
-        """Return a job that has ended; if it has not, or that cannot be seen, say so."""
-        told = f"job {job_id} has not ended, and the store is silent, {when}"
+    async def _last_read(self, job_id: str, when: str) -> Job:
+        """Return a job if it has ended; otherwise raise TimeoutError with its state."""
+        message = f"job {job_id} has not ended, and the store does not answer, {when}"
         with contextlib.suppress(TimeoutError, StoreUnavailableError):
-            async with asyncio.timeout(LAST_LOOK):
+            async with asyncio.timeout(LAST_READ):
                 job = await self.job(job_id)
                 if job.state in TERMINAL:
                     return job
-                told = f"job {job_id} is {job.state} {when}"
-        raise TimeoutError(told)
+                message = f"job {job_id} is {job.state} {when}"
+        raise TimeoutError(message)
 
     async def _until_ended(self, job_id: str) -> Job:
-        ended = await self._waiter.watch(job_id)
+        ended = await self._waiter.add(job_id)
         try:
             while True:
                 ended.clear()
                 job = await self.job(job_id)
                 if job.state in TERMINAL:
                     return job
-                await _any_of(ended, LONGEST_LOOK)
+                await _wait_for(ended, POLL_INTERVAL)
         finally:
-            self._waiter.forget(job_id, ended)
+            self._waiter.remove(job_id, ended)
 
     async def search(self, wanted: JobFilter) -> SearchResult:
         """Return one page of jobs."""
@@ -161,7 +161,7 @@ class Operations(Changes):
         return await self._failure(job, all_attempts=include_all_attempts)
 
     async def failures(self, wanted: FailureFilter) -> FailureSearchResult:
-        """Return one page of failed jobs with what they failed of."""
+        """Return one page of failed jobs, with counts over all that match."""
         page = await self.store.failures(failure_search(wanted))
         return FailureSearchResult(
             failures=tuple([await self._failure(job, all_attempts=False) for job in page.jobs]),
@@ -175,11 +175,11 @@ class Operations(Changes):
     async def events(
         self, *, after: str | None = None, follow: bool = True
     ) -> AsyncIterator[JobEvent]:
-        """Yield what happens to jobs, from now or after a cursor; ends only without ``follow``."""
+        """Yield the events of jobs, from now on or after a cursor; ends only without ``follow``."""
         cursor = after
         if cursor is None and follow:
             cursor = (await self.store.events(None, 0, timedelta(0))).cursor
-        wait = timedelta(seconds=LONGEST_LOOK) if follow else timedelta(0)
+        wait = timedelta(seconds=POLL_INTERVAL) if follow else timedelta(0)
         while True:
             page = await self.store.events(cursor, 500, wait)
             for event in page.events:
@@ -198,19 +198,19 @@ class Operations(Changes):
         return await self.store.queues()
 
     async def pause(self, queue: str) -> None:
-        """Let no more jobs of a queue start."""
+        """Stop the jobs of a queue from starting."""
         await self.store.configure(queue, {"paused": True})
 
     async def resume(self, queue: str) -> None:
-        """Let jobs of a queue start again."""
+        """Let the jobs of a paused queue start again."""
         await self.store.configure(queue, {"paused": False})
 
     async def workers(self) -> list[WorkerInfo]:
-        """Return the workers that are there now."""
+        """Return the workers that are alive."""
         return await workers(self.store)
 
     async def explain(self, job_id: str) -> Explanation:
-        """Say why a job is not running now."""
+        """Explain why a job is not running now."""
         return await explain(self.store, await self.job(job_id))
 
     async def _failure(self, job: Job, *, all_attempts: bool) -> FailureDetails:
@@ -226,7 +226,7 @@ class Operations(Changes):
         )
 
     async def _described(self, results: Sequence[SubmissionResult]) -> list[SubmissionResult]:
-        """Fill in what is known of the jobs that duplicates stand for."""
+        """Fill in state and times of the existing jobs that duplicates refer to."""
         ids = [r.job_id for r in results if r.status is SubmissionStatus.DUPLICATE]
         if not ids:
             return list(results)
@@ -246,7 +246,7 @@ class Operations(Changes):
         ]
 
 
-async def _any_of(event: asyncio.Event, seconds: float) -> None:
+async def _wait_for(event: asyncio.Event, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -1,8 +1,8 @@
-"""Saying no in time: limits on how much waits in a queue and how fast it is filled.
+"""Limits on how many jobs wait in a queue and how fast they are submitted.
 
-Depth is read from the store at most once a second and counted on from there, so it costs
-next to nothing and may be off by what others submit within that second. The rate is this
-app's own.
+The depth is read from the store at most once a second and counted in this process in
+between, so it costs nearly nothing and may be off by what other processes submit within that
+second. The rate counts only the submissions of this app.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from holdfast.model.policy import SECOND, Limits
 from holdfast.runtime.clock import Clock
 from holdfast.store import Store
 
-FRESH = 1.0
-"""How long a reading of the depths is trusted, in seconds."""
+READ_INTERVAL = 1.0
+"""Seconds between two reads of the depths."""
 
 WAITING = LIVE - {State.RUNNING}
 
 
 class Quota:
-    """Admits new jobs or refuses them with QuotaError."""
+    """Admits new jobs, or raises QuotaError."""
 
     def __init__(self, store: Store, limits: Limits, clock: Clock) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class Quota:
         self._rate = limits.submission_rate
         self._clock = clock
         self.is_limited = self._depth is not None or self._rate is not None
-        """Whether there is anything to refuse for."""
+        """Whether there is any limit to check."""
         self._waiting: Counter[str] = Counter()
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
@@ -41,7 +41,7 @@ class Quota:
         self._filled_at = clock.monotonic()
 
     async def admit(self, jobs: Sequence[Job]) -> None:
-        """Count jobs in, all or none."""
+        """Admit jobs, all or none, and count them."""
         if self._depth is not None:
             await self._check_depth(jobs, self._depth)
         if self._rate is not None:
@@ -50,7 +50,7 @@ class Quota:
 
     async def _check_depth(self, jobs: Sequence[Job], most: int) -> None:
         async with self._reading:
-            if self._clock.monotonic() - self._read_at >= FRESH:
+            if self._clock.monotonic() - self._read_at >= READ_INTERVAL:
                 await self._read()
         for queue, count in Counter(job.queue for job in jobs).items():
             if self._waiting[queue] + count > most:
@@ -69,7 +69,7 @@ class Quota:
         )
 
     def _check_rate(self, count: int, rate: int) -> None:
-        """A bucket that holds one second's worth; a batch above that empties it below zero."""
+        """A token bucket of one second's rate; a larger batch takes it below zero."""
         now = self._clock.monotonic()
         self._allowance = min(rate, self._allowance + (now - self._filled_at) * rate)
         self._filled_at = now

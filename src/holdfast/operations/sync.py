@@ -74,7 +74,7 @@ class SyncOperations(BackgroundOperations):
         )
 
     def chain(self, *steps: Step, connection: object = None) -> list[SubmissionResult]:
-        """Submit jobs that run one after another; a list is a step whose jobs run side by side."""
+        """Submit jobs that run one after another; a list is a step whose jobs run in parallel."""
         connection = blocking(connection)
         return self._run(lambda operations: operations.chain(steps, connection=connection))
 
@@ -99,13 +99,13 @@ class SyncOperations(BackgroundOperations):
     def stats(
         self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
     ) -> QueueStats:
-        """Return counts, rates and latencies; ``breakdown_by`` TYPE, PRIORITY, STATE."""
+        """Return counts, rates and latencies; ``breakdown_by`` QUEUE, TYPE, PRIORITY, STATE."""
         return self._run(
             lambda operations: operations.stats(time_range=time_range, breakdown_by=breakdown_by)
         )
 
     def cancel(self, job_id: str, *, reason: str = "", force: bool = False) -> CancellationResult:
-        """Cancel a waiting job; ask a running one to stop, or with ``force`` interrupt it."""
+        """Cancel a waiting job; request a running one to stop, with ``force`` interrupt it."""
         return self._run(lambda operations: operations.cancel(job_id, reason=reason, force=force))
 
     def cancel_batch(
@@ -131,7 +131,7 @@ class SyncOperations(BackgroundOperations):
         )
 
     def failures(self, **wanted: Unpack[FailureFilter]) -> FailureSearchResult:
-        """Return one page of failed jobs, with what all that match failed of."""
+        """Return one page of failed jobs, with counts over all that match."""
         return self._run(lambda operations: operations.failures(wanted))
 
     def retry(
@@ -142,7 +142,7 @@ class SyncOperations(BackgroundOperations):
         priority: Priority | str | int | None = None,
         delay: Span = 0,
     ) -> RetryResult:
-        """Give a FAILED or DEAD_LETTER job another chance."""
+        """Run a FAILED or DEAD_LETTER job again."""
         return self._run(
             lambda operations: operations.retry(
                 job_id, reset_attempts=reset_attempts, priority=priority, delay=delay
@@ -150,7 +150,7 @@ class SyncOperations(BackgroundOperations):
         )
 
     def release(self, job_id: str) -> ReleaseResult:
-        """Let a job go that was submitted with ``hold=True``."""
+        """Release a job that was submitted with ``hold=True``."""
         return self._run(lambda operations: operations.release(job_id))
 
     def delete(self, job_id: str) -> DeletionResult:
@@ -158,7 +158,7 @@ class SyncOperations(BackgroundOperations):
         return self._run(lambda operations: operations.delete(job_id))
 
     def events(self, *, after: str | None = None, follow: bool = True) -> Iterator[JobEvent]:
-        """Yield what happens to jobs, from now on or after an event's cursor."""
+        """Yield the events of jobs, from now on or after an event's cursor."""
         return self._iterate(lambda operations: operations.events(after=after, follow=follow))
 
     def logs(self, job_id: str) -> list[LogLine]:
@@ -170,19 +170,19 @@ class SyncOperations(BackgroundOperations):
         return self._run(lambda operations: operations.queues())
 
     def pause(self, queue: str) -> None:
-        """Let no more jobs of a queue start; running ones finish."""
+        """Stop the jobs of a queue from starting; running ones finish."""
         self._run(lambda operations: operations.pause(queue))
 
     def resume(self, queue: str) -> None:
-        """Let jobs of a queue start again."""
+        """Let the jobs of a paused queue start again."""
         self._run(lambda operations: operations.resume(queue))
 
     def workers(self) -> list[WorkerInfo]:
-        """Return the workers that are there now."""
+        """Return the workers that are alive."""
         return self._run(lambda operations: operations.workers())
 
     def explain(self, job_id: str) -> Explanation:
-        """Say why a job is not running now."""
+        """Explain why a job is not running now."""
         return self._run(lambda operations: operations.explain(job_id))
 
 

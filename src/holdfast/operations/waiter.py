@@ -1,4 +1,4 @@
-"""Waiting for jobs to end: one reader of the event stream for any number of waiters."""
+"""Waits for jobs to end: one reader of the event stream for any number of callers."""
 
 from __future__ import annotations
 
@@ -12,91 +12,92 @@ from holdfast.model.job import TERMINAL
 from holdfast.store import EventPage, LateStore, Store
 
 STREAM_WAIT = timedelta(seconds=5)
+"""How long one read of the event stream waits for events."""
 LATE_WAIT = timedelta(milliseconds=250)
-"""How long to trust a stream that may be late: PostgreSQL's waits for any open transaction."""
-AT_ONCE = 1000
-"""How many jobs to ask for in one go."""
+"""The same for a stream that may lag: PostgreSQL's waits for every open transaction."""
+MOST_READ = 1000
+"""How many jobs one read checks."""
 RETRY_DELAY = 0.5
 
 
 class JobWaiter:
-    """Tells waiters when their job may have ended; reads the stream only while someone waits."""
+    """Wakes callers when their job may have ended; reads the stream only while a caller waits."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiters: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._events: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._task: asyncio.Task[None] | None = None
-        self._placed = asyncio.Event()
+        self._ready = asyncio.Event()
 
-    async def watch(self, job_id: str) -> asyncio.Event:
-        """Return an event that is set each time the job may have ended from now on."""
+    async def add(self, job_id: str) -> asyncio.Event:
+        """Return an event that is set each time the job may have ended."""
         ended = asyncio.Event()
-        self._waiters[job_id].add(ended)
+        self._events[job_id].add(ended)
         if self._task is None or self._task.done():
-            self._placed = asyncio.Event()
-            self._task = asyncio.get_running_loop().create_task(self._follow(self._placed))
-        await self._placed.wait()
+            self._ready = asyncio.Event()
+            self._task = asyncio.get_running_loop().create_task(self._follow(self._ready))
+        await self._ready.wait()
         return ended
 
-    def forget(self, job_id: str, ended: asyncio.Event) -> None:
-        """Stop telling a waiter."""
-        self._waiters[job_id].discard(ended)
-        if not self._waiters[job_id]:
-            del self._waiters[job_id]
+    def remove(self, job_id: str, ended: asyncio.Event) -> None:
+        """Stop setting an event."""
+        self._events[job_id].discard(ended)
+        if not self._events[job_id]:
+            del self._events[job_id]
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Stop reading the stream."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
 
-    async def _follow(self, placed: asyncio.Event) -> None:
+    async def _follow(self, ready: asyncio.Event) -> None:
         cursor: str | None = None
-        while self._waiters:
+        while self._events:
             try:
-                page = await self._store.events(cursor, 1000 if cursor else 0, self._patience)
+                page = await self._store.events(cursor, 1000 if cursor else 0, self._stream_wait)
                 if cursor is not None and not page.events:
-                    await self._ask()
+                    await self._read_ended()
             except StoreError as error:
                 if not isinstance(error, StoreUnavailableError):
-                    placed.set()  # they will hear of it when they look for themselves
+                    ready.set()  # the callers get the error when they read their jobs
                 await asyncio.sleep(RETRY_DELAY)
-                self._tell_all()
+                self._wake_all()
                 continue
             if cursor is not None:
-                self._tell(page)
+                self._wake(page)
             cursor = page.cursor
-            placed.set()
+            ready.set()
 
     @property
-    def _patience(self) -> timedelta:
+    def _stream_wait(self) -> timedelta:
         return LATE_WAIT if isinstance(self._store, LateStore) else STREAM_WAIT
 
-    async def _ask(self) -> None:
-        """Ask a store whose stream may be late for what its waiters want to know."""
+    async def _read_ended(self) -> None:
+        """Read which jobs have ended, from a store whose stream may lag."""
         if not isinstance(self._store, LateStore):
-            self._tell_all()
+            self._wake_all()
             return
-        asked = list(islice(self._waiters, AT_ONCE))
-        for job_id in asked:  # whoever was asked for comes last the next time
-            self._waiters[job_id] = self._waiters.pop(job_id)
-        for job_id in await self._store.ended(asked):
-            self._tell_ended(job_id)
+        job_ids = list(islice(self._events, MOST_READ))
+        for job_id in job_ids:  # the next read begins with the others
+            self._events[job_id] = self._events.pop(job_id)
+        for job_id in await self._store.ended(job_ids):
+            self._wake_job(job_id)
 
-    def _tell(self, page: EventPage) -> None:
+    def _wake(self, page: EventPage) -> None:
         if page.gap:
-            self._tell_all()
+            self._wake_all()
         for event in page.events:
             if event.transition is not None and event.transition.to_state in TERMINAL:
-                self._tell_ended(event.job_id)
+                self._wake_job(event.job_id)
 
-    def _tell_ended(self, job_id: str) -> None:
-        for ended in self._waiters.get(job_id, ()):
+    def _wake_job(self, job_id: str) -> None:
+        for ended in self._events.get(job_id, ()):
             ended.set()
 
-    def _tell_all(self) -> None:
-        """Something may have been missed: let every waiter look for itself."""
-        for waiting in self._waiters.values():
+    def _wake_all(self) -> None:
+        """Wake every caller to read its job: events may have been missed."""
+        for waiting in self._events.values():
             for ended in waiting:
                 ended.set()

@@ -1,4 +1,4 @@
-"""Which workers are there: each holds its own name in the store for as long as it lives."""
+"""Which workers are alive: each holds a lock with its own name in the store."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from holdfast.model.workers import PREFIX, WorkerInfo
 from holdfast.store import Store
 
 LEADERSHIP = "maintenance"
-"""What one of them holds, who looks after all jobs: makes them ready, takes them back."""
+"""The lock of the one worker that leads maintenance of all jobs."""
 WORKER_TTL = timedelta(seconds=15)
+"""How long a worker counts as alive after its newest announcement."""
 
 
 async def announce(store: Store, info: WorkerInfo, ttl: timedelta = WORKER_TTL) -> None:
-    """Say that a worker is there; a ttl of zero says good-bye."""
+    """Announce that a worker is alive; a ttl of zero removes it."""
     await store.hold(PREFIX + info.id, info.id, ttl, msgspec.json.encode(info))
 
 
 async def workers(store: Store) -> list[WorkerInfo]:
-    """Return the workers that are there now."""
+    """Return the workers that are alive."""
     return [
         msgspec.structs.replace(
             msgspec.json.decode(hold.data, type=WorkerInfo), seen_until=hold.until

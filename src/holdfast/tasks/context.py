@@ -1,8 +1,8 @@
-"""What a handler is given: its job, and the things it may do while it holds the lease.
+"""The context of a handler: its job, and what it may do while it holds the lease.
 
-``JobContext`` is for coroutine handlers. ``SyncJobContext`` has the same surface for plain
-functions in threads and processes; its methods block. Everything written goes through the
-lease: once that is lost, ``StaleLeaseError`` tells the handler to stop.
+``JobContext`` is for coroutine handlers. ``SyncJobContext`` has the same methods for plain
+functions in threads and processes; they block. Every write is made under the lease: once it
+is lost, ``StaleLeaseError`` stops the handler.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ MAX_LOG_MESSAGE = 8192
 
 
 class Named(Protocol):
-    """Anything that stands for a job type: a task."""
+    """Anything with a job type: a task."""
 
     @property
     def type(self) -> str: ...
 
 
 class Signals:
-    """What the outside world tells a running job; set by the worker, read by the context."""
+    """Signals to a running job; set by the worker, read by the context."""
 
     cancel: CancelRequest | None = None
     lease_lost = False
 
 
 class Channel(Protocol):
-    """How a context reaches the store; given by whoever runs the job."""
+    """How a context reaches the store; provided by what runs the job."""
 
     def now(self) -> datetime:
         """Return the store's time."""
         ...
 
     async def progress(self, progress: Progress) -> None:
-        """Keep the newest progress; may be written a moment later."""
+        """Record the newest progress; may be written a moment later."""
         ...
 
     async def checkpoint(self, data: bytes) -> bool:
@@ -68,7 +68,7 @@ class Channel(Protocol):
         ...
 
     async def log(self, line: LogLine) -> None:
-        """Keep a log line; may be written a moment later."""
+        """Record a log line; may be written a moment later."""
         ...
 
     async def spawn(
@@ -84,9 +84,9 @@ class Channel(Protocol):
     def transaction(
         self, result: Callable[[], bytes | None], *, blocking: bool = False
     ) -> AbstractAsyncContextManager[object]:
-        """Open a transaction that completes the job when it commits, with what ``result`` says.
+        """Open a transaction that completes the job when it commits, with what ``result`` returns.
 
-        ``blocking``: one whose connection is used in another thread.
+        ``blocking``: its connection is used in another thread.
         """
         ...
 
@@ -99,7 +99,7 @@ class _JobView:
         self._deadline = deadline
         self._signals = signals
         self.given_result: bytes | None = None
-        """What ``set_result`` was given, as JSON."""
+        """The value given to ``set_result``, as JSON."""
 
     @property
     def job_id(self) -> str:
@@ -143,7 +143,7 @@ class _JobView:
 
     @property
     def correlation_id(self) -> str:
-        """The caller's tracing id, or nothing."""
+        """The caller's tracing id; empty when there is none."""
         return self._job.correlation_id
 
     @property
@@ -153,39 +153,39 @@ class _JobView:
 
     @property
     def idempotency_key(self) -> str:
-        """The key the job was submitted with, or nothing."""
+        """The key the job was submitted with; empty when there is none."""
         return self._job.idempotency_key
 
     @property
     def deadline(self) -> datetime:
-        """When this attempt is stopped, by the store's clock."""
+        """When this attempt times out, by the store's clock."""
         return self._deadline
 
     @property
     def lease_lost(self) -> bool:
-        """Whether someone else may have the job by now: stop, nothing you write will count."""
+        """Whether another worker may have the job now: stop, no further write is accepted."""
         return self._signals.lease_lost
 
     def is_cancelled(self) -> bool:
-        """Whether someone asked this job to stop."""
+        """Whether this job was cancelled."""
         return self._signals.cancel is not None
 
     def last_checkpoint(self) -> bytes | None:
-        """The newest checkpoint an earlier attempt left, as it was written."""
+        """Return the newest checkpoint, as it was written."""
         return self._job.checkpoint
 
     def restore(self, as_: builtins.type[T]) -> T | None:
-        """The newest checkpoint, decoded from JSON into a type; None when there is none."""
+        """Return the newest checkpoint, decoded from JSON into a type; None when there is none."""
         if self._job.checkpoint is None:
             return None
         return msgspec.json.decode(self._job.checkpoint, type=as_)
 
     def set_result(self, value: object) -> None:
-        """Give the job its result now, to be kept when it completes.
+        """Set the job's result now, to be stored when it completes.
 
-        That is how a job has one that its ``transaction`` completes; set it before the end of
-        the block. Checked at once, as a returned value is: one that cannot be kept is a
-        ``PermanentError``. A handler that returns a value without a transaction means that one.
+        A job that its ``transaction`` completes gets its result this way; set it before the end
+        of the block. Raises ``PermanentError`` for a value that cannot be stored. Without a
+        transaction, a value that the handler returns replaces this one.
         """
         self.given_result = encode_result(value)
 
@@ -198,7 +198,7 @@ class JobContext(_JobView):
         self._channel = channel
 
     async def report_progress(self, percent: int, message: str = "") -> None:
-        """Tell how far the job is, 0 to 100."""
+        """Report the progress of the job, 0 to 100."""
         if isinstance(percent, bool) or not isinstance(percent, int) or not 0 <= percent <= 100:
             raise ValidationError(
                 [Fault("percent", "OUT_OF_RANGE", f"must be 0 to 100, got {percent!r:.60}")]
@@ -207,9 +207,9 @@ class JobContext(_JobView):
         await self._channel.progress(progress)
 
     async def checkpoint(self, state: object) -> None:
-        """Keep state for the next attempt: bytes as they are, anything else as JSON.
+        """Store state for the next attempt: bytes as they are, anything else as JSON.
 
-        Raises ``JobCancelledError`` when the job was asked to stop (the state is kept), and
+        Raises ``JobCancelledError`` when the job was cancelled (the state is stored), and
         ``StaleLeaseError`` when the lease is lost.
         """
         data, _ = encode(state)
@@ -229,14 +229,14 @@ class JobContext(_JobView):
     ) -> str:
         """Submit a child job and return its id.
 
-        With a ``key`` a later attempt that spawns the same key gets the same child back
-        instead of a second one. A job that waits FAN_IN for this one waits for the child.
+        With a ``key``, a later attempt that spawns the same key gets the same child instead of
+        a second one. A job that waits FAN_IN for this one waits for the child, too.
         """
         type_ = task if isinstance(task, str) else task.type
         return await self._channel.spawn(type_, payload, key, options)
 
     async def log(self, level: str, message: str, **fields: object) -> None:
-        """Keep a line with the job; the newest thousand are kept."""
+        """Log a line with the job, which keeps the newest thousand."""
         if level.upper() not in LEVELS:
             raise ValidationError(
                 [Fault("level", "INVALID", f"must be one of {', '.join(LEVELS)}, got {level!r}")]
@@ -251,9 +251,9 @@ class JobContext(_JobView):
         await self._channel.log(line)
 
     async def dependency_results(self) -> dict[str, object]:
-        """What the jobs this one waited for returned, by id; None for one that returned nothing.
+        """Return the results of the jobs this one waited for, by id; None for an empty one.
 
-        For FAN_IN that is the named job and everything it spawned.
+        For FAN_IN these are the named job and everything it spawned.
         """
         results = await self._channel.results()
         for job_id, data in results.items():
@@ -266,29 +266,29 @@ class JobContext(_JobView):
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[TupleRow]]:
         """Open a database transaction that completes this job when it commits; PostgreSQL only.
 
-        ``async with ctx.transaction() as conn`` lends a psycopg connection. What the block writes
-        and the end of the job are committed together, with what ``set_result`` was given; a lease
-        that was lost rolls everything back. What the block raises passes as it is and undoes it,
-        and ``raise psycopg.Rollback()`` undoes it and leaves the job to the handler. Afterwards
-        nothing more can be written in the job's name, and what the handler returns is not kept.
+        ``async with ctx.transaction() as conn`` provides a psycopg connection. The writes of the
+        block, the completion of the job and the value of ``set_result`` commit together; a lost
+        lease rolls everything back. An exception in the block rolls back and propagates, and
+        ``raise psycopg.Rollback()`` rolls back and leaves the job to the handler. After the
+        commit the job accepts no more writes, and the handler's return value is not stored.
         """
-        lent = self._lend(lambda: self.given_result)
-        return cast("AbstractAsyncContextManager[AsyncConnection[TupleRow]]", _Awaited(lent))
+        opened = self._transaction(lambda: self.given_result)
+        return cast("AbstractAsyncContextManager[AsyncConnection[TupleRow]]", _AsyncOnly(opened))
 
-    def _lend(
+    def _transaction(
         self, result: Callable[[], bytes | None], *, blocking: bool = False
     ) -> AbstractAsyncContextManager[object]:
         return self._channel.transaction(result, blocking=blocking)
 
 
-class _Awaited(AbstractAsyncContextManager[object]):
-    """A transaction that tells whoever forgot ``async``."""
+class _AsyncOnly(AbstractAsyncContextManager[object]):
+    """A transaction whose use without ``async`` raises an error that says so."""
 
-    def __init__(self, lent: AbstractAsyncContextManager[object]) -> None:
-        self._lent = lent
+    def __init__(self, inner: AbstractAsyncContextManager[object]) -> None:
+        self._inner = inner
 
     async def __aenter__(self) -> object:
-        return await self._lent.__aenter__()
+        return await self._inner.__aenter__()
 
     async def __aexit__(
         self,
@@ -296,37 +296,37 @@ class _Awaited(AbstractAsyncContextManager[object]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
-        return await self._lent.__aexit__(kind, error, trace)
+        return await self._inner.__aexit__(kind, error, trace)
 
     def __enter__(self) -> NoReturn:
         raise no_transaction("needs 'async with' in a coroutine")
 
     def __exit__(self, *_: object) -> None:
-        """Is never come to."""
+        """Never called: ``__enter__`` raises."""
 
 
 def no_transaction(why: str) -> PermanentError:
-    """Say why there can be none: trying again would not change that."""
+    """Return the error of a transaction that cannot be opened; a retry would not help."""
     return PermanentError(f"ctx.transaction() {why}", code="TRANSACTION_REFUSED")
 
 
 Call = Callable[..., object]
-"""Runs a ``JobContext`` method by name elsewhere and blocks for its answer."""
+"""Runs a ``JobContext`` method by name on the loop and blocks for its result."""
 
 
 class SyncJobContext(_JobView):
-    """The context of a plain function: the same surface, blocking."""
+    """The context of a plain function: the same methods, blocking."""
 
     def __init__(self, job: Job, deadline: datetime, signals: Signals, call: Call) -> None:
         super().__init__(job, deadline, signals)
         self._call = call
 
     def report_progress(self, percent: int, message: str = "") -> None:
-        """Tell how far the job is, 0 to 100."""
+        """Report the progress of the job, 0 to 100."""
         self._call("report_progress", percent, message)
 
     def checkpoint(self, state: object) -> None:
-        """Keep state for the next attempt; see ``JobContext.checkpoint``."""
+        """Store state for the next attempt; see ``JobContext.checkpoint``."""
         data, _ = encode(state)
         self._call("checkpoint", data)
         self._job = msgspec.structs.replace(self._job, checkpoint=data)
@@ -344,11 +344,11 @@ class SyncJobContext(_JobView):
         return str(self._call("spawn", type_, payload, key=key, **options))
 
     def log(self, level: str, message: str, **fields: object) -> None:
-        """Keep a line with the job."""
+        """Log a line with the job."""
         self._call("log", level, message, **{name: str(value) for name, value in fields.items()})
 
     def dependency_results(self) -> dict[str, object]:
-        """What the jobs this one waited for returned, by id."""
+        """Return the results of the jobs this one waited for, by id."""
         results = self._call("dependency_results")
         assert isinstance(results, dict)
         return results
@@ -356,8 +356,8 @@ class SyncJobContext(_JobView):
     def transaction(self) -> AbstractContextManager[Connection[TupleRow]]:
         """Open a database transaction that completes this job; see ``JobContext.transaction``.
 
-        ``with ctx.transaction() as conn`` lends a blocking psycopg connection. In threads only: a
-        handler with ``runner="process"`` cannot have one.
+        ``with ctx.transaction() as conn`` provides a blocking psycopg connection, in threads
+        only: not to a handler with ``runner="process"``.
         """
-        lent = self._call("_lend", lambda: self.given_result, blocking=True)
-        return cast("AbstractContextManager[Connection[TupleRow]]", lent)
+        opened = self._call("_transaction", lambda: self.given_result, blocking=True)
+        return cast("AbstractContextManager[Connection[TupleRow]]", opened)

@@ -1,4 +1,4 @@
-"""Running a task without a queue: a context whose writes go nowhere but can be looked at."""
+"""Runs a task without a queue: with a context that keeps its writes in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class InlineSpawn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InlineChannel:
-    """Keeps in memory what a handler reports; spawned jobs are only recorded."""
+    """Keeps a handler's writes in memory; spawned jobs are only recorded."""
 
     def __init__(self, clock: Clock, randomness: Randomness) -> None:
         self._clock = clock
@@ -50,7 +50,7 @@ class InlineChannel:
         return self._clock.now()
 
     def holds(self) -> bool:
-        """Whether the lease still holds; asked before each write."""
+        """Whether the lease is still valid; checked before each write."""
         return True
 
     async def progress(self, progress: Progress) -> None:
@@ -93,7 +93,7 @@ class InlineChannel:
 def inline_context(
     type_: str, function: Function, clock: Clock, randomness: Randomness
 ) -> JobContext | SyncJobContext:
-    """Return a context for one call: of the blocking kind for a plain function."""
+    """Return a context for one call; for a plain function a blocking one."""
     job = inline_job(type_, clock, randomness)
     assert job.started_at is not None
     channel = InlineChannel(clock, randomness)
@@ -108,18 +108,18 @@ def inline_context(
 
 
 def inline_job(type_: str, clock: Clock, randomness: Randomness) -> Job:
-    """Return a running job that no store knows."""
+    """Return a running job that is in no store."""
     now = clock.now()
     job = accept(Submission(type=type_), job_id=randomness.uuid(), now=now)
     return claimed(job, token=randomness.token(), worker=INLINE, now=now)
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits, whether or not an event loop runs here."""
+    """Run a coroutine that never waits, with or without a running event loop."""
     try:
         coroutine.send(None)
     except StopIteration as done:
         value: T = done.value
         return value
     coroutine.close()
-    raise RuntimeError("this would have to wait")
+    raise RuntimeError("an inline call cannot wait")

@@ -1,6 +1,6 @@
-"""Cron schedules: which instants a schedule names, in its own time zone.
+"""Cron schedules: the instants of a cron expression in its time zone.
 
-A time that a change of clocks skips fires when the clock has moved on; one that happens twice
+A time that a change to summer time skips fires right after the change; one that happens twice
 fires once.
 """
 
@@ -29,7 +29,7 @@ ALIASES = {
 
 
 class MissedRuns(StrEnum):
-    """What happens to instants that passed while no worker was there."""
+    """What happens to instants that passed while no worker ran."""
 
     SKIP = "skip"
     ONE = "one"
@@ -48,7 +48,7 @@ class CronEntry(msgspec.Struct, frozen=True, kw_only=True):
     options: SubmitOptions
 
 
-def cron_entry(  # one argument per field, called in one place
+def cron_entry(  # one argument per field
     name: str,
     type_: str,
     expression: str,
@@ -57,7 +57,7 @@ def cron_entry(  # one argument per field, called in one place
     payload: object,
     options: SubmitOptions,
 ) -> CronEntry:
-    """Check a schedule; ValidationError says what is wrong with it."""
+    """Make a schedule; ValidationError when its expression or time zone is invalid."""
     entry = CronEntry(
         name=name,
         type=type_,
@@ -72,17 +72,17 @@ def cron_entry(  # one argument per field, called in one place
 
 
 def instants(entry: CronEntry, *, after: datetime) -> Iterator[datetime]:
-    """Yield the instants a schedule names after a moment, in UTC."""
+    """Yield the instants of a schedule after a moment, in UTC."""
     try:
         zone = ZoneInfo(entry.tz)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is no zone
-        told = f"must be a known time zone, got {entry.tz!r:.60}"
-        raise ValidationError([Fault("tz", "INVALID", told)]) from None
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is not a zone
+        message = f"must be a known time zone, got {entry.tz!r:.60}"
+        raise ValidationError([Fault("tz", "INVALID", message)]) from None
     try:
         ticks = CronSim(entry.expression, after.astimezone(zone))
     except CronSimError as error:
-        told = f"must be a cron expression, got {entry.expression!r:.60}: {error}"
-        raise ValidationError([Fault("expression", "INVALID", told)]) from None
+        message = f"must be a cron expression, got {entry.expression!r:.60}: {error}"
+        raise ValidationError([Fault("expression", "INVALID", message)]) from None
     last = after
     for tick in ticks:
         instant = tick.astimezone(UTC)
@@ -96,8 +96,8 @@ def due_instants(
 ) -> list[datetime]:
     """Return the instants to submit now, given the last one that was submitted.
 
-    A schedule seen for the first time starts with its next instant. What passed more than a
-    minute ago counts as missed.
+    A new schedule starts with its next instant. An instant more than a minute ago counts as
+    missed.
     """
     if last is None:
         return []

@@ -1,7 +1,8 @@
-"""From stored bytes to a function's arguments, and from a caller's arguments to bytes.
+"""Turns payloads into a function's arguments, and a caller's arguments into payloads.
 
-A parameter annotated as a job context receives it; one named ``payload`` takes the payload
-whole, otherwise its keys are the parameters. Values decode into their annotations.
+A parameter annotated as a job context receives it. A single parameter named ``payload``
+receives the whole payload; otherwise its keys are the parameters. Values are decoded into
+the annotations.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _CONTEXTS = (JobContext, SyncJobContext)
 
 
 class SignatureError(ValueError):
-    """A function that cannot be a task."""
+    """The signature of a function that cannot be a task."""
 
 
 class Signature:
@@ -62,24 +63,24 @@ class Signature:
             raise SignatureError(f"cannot decode into its annotations: {error}") from None
 
     def name(self, args: tuple[object, ...]) -> dict[str, object]:
-        """Name positional arguments, the context left out."""
+        """Return positional arguments by name, without the context."""
         if len(args) > len(self._parameters):
             raise TypeError(f"takes {len(self._parameters)} arguments, got {len(args)}")
         return dict(zip(self._parameters, args, strict=False))
 
     def pack(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
-        """Return the payload for a call with these arguments; TypeError as the call would."""
+        """Return the payload for a call; TypeError when the arguments do not fit the function."""
         named = self._call.bind(*args, **kwargs).arguments
         if self._whole:
             return named.get(WHOLE)
         return named | named.pop(self._rest, {}) if self._rest else named
 
     def unpack(self, job: Job) -> dict[str, object]:
-        """Return the arguments a payload holds, or raise PermanentError naming what is wrong."""
+        """Return the arguments in a payload; PermanentError when it does not fit the function."""
         if job.encoding is Encoding.BYTES:
             return self._unpack_bytes(job)
-        nothing = not self._whole and job.payload == b"null"
-        data = b"{}" if nothing else job.payload
+        is_empty = not self._whole and job.payload == b"null"
+        data = b"{}" if is_empty else job.payload
         try:
             value = self._decoder.decode(data)
         except msgspec.DecodeError as error:
@@ -103,7 +104,7 @@ class Signature:
         )
 
     def _struct(self, function: Callable[..., object], hints: Mapping[str, object]) -> Any:
-        """One msgspec struct with a field per parameter; more are let through for ``**kwargs``."""
+        """Return a struct with a field per parameter; ``**kwargs`` allow further fields."""
         fields: list[Any] = []
         for name, parameter in self._parameters.items():
             if parameter.kind is parameter.VAR_KEYWORD:
@@ -120,7 +121,7 @@ class Signature:
 
 
 def _hints(function: Callable[..., object]) -> dict[str, Any]:
-    """Resolve what the parameters are annotated with; what is returned does not matter."""
+    """Resolve the annotations of the parameters; the return type is not needed."""
     plain = inspect.unwrap(function)
     if not hasattr(plain, "__annotations__"):
         plain = getattr(type(plain), "__call__", plain)  # noqa: B004  # an object may be a task
@@ -130,8 +131,8 @@ def _hints(function: Callable[..., object]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(given, globalns=names, include_extras=True)
     except NameError as error:
-        told = f"cannot resolve its annotations: {error}; import it where the program runs"
-        raise SignatureError(f"{told}, not only for type checking") from None
+        message = f"cannot resolve its annotations: {error}; import it where the program runs"
+        raise SignatureError(f"{message}, not only for type checking") from None
     except TypeError as error:
         raise SignatureError(f"cannot resolve its annotations: {error}") from None
 
@@ -140,6 +141,6 @@ def _decode_model(kind: type, value: object) -> object:
     if not is_model(kind):
         raise TypeError(f"cannot decode into {kind.__name__}")
     try:
-        return kind.model_validate(value)  # type: ignore[attr-defined]  # pydantic, by duck
+        return kind.model_validate(value)  # type: ignore[attr-defined]  # is_model() saw it
     except ValueError as error:
         raise ValueError(str(error).replace("\n", " ")) from None

@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 class Submitting(Protocol):
-    """What can submit a job from a coroutine."""
+    """Submits jobs from coroutines."""
 
     async def submit(
         self, submission: Submission, *, connection: object = None
@@ -39,7 +39,7 @@ class Submitting(Protocol):
 
 
 class SubmittingSync(Protocol):
-    """What can submit a job from blocking code."""
+    """Submits jobs from blocking code."""
 
     def submit(
         self,
@@ -61,17 +61,17 @@ class TaskApp(Protocol):
 
     @property
     def operations(self) -> Submitting:
-        """The operations while the app is started; RuntimeError before."""
+        """The operations of a started app; RuntimeError before it is started."""
         ...
 
     @property
     def sync(self) -> SubmittingSync:
-        """The same for blocking code."""
+        """The operations for blocking code."""
         ...
 
 
 class Task(Generic[P, R]):
-    """A registered function. Calling it runs it here and now; ``submit`` makes a job of it."""
+    """A registered function. Calling it runs it at once; ``submit`` submits a job that does."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Task(Generic[P, R]):
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the function inline: no queue, no retries; a context is made when it wants one."""
+        """Run the function inline: no queue, no retries, with a new context if it takes one."""
         if self._signature.context is None:
             return self.function(*args, **kwargs)
         context = inline_context(self.type, self.function, self.app.clock, self.app.randomness)
@@ -96,7 +96,7 @@ class Task(Generic[P, R]):
         return self.function(**self._signature.name(args), **given)
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> SubmissionResult:
-        """Submit a job that will call the function with these arguments."""
+        """Submit a job that calls the function with these arguments."""
         submission = self.submission(*args, **kwargs)
         return await self.app.operations.submit(submission, connection=self._connection)
 
@@ -121,12 +121,12 @@ class Task(Generic[P, R]):
         return task
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
-        """Return what ``submit`` would submit, for ``submit_batch`` and ``chain``."""
+        """Return the submission of ``submit``, for ``submit_batch`` and ``chain``."""
         payload = self._signature.pack(args, kwargs)
         return Submission(type=self.type, payload=payload, **self._options)
 
     def payload(self, *args: P.args, **kwargs: P.kwargs) -> object:
-        """Return the payload a submission with these arguments would carry."""
+        """Return the payload of a submission with these arguments."""
         return self._signature.pack(args, kwargs)
 
     def __repr__(self) -> str:
@@ -134,7 +134,7 @@ class Task(Generic[P, R]):
 
 
 class TaskDecorator(Protocol):
-    """What ``@app.task(...)`` returns: keeps the function's parameters, less its context."""
+    """What ``@app.task(...)`` returns: keeps the function's parameters except its context."""
 
     @overload
     def __call__(self, function: Callable[Concatenate[JobContext, P], R]) -> Task[P, R]: ...

@@ -1,4 +1,4 @@
-"""Settings in layers: who wins, what is refused, and how it is told."""
+"""Settings in layers: which value applies, what is refused, and with which message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _file(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_later_layers_win_and_silence_changes_nothing(tmp_path: Path) -> None:
+def test_later_layers_override_earlier_ones_only_with_values_they_give(tmp_path: Path) -> None:
     path = _file(tmp_path, 'url = "sqlite:///file.db"\n[worker]\nslots = 7\nprocesses = 3\n')
     environment = {"HOLDFAST_WORKER_SLOTS": "8", "HOLDFAST_LOG_LEVEL": "debug"}
 
@@ -49,7 +49,7 @@ def test_value_that_equals_the_default_still_counts_as_given(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[worker]\nslot = 3\n", "worker.slot is not a setting, did you mean 'worker.slots'?"),
         ("slots = 3\n", "slots is not a setting, did you mean 'worker.slots'?"),
@@ -62,16 +62,16 @@ def test_value_that_equals_the_default_still_counts_as_given(tmp_path: Path) -> 
         ("url = \n", "cannot be read"),
     ],
 )
-def test_wrong_file_is_refused_with_the_nearest_known_key(
-    tmp_path: Path, text: str, told: str
+def test_invalid_file_is_refused_with_the_nearest_known_key(
+    tmp_path: Path, text: str, message: str
 ) -> None:
     with pytest.raises(ValidationError) as caught:
         config.load(environment={}, path=_file(tmp_path, text))
 
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_everything_wrong_is_reported_at_once(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     path = _file(tmp_path, "[worker]\nslot = 3\nprocesses = 0\n")
 
     with pytest.raises(ValidationError) as caught:
@@ -80,12 +80,12 @@ def test_everything_wrong_is_reported_at_once(tmp_path: Path) -> None:
     assert 3 == len(caught.value.faults)
 
 
-def test_variable_that_looks_like_a_slip_is_refused() -> None:
+def test_variable_that_looks_like_a_typo_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"did you mean \$HOLDFAST_WORKER_SLOTS"):
         config.load(environment={"HOLDFAST_WORKER_SLOT": "3"})
 
 
-def test_variables_of_container_platforms_are_left_alone() -> None:
+def test_variables_of_container_platforms_are_ignored() -> None:
     platform = {"HOLDFAST_PORT": "tcp://10.0.0.1:80", "HOLDFAST_SERVICE_HOST": "10.0.0.1"}
 
     found = config.load(environment=platform)
@@ -118,6 +118,6 @@ def test_queues_are_an_order_or_weights(given: object, read: object) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "a,,b", "a=x", "a=0", "a=-1", "a=nan", "a=inf", "ä", 3])
-def test_queues_that_make_no_sense_are_refused(given: object) -> None:
+def test_invalid_queues_are_refused(given: object) -> None:
     with pytest.raises(ValueError, match="must"):
         config.read_queues(given)

@@ -1,4 +1,4 @@
-"""The demonstration, for real: everything happens, and nothing is left behind."""
+"""The demonstration shows everything and leaves nothing behind."""
 
 from __future__ import annotations
 

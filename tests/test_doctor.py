@@ -1,4 +1,4 @@
-"""What the doctor finds wrong, on every store, and what it tells people to do."""
+"""What the doctor finds, on every store, and what it advises."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ async def found(store: Store, name: str) -> Finding:
     return min(named, key=lambda each: order.index(each.level))
 
 
-async def test_healthy_store_has_no_complaint_but_its_own(hand: Hand) -> None:
+async def test_healthy_store_has_only_findings_of_the_store_itself(hand: Hand) -> None:
     await hand.store.hold(LEADERSHIP, "w1", timedelta(seconds=60))
     await announce(hand.store, worker(hand, types=("a",)))
     await hand.add("a", type="a")
 
-    complaints = [f for f in await examine(hand.store) if f.level is not Level.OK]
+    findings = [f for f in await examine(hand.store) if f.level is not Level.OK]
 
-    assert {"durability", "aof", "wake", "clock", "memory"}.issuperset(f.name for f in complaints)
+    assert {"durability", "aof", "wake", "clock", "memory"}.issuperset(f.name for f in findings)
 
 
 @pytest.mark.req("S-6")
-async def test_job_whose_worker_is_gone_and_nobody_reaps_is_an_error(hand: Hand) -> None:
+async def test_job_of_a_dead_worker_that_was_not_reclaimed_is_an_error(hand: Hand) -> None:
     job = await hand.run("a")
     hand.clock.advance(60)
     assert Level.OK is (await found(hand.store, "leases")).level
@@ -68,7 +68,7 @@ async def test_job_past_its_lifetime_is_an_error(hand: Hand) -> None:
 
 
 @pytest.mark.req("S-14")
-async def test_ready_job_that_no_worker_takes_is_a_warning(hand: Hand) -> None:
+async def test_ready_job_without_a_worker_is_a_warning(hand: Hand) -> None:
     await announce(hand.store, worker(hand, queues=("other",), types=("a",)))
     await hand.add("a", type="a", queue="main")
 
@@ -100,7 +100,7 @@ async def test_late_retry_is_an_error(hand: Hand) -> None:
 
 
 @pytest.mark.req("M-9")
-async def test_job_that_waits_for_a_missing_one_is_an_error(hand: Hand) -> None:
+async def test_job_that_waits_for_a_missing_job_is_an_error(hand: Hand) -> None:
     parent = make("parent", now=hand.now)
     child = make("child", now=hand.now, after=[parent])
     await hand.store.adopt([JobExport(replace(child, trail=()), child.trail)])
@@ -139,13 +139,13 @@ async def test_jobs_that_should_have_been_pruned_are_counted() -> None:
         assert Level.WARN is (await found(app.store, "retention")).level
 
 
-async def test_leaked_threads_are_told(hand: Hand) -> None:
+async def test_leaked_threads_are_reported(hand: Hand) -> None:
     await announce(hand.store, worker(hand, leaked_threads=3))
 
-    assert "w1 left 3 thread(s)" in (await found(hand.store, "threads")).text
+    assert "w1 has 3 thread(s)" in (await found(hand.store, "threads")).text
 
 
-async def test_jobs_sealed_with_an_unknown_key_are_an_error() -> None:
+async def test_jobs_encrypted_with_an_unknown_key_are_an_error() -> None:
     inner = MemoryStore()
     ring = KeyRing.parse(KeyRing.generate("2026-01"))
     async with Holdfast(store=inner, keys=ring) as app:
@@ -157,7 +157,7 @@ async def test_jobs_sealed_with_an_unknown_key_are_an_error() -> None:
     ]
 
 
-def worker(hand: Hand, **said: object) -> WorkerInfo:
+def worker(hand: Hand, **fields: object) -> WorkerInfo:
     base = WorkerInfo(
         id="w1",
         host="h",
@@ -168,7 +168,7 @@ def worker(hand: Hand, **said: object) -> WorkerInfo:
         running=0,
         started_at=hand.now,
     )
-    return replace(base, **said)
+    return replace(base, **fields)
 
 
 def _exhausted(hand: Hand, job: Job) -> Job:

@@ -1,4 +1,4 @@
-"""The servers that other tests rely on start, crash and come back with their data."""
+"""The servers that other tests use start, crash and restart with their data."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_valkey_keeps_acknowledged_writes_over_kill_and_stop(own_valkey: servers
 @pytest.mark.postgres
 @pytest.mark.redis
 @pytest.mark.parametrize("kind", [servers.Postgres, servers.Valkey])
-def test_a_stolen_port_is_exchanged_for_another(
+def test_a_port_in_use_is_replaced_by_another(
     kind: type[servers.Server], valkey_server: servers.Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ports = iter([valkey_server.port, servers._free_port()])
@@ -143,7 +143,7 @@ def test_root_runs_postgres_as_nobody_from_a_closed_folder(
         (servers.find_valkey, "HOLDFAST_TEST_VALKEY"),
     ],
 )
-def test_a_missing_server_says_how_to_get_one(
+def test_a_missing_server_is_reported_with_how_to_get_one(
     find: Callable[[], Path], hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("HOLDFAST_TEST_PGBIN", "HOLDFAST_TEST_VALKEY", "HOLDFAST_TEST_REDIS"):

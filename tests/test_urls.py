@@ -25,7 +25,7 @@ def test_option_is_added_where_options_are(url: str, longer: str | None) -> None
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:a?b@h/app", "POSTGRES://u:a?b@h/app?schema=x"])
-def test_store_that_is_only_looked_at_is_not_migrated(url: str) -> None:
+def test_store_that_is_only_read_is_not_migrated(url: str) -> None:
     given, taken = PostgresSettings.from_url(url), PostgresSettings.from_url(as_it_is(url, "--url"))
 
     assert not taken.migrate

@@ -1,4 +1,4 @@
-"""An app over each store under a clock that stands still, and a way to let it work."""
+"""An app over each store with a manual clock, and a function that runs its jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Drain = Callable[..., Awaitable[None]]
 
 @pytest.fixture
 async def timers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The timers that the loop is asked for from here on."""
+    """The timers that the loop creates from here on."""
     loop, made = asyncio.get_running_loop(), list[object]()
     call_at = loop.call_at
 

@@ -51,7 +51,7 @@ async def test_atomic_batch_with_a_fault_names_every_fault_and_writes_nothing(
 
 
 @pytest.mark.req("A-2")
-async def test_batch_that_is_not_atomic_gives_each_job_its_own_answer(app: Holdfast) -> None:
+async def test_batch_that_is_not_atomic_gives_each_job_its_own_result(app: Holdfast) -> None:
     first = await app.submit("pay", {"n": 1}, idempotency_key="k")
 
     result = await app.submit_batch(
@@ -124,7 +124,7 @@ async def test_unknown_and_forbidden_fields_are_named(app: Holdfast) -> None:
 
 
 @pytest.mark.req("M-9")
-async def test_chain_runs_steps_in_order_and_a_list_side_by_side(app: Holdfast) -> None:
+async def test_chain_runs_steps_in_order_and_a_list_in_parallel(app: Holdfast) -> None:
     @app.task("step")
     async def step(number: int) -> int:
         return number
@@ -145,8 +145,8 @@ async def test_chain_runs_steps_in_order_and_a_list_side_by_side(app: Holdfast) 
 
 @pytest.mark.req("M-9")
 @pytest.mark.parametrize(
-    ("steps", "told"), [([], "1 to 1000"), ([[]], r"steps\[0\] must hold a job")]
+    ("steps", "message"), [([], "1 to 1000"), ([[]], r"steps\[0\] must hold a job")]
 )
-async def test_empty_chains_are_refused(app: Holdfast, steps: list[object], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+async def test_empty_chains_are_refused(app: Holdfast, steps: list[object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         await app.chain(*steps)  # type: ignore[arg-type]  # that is the point

@@ -1,4 +1,4 @@
-"""A key that a caller's transaction has taken and may still give back keeps no others waiting."""
+"""A key held by an open transaction of a caller does not block other jobs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ async def _taken(
 
 
 @pytest.mark.parametrize("many", [10, 300])
-async def test_others_go_on_meanwhile(app: Holdfast, postgres_server: Postgres, many: int) -> None:
+async def test_jobs_with_other_keys_are_accepted_meanwhile(
+    app: Holdfast, postgres_server: Postgres, many: int
+) -> None:
     async def others(when: str) -> None:
         plain = [app.submit("plain") for _ in range(20)]
         keyed = [app.submit("keyed", idempotency_key=f"{when} {n}") for n in range(10)]
@@ -63,7 +65,7 @@ async def test_others_go_on_meanwhile(app: Holdfast, postgres_server: Postgres, 
     assert {(SubmissionStatus.DUPLICATE, first)} == {(twin.status, twin.job_id) for twin in twins}
 
 
-async def test_key_is_free_when_the_transaction_gives_it_back(
+async def test_key_is_free_after_the_transaction_rolls_back(
     app: Holdfast, postgres_server: Postgres
 ) -> None:
     async with _taken(postgres_server, app) as (connection, first):
@@ -95,10 +97,10 @@ async def test_batch_waits_for_its_keys(
     assert SubmissionStatus.ACCEPTED is results[0].status
 
 
-async def test_submission_that_cannot_wait_longer_says_what_for(
+async def test_submission_that_times_out_reports_the_busy_key(
     app: Holdfast, postgres_server: Postgres
 ) -> None:
     hasty = Holdfast(app.url, limits=Limits(submission_timeout=timedelta(seconds=3)))
     async with hasty, _taken(postgres_server, app):
-        with pytest.raises(StoreUnavailableError, match="idempotency_key is in the hands of"):
+        with pytest.raises(StoreUnavailableError, match="idempotency_key is held by a transaction"):
             await hasty.submit("pay", idempotency_key="k")

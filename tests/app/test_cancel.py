@@ -52,17 +52,17 @@ async def test_ended_and_unknown_jobs_cannot_be_cancelled(app: Holdfast, drain: 
 
 
 @pytest.mark.req("A-12")
-async def test_running_job_hears_of_it_and_stops_at_its_next_checkpoint(live_app: Holdfast) -> None:
-    started, heard = asyncio.Event(), []
+async def test_cancelled_running_job_stops_at_its_next_checkpoint(live_app: Holdfast) -> None:
+    started, seen = asyncio.Event(), []
 
     @live_app.task("stepwise")
     async def stepwise(ctx: JobContext) -> None:
         started.set()
         while not ctx.is_cancelled():  # noqa: ASYNC110  # what a handler would do
             await asyncio.sleep(0.01)
-        heard.append(ctx.is_cancelled())
+        seen.append(ctx.is_cancelled())
         await ctx.checkpoint({"step": 1})
-        heard.append("went on")
+        seen.append("went on")
 
     job_id = (await stepwise.submit()).job_id
     async with asyncio.TaskGroup() as group:
@@ -72,7 +72,7 @@ async def test_running_job_hears_of_it_and_stops_at_its_next_checkpoint(live_app
 
     job = await live_app.get(job_id)
     assert CancellationStatus.CANCEL_REQUESTED is result.status
-    assert [True] == heard
+    assert [True] == seen
     assert (State.CANCELLED, 1) == (job.state, job.attempt)
 
 
@@ -115,7 +115,7 @@ async def test_jobs_are_cancelled_by_filter(app: Holdfast) -> None:
 
 
 @pytest.mark.req("A-13")
-async def test_jobs_are_cancelled_by_id_each_with_its_own_fate(app: Holdfast) -> None:
+async def test_jobs_are_cancelled_by_id_each_with_its_own_result(app: Holdfast) -> None:
     live, ended = [(await app.submit("x")).job_id for _ in range(2)]
     await app.cancel(ended)
 

@@ -75,7 +75,7 @@ async def test_context_shows_the_job(app: Holdfast, drain: Drain, kind: str) -> 
 
 @pytest.mark.req("A-18", "A-6", "M-8")
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
-async def test_what_a_handler_reports_is_kept(
+async def test_reports_of_a_handler_are_stored(
     app: Holdfast, drain: Drain, clock: ManualClock, kind: str
 ) -> None:
     restored: list[object] = []
@@ -116,7 +116,7 @@ async def test_what_a_handler_reports_is_kept(
 
 @pytest.mark.req("A-18", "A-3")
 async def test_wrong_progress_and_level_are_refused(app: Holdfast, drain: Drain) -> None:
-    told: list[str] = []
+    fields: list[str] = []
 
     @app.task("t")
     async def task(ctx: JobContext) -> None:
@@ -124,12 +124,12 @@ async def test_wrong_progress_and_level_are_refused(app: Holdfast, drain: Drain)
             try:
                 await call
             except ValidationError as error:
-                told.append(error.faults[0].field)
+                fields.append(error.faults[0].field)
 
     await task.submit()
     await drain()
 
-    assert ["percent", "level"] == told
+    assert ["percent", "level"] == fields
 
 
 @pytest.mark.req("M-9", "A-18")
@@ -207,12 +207,12 @@ async def test_chain_passes_results_on_and_ends_with_its_first_failure(
     async def total(ctx: JobContext) -> int:
         return sum(n for n in (await ctx.dependency_results()).values() if isinstance(n, int))
 
-    good = await app.chain(
+    results = await app.chain(
         start.submission(5), [double.submission(), double.submission()], total.submission()
     )
     bad = await app.chain(start.using(max_attempts=1).submission(-1), double.submission())
     await drain()
 
-    assert 20 == (await app.get(good[-1].job_id)).output
+    assert 20 == (await app.get(results[-1].job_id)).output
     states = [(await app.get(result.job_id)).state for result in bad]
     assert [State.DEAD_LETTER, State.DEAD_LETTER] == states

@@ -1,4 +1,4 @@
-"""Looking into failures, and an operator's retry."""
+"""Reading failures, and an operator's retry."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def raising(app: Holdfast) -> dict[str, BaseException]:
         (SystemExit(3), FailureCategory.TEMPORARY, "SystemExit", State.RETRYING),
     ],
 )
-async def test_what_a_handler_raises_decides_the_category(
+async def test_exception_of_a_handler_decides_the_category(
     app: Holdfast,
     drain: Drain,
     raising: dict[str, BaseException],

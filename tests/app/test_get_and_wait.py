@@ -1,4 +1,4 @@
-"""Looking at jobs, and waiting for them without a storm of reads."""
+"""Reading jobs, and waiting for them without many reads."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_wait_returns_at_once_for_a_job_that_has_ended(app: Holdfast) -> N
 
 
 @pytest.mark.req("A-5")
-async def test_wait_gives_up_after_its_timeout(app: Holdfast) -> None:
+async def test_wait_raises_after_its_timeout(app: Holdfast) -> None:
     job_id = (await app.submit("x")).job_id
 
     with pytest.raises(TimeoutError):
@@ -103,7 +103,7 @@ async def test_many_waiters_share_one_reader_of_events(store: Store, clock: Manu
         jobs = await asyncio.gather(*waiters)
 
     assert {State.CANCELLED} == {job.state for job in jobs}
-    # One look when the wait begins, one by cancel, one when the end was announced, and some room
+    # One read when the wait begins, one by cancel, one when the end was announced, and a margin
     # for a slow machine: each for itself would need one for every event.
     assert calls["get"] <= 4 * len(waiters)
     assert calls["events"] <= 2 * len(waiters)

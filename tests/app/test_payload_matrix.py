@@ -1,6 +1,6 @@
-"""One verdict on every payload, whatever keeps it; and what was accepted comes back as it was.
+"""Every store accepts the same payloads, and returns an accepted one unchanged.
 
-The table names the inputs on which engines differ when they are left to judge by themselves.
+The table holds inputs on which the engines themselves would differ.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ VALUES = {
     "no byte": (b"", ACCEPTED),
     "nothing": (None, ACCEPTED),
 }
-STRANGE = {
+UNUSUAL = {
     "NUL": "\x00",
     "NUL within": "a\x00b",
     "surrogate": "\ud800",
@@ -83,7 +83,9 @@ async def _verdict(app: Holdfast, payload: object) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-async def test_text_is_judged_alike_and_comes_back_byte_for_byte(app: Holdfast, name: str) -> None:
+async def test_text_is_accepted_alike_everywhere_and_returned_byte_for_byte(
+    app: Holdfast, name: str
+) -> None:
     text, expected = TEXTS[name]
 
     verdict, job_id = await _verdict(app, msgspec.Raw(text))
@@ -96,7 +98,9 @@ async def test_text_is_judged_alike_and_comes_back_byte_for_byte(app: Holdfast, 
 
 
 @pytest.mark.parametrize("name", VALUES)
-async def test_value_is_judged_alike_and_comes_back_equal(app: Holdfast, name: str) -> None:
+async def test_value_is_accepted_alike_everywhere_and_returned_equal(
+    app: Holdfast, name: str
+) -> None:
     value, expected = VALUES[name]
 
     verdict, job_id = await _verdict(app, value)
@@ -109,7 +113,7 @@ async def test_value_is_judged_alike_and_comes_back_equal(app: Holdfast, name: s
         assert value == (kept if isinstance(value, bytes) else json.loads(kept))
 
 
-async def test_hostile_text_of_a_failure_is_kept_and_never_fails_the_failing(
+async def test_hostile_text_of_a_failure_is_stored_and_does_not_break_settling(
     app: Holdfast, drain: Drain
 ) -> None:
     @app.task("echo", max_attempts=1)
@@ -125,12 +129,12 @@ async def test_hostile_text_of_a_failure_is_kept_and_never_fails_the_failing(
 
     jobs = await app.store.get([handle.job_id for handle in handles])
     assert [State.DEAD_LETTER] * 3 == [job.state for job in jobs if job]
-    told = [job.failure.message for job in jobs if job and job.failure]
-    assert ["a\ufffdb", "? broken", "?\x1b[31m\u202e"] == told
+    messages = [job.failure.message for job in jobs if job and job.failure]
+    assert ["a\ufffdb", "? broken", "?\x1b[31m\u202e"] == messages
 
 
-@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
-async def test_strange_text_as_an_id_is_the_id_of_no_job(app: Holdfast, text: str) -> None:
+@pytest.mark.parametrize("text", UNUSUAL.values(), ids=UNUSUAL)
+async def test_arbitrary_text_as_an_id_finds_no_job(app: Holdfast, text: str) -> None:
     with pytest.raises(NotFoundError):
         await app.get(text)
 
@@ -138,8 +142,8 @@ async def test_strange_text_as_an_id_is_the_id_of_no_job(app: Holdfast, text: st
     assert [[]] == await app.store.history([text])
 
 
-@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE)
-async def test_strange_text_in_a_filter_finds_nothing_or_is_refused(
+@pytest.mark.parametrize("text", UNUSUAL.values(), ids=UNUSUAL)
+async def test_arbitrary_text_in_a_filter_finds_nothing_or_is_refused(
     app: Holdfast, text: str
 ) -> None:
     await app.submit("echo", None)

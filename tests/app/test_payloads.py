@@ -1,4 +1,4 @@
-"""From a payload to a function's arguments: every kind of annotation, every kind of mistake."""
+"""From a payload to a function's arguments: every kind of annotation and mismatch."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ async def test_payload_decodes_into_annotations(
 
 @pytest.mark.req("M-11", "M-12")
 @pytest.mark.parametrize(
-    ("function", "payload", "told"),
+    ("function", "payload", "message"),
     [
         (by_keys, {"to": 1}, "`str`, got `int` - at `$.to`"),
         (by_keys, {"count": 1}, "missing required field `to`"),
@@ -180,8 +180,8 @@ async def test_payload_decodes_into_annotations(
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-async def test_payload_that_does_not_fit_fails_for_good_and_names_the_field(
-    app: Holdfast, drain: Drain, function: Callable[..., object], payload: object, told: str
+async def test_payload_that_does_not_fit_fails_permanently_and_names_the_field(
+    app: Holdfast, drain: Drain, function: Callable[..., object], payload: object, message: str
 ) -> None:
     app.register("t", function)
     job_id = (await app.submit("t", payload)).job_id
@@ -193,12 +193,10 @@ async def test_payload_that_does_not_fit_fails_for_good_and_names_the_field(
     assert job.failure is not None
     assert FailureCategory.PERMANENT is job.failure.category
     assert "PAYLOAD_INVALID" == job.failure.code
-    assert told in job.failure.message
+    assert message in job.failure.message
 
 
-async def test_task_submits_what_its_function_would_be_called_with(
-    app: Holdfast, drain: Drain
-) -> None:
+async def test_task_submits_the_arguments_of_its_function(app: Holdfast, drain: Drain) -> None:
     @app.task("t")
     async def task(ctx: JobContext, point: Point, box: Box, *, note: str = "") -> object:
         return [point.x, box.width, note, ctx.attempt]
@@ -222,7 +220,7 @@ async def test_task_refuses_arguments_its_function_would_refuse(app: Holdfast) -
             await call()
 
 
-async def test_calling_a_task_runs_it_here_and_now(app: Holdfast) -> None:
+async def test_calling_a_task_runs_it_inline(app: Holdfast) -> None:
     @app.task("a")
     async def coroutine(ctx: JobContext, n: int) -> int:
         await ctx.report_progress(10)
@@ -244,7 +242,7 @@ async def test_calling_a_task_runs_it_here_and_now(app: Holdfast) -> None:
     assert 3 == await _in_thread(lambda: function(n=2))
 
 
-async def test_result_that_cannot_be_kept_fails_the_job_for_good(
+async def test_result_that_cannot_be_stored_fails_the_job_permanently(
     app: Holdfast, drain: Drain
 ) -> None:
     @app.task("t")

@@ -1,4 +1,4 @@
-"""Registering handlers: registered, replaced, invalid, and what a task may say."""
+"""Registering handlers: registered, replaced, invalid, and the options of a task."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_second_registration_replaces_the_first(app: Holdfast, drain: Drai
 
 @pytest.mark.req("A-17")
 @pytest.mark.parametrize(
-    ("type_", "given", "options", "told"),
+    ("type_", "given", "options", "message"),
     [
         ("", handler, {}, "type must match"),
         ("no spaces", handler, {}, "type must match"),
@@ -67,20 +67,20 @@ async def test_second_registration_replaces_the_first(app: Holdfast, drain: Drai
         ("t", handler, {"runner": RunnerKind.THREAD}, "thread needs a plain function"),
     ],
 )
-def test_what_cannot_be_a_handler_is_invalid_and_says_why(
-    type_: str, given: object, options: dict[str, object], told: str
+def test_invalid_handler_is_reported_with_the_reason(
+    type_: str, given: object, options: dict[str, object], message: str
 ) -> None:
     app = Holdfast("memory://")
 
     result = app.register(type_, given, options=HandlerOptions(**options))  # type: ignore[arg-type]
 
     assert RegistrationStatus.INVALID is result.status
-    assert told in result.message
+    assert message in result.message
     assert "t" not in app.registry
 
 
 @pytest.mark.req("A-17")
-def test_decorator_raises_what_register_calls_invalid() -> None:
+def test_decorator_raises_for_an_invalid_handler() -> None:
     app = Holdfast("memory://")
 
     with pytest.raises(ValidationError, match="'t': max_attempts must be between 1 and 100"):
@@ -104,10 +104,12 @@ async def test_task_options_are_the_defaults_of_its_jobs(app: Holdfast) -> None:
         retry_timeouts=False,
     )(handler)
 
-    silent = (await app.submit("t")).job_id
-    spoken = (await app.submit("t", queue="other", priority=0, max_attempts=1, timeout=1)).job_id
+    default = (await app.submit("t")).job_id
+    overridden = (
+        await app.submit("t", queue="other", priority=0, max_attempts=1, timeout=1)
+    ).job_id
 
-    one, two = await app.store.get([silent, spoken])
+    one, two = await app.store.get([default, overridden])
     assert one is not None
     assert two is not None
     assert ("q", Priority.LOW, 9, backoff, False) == (
@@ -128,7 +130,7 @@ async def test_task_options_are_the_defaults_of_its_jobs(app: Holdfast) -> None:
 
 
 @pytest.mark.req("M-7")
-async def test_custom_backoff_is_asked_for_the_delay(
+async def test_custom_backoff_computes_the_delay(
     app: Holdfast, drain: Drain, clock: ManualClock
 ) -> None:
     @app.task("t", backoff=lambda attempt, first, most: timedelta(seconds=40 + attempt))
@@ -175,13 +177,13 @@ async def test_job_without_handler_waits(app: Holdfast) -> None:
     assert State.SCHEDULED is (await app.get(unknown)).state
 
 
-def test_task_keeps_the_looks_of_its_function() -> None:
+def test_task_keeps_name_and_docstring_of_its_function() -> None:
     app = Holdfast("memory://")
 
     @app.task("t")
     async def documented(n: int) -> None:
-        """Says what it does."""
+        """Does something."""
 
-    assert ("documented", "Says what it does.") == (documented.__name__, documented.__doc__)
+    assert ("documented", "Does something.") == (documented.__name__, documented.__doc__)
     assert "<Task t>" == repr(documented)
     assert {"n": 1} == documented.payload(1)

@@ -170,9 +170,7 @@ async def test_key_is_free_for_another_type_and_after_its_window(
 
 
 @pytest.mark.req("A-4")
-async def test_full_queue_refuses_jobs_until_there_is_room(
-    store: Store, clock: ManualClock
-) -> None:
+async def test_full_queue_refuses_jobs_until_one_ends(store: Store, clock: ManualClock) -> None:
     limits = Limits(queue_depth=2)
     async with Holdfast(store=store, clock=clock, randomness=Randomness(1), limits=limits) as app:
         await app.submit("a")
@@ -194,7 +192,7 @@ async def test_full_queue_refuses_jobs_until_there_is_room(
 
 
 @pytest.mark.req("A-4")
-async def test_submissions_above_the_rate_are_told_when_to_come_back(
+async def test_submissions_above_the_rate_get_the_time_to_retry(
     store: Store, clock: ManualClock
 ) -> None:
     limits = Limits(submission_rate=10)
@@ -235,7 +233,7 @@ def test_quota_of_nothing_is_refused(limit: str) -> None:
         Limits(**{limit: 0})
 
 
-async def test_app_that_is_not_started_says_what_to_do() -> None:
+async def test_app_that_is_not_started_raises_with_advice() -> None:
     app = Holdfast("memory://")
 
     with pytest.raises(RuntimeError, match="async with app"):

@@ -98,20 +98,20 @@ def _run(script: str, server: Postgres) -> tuple[list[str], str]:
 
 
 def test_django_view_submits_with_the_connection_it_imports(postgres_server: Postgres) -> None:
-    said, complained = _run(DJANGO, postgres_server)
+    output, errors = _run(DJANGO, postgres_server)
 
-    assert "" == complained
-    assert ["SCHEDULED", "dropped"] == said[:2]
+    assert "" == errors
+    assert ["SCHEDULED", "dropped"] == output[:2]
     assert [
         "connection must be inside transaction.atomic()",
         "connection is in a transaction that Django will roll back",
-    ] == said[2:]
+    ] == output[2:]
 
 
 def test_flask_view_submits_with_its_scoped_session(postgres_server: Postgres) -> None:
-    said, complained = _run(FLASK, postgres_server)
+    output, errors = _run(FLASK, postgres_server)
 
-    assert ("", ["SCHEDULED", "dropped"]) == (complained, said)
+    assert ("", ["SCHEDULED", "dropped"]) == (errors, output)
 
 
 async def test_async_connection_is_refused_where_nothing_can_await_it(

@@ -1,4 +1,4 @@
-"""Jobs that come and end with the caller's own database transaction."""
+"""Jobs that are submitted and completed in the caller's own database transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def made(server: Postgres, table: str) -> None:
 
 
 @pytest.mark.req("A-1", "S-1")
-async def test_submission_lives_and_dies_with_the_callers_transaction(
+async def test_submission_commits_and_rolls_back_with_the_callers_transaction(
     postgres_server: Postgres,
 ) -> None:
     app = app_on(postgres_server, "enlisted")
@@ -51,7 +51,7 @@ async def test_submission_lives_and_dies_with_the_callers_transaction(
 
 
 @pytest.mark.req("S-5", "A-18")
-async def test_job_completes_together_with_what_its_handler_wrote(
+async def test_job_completes_together_with_the_writes_of_its_handler(
     postgres_server: Postgres,
 ) -> None:
     app = app_on(postgres_server, "enlisted")
@@ -73,7 +73,7 @@ async def test_job_completes_together_with_what_its_handler_wrote(
     assert [("one",)] == rows
 
 
-async def test_handlers_own_mistake_in_its_transaction_is_told_as_it_is(
+async def test_error_of_the_handler_in_its_transaction_is_reported_unchanged(
     postgres_server: Postgres,
 ) -> None:
     app = app_on(postgres_server, "enlisted")
@@ -95,7 +95,7 @@ async def test_handlers_own_mistake_in_its_transaction_is_told_as_it_is(
     assert "duplicate key" in failure.message
 
 
-async def test_more_handlers_than_connections_all_have_their_turn_in_their_first_attempt(
+async def test_more_handlers_than_connections_all_complete_in_their_first_attempt(
     postgres_server: Postgres,
 ) -> None:
     app = Holdfast(f"{postgres_server.dsn}?schema=enlisted&durability=server&wait=1")
@@ -113,7 +113,7 @@ async def test_more_handlers_than_connections_all_have_their_turn_in_their_first
     assert {(State.COMPLETED, 1)} == {(job.state, job.attempt) for job in ended}
 
 
-async def test_store_without_transactions_says_so() -> None:
+async def test_store_without_transactions_refuses_a_connection() -> None:
     async with Holdfast("memory://") as app:
         with pytest.raises(ValidationError, match="connection needs a store that shares"):
             await app.submit("greet", connection=object())
@@ -142,7 +142,7 @@ async def test_workflow_is_submitted_in_one_transaction(postgres_server: Postgre
     assert [inside.job_id, ends[0].output] == ends[1].output
 
 
-async def test_waiting_for_a_job_does_not_wait_for_strangers_transactions(
+async def test_waiting_for_a_job_does_not_wait_for_unrelated_transactions(
     postgres_server: Postgres,
 ) -> None:
     app = app_on(postgres_server, "enlisted")
@@ -164,7 +164,7 @@ async def test_waiting_for_a_job_does_not_wait_for_strangers_transactions(
     assert time.monotonic() - begun < 3
 
 
-async def test_job_that_does_not_end_in_time_is_told_with_its_state(
+async def test_job_that_does_not_end_in_time_is_reported_with_its_state(
     postgres_server: Postgres,
 ) -> None:
     async with app_on(postgres_server, "enlisted") as app:
@@ -174,7 +174,7 @@ async def test_job_that_does_not_end_in_time_is_told_with_its_state(
             await app.wait(job.job_id, timeout=0.1)
 
 
-async def test_end_of_a_quick_job_is_heard_of_quickly(postgres_server: Postgres) -> None:
+async def test_end_of_a_fast_job_is_noticed_fast(postgres_server: Postgres) -> None:
     app = app_on(postgres_server, "enlisted")
 
     @app.task("quick", queue="quick")

@@ -1,4 +1,4 @@
-"""Jobs in every state, made the way the system makes them."""
+"""Jobs in every state, made by the functions of the lifecycle."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def job(
     **fields: object,
 ) -> Job:
     """A job that was just accepted."""
-    asked = Submission(**{"type": "mail.send", **fields})
-    return accept(asked, job_id=ID, now=NOW, defaults=defaults, parents=parents, spawner=spawner)
+    submission = Submission(**{"type": "mail.send", **fields})
+    return accept(
+        submission, job_id=ID, now=NOW, defaults=defaults, parents=parents, spawner=spawner
+    )
 
 
 def faults(*, defaults: Defaults = NO_DEFAULTS, **fields: object) -> list[tuple[str, str]]:

@@ -57,7 +57,7 @@ def test_priority_is_inherited_through_the_whole_graph_of_a_batch() -> None:
     assert [3, 2, 1, 0] == [job.depth for job in answers]
 
 
-def test_a_cycle_is_refused_by_name_and_what_hangs_on_it_with_it() -> None:
+def test_a_cycle_and_its_dependents_are_refused_by_name() -> None:
     a, b, tail, free = _accept(_job("a", "b"), _job("b", "a"), _job("c", "b"), _job("d"))
 
     assert [("depends_on", "CYCLE", "must not form a cycle: a -> b -> a")] == [
@@ -80,7 +80,7 @@ def test_a_cycle_is_refused_by_name_and_what_hangs_on_it_with_it() -> None:
         ({"r": "d c", "d": "r", "c": "d"}, {"r": "CYCLE", "d": "CYCLE", "c": "REFUSED"}),
     ],
 )
-def test_every_job_on_or_behind_a_cycle_is_refused(
+def test_every_job_on_a_cycle_or_dependent_on_it_is_refused(
     graph: dict[str, str], codes: dict[str, str]
 ) -> None:
     answers = _accept(*(_job(ref, *parents.split()) for ref, parents in graph.items()))
@@ -88,25 +88,25 @@ def test_every_job_on_or_behind_a_cycle_is_refused(
     assert codes == {ref: answer.faults[0].code for ref, answer in zip(graph, answers, strict=True)}
 
 
-def test_a_refused_job_takes_its_dependents_with_it_but_not_its_neighbours() -> None:
-    bad, child, grandchild, neighbour = _accept(
+def test_a_refused_job_refuses_its_dependents_but_no_others() -> None:
+    invalid, child, grandchild, neighbour = _accept(
         _job("a", max_attempts=0), _job("b", "a"), _job("c", "b", "b"), _job("d")
     )
 
-    assert ["OUT_OF_RANGE"] == _codes(bad)
+    assert ["OUT_OF_RANGE"] == _codes(invalid)
     assert ["REFUSED"] == _codes(child)
     assert ["REFUSED"] == _codes(grandchild)
     assert isinstance(neighbour, Job)
 
 
 @pytest.mark.req("A-3")
-def test_faults_of_the_graph_and_of_the_fields_come_together() -> None:
+def test_faults_of_the_graph_and_of_the_fields_are_reported_together() -> None:
     answer, _ = _accept(_job("a", "b", priority=9, max_attempts=101), _job("b", "a"))
 
     assert ["CYCLE", "INVALID", "OUT_OF_RANGE"] == _codes(answer)
 
 
-def test_a_ref_stands_for_the_first_job_that_has_it() -> None:
+def test_a_ref_refers_to_the_first_job_that_has_it() -> None:
     first, second, child = _accept(_job("a"), _job("a", type="u"), _job(None, "a"))
 
     assert isinstance(first, Job)
@@ -116,26 +116,26 @@ def test_a_ref_stands_for_the_first_job_that_has_it() -> None:
     assert ("id-0",) == child.depends_on
 
 
-def test_a_dependency_that_is_neither_here_nor_there_is_missing() -> None:
+def test_a_dependency_that_is_neither_in_batch_nor_store_is_missing() -> None:
     (answer,) = _accept(_job(None, "nowhere"))
 
     assert ["NOT_FOUND"] == _codes(answer)
 
 
 @pytest.mark.parametrize("ref", [[], {}, 5, "", "x" * 257, "\ud800"])
-def test_a_strange_ref_is_a_fault_of_its_job_alone(ref: object) -> None:
-    bad, good = _accept(_job(ref), _job("a"))
+def test_an_invalid_ref_is_a_fault_of_its_job_alone(ref: object) -> None:
+    invalid, valid = _accept(_job(ref), _job("a"))
 
-    assert ["ref"] == [fault.field for fault in bad.faults]
-    assert isinstance(good, Job)
+    assert ["ref"] == [fault.field for fault in invalid.faults]
+    assert isinstance(valid, Job)
 
 
 @pytest.mark.parametrize("junk", [5, "a", {"a": 1}, [1, "a"], [None], {"a"}])
-def test_strange_dependencies_are_a_fault_of_their_job_alone(junk: object) -> None:
-    good, bad = _accept(_job("a"), Submission(type="t", depends_on=junk))
+def test_invalid_dependencies_are_a_fault_of_their_job_alone(junk: object) -> None:
+    valid, invalid = _accept(_job("a"), Submission(type="t", depends_on=junk))
 
-    assert ["depends_on"] == [fault.field for fault in bad.faults]
-    assert isinstance(good, Job)
+    assert ["depends_on"] == [fault.field for fault in invalid.faults]
+    assert isinstance(valid, Job)
 
 
 def test_references_out_of_the_batch_are_listed_once_in_order() -> None:
@@ -166,7 +166,9 @@ def test_defaults_are_chosen_for_each_job() -> None:
         [_job(type="b"), _job(type="p")],
         job_ids=["1", "2"],
         now=NOW,
-        defaults_for=lambda asked: Defaults(profile=BULLMQ) if asked.type == "b" else Defaults(),
+        defaults_for=lambda submission: (
+            Defaults(profile=BULLMQ) if submission.type == "b" else Defaults()
+        ),
     )
 
     assert (0, 2) == (bull.priority, plain.priority)
@@ -182,10 +184,10 @@ def test_a_chain_in_a_batch_is_at_most_a_hundred_levels_deep(length: int, deep: 
     assert deep == sum("TOO_DEEP" in _codes(answer) for answer in answers)
 
 
-def test_a_batch_in_which_everything_is_refused_is_refused_quickly() -> None:
+def test_a_batch_in_which_every_job_is_refused_is_refused_fast() -> None:
     refs = [str(n) for n in range(300)]
-    batch = [_job("bad", max_attempts=0)] + [
-        _job(ref, "bad", *refs[:n]) for n, ref in enumerate(refs)
+    batch = [_job("invalid", max_attempts=0)] + [
+        _job(ref, "invalid", *refs[:n]) for n, ref in enumerate(refs)
     ]
     began = time.process_time()
 

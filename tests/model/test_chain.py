@@ -1,4 +1,4 @@
-"""A chain links its steps by local names, for one atomic batch."""
+"""A chain links its steps by refs, for one atomic batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_step_after_a_list_waits_for_all_of_it() -> None:
     assert DependencyKind.FAN_IN is c.dependency_type
 
 
-def test_names_and_kinds_a_step_was_given_are_kept() -> None:
+def test_refs_and_kinds_of_a_step_are_kept() -> None:
     named = Submission(type="a", ref="mine")
     after = Submission(type="b", depends_on=("x",), dependency_type=DependencyKind.AFTER_ANY)
 

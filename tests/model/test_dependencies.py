@@ -1,4 +1,4 @@
-"""What jobs wait for, and the rules a new graph must keep."""
+"""What jobs wait for, and the rules of a new graph."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ ALL_OF = [k for k in DependencyKind if k is not DependencyKind.AFTER_ANY]
 
 @pytest.mark.parametrize("kind", ALL_OF)
 @pytest.mark.parametrize("state", State)
-def test_a_job_that_waits_for_all_runs_after_success_and_shares_failure(
+def test_a_job_that_waits_for_all_runs_after_success_and_inherits_failure(
     kind: DependencyKind, state: State
 ) -> None:
-    told = verdict(kind, [("a", State.COMPLETED), ("b", state)])
+    result = verdict(kind, [("a", State.COMPLETED), ("b", state)])
 
     if state is State.COMPLETED:
-        assert Verdict(State.SCHEDULED, "all dependencies completed") == told
+        assert Verdict(State.SCHEDULED, "all dependencies completed") == result
     elif state in TERMINAL:
-        assert Verdict(state, f"dependency b ended {state}") == told
+        assert Verdict(state, f"dependency b ended {state}") == result
     else:
-        assert WAIT == told
+        assert WAIT == result
 
 
 @pytest.mark.parametrize("state", State)
-def test_a_job_that_waits_for_any_runs_once_one_has_ended_however(state: State) -> None:
-    told = verdict(DependencyKind.AFTER_ANY, [("a", State.RUNNING), ("b", state)])
+def test_a_job_that_waits_for_any_runs_after_any_end(state: State) -> None:
+    result = verdict(DependencyKind.AFTER_ANY, [("a", State.RUNNING), ("b", state)])
 
     if state in TERMINAL:
-        assert Verdict(State.SCHEDULED, f"dependency b ended {state}") == told
+        assert Verdict(State.SCHEDULED, f"dependency b ended {state}") == result
     else:
-        assert WAIT == told
+        assert WAIT == result
 
 
 @pytest.mark.parametrize("kind", DependencyKind)
@@ -71,10 +71,10 @@ def test_the_first_dependency_that_did_not_complete_decides_even_while_others_ru
     st.integers(0, 5),
     st.sampled_from(sorted(LIVE)),
 )
-def test_a_verdict_once_given_is_not_changed_by_what_ends_later(
+def test_a_verdict_is_not_changed_by_later_ends(
     kind: DependencyKind, states: list[State], late: int, before: State
 ) -> None:
-    """Judging early and judging late agree on whether to run, so a missed look is harmless."""
+    """An early and a late verdict agree on whether to run, so a missed one is harmless."""
     earlier = list(states)
     earlier[late % len(states)] = before
     names = [f"p{n}" for n in range(len(states))]
@@ -158,16 +158,16 @@ def test_order_is_right_or_a_true_cycle_is_named(edges: list[list[int]]) -> None
 
 @pytest.mark.parametrize(("count", "fault"), [(999, False), (1000, False), (1001, True)])
 def test_a_job_names_at_most_a_thousand_others(count: int, fault: bool) -> None:
-    told = Fault("depends_on", "TOO_MANY", f"must name at most 1000 jobs, got {count}")
+    expected = Fault("depends_on", "TOO_MANY", f"must name at most 1000 jobs, got {count}")
 
-    assert (told if fault else None) == breadth_fault("depends_on", count, 1000)
+    assert (expected if fault else None) == breadth_fault("depends_on", count, 1000)
 
 
 @pytest.mark.parametrize(("depth", "fault"), [(99, False), (100, False), (101, True)])
 def test_a_graph_is_at_most_a_hundred_levels_deep(depth: int, fault: bool) -> None:
-    told = Fault("depends_on", "TOO_DEEP", f"must be at most 100 levels deep, got {depth}")
+    expected = Fault("depends_on", "TOO_DEEP", f"must be at most 100 levels deep, got {depth}")
 
-    assert (told if fault else None) == depth_fault("depends_on", depth, 100)
+    assert (expected if fault else None) == depth_fault("depends_on", depth, 100)
 
 
 def test_unknown_dependencies_are_named_up_to_ten() -> None:

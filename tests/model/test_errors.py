@@ -1,4 +1,4 @@
-"""What holdfast raises, and what each error says and carries."""
+"""The errors of holdfast, their messages and data."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ SAMPLES: list[tuple[HoldfastError, str]] = [
 
 
 @pytest.mark.parametrize(("error", "text"), SAMPLES, ids=lambda value: type(value).__name__)
-def test_an_error_says_what_happened_in_one_line(error: HoldfastError, text: str) -> None:
+def test_the_message_of_an_error_is_one_line(error: HoldfastError, text: str) -> None:
     assert text == str(error)
 
 
@@ -93,7 +93,7 @@ def test_every_error_is_a_holdfast_error() -> None:
     ("given", "kept"),
     [(None, None), (2, timedelta(seconds=2)), (timedelta(minutes=1), timedelta(minutes=1))],
 )
-def test_a_handler_says_when_to_try_again(given: object, kept: timedelta | None) -> None:
+def test_a_handler_may_set_the_time_of_the_retry(given: object, kept: timedelta | None) -> None:
     error = TemporaryError("busy", retry_after=given, code="BUSY")
 
     assert (kept, "busy", "BUSY") == (error.retry_after, error.message, error.code)

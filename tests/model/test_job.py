@@ -1,4 +1,4 @@
-"""The values everything else talks about."""
+"""The values of the model."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _go_on(waiting: Job, token: str, at: int) -> Job:
 
 
 @pytest.mark.req("M-10", "A-14")
-def test_the_history_tells_every_attempt_and_how_it_ended() -> None:
+def test_the_history_has_every_attempt_and_its_end() -> None:
     def at(seconds: int) -> object:
         return NOW + timedelta(seconds=seconds)
 
@@ -113,7 +113,7 @@ def test_the_history_tells_every_attempt_and_how_it_ended() -> None:
     failed = lifecycle.after_failure(four, PERMANENT, now=at(7))
     five = _go_on(lifecycle.reopened(failed, now=at(8)), "t5", 9)
 
-    told = attempts(five.id, list(five.trail))
+    found = attempts(five.id, list(five.trail))
 
     assert [
         (1, "w-t1", at(0), at(1), Event.GIVE_BACK, None),
@@ -130,24 +130,24 @@ def test_the_history_tells_every_attempt_and_how_it_ended() -> None:
             a.ended_by,
             a.failure.message if a.failure else None,
         )
-        for a in told
+        for a in found
     ]
-    assert [f"{five.id}.{n}" for n in (1, 2, 3, 4, 5)] == [a.id for a in told]
-    assert [None, *[a.id for a in told[:-1]]] == [a.previous_id for a in told]
-    assert [1, 2, 3, 4, 5] == [a.lease_version for a in told]
+    assert [f"{five.id}.{n}" for n in (1, 2, 3, 4, 5)] == [a.id for a in found]
+    assert [None, *[a.id for a in found[:-1]]] == [a.previous_id for a in found]
+    assert [1, 2, 3, 4, 5] == [a.lease_version for a in found]
 
 
 @pytest.mark.req("M-10", "S-5")
-def test_a_late_answer_belongs_to_the_attempt_that_gave_it() -> None:
+def test_a_late_outcome_belongs_to_its_own_attempt() -> None:
     lapsed = lifecycle.lease_lost(running(), now=NOW)
     done = lifecycle.completed(lifecycle.resumed(lapsed, now=LATER), None, now=LATER)
 
-    (told,) = attempts(done.id, list(done.trail))
+    (found,) = attempts(done.id, list(done.trail))
 
-    assert (Event.COMPLETE, LATER, None) == (told.ended_by, told.finished_at, told.failure)
+    assert (Event.COMPLETE, LATER, None) == (found.ended_by, found.finished_at, found.failure)
 
 
-def test_a_history_that_begins_in_the_middle_tells_what_it_can() -> None:
+def test_a_history_that_begins_in_the_middle_has_the_remaining_attempts() -> None:
     done = lifecycle.completed(running(), None, now=LATER)
 
     assert [] == attempts(done.id, [done.trail[-1]])
@@ -155,7 +155,7 @@ def test_a_history_that_begins_in_the_middle_tells_what_it_can() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "text"),
     [
         ("KeyError", "KeyError: 'x'"),
         ("", "'x'"),
@@ -163,7 +163,7 @@ def test_a_history_that_begins_in_the_middle_tells_what_it_can() -> None:
         ("TEMPORARY", "'x'"),
     ],
 )
-def test_failure_is_told_with_its_kind_unless_that_says_nothing(code: str, told: str) -> None:
+def test_failure_is_shown_with_its_code_unless_that_adds_nothing(code: str, text: str) -> None:
     failure = Failure(category=FailureCategory.TEMPORARY, message="'x'", code=code)
 
-    assert told == str(failure)
+    assert text == str(failure)

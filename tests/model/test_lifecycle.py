@@ -44,7 +44,7 @@ def test_a_step_counts_the_revision_and_keeps_an_audit_record() -> None:
 
 
 @pytest.mark.req("M-3")
-def test_a_job_whose_time_has_not_come_is_delayed_until_it_has() -> None:
+def test_a_job_that_is_not_due_is_delayed_until_it_is() -> None:
     waiting = replace(job(hold=True), due_at=LATER)
 
     early = lifecycle.enqueued(waiting, now=LATER - SECOND)
@@ -80,7 +80,7 @@ def _lease(held: Job) -> tuple[object, ...]:
     return held.lease.token, held.lease.version, held.lease.worker, held.lease.until
 
 
-def test_completing_keeps_the_result_and_forgets_the_last_failure() -> None:
+def test_completing_stores_the_result_and_clears_the_last_failure() -> None:
     retried = lifecycle.due(in_state(State.RETRYING), now=LATER)
     second = lifecycle.claimed(retried, token="t2", worker="w", now=LATER)
     assert second.failure is not None
@@ -115,7 +115,7 @@ def test_the_category_of_a_failure_decides_what_follows(
 
 
 @pytest.mark.req("M-6")
-def test_a_timeout_is_final_when_the_job_says_so() -> None:
+def test_a_timeout_is_final_when_the_job_does_not_retry_timeouts() -> None:
     failure = Failure(category=FailureCategory.TIMEOUT, message="took 31 s")
 
     assert (
@@ -125,7 +125,7 @@ def test_a_timeout_is_final_when_the_job_says_so() -> None:
 
 
 @pytest.mark.req("M-7")
-def test_a_retry_waits_as_the_backoff_says() -> None:
+def test_a_retry_waits_for_the_delay_of_the_backoff() -> None:
     backoff = Backoff(strategy=BackoffKind.LINEAR, initial_delay=10 * SECOND, jitter=True)
 
     plain = lifecycle.after_failure(running(backoff=backoff), TEMPORARY, now=LATER)
@@ -136,11 +136,11 @@ def test_a_retry_waits_as_the_backoff_says() -> None:
 
 
 @pytest.mark.req("M-7")
-def test_a_custom_backoff_is_asked_with_the_attempt_that_failed() -> None:
-    asked: list[tuple[object, ...]] = []
+def test_a_custom_backoff_is_called_with_the_attempt_that_failed() -> None:
+    calls: list[tuple[object, ...]] = []
 
     def custom(*question: object) -> timedelta:
-        asked.append(question)
+        calls.append(question)
         return 7 * SECOND
 
     backoff = Backoff(strategy=BackoffKind.CUSTOM, initial_delay=SECOND, max_delay=60 * SECOND)
@@ -149,7 +149,7 @@ def test_a_custom_backoff_is_asked_with_the_attempt_that_failed() -> None:
 
     assert LATER + 7 * SECOND == after.due_at
     assert State.FAILED == final.state
-    assert [(1, SECOND, 60 * SECOND)] == asked
+    assert [(1, SECOND, 60 * SECOND)] == calls
 
 
 @pytest.mark.req("M-7")
@@ -163,7 +163,7 @@ def test_a_custom_backoff_is_asked_with_the_attempt_that_failed() -> None:
         (timedelta.min, timedelta(0)),
     ],
 )
-def test_retry_after_wins_over_the_backoff_within_the_lifetime(
+def test_retry_after_overrides_the_backoff_within_the_lifetime(
     retry_after: timedelta, delay: timedelta
 ) -> None:
     failure = replace(TEMPORARY, retry_after=retry_after)
@@ -174,7 +174,7 @@ def test_retry_after_wins_over_the_backoff_within_the_lifetime(
 
 
 @pytest.mark.req("M-11")
-def test_a_failure_is_kept_with_where_and_when_it_happened() -> None:
+def test_a_failure_is_recorded_with_time_and_worker() -> None:
     after = lifecycle.after_failure(running(worker="w9"), TEMPORARY, now=LATER)
 
     assert after.failure == after.trail[-1].failure
@@ -186,7 +186,7 @@ def test_a_failure_is_kept_with_where_and_when_it_happened() -> None:
     )
 
 
-def test_what_the_worker_measured_is_not_overwritten() -> None:
+def test_measurements_of_the_worker_are_not_overwritten() -> None:
     measured = replace(TEMPORARY, duration=3 * SECOND, worker="child", host="h")
 
     kept = lifecycle.after_failure(running(), measured, now=LATER).failure
@@ -195,7 +195,7 @@ def test_what_the_worker_measured_is_not_overwritten() -> None:
 
 
 @pytest.mark.req("M-12")
-def test_error_texts_are_made_storable_before_they_are_kept() -> None:
+def test_error_texts_are_made_storable() -> None:
     bad = "a\x00b\ud800c"
     failure = Failure(
         category=FailureCategory.PERMANENT,
@@ -229,7 +229,7 @@ def test_the_code_of_a_failure_is_bounded() -> None:
 
 
 @pytest.mark.req("S-10")
-def test_the_last_attempt_says_so_in_the_history() -> None:
+def test_the_history_names_the_last_attempt() -> None:
     after = lifecycle.after_failure(running(max_attempts=1), TEMPORARY, now=LATER)
 
     assert State.DEAD_LETTER == after.state
@@ -237,7 +237,7 @@ def test_the_last_attempt_says_so_in_the_history() -> None:
 
 
 @pytest.mark.req("M-6")
-def test_a_failure_after_the_lifetime_ends_the_job_and_is_not_forgotten() -> None:
+def test_a_failure_after_the_lifetime_ends_the_job_and_is_recorded() -> None:
     held = running(lifetime=60)
 
     after = lifecycle.after_failure(held, TEMPORARY, now=held.expires_at)
@@ -265,7 +265,7 @@ def test_the_lifetime_ends_every_live_job(state: State) -> None:
 
 
 @pytest.mark.req("S-6", "S-10")
-def test_a_silent_workers_job_comes_back_within_a_quarter_of_a_second() -> None:
+def test_a_job_with_an_expired_lease_is_due_within_a_quarter_of_a_second() -> None:
     soonest = lifecycle.lease_lost(running(), now=LATER, jitter=-1.0)
     latest = lifecycle.lease_lost(running(), now=LATER, jitter=1.0)
 
@@ -279,7 +279,7 @@ def test_a_silent_workers_job_comes_back_within_a_quarter_of_a_second() -> None:
 
 
 @pytest.mark.req("S-10")
-def test_a_job_that_silences_every_worker_is_buried() -> None:
+def test_a_job_whose_lease_always_expires_becomes_a_dead_letter() -> None:
     after = lifecycle.lease_lost(running(max_attempts=1), now=LATER)
 
     assert (State.DEAD_LETTER, FailureCategory.SYSTEM) == (after.state, after.failure.category)
@@ -287,7 +287,7 @@ def test_a_job_that_silences_every_worker_is_buried() -> None:
 
 
 @pytest.mark.req("S-5")
-def test_a_late_answer_is_heard_until_someone_else_took_or_ended_the_job() -> None:
+def test_a_late_outcome_is_accepted_until_the_job_is_claimed_again_or_ends() -> None:
     lapsed = lifecycle.lease_lost(running(token="t1"), now=LATER)
     queued = lifecycle.due(lapsed, now=LATER)
     taken = lifecycle.claimed(queued, token="t2", worker="w2", now=LATER)
@@ -321,14 +321,14 @@ def test_a_late_answer_is_heard_until_someone_else_took_or_ended_the_job() -> No
     ],
     ids=lambda answered: answered.trail[-1].event,
 )
-def test_an_answer_is_given_once_and_a_repeat_is_recognised(answered: Job) -> None:
+def test_an_outcome_is_reported_once_and_a_repeat_is_recognised(answered: Job) -> None:
     assert lifecycle.has_answered(answered, "t1")
     assert not lifecycle.may_answer(answered, "t1")
     assert not lifecycle.has_answered(answered, "t0")
 
 
 @pytest.mark.req("S-5")
-def test_finished_work_of_a_lapsed_lease_is_accepted_by_way_of_the_queue() -> None:
+def test_outcome_of_an_expired_lease_is_accepted_after_resuming() -> None:
     lapsed = lifecycle.lease_lost(running(), now=LATER)
 
     done = lifecycle.completed(lifecycle.resumed(lapsed, now=LATER), b"1", now=LATER)
@@ -345,7 +345,7 @@ def test_finished_work_of_a_lapsed_lease_is_accepted_by_way_of_the_queue() -> No
 
 
 @pytest.mark.req("S-5")
-def test_only_a_holder_whose_job_was_taken_back_needs_to_resume_it() -> None:
+def test_only_a_holder_whose_job_was_reclaimed_needs_to_resume_it() -> None:
     held = running()
     lapsed = lifecycle.lease_lost(held, now=LATER)
 
@@ -364,7 +364,7 @@ def test_a_job_given_back_is_ready_at_once_and_keeps_its_attempts() -> None:
 
 
 @pytest.mark.req("A-12")
-def test_cancelling_a_waiting_job_ends_it_and_a_running_one_notes_the_wish() -> None:
+def test_cancelling_ends_a_waiting_job_and_records_a_request_on_a_running_one() -> None:
     waiting = lifecycle.cancel_requested(job(), reason="not needed", force=False, now=LATER)
     noted = lifecycle.cancel_requested(running(), reason="not needed", force=False, now=LATER)
 
@@ -383,7 +383,7 @@ def test_cancelling_a_waiting_job_ends_it_and_a_running_one_notes_the_wish() -> 
 
 
 @pytest.mark.req("A-12")
-def test_force_once_asked_for_stays() -> None:
+def test_force_once_requested_stays() -> None:
     forced = lifecycle.cancel_requested(running(), reason="", force=True, now=NOW)
     again = lifecycle.cancel_requested(forced, reason="bad\x00text", force=False, now=LATER)
 
@@ -409,7 +409,7 @@ def test_an_ended_job_cannot_be_cancelled(state: State) -> None:
     ],
     ids=["failure", "expiry", "give back"],
 )
-def test_a_wish_to_cancel_survives_whatever_would_retry_the_job(event) -> None:
+def test_a_request_to_cancel_survives_whatever_would_retry_the_job(event) -> None:
     held = lifecycle.cancel_requested(running(), reason="stop it", force=False, now=NOW)
 
     after = event(held)
@@ -418,7 +418,7 @@ def test_a_wish_to_cancel_survives_whatever_would_retry_the_job(event) -> None:
 
 
 @pytest.mark.req("A-12")
-def test_work_that_finished_before_it_noticed_the_wish_is_completed() -> None:
+def test_a_job_that_finishes_before_it_sees_the_request_is_completed() -> None:
     held = lifecycle.cancel_requested(running(), reason="stop it", force=True, now=NOW)
 
     after = lifecycle.completed(held, b"1", now=LATER)
@@ -439,7 +439,7 @@ def test_a_handler_that_cancels_itself_gives_the_reason() -> None:
 
 @pytest.mark.req("M-9")
 @pytest.mark.parametrize("outcome", [State.FAILED, State.DEAD_LETTER, State.CANCELLED])
-def test_a_dependent_shares_the_fate_of_its_dependency(outcome: State) -> None:
+def test_a_dependent_ends_like_its_dependency(outcome: State) -> None:
     waiting = replace(job(hold=True), held=False)
 
     after = lifecycle.dependency_ended(waiting, Verdict(outcome, "dependency a ended"), now=LATER)
@@ -451,7 +451,7 @@ def test_a_dependent_shares_the_fate_of_its_dependency(outcome: State) -> None:
 
 
 @pytest.mark.req("M-9")
-def test_a_dependent_runs_when_told_waits_when_not_and_stays_while_held() -> None:
+def test_a_dependent_follows_the_verdict_unless_it_is_held() -> None:
     waiting = replace(job(hold=True), held=False)
     run = Verdict(State.SCHEDULED, "all dependencies completed")
 
@@ -466,7 +466,7 @@ def test_a_dependent_runs_when_told_waits_when_not_and_stays_while_held() -> Non
 
 
 @pytest.mark.req("L-2")
-def test_releasing_a_held_job_queues_it_or_lets_it_wait_for_its_dependencies() -> None:
+def test_releasing_a_held_job_queues_it_or_makes_it_wait_for_its_dependencies() -> None:
     free = lifecycle.released(job(hold=True), now=LATER)
     bound = lifecycle.released(replace(job(hold=True), depends_on=("a",)), now=LATER)
 
@@ -516,7 +516,7 @@ def test_a_manual_retry_can_reset_attempts_change_priority_and_wait() -> None:
 
 
 @pytest.mark.req("A-16")
-def test_attempts_that_are_left_are_not_taken_away_and_a_past_delay_is_none() -> None:
+def test_remaining_attempts_are_kept_and_a_past_delay_is_none() -> None:
     after = lifecycle.reopened(in_state(State.FAILED, max_attempts=5), now=LATER, delay=-SECOND)
 
     assert (1, 5, State.SCHEDULED) == (after.attempt, after.max_attempts, after.state)
@@ -524,7 +524,7 @@ def test_attempts_that_are_left_are_not_taken_away_and_a_past_delay_is_none() ->
 
 
 @pytest.mark.req("A-16", "S-5")
-def test_nobody_of_the_old_generation_is_heard_in_the_new_one() -> None:
+def test_leases_of_the_old_generation_are_invalid_in_the_new_one() -> None:
     lost = lifecycle.lease_lost(running(token="t1", max_attempts=1), now=LATER)
     held = lifecycle.lifetime_over(job(hold=True), now=LATER)
 
@@ -538,7 +538,7 @@ def test_nobody_of_the_old_generation_is_heard_in_the_new_one() -> None:
 
 
 @pytest.mark.req("A-16")
-def test_a_manual_retry_forgets_the_wish_to_cancel() -> None:
+def test_a_manual_retry_drops_the_request_to_cancel() -> None:
     wished = lifecycle.cancel_requested(running(), reason="stop", force=False, now=NOW)
     dead = lifecycle.lifetime_over(wished, now=LATER)
 
@@ -546,8 +546,8 @@ def test_a_manual_retry_forgets_the_wish_to_cancel() -> None:
 
 
 @pytest.mark.req("M-11")
-def test_retryable_says_which_failures_may_be_tried_again() -> None:
-    told = {
+def test_retryable_is_true_for_failures_that_are_retried() -> None:
+    retried = {
         category: lifecycle.retryable(job(), Failure(category=category, message=""))
         for category in FailureCategory
     }
@@ -558,4 +558,4 @@ def test_retryable_says_which_failures_may_be_tried_again() -> None:
         FailureCategory.TIMEOUT: True,
         FailureCategory.PERMANENT: False,
         FailureCategory.CANCELLED: False,
-    } == told
+    } == retried

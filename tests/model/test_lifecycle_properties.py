@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order: what must hold for every job."""
+"""Invariants of every job, whatever happens in whatever order."""
 
 from __future__ import annotations
 
@@ -92,17 +92,17 @@ class Life(RuleBasedStateMachine):
 
     @rule(age=st.integers(0, 3), failure=st.none() | FAILURES, jitter=JITTER)
     def a_holder_answers(self, age: int, failure: Failure | None, jitter: float) -> None:
-        """Some holder, perhaps long gone, says how it went."""
+        """A holder, perhaps of an old lease, reports the outcome."""
         token = f"t{self.claims - age}"
         newest = age == 0 and self.claims > 0
-        heard = lifecycle.may_answer(self.job, token)
-        assert heard == (
+        accepted = lifecycle.may_answer(self.job, token)
+        assert accepted == (
             newest
             and token not in self.answered
             and self.job.generation == self.generation_of_claim
             and self.job.state not in TERMINAL
         )
-        if not heard:
+        if not accepted:
             return
         if self.job.state is not State.RUNNING:
             self.become(lifecycle.resumed(self.job, now=self.now))
@@ -186,11 +186,13 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def every_claim_is_one_attempt_in_the_history(self) -> None:
-        told = attempts(self.job.id, self.history)
-        assert self.claims == len(told)
-        assert [None, *[one.id for one in told]][: len(told)] == [one.previous_id for one in told]
-        assert len({one.id for one in told}) == len(told)
-        open_ones = [one for one in told if one.finished_at is None]
+        found = attempts(self.job.id, self.history)
+        assert self.claims == len(found)
+        assert [None, *[one.id for one in found]][: len(found)] == [
+            one.previous_id for one in found
+        ]
+        assert len({one.id for one in found}) == len(found)
+        open_ones = [one for one in found if one.finished_at is None]
         assert (self.job.state is State.RUNNING) >= bool(open_ones)
 
 

@@ -242,7 +242,7 @@ def test_nesting_is_allowed_to_the_limit_and_not_beyond() -> None:
     assert "TOO_DEEP" == _refused(_nested(100_000))
 
 
-def test_a_value_that_holds_itself_is_too_deep() -> None:
+def test_a_value_that_contains_itself_is_too_deep() -> None:
     knot: list[object] = []
     knot.append(knot)
 
@@ -296,7 +296,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_what_was_encoded_decodes_to_the_same_value(value: object) -> None:
+def test_encoded_values_decode_to_the_same_value(value: object) -> None:
     data, encoding = encode(value)
 
     assert Encoding.JSON is encoding
@@ -337,14 +337,14 @@ def test_any_bytes_as_json_text_are_kept_or_refused_with_a_reason(data: bytes) -
         ),
     ],
 )
-def test_a_payload_above_the_limit_is_told_in_the_words_of_the_contract(
+def test_a_payload_above_the_limit_has_the_message_of_the_contract(
     size: int, limit: int, message: str
 ) -> None:
     assert Fault("payload", "TOO_LARGE", message) == size_fault(size, limit)
 
 
 @pytest.mark.parametrize("size", [0, MEBIBYTE - 1, MEBIBYTE])
-def test_a_payload_up_to_the_limit_is_no_fault(size: int) -> None:
+def test_a_payload_up_to_the_limit_is_accepted(size: int) -> None:
     assert size_fault(size, MEBIBYTE) is None
 
 
@@ -357,14 +357,14 @@ def test_cleaned_text_can_be_stored_anywhere(text: str, limit: int) -> None:
     assert cleaned == cleaned.encode().decode() == clean(cleaned, limit)
 
 
-def test_good_text_stays_as_it_is_and_long_text_shows_that_it_was_cut() -> None:
+def test_clean_text_is_unchanged_and_long_text_shows_that_it_was_cut() -> None:
     assert "plain é☃😀" == clean("plain é☃😀")
     assert "abcd…" == clean("abcdefgh", 5)
     assert "abcde" == clean("abcde", 5)
     assert "a\ufffdb?" == clean("a\x00b\ud800")
 
 
-def test_a_model_is_recognised_by_what_it_can_do() -> None:
+def test_a_model_is_recognised_by_its_methods() -> None:
     assert is_model(Person)
     assert not is_model(Address)
 
@@ -378,7 +378,7 @@ def test_a_model_is_recognised_by_what_it_can_do() -> None:
     ],
     ids=["nothing", "a value", "the longest"],
 )
-def test_result_is_kept_as_json(value: object, kept: bytes | None) -> None:
+def test_result_is_stored_as_json(value: object, kept: bytes | None) -> None:
     assert kept == encode_result(value)
 
 
@@ -387,7 +387,7 @@ def test_result_is_kept_as_json(value: object, kept: bytes | None) -> None:
     [(float("nan"), "RESULT_INVALID"), ("x" * (MAX_RESULT - 1), "RESULT_TOO_LARGE")],
     ids=["no JSON", "too long"],
 )
-def test_result_that_cannot_be_kept_is_refused_for_good(value: object, code: str) -> None:
+def test_result_that_cannot_be_stored_is_refused_permanently(value: object, code: str) -> None:
     with pytest.raises(PermanentError, match=r"^result ") as caught:
         encode_result(value)
 

@@ -40,9 +40,7 @@ def _delays(backoff: Backoff, attempts: int = 5, jitter: float = 0.0) -> list[fl
         (BackoffKind.FULL_JITTER, [3, 9, 27, 50, 50]),
     ],
 )
-def test_delays_grow_as_the_strategy_says_up_to_the_cap(
-    kind: BackoffKind, delays: list[float]
-) -> None:
+def test_delays_grow_by_the_strategy_up_to_the_cap(kind: BackoffKind, delays: list[float]) -> None:
     backoff = Backoff(
         strategy=kind, initial_delay=2 * SECOND, max_delay=100 * SECOND, multiplier=3.0
     )
@@ -66,7 +64,7 @@ def test_the_default_is_exponential_from_one_second_to_one_hour_without_jitter()
 
 
 @pytest.mark.parametrize("kind", [k for k in BackoffKind if k is not BackoffKind.FULL_JITTER])
-def test_jitter_when_asked_for_is_a_tenth_either_way_and_never_above_the_cap(
+def test_jitter_is_a_tenth_either_way_and_never_above_the_cap(
     kind: BackoffKind,
 ) -> None:
     backoff = Backoff(
@@ -101,7 +99,7 @@ def test_a_custom_function_decides_within_the_cap() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, 5, "PT5S", float("nan")])
-def test_a_custom_function_that_answers_nonsense_is_replaced_by_exponential(
+def test_a_custom_function_with_an_invalid_result_is_replaced_by_exponential(
     answer: object,
 ) -> None:
     backoff = Backoff(strategy=BackoffKind.CUSTOM)
@@ -116,7 +114,7 @@ def test_a_custom_function_that_raises_is_replaced_by_exponential() -> None:
     assert 4 * SECOND == Backoff(strategy=BackoffKind.CUSTOM).delay(3, custom=custom)
 
 
-def test_a_custom_function_is_not_asked_under_another_strategy() -> None:
+def test_a_custom_function_is_not_called_under_another_strategy() -> None:
     assert SECOND == Backoff().delay(1, custom=lambda *_: HOUR)
 
 
@@ -158,7 +156,7 @@ def test_no_delay_stays_no_delay_however_often_it_is_multiplied() -> None:
         assert timedelta(0) == Backoff(strategy=kind, initial_delay=timedelta(0)).delay(10**5)
 
 
-def test_every_broken_rule_of_a_backoff_is_told() -> None:
+def test_every_broken_rule_of_a_backoff_is_reported() -> None:
     broken = Backoff(initial_delay=-SECOND, max_delay=-2 * SECOND, multiplier=0.5)
 
     assert [
@@ -176,7 +174,7 @@ def test_the_multiplier_lies_between_1_and_1000(multiplier: float, count: int) -
 
 
 @pytest.mark.req("M-6")
-def test_the_shortest_timeout_wins() -> None:
+def test_the_shortest_timeout_applies() -> None:
     assert SECOND == effective_timeout(MINUTE, None, SECOND, HOUR)
 
 
@@ -208,7 +206,7 @@ def test_the_payload_limit_cannot_be_set_beyond_16_mib(size: int) -> None:
         Limits(payload_bytes=size)
 
 
-def test_ended_jobs_are_kept_for_a_while_by_how_they_ended() -> None:
+def test_ended_jobs_are_kept_for_a_time_by_their_final_state() -> None:
     kept = Retention()
 
     assert (7 * DAY, 30 * DAY, 90 * DAY, 7 * DAY) == (
@@ -228,7 +226,7 @@ def test_quotas_are_off_or_at_least_one(name: str) -> None:
         Limits(**{name: 0})
 
 
-def test_task_declares_its_backoff_and_hides_a_function_of_its_own() -> None:
+def test_task_declares_its_backoff_without_a_custom_function() -> None:
     declared = Backoff(strategy=BackoffKind.LINEAR)
 
     assert declared_backoff(None) is None

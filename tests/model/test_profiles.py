@@ -1,4 +1,4 @@
-"""Four bundles of defaults and the words in which each reports states."""
+"""The four profiles: their defaults and their names of states."""
 
 from __future__ import annotations
 
@@ -139,9 +139,9 @@ WORDS = """
 def test_every_state_has_its_word_in_every_vocabulary(row: str) -> None:
     state, *words = row.split()
 
-    told = [profile.word(in_state(State(state))) for profile in PROFILES.values()]
+    found = [profile.word(in_state(State(state))) for profile in PROFILES.values()]
 
-    assert [state, *words] == told
+    assert [state, *words] == found
 
 
 @pytest.mark.req("B-2")
@@ -153,9 +153,9 @@ def test_bullmq_keeps_waiting_jobs_by_priority_and_dependencies() -> None:
 
 @pytest.mark.req("B-2")
 def test_a_job_without_a_priority_is_normal_except_under_bullmq() -> None:
-    told = {p.name: job(defaults=Defaults(profile=p)).priority for p in PROFILES.values()}
+    found = {p.name: job(defaults=Defaults(profile=p)).priority for p in PROFILES.values()}
 
-    assert {"standard": 2, "lease": 2, "document": 2, "bullmq": 0} == told
+    assert {"standard": 2, "lease": 2, "document": 2, "bullmq": 0} == found
 
 
 DOCUMENT_EDGES = {
@@ -224,15 +224,15 @@ def test_a_document_that_fails_until_its_retries_are_used_up_counts_them() -> No
 
 
 @pytest.mark.req("L-4")
-def test_document_metadata_is_spelt_as_documents_do() -> None:
-    told = msgspec.to_builtins(document_metadata(in_state(State.FAILED, max_attempts=4)))
+def test_document_metadata_is_spelt_in_camel_case() -> None:
+    found = msgspec.to_builtins(document_metadata(in_state(State.FAILED, max_attempts=4)))
 
     assert {
         "retryCount": 0,
         "maxRetries": 3,
         "lastError": "never works",
         "errorType": "TERMINAL",
-    } == told
+    } == found
 
 
 @pytest.mark.req("L-4")
@@ -259,16 +259,16 @@ def test_document_metadata_is_spelt_as_documents_do() -> None:
         ),
     ],
 )
-def test_the_error_type_says_whether_the_last_error_may_be_retried(
+def test_the_error_type_shows_whether_the_last_error_may_be_retried(
     ended: Job, error_type: ErrorType | None
 ) -> None:
-    told = document_metadata(ended)
+    found = document_metadata(ended)
 
-    assert error_type == told.error_type
-    assert (error_type is None) == (told.last_error is None)
+    assert error_type == found.error_type
+    assert (error_type is None) == (found.last_error is None)
 
 
-def test_a_profile_of_ones_own_needs_a_name_and_a_vocabulary() -> None:
+def test_a_custom_profile_needs_a_name_and_a_vocabulary() -> None:
     mine = Profile(name="mine", word=canonical)
 
     assert (3, Backoff(), 30 * SECOND) == (mine.max_attempts, mine.backoff, mine.lease)

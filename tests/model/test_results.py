@@ -1,4 +1,4 @@
-"""What an operation returns is read off the job and its history."""
+"""The results of operations, made from a job and its history."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_job_that_never_started_reports_no_duration() -> None:
     assert (ResultStatus.FAILURE, None) == (result.status, result.duration)
 
 
-def test_status_carries_the_history_and_the_document_when_asked() -> None:
+def test_status_carries_the_history_and_the_document_on_request() -> None:
     made = running()
     document = running(defaults=Defaults(profile=DOCUMENT))
 
@@ -94,11 +94,11 @@ def test_attempt_reports_how_it_ended(failure: Failure | None, result: AttemptRe
     assert [result] == [attempt_info(a).result for a in attempts(ended.id, list(ended.trail))]
 
 
-def test_attempt_reports_a_run_that_goes_on_was_given_back_or_cancelled() -> None:
+def test_attempt_reports_a_run_that_continues_was_given_back_or_cancelled() -> None:
     run = running()
     given_back = lifecycle.given_back(run, now=LATER)
-    asked = lifecycle.cancel_requested(run, reason="", force=False, now=NOW)
-    cancelled = lifecycle.cancelled(asked, now=LATER)
+    requested = lifecycle.cancel_requested(run, reason="", force=False, now=NOW)
+    cancelled = lifecycle.cancelled(requested, now=LATER)
 
     def result(of: object) -> AttemptResult:
         return attempt_info(attempts("x", list(of.trail))[-1]).result  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""From counters to what people read."""
+"""From counters to statistics."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _exact(seconds: list[float], share: float) -> float:
     return sorted(seconds)[math.ceil(len(seconds) * share) - 1]
 
 
-def test_of_nothing_there_is_nothing_to_tell() -> None:
+def test_statistics_of_no_counters_are_empty() -> None:
     assert QueueStats() == summarise(NOTHING, window=MINUTE)
     assert LatencyStats(count=0, p50=None, p90=None, p99=None, max=None) == latency([])
 
@@ -66,14 +66,19 @@ def test_live_jobs_are_counted_now_and_ended_ones_over_the_window() -> None:
     tallies = tuple(_tally(state, n) for n, state in enumerate(State, 1))
     readings = tuple(_reading(measure, 10 * n) for n, measure in enumerate(Measure, 1))
 
-    told = summarise(Stats(tallies, readings), window=MINUTE)
+    summary = summarise(Stats(tallies, readings), window=MINUTE)
 
     assert {"pending": 1, "scheduled": 2, "delayed": 3, "running": 4, "retrying": 5} == {
-        name: getattr(told, name)
+        name: getattr(summary, name)
         for name in ("pending", "scheduled", "delayed", "running", "retrying")
     }
-    assert (20, 30, 40, 50) == (told.completed, told.failed, told.dead_letter, told.cancelled)
-    assert (10, 60) == (told.submitted, told.retried)
+    assert (20, 30, 40, 50) == (
+        summary.completed,
+        summary.failed,
+        summary.dead_letter,
+        summary.cancelled,
+    )
+    assert (10, 60) == (summary.submitted, summary.retried)
 
 
 def test_rates_are_jobs_per_second_and_dead_letters_are_failures() -> None:
@@ -85,12 +90,16 @@ def test_rates_are_jobs_per_second_and_dead_letters_are_failures() -> None:
         _reading(Measure.RETRIED, 99),
     )
 
-    told = summarise(Stats((), readings), window=MINUTE)
+    summary = summarise(Stats((), readings), window=MINUTE)
 
-    assert (10.0, 5.0, 0.5) == (told.submission_rate, told.completion_rate, told.failure_rate)
+    assert (10.0, 5.0, 0.5) == (
+        summary.submission_rate,
+        summary.completion_rate,
+        summary.failure_rate,
+    )
 
 
-def test_rates_are_taken_over_the_minutes_the_store_gave() -> None:
+def test_rates_are_taken_over_the_minutes_the_store_returned() -> None:
     stats = Stats((), (_reading(Measure.SUBMITTED, 900),))
     half_past = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
 
@@ -103,23 +112,26 @@ def test_rates_are_taken_over_the_minutes_the_store_gave() -> None:
     )
 
 
-def test_waiting_and_running_are_measured_apart() -> None:
+def test_waiting_and_running_are_measured_separately() -> None:
     readings = (
         Reading("q", "t", 2, Measure.WAIT, 80, 3, 1.0),
         Reading("q", "t", 2, Measure.RUN, 90, 1, 5.5),
         Reading("p", "t", 2, Measure.RUN, 90, 1, 5.75),
     )
 
-    told = summarise(Stats((), readings), window=MINUTE)
+    summary = summarise(Stats((), readings), window=MINUTE)
 
     second = timedelta(seconds=1)
     assert LatencyStats(count=3, p50=second, p90=second, p99=second, max=second) == (
-        told.queue_latency
+        summary.queue_latency
     )
-    assert (2, timedelta(seconds=5.75)) == (told.execution_time.count, told.execution_time.max)
+    assert (2, timedelta(seconds=5.75)) == (
+        summary.execution_time.count,
+        summary.execution_time.max,
+    )
 
 
-def test_breakdowns_are_told_when_asked_for() -> None:
+def test_requested_breakdowns_are_returned() -> None:
     stats = Stats(
         (
             _tally(State.RUNNING, 1, queue="a", type_="x", priority=0),
@@ -133,46 +145,46 @@ def test_breakdowns_are_told_when_asked_for() -> None:
         ),
     )
 
-    told = summarise(stats, window=MINUTE, breakdown_by=set(Breakdown))
+    summary = summarise(stats, window=MINUTE, breakdown_by=set(Breakdown))
 
     assert {
         "a": Counts(running=1),
         "b": Counts(scheduled=2, completed=3),
         "c": Counts(failed=4),
-    } == told.by_queue
+    } == summary.by_queue
     assert {
         "x": Counts(running=1, scheduled=2, failed=4),
         "y": Counts(completed=3),
-    } == told.by_type
+    } == summary.by_type
     assert {
         "BULK": Counts(scheduled=2, completed=3, failed=4),
         "CRITICAL": Counts(running=1),
-    } == told.by_priority
-    assert set(State) == set(told.by_state)
+    } == summary.by_priority
+    assert set(State) == set(summary.by_state)
     assert (Counts(running=1), Counts(completed=3), Counts()) == (
-        told.by_state["RUNNING"],
-        told.by_state["COMPLETED"],
-        told.by_state["DELAYED"],
+        summary.by_state["RUNNING"],
+        summary.by_state["COMPLETED"],
+        summary.by_state["DELAYED"],
     )
 
 
 @pytest.mark.parametrize("only", Breakdown)
-def test_breakdowns_nobody_asked_for_are_left_out(only: Breakdown) -> None:
-    told = summarise(NOTHING, window=MINUTE, breakdown_by=[only])
+def test_breakdowns_that_were_not_requested_are_left_out(only: Breakdown) -> None:
+    summary = summarise(NOTHING, window=MINUTE, breakdown_by=[only])
 
     assert {f"by_{only.lower()}"} == {
         name
         for name in ("by_queue", "by_type", "by_priority", "by_state")
-        if getattr(told, name) is not None
+        if getattr(summary, name) is not None
     }
 
 
 def test_statistics_can_be_written_as_json() -> None:
-    told = summarise(
+    summary = summarise(
         Stats((), tuple(_measured([1.5]))), window=MINUTE, breakdown_by=list(Breakdown)
     )
 
-    assert told == msgspec.json.decode(msgspec.json.encode(told), type=QueueStats)
+    assert summary == msgspec.json.decode(msgspec.json.encode(summary), type=QueueStats)
 
 
 SECONDS = st.floats(0, 10**7, allow_subnormal=False) | st.floats(0, 0.001, allow_subnormal=False)
@@ -186,12 +198,12 @@ MICROSECOND = 1e-6
 def test_a_percentile_is_a_measured_time_at_most_19_percent_above_the_exact_one(
     seconds: list[float],
 ) -> None:
-    told = latency(_measured(seconds))
+    summary = latency(_measured(seconds))
 
-    assert len(seconds) == told.count
-    assert timedelta(seconds=max(seconds)) == told.max
-    assert told.p50 <= told.p90 <= told.p99 <= told.max
-    for share, value in ((0.5, told.p50), (0.9, told.p90), (0.99, told.p99)):
+    assert len(seconds) == summary.count
+    assert timedelta(seconds=max(seconds)) == summary.max
+    assert summary.p50 <= summary.p90 <= summary.p99 <= summary.max
+    for share, value in ((0.5, summary.p50), (0.9, summary.p90), (0.99, summary.p99)):
         exact = _exact(seconds, share)
         assert value in {timedelta(seconds=one) for one in seconds}
         assert timedelta(seconds=exact) <= value
@@ -203,7 +215,7 @@ def test_counters_of_two_queues_add_up_to_those_of_both(a: list[float], b: list[
     assert latency(_measured(a + b)) == latency([*_measured(a), *_measured(b)])
 
 
-async def test_what_a_store_counted_is_what_happened() -> None:
+async def test_counters_of_a_store_match_what_happened() -> None:
     clock = ManualClock(NOW)
     store = MemoryStore(clock)
     jobs = [
@@ -220,18 +232,24 @@ async def test_what_a_store_counted_is_what_happened() -> None:
     ]
     await store.swap([Change(job, end) for job, end in zip(held, ends, strict=True)])
 
-    told = summarise(
+    summary = summarise(
         await store.stats(MINUTE), window=MINUTE, now=clock.now(), breakdown_by=[Breakdown.TYPE]
     )
 
     assert (4, 1, 1, 1, 1) == (
-        told.submitted,
-        told.completed,
-        told.failed,
-        told.retrying,
-        told.scheduled,
+        summary.submitted,
+        summary.completed,
+        summary.failed,
+        summary.retrying,
+        summary.scheduled,
     )
-    assert (3, timedelta(seconds=2)) == (told.queue_latency.count, told.queue_latency.p50)
-    assert (3, timedelta(seconds=3)) == (told.execution_time.count, told.execution_time.max)
-    assert 4 / 65 == pytest.approx(told.submission_rate)
-    assert {"x": Counts(scheduled=1, retrying=1, completed=1, failed=1)} == told.by_type
+    assert (3, timedelta(seconds=2)) == (
+        summary.queue_latency.count,
+        summary.queue_latency.p50,
+    )
+    assert (3, timedelta(seconds=3)) == (
+        summary.execution_time.count,
+        summary.execution_time.max,
+    )
+    assert 4 / 65 == pytest.approx(summary.submission_rate)
+    assert {"x": Counts(scheduled=1, retrying=1, completed=1, failed=1)} == summary.by_type

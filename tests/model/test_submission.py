@@ -1,4 +1,4 @@
-"""From what a caller asked for to a job."""
+"""From a submission to a job."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.model.making import ID, LATER, NOW, faults, job, refusal
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
 
 
-def _told(**fields: object) -> str:
+def _reported(**fields: object) -> str:
     """The only message about a submission."""
     (fault,) = refusal(**fields).faults
     return str(fault)
 
 
 @pytest.mark.req("M-13", "M-3")
-def test_a_submission_that_says_nothing_but_its_type_gets_every_default() -> None:
+def test_a_submission_with_only_a_type_gets_every_default() -> None:
     plain = job()
 
     assert (
@@ -58,7 +58,7 @@ def test_a_submission_that_says_nothing_but_its_type_gets_every_default() -> Non
 
 
 @pytest.mark.req("M-13")
-def test_everything_a_submission_says_is_in_the_job() -> None:
+def test_every_field_of_a_submission_is_in_the_job() -> None:
     full = job(
         payload={"to": "a@b.c"},
         queue="mail",
@@ -113,15 +113,15 @@ def test_accepting_again_with_the_same_id_and_time_gives_the_same_job() -> None:
 @pytest.mark.parametrize("queue", [None, "mail", "", "lease"])
 @pytest.mark.parametrize("priority", [None, "HIGH", 1, True, Priority.LOW, 9, [1]])
 @pytest.mark.parametrize("payload", [None, {"a": 1}, b"raw", float("nan"), "x" * 30])
-def test_what_most_submissions_say_is_accepted_or_refused_the_short_way_like_the_long_one(
+def test_plain_submissions_are_accepted_or_refused_like_all_others(
     queue: str | None, priority: int, payload: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     defaults = Defaults(profile=LEASE, limits=Limits(payload_bytes=30), max_attempts=7)
-    asked = Submission(type="mail.send", queue=queue, priority=priority, payload=payload)
+    given = Submission(type="mail.send", queue=queue, priority=priority, payload=payload)
 
     def outcome() -> Job | list[Fault]:
         try:
-            return accept(asked, job_id=ID, now=LATER, defaults=defaults)
+            return accept(given, job_id=ID, now=LATER, defaults=defaults)
         except ValidationError as error:
             return list(error.faults)
 
@@ -131,9 +131,9 @@ def test_what_most_submissions_say_is_accepted_or_refused_the_short_way_like_the
     assert outcome() == short
 
 
-def test_plain_jobs_of_one_moment_share_their_history() -> None:
-    asked = [Submission(type=type_, payload=type_) for type_ in "aba"]
-    usual = [one for each in asked if (one := plain(each, NO_DEFAULTS))]
+def test_plain_jobs_of_one_instant_share_their_history() -> None:
+    given = [Submission(type=type_, payload=type_) for type_ in "aba"]
+    usual = [one for each in given if (one := plain(each, NO_DEFAULTS))]
     plain_jobs = PlainJobs(NOW)
     first, other, third = (plain_jobs.job(one, ID) for one in usual)
 
@@ -144,7 +144,7 @@ def test_plain_jobs_of_one_moment_share_their_history() -> None:
 @pytest.mark.req("M-1")
 @pytest.mark.parametrize("name", ["id", "job_id"])
 def test_a_caller_cannot_choose_the_id(name: str) -> None:
-    assert f"{name} must not be given: the system assigns it" == _told(**{name: "x"})
+    assert f"{name} must not be given: the system assigns it" == _reported(**{name: "x"})
 
 
 @pytest.mark.req("M-1")
@@ -157,7 +157,7 @@ def test_ids_are_random_uuids_of_version_4() -> None:
 
 
 @pytest.mark.req("M-1")
-def test_ids_drawn_together_lie_together_and_share_nothing_else() -> None:
+def test_ids_drawn_together_are_adjacent_and_share_nothing_else() -> None:
     together, others = Randomness().uuids(1000), Randomness().uuids(1000)
 
     assert 2000 == len({*together, *others})
@@ -168,7 +168,7 @@ def test_ids_drawn_together_lie_together_and_share_nothing_else() -> None:
 
 
 @pytest.mark.req("A-3")
-def test_every_fault_is_told_at_once_with_field_code_and_message() -> None:
+def test_every_fault_is_reported_at_once_with_field_code_and_message() -> None:
     error = refusal(
         type="bad type",
         typo=1,
@@ -223,7 +223,7 @@ def test_every_fault_is_told_at_once_with_field_code_and_message() -> None:
 
 
 @pytest.mark.req("A-3")
-def test_what_is_not_an_object_is_not_a_submission() -> None:
+def test_other_values_than_objects_are_not_submissions() -> None:
     with pytest.raises(ValidationError, match="job must be an object, got a list"):
         read([1])
 
@@ -245,7 +245,7 @@ def test_what_is_not_an_object_is_not_a_submission() -> None:
         ),
     ],
 )
-def test_reading_loose_fields_notes_wrong_names(
+def test_reading_fields_collects_faults_of_names(
     fields: dict[object, object], faults_: list[Fault]
 ) -> None:
     submission = read(fields)
@@ -257,7 +257,7 @@ def test_reading_loose_fields_notes_wrong_names(
     assert faults_ == list(caught.value.faults)
 
 
-def test_reading_good_fields_notes_nothing() -> None:
+def test_reading_valid_fields_collects_no_faults() -> None:
     assert Submission(type="t", payload=1) == read({"type": "t", "payload": 1})
 
 
@@ -298,14 +298,14 @@ def test_a_priority_is_a_name_or_a_number() -> None:
 @pytest.mark.parametrize("value", [-1, 5, "high", "2", True, 1.0, None.__class__])
 def test_there_are_no_other_priorities(value: object) -> None:
     assert [("priority", "INVALID")] == faults(priority=value)
-    assert _told(priority=value).startswith(
+    assert _reported(priority=value).startswith(
         "priority must be one of CRITICAL (0), HIGH (1), NORMAL (2), LOW (3), BULK (4), got"
     )
 
 
 @pytest.mark.req("M-6")
 @pytest.mark.parametrize(
-    ("asked", "handler", "system", "effective"),
+    ("given", "handler", "system", "effective"),
     [
         (None, None, 30, 30),
         (None, 10, 30, 10),
@@ -317,14 +317,14 @@ def test_there_are_no_other_priorities(value: object) -> None:
         (None, 50, 60, 50),
     ],
 )
-def test_the_shortest_of_job_handler_and_system_timeout_holds(
-    asked: int | None, handler: int | None, system: int, effective: int
+def test_the_shortest_of_job_handler_and_system_timeout_applies(
+    given: int | None, handler: int | None, system: int, effective: int
 ) -> None:
     defaults = Defaults(
         timeout=None if handler is None else handler * MINUTE,
         limits=Limits(timeout=system * MINUTE),
     )
-    given = {} if asked is None else {"timeout": asked * MINUTE}
+    given = {} if given is None else {"timeout": given * MINUTE}
 
     assert effective * MINUTE == job(defaults=defaults, **given).timeout
 
@@ -337,9 +337,9 @@ def test_a_handler_may_allow_itself_more_than_its_profile() -> None:
 
 
 @pytest.mark.req("M-6")
-def test_asking_for_more_than_the_system_allows_is_refused() -> None:
+def test_a_timeout_above_the_limit_of_the_system_is_refused() -> None:
     assert 30 * MINUTE == job(timeout=1800).timeout
-    assert "timeout must not exceed the system's 1800 s, got 1801 s" == _told(timeout=1801)
+    assert "timeout must not exceed the system's 1800 s, got 1801 s" == _reported(timeout=1801)
 
 
 @pytest.mark.req("M-6")
@@ -355,14 +355,14 @@ def test_asking_for_more_than_the_system_allows_is_refused() -> None:
         (timedelta.max, "INVALID_DURATION"),
     ],
 )
-def test_spans_must_be_longer_than_nothing(field: str, value: object, code: str) -> None:
+def test_spans_must_be_longer_than_zero(field: str, value: object, code: str) -> None:
     assert [(field, code)] == faults(**{field: value})
 
 
 @pytest.mark.req("M-6")
 def test_a_lease_lasts_at_least_a_tenth_of_a_second() -> None:
     assert 0.1 * SECOND == job(lease=0.1).lease_ttl
-    assert "lease must be at least 0.1 s, got 0.099 s" == _told(lease=0.099)
+    assert "lease must be at least 0.1 s, got 0.099 s" == _reported(lease=0.099)
     assert [("lease", "INVALID_DURATION")] == faults(lease="x")
     assert 300 * SECOND == job(defaults=Defaults(lease=300 * SECOND)).lease_ttl
 
@@ -374,7 +374,7 @@ def test_a_delay_may_be_as_long_as_the_lifetime_but_not_longer() -> None:
     assert (State.DELAYED, whole.expires_at) == (whole.state, whole.due_at)
     assert (
         "delay must fall within the job's lifetime of 60 s, got 2026-01-15T10:31:00.000001Z"
-        == _told(delay=60.000001, lifetime=60)
+        == _reported(delay=60.000001, lifetime=60)
     )
     assert [("scheduled_at", "BEYOND_LIFETIME")] == faults(scheduled_at="9999-12-31T00:00:00Z")
     assert [("delay", "BEYOND_LIFETIME")] == faults(
@@ -422,7 +422,7 @@ def test_attempts_lie_between_1_and_100(value: int) -> None:
 @pytest.mark.parametrize("value", [0, -1, 101, True, "3", 3.0])
 def test_other_numbers_of_attempts_are_refused(value: object) -> None:
     assert [("max_attempts", "OUT_OF_RANGE")] == faults(max_attempts=value)
-    assert _told(max_attempts=value).startswith("max_attempts must be between 1 and 100, got ")
+    assert _reported(max_attempts=value).startswith("max_attempts must be between 1 and 100, got ")
 
 
 @pytest.mark.req("M-7")
@@ -441,8 +441,12 @@ def test_retries_come_from_the_submission_the_handler_or_the_profile() -> None:
         mine.backoff,
         mine.retry_timeouts,
     )
-    told = job(defaults=handler, max_attempts=2, backoff=Backoff(), retry_timeouts=True)
-    assert (2, Backoff(), True) == (told.max_attempts, told.backoff, told.retry_timeouts)
+    overridden = job(defaults=handler, max_attempts=2, backoff=Backoff(), retry_timeouts=True)
+    assert (2, Backoff(), True) == (
+        overridden.max_attempts,
+        overridden.backoff,
+        overridden.retry_timeouts,
+    )
 
 
 @pytest.mark.req("M-7")
@@ -486,7 +490,7 @@ def test_a_backoff_is_read_from_an_object_and_checked(
         assert expected == faults(backoff=value)
 
 
-def test_a_strategy_nobody_knows_is_answered_with_those_there_are() -> None:
+def test_an_unknown_strategy_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValidationError, match=r"one of CONSTANT, LINEAR, .*, got 'SOMETIMES'"):
         job(backoff={"strategy": "SOMETIMES"})
 
@@ -496,7 +500,7 @@ def test_a_strategy_nobody_knows_is_answered_with_those_there_are() -> None:
 def test_short_texts_have_up_to_256_characters(field: str) -> None:
     job(**{field: "x" * 256})
 
-    assert f"{field} must be at most 256 characters, got 257" == _told(**{field: "x" * 257})
+    assert f"{field} must be at most 256 characters, got 257" == _reported(**{field: "x" * 257})
     assert [(field, "INVALID")] == faults(**{field: ""})
     assert [(field, "INVALID")] == faults(**{field: b"x"})
     assert [(field, "INVALID_TEXT")] == faults(**{field: "a\x00"})
@@ -504,7 +508,7 @@ def test_short_texts_have_up_to_256_characters(field: str) -> None:
 
 
 @pytest.mark.req("M-2")
-def test_a_key_belongs_to_its_type_for_its_window_and_knows_its_payload() -> None:
+def test_a_key_belongs_to_its_type_for_its_window_and_has_a_digest_of_its_payload() -> None:
     first = job(idempotency_key="k", payload={"a": 1}).dedupe
     same = job(idempotency_key="k", payload={"a": 1}).dedupe
     other = job(idempotency_key="k", payload={"a": 2}).dedupe
@@ -577,7 +581,7 @@ def test_a_callback_goes_to_a_web_address(url: str) -> None:
         "http://example.com/\r\nX-Evil: 1",
     ],
 )
-def test_a_callback_goes_nowhere_else(url: str) -> None:
+def test_other_callback_addresses_are_refused(url: str) -> None:
     assert [("callback_url", "INVALID")] == faults(callback_url=url)
 
 
@@ -646,7 +650,7 @@ def test_a_job_waits_for_at_most_1000_others(count: int, fine: bool) -> None:
 
 @pytest.mark.req("M-9")
 @pytest.mark.parametrize(("depth", "fine"), [(99, True), (100, False)])
-def test_a_job_lies_at_most_100_levels_deep(depth: int, fine: bool) -> None:
+def test_a_job_is_at_most_100_levels_deep(depth: int, fine: bool) -> None:
     parents = {"a": Parent(2, depth)}
 
     if fine:
@@ -658,7 +662,7 @@ def test_a_job_lies_at_most_100_levels_deep(depth: int, fine: bool) -> None:
 
 @pytest.mark.req("M-9")
 def test_jobs_to_wait_for_must_exist() -> None:
-    assert "depends_on must exist, got unknown 'x', 'y'" == _told(depends_on=["x", "y"])
+    assert "depends_on must exist, got unknown 'x', 'y'" == _reported(depends_on=["x", "y"])
 
 
 @pytest.mark.parametrize("value", ["abc", b"abc", 5, {"a": 1}, [5], [None], object()])
@@ -683,7 +687,7 @@ def test_the_kind_of_waiting_can_be_chosen(kind: str) -> None:
 
 @pytest.mark.parametrize("value", ["FAN_OUT", "after", 5, [], {}])
 def test_other_kinds_are_refused(value: object) -> None:
-    assert _told(dependency_type=value).startswith(
+    assert _reported(dependency_type=value).startswith(
         "dependency_type must be one of AFTER, AFTER_ANY, CHAIN, FAN_IN, got "
     )
 
@@ -702,7 +706,7 @@ def test_a_spawned_job_is_spawned_once_per_key_and_waits_for_nothing() -> None:
 
 
 @pytest.mark.req("M-9")
-def test_a_spawned_job_that_names_others_waits_for_them_as_it_asked() -> None:
+def test_a_spawned_job_with_dependencies_waits_for_them() -> None:
     spawned = job(
         spawner=Spawner("parent", "0"),
         parents={"a": Parent(0, 4)},

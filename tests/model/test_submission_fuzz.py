@@ -1,4 +1,4 @@
-"""Junk of any type in any field is refused, never a crash."""
+"""Arbitrary values in any field are refused and never crash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.req("A-3")
 
 
 class Opaque:
-    """Something nobody knows, with a representation that raises."""
+    """An unknown type whose representation raises."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no name")
@@ -95,7 +95,7 @@ NAMES = st.sampled_from(sorted(FIELDS)) | HASHABLE
 
 
 @given(JUNK, st.sampled_from(sorted(FIELDS - {"type"})))
-def test_one_strange_field_is_accepted_or_refused(junk: object, field: str) -> None:
+def test_one_arbitrary_field_is_accepted_or_refused(junk: object, field: str) -> None:
     try:
         job = accept(Submission(**{"type": "t", field: junk}), job_id=ID, now=NOW)
     except ValidationError as error:
@@ -107,7 +107,7 @@ def test_one_strange_field_is_accepted_or_refused(junk: object, field: str) -> N
 
 
 def _check(job: Job) -> None:
-    """Every field has the type it says, as a store will rely on."""
+    """Check that every field has its declared type, as stores expect."""
     known = msgspec.structs.asdict(job)
     assert job == msgspec.convert(known, Job, strict=True)
 
@@ -116,7 +116,7 @@ def _check(job: Job) -> None:
 @pytest.mark.parametrize(
     "junk", [Opaque(), [Opaque()], {"a": Opaque()}, 10**5000], ids=["one", "list", "map", "long"]
 )
-def test_a_value_that_cannot_even_be_shown_is_refused(field: str, junk: object) -> None:
+def test_a_value_whose_representation_raises_is_refused(field: str, junk: object) -> None:
     with pytest.raises(ValidationError):
         accept(Submission(**{"type": "t", field: junk}), job_id=ID, now=NOW)
 
@@ -124,7 +124,7 @@ def test_a_value_that_cannot_even_be_shown_is_refused(field: str, junk: object) 
 @settings(max_examples=60)
 @given(st.dictionaries(NAMES, JUNK, max_size=6))
 @example({"type": []})
-def test_many_strange_fields_are_accepted_or_refused(fields: dict[object, object]) -> None:
+def test_many_arbitrary_fields_are_accepted_or_refused(fields: dict[object, object]) -> None:
     submission = read(fields)
     assert isinstance(submission.type, str)
 
@@ -133,14 +133,14 @@ def test_many_strange_fields_are_accepted_or_refused(fields: dict[object, object
 
 
 @given(JUNK)
-def test_what_is_read_is_an_object_or_refused(junk: object) -> None:
+def test_anything_but_an_object_is_refused(junk: object) -> None:
     with contextlib.suppress(ValidationError):
         read(junk)
 
 
 @settings(max_examples=40)
 @given(st.lists(st.dictionaries(NAMES, JUNK, max_size=3), min_size=1, max_size=3))
-def test_a_strange_batch_is_answered_job_by_job(batch: list[dict[object, object]]) -> None:
+def test_an_arbitrary_batch_is_answered_job_by_job(batch: list[dict[object, object]]) -> None:
     submissions = [read({"type": "t", **fields}) for fields in batch]
 
     outside_references(submissions)

@@ -206,14 +206,14 @@ def test_only_a_new_job_can_be_submitted(before: State) -> None:
 
 
 @pytest.mark.req("M-3")
-def test_a_submission_is_pending_first_and_the_history_says_why_it_moved() -> None:
-    born, queued = making.job().trail
+def test_a_submission_is_pending_first_and_the_history_has_the_reasons() -> None:
+    submitted, queued = making.job().trail
 
     assert (None, State.PENDING, NOW, "submitted") == (
-        born.from_state,
-        born.to_state,
-        born.at,
-        born.reason,
+        submitted.from_state,
+        submitted.to_state,
+        submitted.at,
+        submitted.reason,
     )
     assert (State.PENDING, State.SCHEDULED, NOW, "nothing to wait for") == (
         queued.from_state,

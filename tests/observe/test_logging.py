@@ -1,4 +1,4 @@
-"""Log lines: readable, parseable, harmless, without payloads."""
+"""Log lines: readable, parseable, escaped, without payloads."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from holdfast.observe.logging import LOGGER, JsonLines, LogObserver, LogWriter, 
 
 
 @pytest.fixture(autouse=True)
-def _quiet_afterwards() -> Iterator[None]:
+def _reset_logger() -> Iterator[None]:
     before = (LOGGER.handlers, LOGGER.level, LOGGER.propagate)
     yield
     LOGGER.handlers, LOGGER.level, LOGGER.propagate = before
 
 
-def _told(event: str, *, style: str = "text", level: str = "debug", **fields: object) -> str:
+def _logged(event: str, *, style: str = "text", level: str = "debug", **fields: object) -> str:
     stream = io.StringIO()
     configure(level, style, stream)
     LogObserver().emit(event, **fields)
@@ -31,8 +31,8 @@ def _told(event: str, *, style: str = "text", level: str = "debug", **fields: ob
 JOB = {"job_id": "0123456789ab", "type": "email.send", "attempt": 2, "queue": "default"}
 
 
-def test_line_about_a_job_says_its_id_type_attempt_and_time() -> None:
-    line = _told("job.completed", **JOB, seconds=0.0123)
+def test_line_about_a_job_has_its_id_type_attempt_and_time() -> None:
+    line = _logged("job.completed", **JOB, seconds=0.0123)
 
     assert line.endswith(
         " INFO    job completed  0123456789ab email.send attempt 2 in 0.012 s queue=default\n"
@@ -41,7 +41,9 @@ def test_line_about_a_job_says_its_id_type_attempt_and_time() -> None:
 
 def test_json_line_holds_every_field_in_full() -> None:
     due = datetime(2026, 1, 1, tzinfo=UTC)
-    line = json.loads(_told("job.retrying", style="json", **JOB, error="no", due_at=due, left=None))
+    line = json.loads(
+        _logged("job.retrying", style="json", **JOB, error="no", due_at=due, left=None)
+    )
 
     assert line.pop("time").endswith("Z")
     assert {
@@ -64,12 +66,12 @@ def test_json_line_holds_every_field_in_full() -> None:
         ("maintenance.failed", "ERROR"),
     ],
 )
-def test_level_says_whether_a_person_has_to_act(event: str, level: str) -> None:
-    assert level == json.loads(_told(event, style="json"))["level"]
+def test_level_shows_whether_a_person_has_to_act(event: str, level: str) -> None:
+    assert level == json.loads(_logged(event, style="json"))["level"]
 
 
-def test_what_is_below_the_level_is_not_written() -> None:
-    assert "" == _told("job.completed", level="warning", **JOB)
+def test_events_below_the_level_are_not_written() -> None:
+    assert "" == _logged("job.completed", level="warning", **JOB)
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
@@ -78,7 +80,7 @@ def test_what_is_below_the_level_is_not_written() -> None:
     ["two\nlines", "\x1b[31mred", "a\rb", "\u202egnp.exe", "nul\x00", "\u2028", "\x85", "\ud800"],
 )
 def test_text_from_elsewhere_cannot_forge_or_reorder_lines(style: str, evil: str) -> None:
-    line = _told("job.failed", style=style, **JOB | {"type": evil}, error=evil)
+    line = _logged("job.failed", style=style, **JOB | {"type": evil}, error=evil)
 
     assert 1 == len(line.splitlines())
     assert line.endswith("\n")
@@ -86,7 +88,7 @@ def test_text_from_elsewhere_cannot_forge_or_reorder_lines(style: str, evil: str
 
 
 def test_long_text_is_cut() -> None:
-    line = _told("job.failed", **JOB, error="x" * 100_000)
+    line = _logged("job.failed", **JOB, error="x" * 100_000)
 
     assert len(line) < 1000
     assert "x" * 300 in line
@@ -96,7 +98,7 @@ def test_ordinary_text_stays_as_it_is() -> None:
     assert "Grüße, 世界 🎉" == plain("Grüße, 世界 🎉")
 
 
-def test_records_of_others_are_shown_too() -> None:
+def test_records_of_other_loggers_are_shown_too() -> None:
     record = logging.LogRecord("x", logging.INFO, "f", 1, "plain %s", ("words",), None)
 
     assert LogWriter().format(record).endswith("plain words")

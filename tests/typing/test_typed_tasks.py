@@ -13,7 +13,7 @@ import pytest
 HERE = Path(__file__).parent
 SAMPLES = HERE / "samples"
 SOURCE = HERE.parents[1] / "src"
-MYPY_ERROR = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+): error: (?P<told>.*)$", re.MULTILINE)
+MYPY_ERROR = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+): error: (?P<message>.*)$", re.MULTILINE)
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def mypy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
         command, cwd=SAMPLES, capture_output=True, text=True, check=False, env=environment
     )
     found = MYPY_ERROR.finditer(done.stdout)
-    return _by_file((m["path"], int(m["line"]), m["told"]) for m in found)
+    return _by_file((m["path"], int(m["line"]), m["message"]) for m in found)
 
 
 @pytest.mark.parametrize("checker", ["pyright", "mypy"])
@@ -65,6 +65,6 @@ def test_every_wrong_argument_is_an_error(checker: str, request: pytest.FixtureR
 
 def _by_file(reports: object) -> dict[str, dict[int, str]]:
     found: dict[str, dict[int, str]] = {}
-    for path, line, told in reports:  # type: ignore[attr-defined]  # a generator of triples
-        found.setdefault(Path(path).name, {})[line] = told
+    for path, line, message in reports:  # type: ignore[attr-defined]  # a generator of triples
+        found.setdefault(Path(path).name, {})[line] = message
     return found

@@ -34,7 +34,7 @@ async def test_held_job_waits_until_it_is_released(app: Holdfast, drain: Drain) 
 
 
 @pytest.mark.req("L-2", "M-9")
-async def test_released_job_whose_dependencies_have_ended_goes_on_at_once(
+async def test_released_job_whose_dependencies_have_ended_is_queued_at_once(
     app: Holdfast, drain: Drain
 ) -> None:
     @app.task("x")
@@ -56,7 +56,7 @@ async def test_released_job_whose_dependencies_have_ended_goes_on_at_once(
     assert State.SCHEDULED is result.new_state
 
 
-async def test_only_ended_jobs_nobody_needs_are_deleted(app: Holdfast) -> None:
+async def test_only_ended_jobs_without_live_dependents_are_deleted(app: Holdfast) -> None:
     live = (await app.submit("x")).job_id
     ended = (await app.submit("x")).job_id
     needed = (await app.submit("x", hold=True)).job_id
@@ -75,7 +75,7 @@ async def test_only_ended_jobs_nobody_needs_are_deleted(app: Holdfast) -> None:
     ] == statuses
 
 
-async def test_events_tell_what_happened_and_go_on_after_a_cursor(
+async def test_events_report_what_happened_and_continue_after_a_cursor(
     app: Holdfast, drain: Drain
 ) -> None:
     @app.task("x")
@@ -86,20 +86,20 @@ async def test_events_tell_what_happened_and_go_on_after_a_cursor(
     job_id = (await x.submit()).job_id
     await drain()
 
-    told = [event async for event in app.events(follow=False)]
-    rest = [event async for event in app.events(after=told[1].cursor, follow=False)]
+    events = [event async for event in app.events(follow=False)]
+    rest = [event async for event in app.events(after=events[1].cursor, follow=False)]
 
-    states = [event.transition.to_state for event in told if event.transition]
-    assert {job_id} == {event.job_id for event in told}
+    states = [event.transition.to_state for event in events if event.transition]
+    assert {job_id} == {event.job_id for event in events}
     assert [State.PENDING, State.SCHEDULED, State.RUNNING, State.COMPLETED] == states
-    assert [50] == [event.progress.percent for event in told if event.progress]
-    assert told[2:] == rest
+    assert [50] == [event.progress.percent for event in events if event.progress]
+    assert events[2:] == rest
     assert EventKind.PROGRESS in {event.kind for event in rest}
     with pytest.raises(ValidationError):
         await anext(aiter(app.events(after="garbage", follow=False)))
 
 
-async def test_following_events_start_now_and_wake_for_news(app: Holdfast) -> None:
+async def test_following_events_start_now_and_wake_for_new_ones(app: Holdfast) -> None:
     await app.submit("before")
     stream = app.events()
     first = asyncio.ensure_future(anext(stream))

@@ -1,4 +1,4 @@
-"""A store that takes several groups of jobs at once gets them, whatever stands before it."""
+"""A store that writes several groups of jobs at once gets them, also behind a wrapper."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from holdfast.store import Added, Fence, Store
 
 
-class Wide(MemoryStore):
-    """Takes its time, and notes how many write at once."""
+class ParallelStore(MemoryStore):
+    """Counts how many groups it writes at once."""
 
     LANES = 2
 
@@ -45,13 +45,15 @@ class Wide(MemoryStore):
     [
         pytest.param(lambda store: store, id="nothing"),
         pytest.param(lambda store: TenantStore(store, "acme"), id="tenant"),
-        pytest.param(lambda store: sealed(store, KeyRing.parse(KeyRing.generate("k1"))), id="seal"),
+        pytest.param(
+            lambda store: sealed(store, KeyRing.parse(KeyRing.generate("k1"))), id="encrypted"
+        ),
     ],
 )
-async def test_many_submissions_go_to_a_store_in_its_lanes(
+async def test_many_submissions_are_written_in_parallel_groups(
     before: Callable[[Store], Store],
 ) -> None:
-    store = Wide()
+    store = ParallelStore()
     async with Holdfast(store=store) as app:
         operations = app.over(before(store))
         await asyncio.gather(*(operations.submit(Submission(type="a")) for _ in range(32)))

@@ -1,4 +1,4 @@
-"""Durations and timestamps at the edges."""
+"""Reading and writing durations and timestamps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_durations_are_seconds_iso_8601_or_timedelta(given: object, seconds: flo
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (-1, "must not be negative, got -1"),
         (timedelta(seconds=-1), "must not be negative, got -1 s"),
@@ -75,8 +75,8 @@ def test_durations_are_seconds_iso_8601_or_timedelta(given: object, seconds: flo
         ([1], "must be seconds, a timedelta or an ISO 8601 duration, got a list"),
     ],
 )
-def test_what_is_not_a_duration_is_refused_with_the_reason(given: object, told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_other_durations_are_refused_with_the_reason(given: object, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         parse_duration(given)
 
 
@@ -132,7 +132,7 @@ class Nowhere(tzinfo):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ("2026-01-15T10:30:00", "must carry a time zone, got '2026-01-15T10:30:00'"),
         ("2026-01-15", "must carry a time zone"),
@@ -146,8 +146,8 @@ class Nowhere(tzinfo):
         (None, "must be a datetime or an ISO 8601 timestamp, got None"),
     ],
 )
-def test_what_is_not_a_timestamp_is_refused_with_the_reason(given: object, told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_other_timestamps_are_refused_with_the_reason(given: object, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         parse_timestamp(given)
 
 

@@ -1,4 +1,4 @@
-"""The only sources of time and chance, and their stand-ins for tests."""
+"""The only sources of time and randomness, and their replacements in tests."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from holdfast.runtime.clock import Clock, ManualClock, SystemClock
 from holdfast.runtime.randomness import Randomness
 
 
-def test_the_systems_clock_tells_aware_utc_and_never_runs_backwards() -> None:
+def test_the_system_clock_returns_aware_utc_and_never_runs_backwards() -> None:
     clock: Clock = SystemClock()
     before = datetime.now(UTC)
 
-    told = clock.now()
+    now = clock.now()
 
-    assert UTC is told.tzinfo
-    assert before <= told <= datetime.now(UTC)
+    assert UTC is now.tzinfo
+    assert before <= now <= datetime.now(UTC)
     beats = [clock.monotonic() for _ in range(100)]
     assert all(a <= b for a, b in itertools.pairwise(beats))
 
 
-def test_a_manual_clock_stands_still_until_told_otherwise() -> None:
+def test_a_manual_clock_stands_still_until_it_is_advanced() -> None:
     clock: Clock = ManualClock()
     start = clock.now()
 
@@ -34,7 +34,7 @@ def test_a_manual_clock_stands_still_until_told_otherwise() -> None:
     assert (start + timedelta(hours=1), 3600.0) == (clock.now(), clock.monotonic())
 
 
-def test_chance_with_a_seed_repeats_itself_and_without_one_does_not() -> None:
+def test_randomness_repeats_with_a_seed_and_not_without() -> None:
     def drawn(randomness: Randomness) -> tuple[object, ...]:
         return randomness.uuid(), randomness.token(), randomness.jitter(), randomness.fraction()
 
@@ -44,7 +44,7 @@ def test_chance_with_a_seed_repeats_itself_and_without_one_does_not() -> None:
     assert drawn(Randomness(0)) == drawn(Randomness(0))
 
 
-def test_chance_keeps_within_its_bounds() -> None:
+def test_randomness_stays_within_its_bounds() -> None:
     for randomness in (Randomness(1), Randomness()):
         assert all(-1 <= randomness.jitter() <= 1 for _ in range(500))
         assert all(0 <= randomness.fraction() < 1 for _ in range(500))

@@ -1,4 +1,4 @@
-"""Waiting for jobs when the stream of events cannot be read."""
+"""Waiting for jobs when the event stream cannot be read."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from holdfast.model.job import Job
 from holdfast.store import MemoryStore
 
 
-class Wordless(MemoryStore):
-    """Has jobs, and no events to tell of."""
+class WithoutEvents(MemoryStore):
+    """A store whose event stream cannot be read."""
 
     async def events(self, *_: object) -> object:  # type: ignore[override]
         raise StoreError("permission denied for table journal")
 
 
-async def test_job_is_waited_for_without_the_stream() -> None:
-    async with Holdfast(store=Wordless()) as app:
+async def test_waiting_works_without_the_event_stream() -> None:
+    async with Holdfast(store=WithoutEvents()) as app:
         job = await app.submit("t")
         waiting = asyncio.create_task(app.wait(job.job_id))
         await asyncio.sleep(0.05)
@@ -30,13 +30,13 @@ async def test_job_is_waited_for_without_the_stream() -> None:
             assert "CANCELLED" == (await waiting).state
 
 
-async def test_whoever_waits_is_told_what_is_wrong_with_the_store(
+async def test_waiting_caller_gets_the_error_of_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def get(*_: object) -> object:
         raise StoreError("permission denied for table job")
 
-    async with Holdfast(store=(store := Wordless())) as app:
+    async with Holdfast(store=(store := WithoutEvents())) as app:
         job = await app.submit("t")
         monkeypatch.setattr(store, "get", get)
 
@@ -45,22 +45,22 @@ async def test_whoever_waits_is_told_what_is_wrong_with_the_store(
                 await app.wait(job.job_id)
 
 
-class Silent(Wordless):
-    """Answers nobody who asks for a job, once it is told so."""
+class Unresponsive(WithoutEvents):
+    """Does not answer reads of jobs once it is stuck."""
 
-    silent = False
+    is_stuck = False
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        if self.silent:
+        if self.is_stuck:
             await asyncio.Event().wait()
         return await super().get(ids)
 
 
-async def test_end_of_patience_does_not_wait_for_a_silent_store() -> None:
-    async with Holdfast(store=(store := Silent())) as app:
+async def test_timeout_does_not_wait_for_a_store_that_does_not_answer() -> None:
+    async with Holdfast(store=(store := Unresponsive())) as app:
         job = await app.submit("t")
-        store.silent = True
+        store.is_stuck = True
 
         async with asyncio.timeout(5):
-            with pytest.raises(TimeoutError, match="has not ended, and the store is silent"):
+            with pytest.raises(TimeoutError, match="has not ended, and the store does not answer"):
                 await app.wait(job.job_id, timeout=0.1)

@@ -9,12 +9,12 @@ import pytest
 from holdfast.runtime.timeouts import Timeouts
 
 
-async def test_what_takes_too_long_is_ended_and_what_does_not_goes_on() -> None:
+async def test_work_that_takes_too_long_times_out_and_other_work_continues() -> None:
     deadlines = Timeouts()
 
-    async def work(seconds: float, patience: float) -> str:
+    async def work(seconds: float, timeout: float) -> str:
         try:
-            with deadlines.within(patience):
+            with deadlines.within(timeout):
                 await asyncio.sleep(seconds)
         except TimeoutError:
             return "late"
@@ -26,7 +26,7 @@ async def test_what_takes_too_long_is_ended_and_what_does_not_goes_on() -> None:
     assert answers == ["late", "done", "done", "late", "late"]
 
 
-async def test_a_deadline_inside_another_ends_only_its_own_part() -> None:
+async def test_inner_timeout_ends_only_its_own_block() -> None:
     deadlines = Timeouts()
     with deadlines.within(10):
         with pytest.raises(TimeoutError), deadlines.within(0.01):
@@ -35,7 +35,7 @@ async def test_a_deadline_inside_another_ends_only_its_own_part() -> None:
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]  # a test is a task
 
 
-async def test_somebody_elses_cancellation_is_not_called_a_timeout() -> None:
+async def test_cancellation_from_outside_is_not_a_timeout() -> None:
     deadlines = Timeouts()
 
     async def work() -> None:
@@ -49,12 +49,12 @@ async def test_somebody_elses_cancellation_is_not_called_a_timeout() -> None:
         await task
 
 
-async def test_an_error_of_the_work_itself_is_passed_on() -> None:
+async def test_error_of_the_work_propagates() -> None:
     with pytest.raises(KeyError), Timeouts().within(1):
         raise KeyError("own")
 
 
-async def test_many_that_end_in_time_keep_a_single_timer(timers: list[object]) -> None:
+async def test_many_blocks_that_end_in_time_share_one_timer(timers: list[object]) -> None:
     deadlines = Timeouts()
     for _ in range(100):
         with deadlines.within(30):
@@ -62,7 +62,7 @@ async def test_many_that_end_in_time_keep_a_single_timer(timers: list[object]) -
     assert len(timers) == 1
 
 
-async def test_what_is_there_already_needs_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_that_does_not_wait_needs_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def there() -> str:
         return "here"
 
@@ -72,7 +72,7 @@ async def test_what_is_there_already_needs_no_timer(monkeypatch: pytest.MonkeyPa
     assert await Timeouts().soon(there(), 30) == "here"
 
 
-async def test_what_is_not_there_yet_is_awaited_until_its_deadline() -> None:
+async def test_work_that_waits_is_awaited_until_its_timeout() -> None:
     async def later(seconds: float) -> str:
         for _ in range(3):
             await asyncio.sleep(seconds / 3)
@@ -86,7 +86,7 @@ async def test_what_is_not_there_yet_is_awaited_until_its_deadline() -> None:
         await deadlines.soon(later(30), 0.01)
 
 
-async def test_work_that_was_awaited_sees_its_own_cancellation_and_errors() -> None:
+async def test_awaited_work_receives_its_cancellation_and_errors() -> None:
     seen = []
 
     async def failing() -> None:

@@ -217,7 +217,7 @@ def _dead(tallies: Sequence[Tally]) -> Finding:
         "dead letters",
         Level.WARN,
         f"{dead} job(s) used up their attempts: {', '.join(types[:5])}.",
-        "See why with holdfast failures; holdfast retry gives them another chance.",
+        "See why with holdfast failures; holdfast retry runs them again.",
     )
 
 

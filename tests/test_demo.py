@@ -32,7 +32,7 @@ def test_demonstration_shows_everything_and_leaves_nothing_behind(tmp_path: Path
     promised = [line for line in done.stdout.splitlines() if line.startswith("ok  ")]
     assert 8 == len(promised)
     assert "FAIL" not in done.stdout
-    assert "taken back: worker process" in done.stdout
+    assert "recovered: worker process" in done.stdout
     assert "\x1b" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 90
     assert [] == list(scratch.iterdir())

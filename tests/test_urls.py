@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.cli.common import as_it_is
+from holdfast.cli.common import opened_as_is
 from holdfast.store import urls
 from holdfast.store.postgres import PostgresSettings
 
@@ -26,7 +26,8 @@ def test_option_is_added_where_options_are(url: str, longer: str | None) -> None
 
 @pytest.mark.parametrize("url", ["postgresql://u:a?b@h/app", "POSTGRES://u:a?b@h/app?schema=x"])
 def test_store_that_is_only_read_is_not_migrated(url: str) -> None:
-    given, taken = PostgresSettings.from_url(url), PostgresSettings.from_url(as_it_is(url, "--url"))
+    given = PostgresSettings.from_url(url)
+    opened = PostgresSettings.from_url(opened_as_is(url, "--url"))
 
-    assert not taken.migrate
-    assert (given.dsn, given.schema) == (taken.dsn, taken.schema)
+    assert not opened.migrate
+    assert (given.dsn, given.schema) == (opened.dsn, opened.schema)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def lent(store: PostgresStore) -> AsyncIterator[PostgresSession]:
     """Borrow a connection, as every call does."""
-    database = store._database
+    database = store._state.pool
     session = await database.borrow()
     try:
         yield session

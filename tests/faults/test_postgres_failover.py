@@ -99,7 +99,7 @@ async def test_listener_moves_on_to_the_new_primary(
 ) -> None:
     monkeypatch.setattr(wake, "PROBE_EVERY", 0.1)
     monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
-    assert await store._wake.hears()
+    assert await store._state.wake.is_notified()
 
     await _take_over(proxy, old, new)
 
@@ -107,7 +107,7 @@ async def test_listener_moves_on_to_the_new_primary(
         async with asyncio.timeout(20):
             while not await _listens(new):  # noqa: ASYNC110  # nothing tells
                 await asyncio.sleep(0.02)
-            await store._wake.listening.wait()
+            await store._state.wake.listening.wait()
         seen = await store.arrivals(["default"], -1, timedelta(0))
         await there.add([make("a", now=there.now())])
         assert seen != await store.arrivals(["default"], seen, timedelta(seconds=10))

@@ -128,7 +128,7 @@ async def test_internal_error_of_the_server_is_an_outage_like_any_other(
     store: PostgresStore,
 ) -> None:
     """A bad page, a relation that was not found: workers go on trying, as after a restart."""
-    await store._database.atomically(_break_holds)
+    await store._state.pool.atomically(_break_holds)
 
     with pytest.raises(StoreUnavailableError, match="could not read block 7"):
         await store.hold("lead", "me", timedelta(seconds=1))
@@ -206,7 +206,7 @@ async def test_close_ends_a_listener_that_is_being_notified(
     try:
         async with asyncio.timeout(60):
             for _ in range(100):
-                other = wake.Wake(store._database, SCHEMA, postgres_server.dsn)
+                other = wake.Wake(store._state.pool, SCHEMA, postgres_server.dsn)
                 other.start()
                 other.listen()
                 await other.listening.wait()
@@ -341,8 +341,8 @@ async def test_silently_dead_listener_is_noticed_and_listens_again(
     monkeypatch.setattr(wake, "PROBE_EVERY", 0.1)
     monkeypatch.setattr(wake, "PROBE_WITHIN", 0.2)
     monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
-    listening = behind._wake.listening
-    assert await behind._wake.hears()
+    listening = behind._state.wake.listening
+    assert await behind._state.wake.is_notified()
     proxy.reset()
     await _until(lambda: not listening.is_set())
     await asyncio.wait_for(listening.wait(), 10)  # a new line, under the patched times
@@ -411,7 +411,7 @@ async def test_frozen_transaction_of_a_worker_lets_its_jobs_go(
             await asyncio.sleep(30)
             return await rows.fetchall()
 
-        holding = asyncio.create_task(frozen._database.atomically(freeze))
+        holding = asyncio.create_task(frozen._state.pool.atomically(freeze))
         await locked.wait()
 
         assert [] == await store.claim(_want())
@@ -487,8 +487,8 @@ async def test_call_cancelled_while_it_gives_its_connection_back_loses_none(
         PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=timedelta(seconds=1))
     ) as store:
         await store.holds("")
-        store._database._used = RETURN_EVERY - 1  # the next call gives its connection back
-        async with store._database._pool._lock:  # which another one is just about to do
+        store._state.pool._used = RETURN_EVERY - 1  # the next call gives its connection back
+        async with store._state.pool._pool._lock:  # which another one is just about to do
             call = asyncio.create_task(store.holds(""))
             await asyncio.sleep(0.1)
             call.cancel()
@@ -519,7 +519,7 @@ async def test_call_that_is_under_way_when_the_store_is_closed_ends(store: Postg
         await session.connection.execute(b"SELECT pg_sleep(0.2)")
         return 5
 
-    call = asyncio.create_task(store._database.atomically(linger))
+    call = asyncio.create_task(store._state.pool.atomically(linger))
     await asked.wait()
 
     await store.close()
@@ -533,7 +533,7 @@ def test_closed_store_can_be_started_again(postgres_server: Postgres) -> None:
 
     async def once(label: str) -> None:
         async with store:
-            assert await store._wake.hears()
+            assert await store._state.wake.is_notified()
             seen = await store.arrivals(["default"], -1, timedelta(0))
             job = _job(store, label)
             await store.add([job])

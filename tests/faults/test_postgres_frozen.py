@@ -45,7 +45,7 @@ async def main():
     settings = Settings(dsn=sys.argv[1], schema=sys.argv[2], timeout=timedelta(seconds=1))
     async with PostgresStore(settings) as store:
         try:
-            await store._database.atomically(take)
+            await store._state.pool.atomically(take)
             print("committed", flush=True)
         except StoreUnavailableError:
             print("refused", flush=True)

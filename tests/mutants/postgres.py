@@ -9,7 +9,7 @@ RACING = ("postgres race",)
 FROZEN = ("postgres frozen",)
 LOCKS = ("postgres locks",)
 RESTORED = ("postgres restored",)
-GUESTS = ("postgres guests",)
+TRANSACTIONS = ("postgres transactions",)
 
 
 def _sql(
@@ -118,8 +118,8 @@ MUTANTS = (
         "spawn",
     ),
     _sql(
-        "tell_children",
-        "due = w.due OR heard.fatal OR w.eager",
+        "end_edges",
+        "due = w.due OR ends.fatal OR w.eager",
         "due = w.due OR w.eager",
         "a failed dependency is not told while others are open",
         "end",
@@ -155,8 +155,8 @@ MUTANTS = (
     ),
     Mutant(
         "store/postgres/rows.py",
-        "goes_on = from_state is None and event != Event.SUBMIT",
-        "goes_on = False",
+        "follows = from_state is None and event != Event.SUBMIT",
+        "follows = False",
         "a birth that went on at once is told as one step",
         VERBS,
         "history",
@@ -209,27 +209,27 @@ MUTANTS = (
     *(
         _sql(name, by, "", f"two who {name} jobs wait for each other", layers=LOCKS)
         for name, by in (
-            ("complete", "    ORDER BY 1  -- in which order jobs are locked"),
+            ("complete", "    ORDER BY 1  -- the order in which"),
             ("swap", "    ORDER BY aim.number"),
             ("note", "    ORDER BY n.number"),
         )
     ),
     _sql(
         "keys_lock",
-        "    WHERE NOT EXISTS (SELECT FROM held",
-        "    WHERE true OR NOT EXISTS (SELECT FROM held",
+        "    WHERE NOT EXISTS (\n        SELECT FROM held",
+        "    WHERE true OR NOT EXISTS (\n        SELECT FROM held",
         "a twin in an open transaction keeps others waiting",
         layers=LOCKS,
     ),
     _sql(
-        "parents_see",
+        "parents_read",
         "j.xid = coalesce(pg_current_xact_id_if_assigned(), '0')",
         "true",
         "a job that is joined too early misses an end",
         layers=LOCKS,
     ),
     _sql(
-        "untie",
+        "pending_remove",
         "    WHERE NOT EXISTS (SELECT FROM {schema}.body b WHERE b.number = joined.parent)\n",
         "    WHERE false\n",
         "a job waits for ever for one that was deleted",
@@ -237,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         "store/postgres/links.py",
-        "    return bool(has_dependents or lost or busy), last\n",
+        "    return bool(has_dependents or deleted or busy), last\n",
         "    return False, last\n",
         "nobody looks at jobs that were joined to ended ones",
         LOCKS,
@@ -250,7 +250,7 @@ MUTANTS = (
         layers=RESTORED,
     ),
     _sql(
-        "take_in",
+        "adopt_restored",
         "UPDATE {schema}.job j SET xid = '1'",
         "UPDATE {schema}.job j SET xid = j.xid",
         "restored jobs are not claimed",
@@ -264,7 +264,7 @@ MUTANTS = (
         layers=RESTORED,
     ),
     _sql(
-        "evict",
+        "terminate",
         "pg_has_role(a.usesysid, 'USAGE')",
         "false",
         "rows of a handler that froze stay locked when its job is taken back",
@@ -275,28 +275,28 @@ MUTANTS = (
         "(pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)::text::xid8",
         "pg_current_xact_id()",
         "a job is told to be completed before what it reported",
-        layers=GUESTS,
+        layers=TRANSACTIONS,
     ),
     Mutant(
         "store/postgres/transactions.py",
-        "if mark != _mark(fence):",
+        "if mark != lease_mark(fence):",
         "if mark is None:",
         "a transaction that was ended and begun by hand completes its job",
-        GUESTS,
+        TRANSACTIONS,
     ),
     Mutant(
-        "store/postgres/handler_pool.py",
-        "        async with self._places:\n",
+        "store/postgres/transactions.py",
+        "        async with self._slots:\n",
         "        if True:\n",
         "a handler loses its attempt because every connection is in use",
-        GUESTS,
+        TRANSACTIONS,
     ),
     Mutant(
-        "store/postgres/handler_pool.py",
-        "if ours != set(names):",
+        "store/postgres/transactions.py",
+        "if own != set(names):",
         "if not names:",
         "statements that a handler prepared stay for the next",
-        GUESTS,
+        TRANSACTIONS,
     ),
     Mutant(
         "worker/channel.py",
@@ -313,7 +313,7 @@ MUTANTS = (
         layers=LOCKS,
     ),
     Mutant(
-        "store/postgres/store.py",
+        "store/postgres/maintain.py",
         "ends = [row[-2] for row in rows if row[0] not in live]",
         "ends = [row[-2] for row in rows if row[0] not in {None, *live}]",
         "a lease that was locked is not looked for again",
@@ -337,14 +337,14 @@ MUTANTS = (
         layers=LOCKS,
     ),
     _sql(
-        "tie",
+        "pending_add",
         "LEFT JOIN {schema}.body p",
         "JOIN {schema}.body p",
         "a dependency that was deleted meanwhile is forgotten",
         layers=LOCKS,
     ),
     _sql(
-        "parents_free",
+        "parents_try_lock",
         " SKIP LOCKED",
         "",
         "a locked dependency keeps others from being joined",
@@ -359,10 +359,10 @@ MUTANTS = (
     ),
     _sql(
         "settle",
-        "    set_config('idle_in_transaction_session_timeout', %(limit)s::text, true),\n",
+        "    set_config('idle_in_transaction_session_timeout', %(timeout)s::text, true),\n",
         "",
         "a worker that froze at the end of a transaction keeps its job for minutes",
-        layers=GUESTS,
+        layers=TRANSACTIONS,
     ),
     _sql(
         "ready",
@@ -373,15 +373,15 @@ MUTANTS = (
     ),
     Mutant(
         "store/postgres/add.py",
-        '        await session.run("patience", {"longest": None})\n',
+        '        await session.run("lock_timeout", {"timeout": None})\n',
         "        pass\n",
         "a submission waits no longer for its dependencies than for its key",
         LOCKS,
     ),
     Mutant(
-        "store/postgres/store.py",
-        "            found.append(has_dependents)\n",
-        "            break\n",
+        "store/postgres/maintain.py",
+        "        found.append(has_dependents)\n",
+        "        break\n",
         "many that cannot be joined hide those that can",
         LOCKS,
     ),
@@ -390,14 +390,14 @@ MUTANTS = (
         " AND (NOT j.awaited OR j.state = 'RUNNING')",
         " AND NOT j.awaited",
         "a handler's snapshot may miss a second child of its job",
-        layers=GUESTS,
+        layers=TRANSACTIONS,
     ),
     _sql(
         "trim_expired",
         "SELECT ctid FROM {schema}.hold WHERE until <= (SELECT now FROM clock)",
         "SELECT ctid FROM {schema}.hold",
         "names that are still held are forgotten",
-        layers=("postgres upkeep",),
+        layers=("postgres maintain",),
     ),
     Mutant(
         "store/postgres/pool.py",

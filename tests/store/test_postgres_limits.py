@@ -36,11 +36,11 @@ async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
         held, release = asyncio.Event(), asyncio.Event()
 
         async def hold(session: PostgresSession) -> None:
-            await session.run("gate", {"scopes": Texts(["queue:narrow"]), "now": None})
+            await session.run("limits_lock", {"scopes": Texts(["queue:narrow"]), "now": None})
             held.set()
             await release.wait()
 
-        holding = asyncio.create_task(store._database.atomically(hold))
+        holding = asyncio.create_task(store._state.pool.atomically(hold))
         await held.wait()
         yield store
         release.set()

@@ -18,10 +18,9 @@ from holdfast.model.submission import Parent
 from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.clock import SystemClock
 from holdfast.store import AddStatus, Change, JobNote
-from holdfast.store.postgres import PostgresSettings, PostgresStore, add, connection
-from holdfast.store.postgres import store as whole
+from holdfast.store.postgres import PostgresSettings, PostgresStore, add, connection, maintain
 from holdfast.store.postgres.claim_position import LEASES_SETTLED
-from holdfast.store.postgres.links import tie
+from holdfast.store.postgres.links import add_pending
 from holdfast.store.postgres.statements import Statement, statement
 from tests.conformance.hand import MANY, Hand, failure, fence
 from tests.conformance.stores import empty_schema
@@ -208,7 +207,7 @@ async def test_job_that_others_depend_on_in_an_open_transaction_can_end(
 async def test_job_of_a_transaction_waits_for_one_that_ends_later(
     hand: Hand, postgres_server: Postgres
 ) -> None:
-    assert await hand.store._wake.hears()
+    assert await hand.store._state.wake.is_notified()
     parent = await hand.run("parent")
     child = hand.job("child", after=[parent], queue="other")
     seen = await hand.store.arrivals(["other"], -1, timedelta(0))
@@ -270,7 +269,7 @@ async def test_job_whose_dependency_was_deleted_before_the_commit_does_not_wait_
         if when != "before":
             await _ended(hand, parent)
         if "long ago" in when:
-            store._events_kept = 0
+            store._state.events_kept = 0
         assert [True] == await store.delete([parent.id])
         await connection.commit()
 
@@ -297,9 +296,9 @@ async def test_dependency_that_is_deleted_in_the_middle_of_a_submission_is_not_f
 
     async def late(*given: object) -> None:
         assert [True] == await hand.store.delete([parent.id])
-        await tie(*given)
+        await add_pending(*given)
 
-    monkeypatch.setattr(add, "tie", late)
+    monkeypatch.setattr(add, "add_pending", late)
     await _tied(hand, postgres_server, child := hand.job("child", after=[parent]))
     await _settled(hand)
 
@@ -364,7 +363,7 @@ async def test_dependency_that_is_locked_keeps_nobody_from_being_joined_or_promo
 async def test_many_that_cannot_be_joined_keep_nobody_from_it_who_came_later(
     hand: Hand, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "JOINED_AT_ONCE", 2)
+    monkeypatch.setattr(maintain, "LINK_BATCH", 2)
     first, second = await _running(hand)
     busy = [hand.job(f"busy {n}", after=[first]) for n in range(5)]
     free = hand.job("free", after=[second])
@@ -432,7 +431,7 @@ async def test_overdue_job_that_was_locked_is_found_however_short_the_next_look_
         while store.now() < job.lease.until + LEASES_SETTLED:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         assert [] == await store.overdue(10)
-        store._leases.looked_at_all(store._ticks(), 100.0)
+        store._state.leases.record_full_scan(store._state.ticks(), 100.0)
         assert [] == await store.overdue(10)
 
     assert [job.id] == [found.id for found in await store.overdue(10)]

@@ -90,7 +90,7 @@ async def test_jobs_live_their_lives_behind_pgbouncer(
     empty_schema(postgres_server.dsn, SCHEMA)
     url = f"{pgbouncer}?schema={SCHEMA}&pgbouncer=true&listen_url={postgres_server.dsn}"
     async with PostgresStore.from_url(url) as store, PostgresStore.from_url(url) as other:
-        assert await other._wake.hears()
+        assert await other._state.wake.is_notified()
         seen = await other.arrivals(["default"], -1, timedelta(0))
         parent = make("parent", now=store.now(), idempotency_key="k")
         child = make("child", now=store.now(), after=[parent])

@@ -11,8 +11,7 @@ from psycopg import AsyncRawCursor
 from holdfast.model.job import State
 from holdfast.store import Search
 from holdfast.store.postgres import PostgresSettings, PostgresStore
-from holdfast.store.postgres.base import _FOR_SEARCHES
-from holdfast.store.postgres.read import _filters
+from holdfast.store.postgres.search import SEARCH_SETTINGS, filters_of
 from holdfast.store.postgres.statements import statement
 from tests.lines import lent
 
@@ -44,7 +43,7 @@ HOT = [
     "promote",
     "ready",
     "swap",
-    "tell_children",
+    "end_edges",
 ]
 FILL = f"""
 CREATE TEMPORARY TABLE made AS
@@ -156,7 +155,7 @@ async def test_statement_about_given_jobs_reads_no_table_from_end_to_end(
 async def test_search_reads_no_table_from_end_to_end(
     store: PostgresStore, order: str, search: Search
 ) -> None:
-    params = {**_filters(search), "place": None, "xid": None, "seq": None}
+    params = {**filters_of(search), "place": None, "xid": None, "seq": None}
 
     plan = await _search_plan(store, order, params, "FORMAT JSON")
 
@@ -177,7 +176,7 @@ async def test_page_far_into_a_search_costs_no_more_than_the_first(
     seq = oldest + (newest - oldest) // 10
 
     async def pages_read(**place: object) -> int:
-        params = {**_filters(Search()), "place": None, "xid": None, "seq": None, **place}
+        params = {**filters_of(Search()), "place": None, "xid": None, "seq": None, **place}
         plan = await _search_plan(store, order, params, "ANALYZE, BUFFERS, FORMAT JSON")
         return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
 
@@ -199,10 +198,10 @@ async def _search_plan(
     store: PostgresStore, order: str, params: dict[str, object], options: str
 ) -> dict:
     sql = statement(f"find_{order}", SCHEMA)
-    values = {**params, "most": 101}
+    values = {**params, "limit": 101}
     async with lent(store) as session, session.connection.transaction():
         await session.connection.execute(f"ANALYZE {SCHEMA}.job, {SCHEMA}.body, {SCHEMA}.journal")
-        await session.connection.execute(_FOR_SEARCHES)
+        await session.connection.execute(SEARCH_SETTINGS)
         cursor = AsyncRawCursor(session.connection)
         await cursor.execute(
             f"EXPLAIN ({options}) {sql.text}", [values[name] for name in sql.names]
@@ -219,7 +218,7 @@ async def test_claim_finds_its_jobs_by_the_index_of_ready_ones(store: PostgresSt
 
 
 async def test_failures_are_counted_without_looking_at_jobs(store: PostgresStore) -> None:
-    plan = await _generic_plan(store, "failure_tolls")
+    plan = await _generic_plan(store, "failure_totals")
 
     assert set() == {node.get("Relation Name") for node in _nodes(plan)} & BIG
 

@@ -11,7 +11,7 @@ import pytest
 from holdfast.model import lifecycle
 from holdfast.store import Change, Claim, Level, Order, Search
 from holdfast.store.postgres import PostgresSettings, PostgresStore
-from holdfast.store.postgres.migrate import ALONE, Migrator
+from holdfast.store.postgres.migrate import _RESTORE_LOCK, Migrator
 from tests.conformance.hand import make
 from tests.conformance.snapshot import NO_WAIT
 from tests.conformance.stores import empty_schema
@@ -181,7 +181,7 @@ async def test_doctor_says_that_restored_jobs_could_not_be_taken_in(
         await psycopg.AsyncConnection.connect(new.dsn) as stranger,
         PostgresStore(PostgresSettings(dsn=old.dsn, schema=SCHEMA)) as sound,
     ):
-        await stranger.execute(ALONE, (SCHEMA,))
+        await stranger.execute(_RESTORE_LOCK, (SCHEMA,))
         async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as store:
             bad, good = [{f.name: f for f in await s.findings()} for s in (store, sound)]
 

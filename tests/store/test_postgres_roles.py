@@ -69,7 +69,7 @@ async def test_texts_are_utf_8_whatever_the_environment_prefers(
     settings = PostgresSettings(dsn=f"{postgres_server.dsn}?client_encoding=LATIN1", schema=SCHEMA)
 
     async with PostgresStore(settings) as store, lent(store) as session:
-        assert await store._wake.hears()
+        assert await store._state.wake.is_notified()
         assert "utf-8" == session.connection.info.encoding
 
 
@@ -106,7 +106,7 @@ async def test_transactions_are_read_committed_whatever_the_role_prefers(
         async with PostgresStore(
             PostgresSettings(dsn=dsn, schema=SCHEMA, pgbouncer=pgbouncer)
         ) as store:
-            assert "read committed" == await store._database.atomically(level_of)
+            assert "read committed" == await store._state.pool.atomically(level_of)
 
 
 STRICT = f"""

@@ -49,7 +49,7 @@ async def test_only_who_waits_for_work_has_a_connection_that_listens(
 
     await store.arrivals(["default"], -1, timedelta(0))
 
-    assert await store._wake.hears()
+    assert await store._state.wake.is_notified()
     assert 1 == await _listeners(postgres_server.dsn)
 
 
@@ -72,7 +72,7 @@ async def _wake_finding(dsn: str, listen_url: str) -> Finding:
 async def test_doctor_says_why_nobody_listens(
     postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "HEARS_WITHIN", 1.0)
+    monkeypatch.setattr(wake, "LISTEN_WITHIN", 1.0)
     dsn = postgres_server.dsn
 
     dead = await _wake_finding(dsn, "postgresql://postgres@127.0.0.1:1/postgres")
@@ -81,7 +81,7 @@ async def test_doctor_says_why_nobody_listens(
     sound = await _wake_finding(dsn, dsn)
 
     assert Level.WARN is dead.level is wrong.level is elsewhere.level
-    assert "what is sent here is not heard there" in elsewhere.text
+    assert "notices sent here do not arrive there" in elsewhere.text
     assert Level.OK is sound.level
     assert "Listening for NOTIFY fails: PostgreSQL: " in dead.text
     assert "refused" in dead.text
@@ -93,7 +93,7 @@ async def test_notice_of_a_session_that_has_our_old_number_is_heard(
     store: PostgresStore, postgres_server: Postgres
 ) -> None:
     """A number of a backend is given to another one, once it is gone."""
-    assert await store._wake.hears()
+    assert await store._state.wake.is_notified()
     seen = await store.arrivals(["default"], -1, timedelta(0))
 
     async with await psycopg.AsyncConnection.connect(
@@ -108,7 +108,7 @@ async def test_notice_of_a_session_that_has_our_old_number_is_heard(
 
 async def test_own_notice_is_not_heard_again(store: PostgresStore) -> None:
     async with PostgresStore(store.settings) as other:
-        assert await store._wake.hears()
+        assert await store._state.wake.is_notified()
         seen = await store.arrivals(["default", "other"], -1, timedelta(0))
         before = await store.arrivals(["other"], -1, timedelta(0))
 

@@ -38,7 +38,7 @@ async def _ask_a_server_that_dies_with_its_answer() -> None:
     ours, theirs = _connected()
     line = Connection.__new__(Connection)
     line.pgconn = SimpleNamespace(socket=ours.fileno(), status=ConnStatus.BAD)  # type: ignore[assignment]
-    answer = asyncio.create_task(line._until(Wait.R))
+    answer = asyncio.create_task(line._until_ready(Wait.R))
     await asyncio.sleep(0.05)
     theirs.send(b"answer")
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -47,9 +47,9 @@ async def _ask_a_server_that_dies_with_its_answer() -> None:
     assert b"answer" == os.read(ours.fileno(), 100)
 
     async with asyncio.timeout(1):
-        assert Ready.R == await line._until(Wait.R)
+        assert Ready.R == await line._until_ready(Wait.R)
 
-    line._turn_away()
+    line._stop_reading()
     ours.close()
 
 
@@ -62,8 +62,8 @@ async def test_call_that_is_cancelled_while_it_is_being_sent_says_so(
     ) as store:
         large = [make(str(n), now=store.now(), payload="x" * 1_000_000) for n in range(16)]
         await store.add([make(f"{n} small", now=store.now()) for n in range(16)])  # is prepared
-        await store._wake.stop()  # which would need the connection, too
-        (warm,) = store._database._warm
+        await store._state.wake.stop()  # which would need the connection, too
+        (warm,) = store._state.pool._warm
         backend = warm.connection.info.backend_pid
         os.kill(backend, signal.SIGSTOP)  # so that it reads nothing
         sending = asyncio.create_task(store.add(large))

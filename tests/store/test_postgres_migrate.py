@@ -250,7 +250,7 @@ async def test_migration_that_stays_locked_out_says_so(
 ) -> None:
     monkeypatch.setattr(migrate, "LOCK_WITHIN", 0.05)
     monkeypatch.setattr(migrate, "LOCK_PAUSE", 0.01)
-    monkeypatch.setattr(migrate, "LOCK_TRIES", 2)
+    monkeypatch.setattr(migrate, "LOCK_ATTEMPTS", 2)
     await Migrator(connection, SCHEMA).up(2)
     async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other:
         await other.execute(f"LOCK TABLE {SCHEMA}.journal IN ACCESS EXCLUSIVE MODE")

@@ -40,13 +40,13 @@ async def _claimed(store: PostgresStore, count: int, token: str = "t") -> list[J
 def _heard(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the statements that a call runs from now on."""
     heard: list[str] = []
-    run = store._database.run
+    run = store._state.pool.run
 
     async def listening(name: str, params: dict[str, object]) -> list[tuple]:
         heard.append(name)
         return await run(name, params)
 
-    monkeypatch.setattr(store._database, "run", listening)
+    monkeypatch.setattr(store._state.pool, "run", listening)
     return heard
 
 
@@ -78,7 +78,7 @@ async def test_answers_unlike_each_other_are_each_judged_and_written_as_they_are
     assert held is not None
     stale = replace(stale, lease=replace(held, token="other"))
     forgotten = others[1].id
-    del store._numbers[forgotten]
+    del store._state.numbers[forgotten]
     heard = _heard(store, monkeypatch)
 
     changes = []
@@ -123,11 +123,11 @@ async def test_job_that_another_store_claimed_is_found_by_its_id(
 
 async def test_number_of_a_job_that_was_deleted_since_leads_nowhere(store: PostgresStore) -> None:
     (old,) = await _claimed(store, 1)
-    number = store._numbers[old.id]
+    number = store._state.numbers[old.id]
     await store.swap([Change(old, lifecycle.completed(old, b"1", now=store.now()))])
     assert await store.delete([old.id]) == [True]
     await _claimed(store, 1, "later")
-    store._numbers[old.id] = number
+    store._state.numbers[old.id] = number
 
     (answer,) = await store.swap([Change(old, lifecycle.completed(old, b"2", now=store.now()))])
 

@@ -20,7 +20,7 @@ from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.claim import claim_params
 from holdfast.store.postgres.claim_position import (
     LEVELS,
-    MOST_KINDS,
+    MAX_CLAIM_KINDS,
     SETTLED_AFTER,
     ClaimPositions,
     Throttle,
@@ -93,12 +93,12 @@ async def test_claim_looks_at_few_pages_whatever_lies_dead_before_them(
         await asyncio.sleep(SETTLED_AFTER)  # twice: the head follows a moment behind
         await _churn(store, CHURN)
         await asyncio.sleep(SETTLED_AFTER)
-        store._heads.looked(WANT.queues, WANT.types, store._ticks(), 10.0)
-        heads = store._heads.start(WANT.queues, WANT.types, store._ticks())
+        store._state.positions.record_full_scan(WANT.queues, WANT.types, store._state.ticks(), 10.0)
+        heads = store._state.positions.start(WANT.queues, WANT.types, store._state.ticks())
         await store.add([make(f"last{n}", now=store.now()) for n in range(10)])
 
         from_the_front = await _pages(store, "claim", claim_params(WANT, None))
-        from_the_head = await _pages(store, "claim", claim_params(WANT, None, heads=heads))
+        from_the_head = await _pages(store, "claim", claim_params(WANT, None, starts=heads))
 
     assert from_the_front > CHURN / 50  # a page for every fifty of the dead
     assert from_the_head < from_the_front / 3
@@ -120,8 +120,8 @@ async def test_head_follows_the_first_job_that_a_claim_got_of_each_level(
             )
             first = dict(await cursor.fetchall())
     heads = ClaimPositions()
-    heads.looked(want.queues, None, 0.0, 0.0)
-    heads.saw(places_of(rows), None, 0.0)
+    heads.record_full_scan(want.queues, None, 0.0, 0.0)
+    heads.record(places_of(rows), None, 0.0)
 
     assert 6 == len(rows)
     assert 2 == len(first)
@@ -131,10 +131,10 @@ async def test_head_follows_the_first_job_that_a_claim_got_of_each_level(
 def test_kinds_of_claims_are_not_remembered_without_end() -> None:
     heads = ClaimPositions()
 
-    for n in range(3 * MOST_KINDS):
-        heads.looked(["q"], (str(n),), 0.0, 0.0)
+    for n in range(3 * MAX_CLAIM_KINDS):
+        heads.record_full_scan(["q"], (str(n),), 0.0, 0.0)
 
-    assert MOST_KINDS >= len(heads._full_at)
+    assert MAX_CLAIM_KINDS >= len(heads._full_at)
 
 
 async def test_leases_that_were_answered_long_ago_are_not_looked_at_again(
@@ -142,11 +142,11 @@ async def test_leases_that_were_answered_long_ago_are_not_looked_at_again(
 ) -> None:
     async with _churned(postgres_server) as store:
         later = store.now() + timedelta(hours=1)  # when every lease would have ended
-        store._leases.looked(None, later)
-        store._leases.looked_at_all(store._ticks(), 10.0)
-        since = store._leases.start(store._ticks())
+        store._state.leases.record(None, later)
+        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
+        since = store._state.leases.start(store._state.ticks())
 
-        ends = {"most": 100, "now": later}
+        ends = {"limit": 100, "now": later}
         all_of_them = await _pages(store, "overdue", {**ends, "leased": None})
         the_newest = await _pages(store, "overdue", {**ends, "leased": since})
 
@@ -170,10 +170,10 @@ async def test_lease_that_ended_unanswered_stays_in_sight(postgres_server: Postg
         clock.advance(timedelta(hours=1))
 
         assert [late.id for late in await store.overdue(10)] == [job.id]
-        store._leases.looked_at_all(store._ticks(), 10.0)
+        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
 
         assert job.lease is not None
-        assert store._leases.start(store._ticks()) == job.lease.until
+        assert store._state.leases.start(store._state.ticks()) == job.lease.until
         assert [late.id for late in await store.overdue(10)] == [job.id]
 
 
@@ -185,7 +185,7 @@ async def test_lease_that_found_no_room_in_the_answer_stays_in_sight(
         clock.advance(timedelta(hours=1))
 
         (first,) = await store.overdue(1)
-        store._leases.looked_at_all(store._ticks(), 10.0)
+        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
 
         assert first.state is State.SCHEDULED
         assert job.id in [late.id for late in await store.overdue(10)]
@@ -198,7 +198,7 @@ async def test_look_that_has_no_room_teaches_nothing_about_leases(
         clock.advance(timedelta(hours=1))
 
         assert [] == await store.overdue(0)
-        store._leases.looked_at_all(store._ticks(), 10.0)
+        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
 
         assert [job.id] == [late.id for late in await store.overdue(10)]
 
@@ -219,7 +219,7 @@ async def test_raising_those_that_wait_long_rests_after_it_took_long(
         async def long_walk() -> None:
             clock.advance(timedelta(seconds=1))
 
-        await store._ageing.keep(long_walk())
+        await store._state.ageing.run(long_walk())
         clock.advance(timedelta(seconds=19))
         await store.promote(10)
         assert ["late"] == [job.type for job in await store.claim(WANT)]
@@ -238,7 +238,7 @@ async def test_housekeeping_that_failed_is_tried_again_after_its_usual_pause() -
         raise StoreUnavailableError("gone")
 
     with pytest.raises(StoreUnavailableError):
-        await pace.keep(fails())
+        await pace.run(fails())
 
     assert not pace.is_due
     now = 1.0

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.model.policy import Retention
 from holdfast.store.postgres import PostgresSettings, PostgresStore
-from holdfast.store.postgres.base import FOLD_EVERY
 from holdfast.store.postgres.claim_position import Throttle
-from holdfast.store.postgres.store import FOLDED_AT_ONCE, TRIMMED_AT_ONCE
+from holdfast.store.postgres.maintain import FOLD_BATCH, TRIM_BATCH
+from holdfast.store.postgres.state import FOLD_EVERY
 from tests.conformance.stores import empty_schema
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.postgres
 SCHEMA = "upkeep"
 KEPT = 10
-MANY = 2 * TRIMMED_AT_ONCE + 1
+MANY = 2 * TRIM_BATCH + 1
 FILLED = {
     "dedupe": "(scope, key, expires_at) SELECT 's', n::text, now() - interval '1 s'",
     "hold": "(name, holder, until, data) SELECT n::text, 'w', now() - interval '1 s', ''",
@@ -79,14 +79,14 @@ async def test_backlog_of_counters_is_summed_up_without_long_rests(
             f"""
             INSERT INTO {SCHEMA}.delta (queue, type, priority, name, bucket, count, top)
             SELECT 'q', 't', 2, 'SCHEDULED', 0, 1, 0
-            FROM generate_series(1, {FOLDED_AT_ONCE} + 1)
+            FROM generate_series(1, {FOLD_BATCH} + 1)
             """.encode()
         )
 
     await store.prune(Retention(), 1)
 
     assert 1 == _rows(postgres_server, "delta")
-    assert FOLD_EVERY > store._folding._next - store._ticks()
+    assert FOLD_EVERY > store._state.folding._next - store._state.ticks()
 
 
 async def test_work_of_which_much_is_left_rests_only_as_long_as_it_took() -> None:
@@ -96,11 +96,11 @@ async def test_work_of_which_much_is_left_rests_only_as_long_as_it_took() -> Non
         time[0] += 3.0
 
     pace = Throttle(lambda: time[0], every=1.0)
-    await pace.keep(work())
+    await pace.run(work())
     time[0] += 3.0
     assert not pace.is_due
 
-    pace.hurry()
+    pace.continue_soon()
     assert not pace.is_due
     time[0] += 3.0
     assert pace.is_due

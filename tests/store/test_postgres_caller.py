@@ -49,7 +49,7 @@ caller = pytest.mark.parametrize("caller", CALLERS)
 async def test_job_appears_and_wakes_workers_when_the_transaction_commits(
     caller: str, store: PostgresStore, hand: Hand, postgres_server: Postgres
 ) -> None:
-    assert await store._wake.hears()
+    assert await store._state.wake.is_notified()
     seen = await store.arrivals(["default"], -1, timedelta(0))
     plain, keyed = hand.job("plain", tags={"a": "b"}), hand.job("keyed", idempotency_key="k")
     child = hand.job("child", after=[keyed])

@@ -1,4 +1,4 @@
-"""Calls that hang are ended, each at its time, by one timer."""
+"""One timer ends every call that hangs, each after its own timeout."""
 
 from __future__ import annotations
 
@@ -23,61 +23,61 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
-def lines() -> Iterator[Callable[[], Ends]]:
-    """Makes connections, and closes them afterwards."""
+def connections() -> Iterator[Callable[[], SocketPair]]:
+    """Make connections, and close them afterwards."""
     with ExitStack() as opened:
-        yield lambda: opened.enter_context(Ends())
+        yield lambda: opened.enter_context(SocketPair())
 
 
-class Ends:
-    """Both ends of something with a file number, which is all that is asked of a connection."""
+class SocketPair:
+    """Both ends of a socket, in place of a connection: the timer only needs its descriptor."""
 
     def __init__(self) -> None:
-        self.ours, self.theirs = socket.socketpair()
-        self.connection = cast("AsyncConnection[Row]", self.ours)
+        self.local, self.remote = socket.socketpair()
+        self.connection = cast("AsyncConnection[Row]", self.local)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.ours.close()
-        self.theirs.close()
+        self.local.close()
+        self.remote.close()
 
     @property
-    def is_cut(self) -> bool:
-        self.theirs.setblocking(False)
+    def is_closed(self) -> bool:
+        self.remote.setblocking(False)
         try:
-            return self.theirs.recv(1) == b""
+            return self.remote.recv(1) == b""
         except BlockingIOError:
             return False
 
 
-async def test_only_calls_that_take_too_long_are_cut_each_at_its_time(
-    lines: Callable[[], Ends],
+async def test_only_calls_that_take_too_long_time_out_each_in_turn(
+    connections: Callable[[], SocketPair],
 ) -> None:
-    alarm, late, later, quick = CallTimeouts(0.5), lines(), lines(), lines()
+    timeouts, late, later, quick = CallTimeouts(0.5), connections(), connections(), connections()
 
-    alarm.start(late.connection)
-    alarm.start(quick.connection)
+    timeouts.start(late.connection)
+    timeouts.start(quick.connection)
     await asyncio.sleep(0.4)
-    alarm.start(later.connection)
-    alarm.stop(quick.connection)
-    await until(lambda: late.is_cut)
-    assert (False, False) == (later.is_cut, quick.is_cut)
+    timeouts.start(later.connection)
+    timeouts.stop(quick.connection)
+    await until(lambda: late.is_closed)
+    assert (False, False) == (later.is_closed, quick.is_closed)
 
-    await until(lambda: later.is_cut)
-    assert not quick.is_cut
+    await until(lambda: later.is_closed)
+    assert not quick.is_closed
 
 
-async def test_alarm_rings_again_after_there_was_nothing_to_watch(
-    lines: Callable[[], Ends],
+async def test_timer_starts_again_after_all_calls_have_ended(
+    connections: Callable[[], SocketPair],
 ) -> None:
-    alarm, first, second = CallTimeouts(0.05), lines(), lines()
-    alarm.start(first.connection)
-    alarm.stop(first.connection)
+    timeouts, first, second = CallTimeouts(0.05), connections(), connections()
+    timeouts.start(first.connection)
+    timeouts.stop(first.connection)
     await asyncio.sleep(0.1)
 
-    alarm.start(second.connection)
-    await until(lambda: second.is_cut)
+    timeouts.start(second.connection)
+    await until(lambda: second.is_closed)
 
-    assert not first.is_cut
+    assert not first.is_closed

@@ -252,8 +252,8 @@ class PostgresStore:
 
     # --- small records beside the jobs ------------------------------------------------------
 
-    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
-        return await records.keep(self._state, drafts)
+    async def keep(self, writes: Sequence[RecordWrite]) -> list[int | None]:
+        return await records.keep(self._state, writes)
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
         return await records.records(self._state, kind, keys)

@@ -1,1 +1,1 @@
-"""Benchmarks of the PostgreSQL store, beside its peers and beside the same work by hand."""
+"""Benchmarks of the PostgreSQL store, compared with its peers and with plain SQL."""

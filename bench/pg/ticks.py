@@ -1,6 +1,6 @@
-"""What a worker process tells the benchmark: when its first job began and how many ran.
+"""What a worker process reports to the benchmark: when its first job began and how many ran.
 
-Sixteen bytes in a file that both have mapped: a call costs a third of a microsecond and no
+Sixteen bytes in a file that both processes map: a call costs a third of a microsecond and no
 system call. The clock is the machine's monotonic one, the same for every process.
 """
 
@@ -15,7 +15,7 @@ _RECORD = struct.Struct("<qq")
 
 
 class Ticks:
-    """The counting side."""
+    """The side of the worker."""
 
     def __init__(self, path: str) -> None:
         Path(path).write_bytes(bytes(_RECORD.size))
@@ -34,5 +34,5 @@ class Ticks:
 def read(paths: list[Path]) -> tuple[int, int]:
     """Return when the first job of all began (0: not yet), and how many have run."""
     found = [path.read_bytes() for path in paths if path.exists()]
-    seen = [_RECORD.unpack(data) for data in found if data]  # empty while it is being made
+    seen = [_RECORD.unpack(data) for data in found if data]  # empty while it is being written
     return min((first for first, _ in seen if first), default=0), sum(n for _, n in seen)

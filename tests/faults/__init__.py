@@ -1,1 +1,1 @@
-"""What happens when something breaks."""
+"""The stores while servers, connections or clients fail."""

@@ -1,4 +1,4 @@
-"""A worker that counts in the transaction that completes its job; run to be killed."""
+"""A worker that counts in the transaction that completes its job; tests kill it."""
 
 from __future__ import annotations
 

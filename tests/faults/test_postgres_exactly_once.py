@@ -1,4 +1,4 @@
-"""Effects in the job's own transaction happen exactly once, whoever dies when."""
+"""Effects in the job's own transaction happen exactly once, even if workers are killed."""
 
 from __future__ import annotations
 

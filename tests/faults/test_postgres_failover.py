@@ -1,4 +1,4 @@
-"""Another server takes over, and the old one lives on: it answers, but takes no writes."""
+"""Another server takes over, while the old one still answers but refuses writes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from holdfast.errors import StoreUnavailableError
 from holdfast.store import Claim
 from holdfast.store.postgres import PostgresSettings, PostgresStore, wake
 from tests.conformance.hand import make
-from tests.lines import lent
 from tests.proxy import Proxy
 from tests.servers import Postgres
+from tests.store.sessions import borrowed_session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -38,7 +38,7 @@ def old() -> Iterator[Postgres]:
 
 @pytest.fixture
 async def proxy(old: Postgres, new: Postgres) -> AsyncIterator[Proxy]:
-    """The address of the primary, whichever that is."""
+    """The address of the current primary."""
     for server in (old, new):
         async with PostgresStore(PostgresSettings(dsn=server.dsn, schema=SCHEMA)):
             pass
@@ -66,16 +66,16 @@ async def _take_over(proxy: Proxy, old: Postgres, new: Postgres) -> None:
 
 
 @pytest.mark.req("S-9")
-async def test_store_moves_on_to_the_new_primary(
+async def test_store_switches_to_the_new_primary(
     store: PostgresStore, proxy: Proxy, old: Postgres, new: Postgres
 ) -> None:
-    async with lent(store), lent(store), lent(store):
-        await asyncio.gather(*(store.get([str(n)]) for n in range(3)))  # six lines are open now
+    async with borrowed_session(store), borrowed_session(store), borrowed_session(store):
+        await asyncio.gather(*(store.get([str(n)]) for n in range(3)))  # opens six connections
     await _take_over(proxy, old, new)
     job = make("a", now=store.now())
 
     async def refused() -> None:
-        while True:  # a backend may not have heard of the new setting yet
+        while True:  # a backend may not have read the new setting yet
             await store.add([make("b", now=store.now())])
 
     with pytest.raises(StoreUnavailableError, match="read-only"):
@@ -90,7 +90,7 @@ async def test_store_moves_on_to_the_new_primary(
 
 
 @pytest.mark.req("S-9")
-async def test_listener_moves_on_to_the_new_primary(
+async def test_listener_switches_to_the_new_primary(
     store: PostgresStore,
     proxy: Proxy,
     old: Postgres,
@@ -99,15 +99,15 @@ async def test_listener_moves_on_to_the_new_primary(
 ) -> None:
     monkeypatch.setattr(wake, "PROBE_EVERY", 0.1)
     monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
-    assert await store._wake.hears()
+    assert await store._state.wake.is_notified()
 
     await _take_over(proxy, old, new)
 
     async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as there:
         async with asyncio.timeout(20):
-            while not await _listens(new):  # noqa: ASYNC110  # nothing tells
+            while not await _listens(new):  # noqa: ASYNC110  # there is no event to wait for
                 await asyncio.sleep(0.02)
-            await store._wake.listening.wait()
+            await store._state.wake.listening.wait()
         seen = await store.arrivals(["default"], -1, timedelta(0))
         await there.add([make("a", now=there.now())])
         assert seen != await store.arrivals(["default"], seen, timedelta(seconds=10))

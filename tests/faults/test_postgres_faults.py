@@ -1,4 +1,4 @@
-"""The PostgreSQL store while servers die, lines are cut, clocks are wrong and clients freeze."""
+"""The PostgreSQL store while servers die, connections break, clocks are wrong, clients freeze."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from holdfast.store.postgres import PostgresSettings, PostgresStore, connection,
 from holdfast.store.postgres.pool import RETURN_EVERY
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
-from tests.lines import lent
 from tests.proxy import Proxy
 from tests.servers import Postgres
+from tests.store.sessions import borrowed_session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -63,7 +63,7 @@ async def proxy(store: PostgresStore, postgres_server: Postgres) -> AsyncIterato
 
 @pytest.fixture
 async def behind(proxy: Proxy, postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
-    """A store whose every line goes through the proxy."""
+    """A store whose connections all go through the proxy."""
     dsn = postgres_server.dsn.replace(f":{_port(postgres_server.dsn)}/", f":{proxy.port}/")
     async with PostgresStore(PostgresSettings(dsn=dsn, schema=SCHEMA, timeout=SOON)) as store:
         yield store
@@ -91,7 +91,7 @@ async def test_accepted_jobs_survive_the_death_of_the_server(own_server: Postgre
 
         own_server.kill()
         with pytest.raises(StoreUnavailableError):
-            await _asked_on_and_on(store, jobs[0].id)
+            await _get_until_it_fails(store, jobs[0].id)
         own_server.start()
 
         ids = [job.id for job in jobs]
@@ -103,32 +103,32 @@ async def test_accepted_jobs_survive_the_death_of_the_server(own_server: Postgre
         assert [True] * 5 == [answer.written for answer in await store.swap(done)]
 
 
-async def _asked_on_and_on(store: PostgresStore, job_id: str) -> None:
+async def _get_until_it_fails(store: PostgresStore, job_id: str) -> None:
     while True:  # a backend outlives its postmaster by a moment
         await store.get([job_id])
 
 
-async def test_producer_hears_in_time_that_the_server_is_down(own_server: Postgres) -> None:
+async def test_producer_gets_an_error_in_time_when_the_server_is_down(own_server: Postgres) -> None:
     settings = PostgresSettings(dsn=own_server.dsn, schema=SCHEMA, wait=SOON)
     async with PostgresStore(settings) as store:
         job = _job(store, "a")
         own_server.kill()
         with pytest.raises(StoreUnavailableError):
-            await _asked_on_and_on(store, job.id)
+            await _get_until_it_fails(store, job.id)
         begun = time.monotonic()
 
         with pytest.raises(StoreUnavailableError, match="Connection refused"):
             await store.add([job])
 
-        assert time.monotonic() - begun < 5  # a second, on a machine that has other work
+        assert time.monotonic() - begun < 5  # a second, on a busy machine
 
 
 @pytest.mark.req("S-9")
-async def test_internal_error_of_the_server_is_an_outage_like_any_other(
+async def test_internal_error_of_the_server_is_an_outage(
     store: PostgresStore,
 ) -> None:
-    """A bad page, a relation that was not found: workers go on trying, as after a restart."""
-    await store._database.atomically(_break_holds)
+    """A bad page, a missing relation: workers retry, as after a restart."""
+    await store._state.pool.atomically(_break_holds)
 
     with pytest.raises(StoreUnavailableError, match="could not read block 7"):
         await store.hold("lead", "me", timedelta(seconds=1))
@@ -144,10 +144,10 @@ async def _break_holds(session: PostgresSession) -> None:
     )
 
 
-async def test_who_finds_every_connection_busy_is_told_so(postgres_server: Postgres) -> None:
+async def test_call_that_finds_every_connection_busy_reports_it(postgres_server: Postgres) -> None:
     settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=SOON / 10)
-    async with PostgresStore(settings) as store, lent(store):
-        with pytest.raises(StoreUnavailableError, match=r"all connections are busy .*pool=1"):
+    async with PostgresStore(settings) as store, borrowed_session(store):
+        with pytest.raises(StoreUnavailableError, match=r"all connections have been busy .*pool=1"):
             await store.get(["x"])
 
 
@@ -172,7 +172,7 @@ asyncio.run(main())
 """
 
 
-async def test_program_without_a_log_keeps_its_stderr_while_the_server_is_down(
+async def test_program_without_logging_has_a_clean_stderr_while_the_server_is_down(
     own_server: Postgres,
 ) -> None:
     program = await asyncio.create_subprocess_exec(
@@ -195,31 +195,31 @@ async def test_program_without_a_log_keeps_its_stderr_while_the_server_is_down(
 async def test_close_ends_a_listener_that_is_being_notified(
     store: PostgresStore, postgres_server: Postgres
 ) -> None:
-    async def clamour() -> None:
+    async def notify() -> None:
         async with await psycopg.AsyncConnection.connect(
             postgres_server.dsn, autocommit=True
         ) as connection:
             while True:
                 await connection.execute(f"NOTIFY holdfast_{SCHEMA}, '1 default'")
 
-    noise = [asyncio.create_task(clamour()) for _ in range(2)]
+    notifiers = [asyncio.create_task(notify()) for _ in range(2)]
     try:
         async with asyncio.timeout(60):
             for _ in range(100):
-                other = wake.Wake(store._database, SCHEMA, postgres_server.dsn)
+                other = wake.Wake(store._state.pool, SCHEMA, postgres_server.dsn)
                 other.start()
                 other.listen()
                 await other.listening.wait()
                 await other.stop()
     finally:
-        for task in noise:
+        for task in notifiers:
             task.cancel()
-        await asyncio.wait(noise)
+        await asyncio.wait(notifiers)
 
 
 @pytest.mark.req("S-12")
 @pytest.mark.parametrize("fields", [{}, {"idempotency_key": "k"}], ids=["plain", "with key"])
-async def test_submission_cut_after_the_commit_is_repeated_without_a_double(
+async def test_submission_cut_after_the_commit_is_repeated_without_a_duplicate(
     store: PostgresStore, behind: PostgresStore, proxy: Proxy, fields: dict[str, object]
 ) -> None:
     job = _job(behind, "a", **fields)
@@ -240,7 +240,7 @@ async def test_submission_cut_after_the_commit_is_repeated_without_a_double(
 
 
 @pytest.mark.req("S-12")
-async def test_answer_cut_after_the_commit_is_known_when_it_is_repeated(
+async def test_outcome_cut_after_the_commit_is_recognised_when_repeated(
     store: PostgresStore, behind: PostgresStore, proxy: Proxy
 ) -> None:
     await store.add([_job(store, "a")])
@@ -260,7 +260,7 @@ async def test_answer_cut_after_the_commit_is_known_when_it_is_repeated(
     assert [Event.COMPLETE] == [edge.event for edge in edges[3:]]
 
 
-async def test_silent_server_is_given_up_in_time_and_used_again_when_it_answers(
+async def test_silent_server_times_out_and_is_used_again_when_it_answers(
     behind: PostgresStore, proxy: Proxy
 ) -> None:
     await behind.get(["x"])
@@ -277,12 +277,12 @@ async def test_silent_server_is_given_up_in_time_and_used_again_when_it_answers(
 
 
 async def _slow(store: PostgresStore) -> None:
-    async with lent(store) as session:
+    async with borrowed_session(store) as session:
         await session.connection.execute(b"SELECT pg_sleep(60)")
 
 
 async def _backend(store: PostgresStore) -> int:
-    async with lent(store) as session:
+    async with borrowed_session(store) as session:
         return session.connection.info.backend_pid
 
 
@@ -323,29 +323,29 @@ async def test_cancelled_call_does_not_wait_for_a_silent_server(
     assert [None] == await behind.get(["x"])
 
 
-async def test_cut_lines_are_replaced_without_an_error_when_they_were_idle(
+async def test_idle_connections_that_were_cut_are_replaced_without_an_error(
     behind: PostgresStore, proxy: Proxy
 ) -> None:
     await behind.get(["x"])
 
     proxy.reset()
-    await asyncio.sleep(0.05)  # the reset travels through the kernel, not through our loop
+    await asyncio.sleep(0.05)  # the reset travels through the kernel, not through the event loop
 
     assert [None] == await behind.get(["x"])
 
 
 @pytest.mark.req("S-9")
-async def test_silently_dead_listener_is_noticed_and_listens_again(
+async def test_silently_dead_listener_reconnects(
     store: PostgresStore, behind: PostgresStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wake, "PROBE_EVERY", 0.1)
     monkeypatch.setattr(wake, "PROBE_WITHIN", 0.2)
     monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
-    listening = behind._wake.listening
-    assert await behind._wake.hears()
+    listening = behind._state.wake.listening
+    assert await behind._state.wake.is_notified()
     proxy.reset()
     await _until(lambda: not listening.is_set())
-    await asyncio.wait_for(listening.wait(), 10)  # a new line, under the patched times
+    await asyncio.wait_for(listening.wait(), 10)  # a new connection, with the patched times
 
     proxy.silence()
     await _until(lambda: not listening.is_set())
@@ -362,7 +362,7 @@ async def _until(condition: Callable[[], bool]) -> None:
         if condition():
             return
         await asyncio.sleep(0.01)
-    raise AssertionError("it never came")
+    raise AssertionError("the condition never held")
 
 
 async def _claimed(store: PostgresStore) -> list[Job]:
@@ -382,12 +382,12 @@ async def test_wrong_clock_of_a_worker_changes_nothing(
     settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)
 
     with time_machine.travel(right + timedelta(days=days), tick=True):
-        async with PostgresStore(settings, clock=SystemClock()) as astray:
-            assert abs(astray.now() - store.now()) < timedelta(seconds=5)
-            await astray.add([_job(astray, "now"), _job(astray, "later", delay=60)])
-            (job,) = await astray.claim(_want())
-            assert 0 == (await astray.promote(10)).count
-            assert [] == await astray.overdue(10)
+        async with PostgresStore(settings, clock=SystemClock()) as wrong:
+            assert abs(wrong.now() - store.now()) < timedelta(seconds=5)
+            await wrong.add([_job(wrong, "now"), _job(wrong, "later", delay=60)])
+            (job,) = await wrong.claim(_want())
+            assert 0 == (await wrong.promote(10)).count
+            assert [] == await wrong.overdue(10)
 
     assert job.lease is not None
     assert job.lease.until is not None
@@ -395,7 +395,7 @@ async def test_wrong_clock_of_a_worker_changes_nothing(
 
 
 @pytest.mark.req("S-6")
-async def test_frozen_transaction_of_a_worker_lets_its_jobs_go(
+async def test_frozen_transaction_of_a_worker_releases_its_jobs(
     store: PostgresStore, postgres_server: Postgres
 ) -> None:
     job = _job(store, "a")
@@ -411,7 +411,7 @@ async def test_frozen_transaction_of_a_worker_lets_its_jobs_go(
             await asyncio.sleep(30)
             return await rows.fetchall()
 
-        holding = asyncio.create_task(frozen._database.atomically(freeze))
+        holding = asyncio.create_task(frozen._state.pool.atomically(freeze))
         await locked.wait()
 
         assert [] == await store.claim(_want())
@@ -439,7 +439,7 @@ async def test_events_wait_for_transactions_that_began_before_them(
     assert [early.id, early.id, late.id, late.id] == [event.job_id for event in after.events]
 
 
-async def test_job_of_a_late_transaction_is_found_behind_later_ones(
+async def test_job_of_a_late_transaction_is_found_before_later_ones(
     store: PostgresStore, postgres_server: Postgres
 ) -> None:
     early, late = _job(store, "early"), [_job(store, f"late{n}") for n in range(2)]
@@ -449,28 +449,28 @@ async def test_job_of_a_late_transaction_is_found_behind_later_ones(
         await store.add(late)
         for job in late:
             assert [job.id] == [taken.id for taken in await store.claim(_want(1))]
-            await asyncio.sleep(0.3)  # long enough for the start of the queue to move on
+            await asyncio.sleep(0.3)  # long enough for the claim position to move
         await connection.commit()
 
     assert [early.id] == [job.id for job in await _claimed(store)]
 
 
 @pytest.mark.parametrize("turns", range(8))
-async def test_cancellation_is_heard_in_the_moment_a_connection_comes_free(
+async def test_cancellation_is_not_lost_when_a_connection_becomes_free(
     postgres_server: Postgres, turns: int
 ) -> None:
-    """Until Python 3.12 ``wait_for`` forgets a cancellation that comes with what it waits for."""
+    """Until Python 3.12 ``wait_for`` loses a cancellation that arrives with its result."""
     later = asyncio.Event()
 
-    async def look_and_wait() -> None:
+    async def read_and_wait() -> None:
         await store.holds("")
         await later.wait()
 
     async with PostgresStore(
         PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
     ) as store:
-        async with lent(store):
-            task = asyncio.create_task(look_and_wait())
+        async with borrowed_session(store):
+            task = asyncio.create_task(read_and_wait())
             await asyncio.sleep(0.05)
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -480,15 +480,15 @@ async def test_cancellation_is_heard_in_the_moment_a_connection_comes_free(
         later.set()
 
 
-async def test_call_cancelled_while_it_gives_its_connection_back_loses_none(
+async def test_call_cancelled_while_it_returns_its_connection_loses_none(
     postgres_server: Postgres,
 ) -> None:
     async with PostgresStore(
         PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=timedelta(seconds=1))
     ) as store:
         await store.holds("")
-        store._database._used = RETURN_EVERY - 1  # the next call gives its connection back
-        async with store._database._pool._lock:  # which another one is just about to do
+        store._state.pool._used = RETURN_EVERY - 1  # the next call returns its connection
+        async with store._state.pool._pool._lock:  # the pool is busy
             call = asyncio.create_task(store.holds(""))
             await asyncio.sleep(0.1)
             call.cancel()
@@ -498,7 +498,7 @@ async def test_call_cancelled_while_it_gives_its_connection_back_loses_none(
 
 
 @pytest.mark.parametrize("milliseconds", range(0, 40, 4))
-async def test_start_that_was_cancelled_can_be_made_again(
+async def test_cancelled_start_can_be_repeated(
     postgres_server: Postgres, milliseconds: int
 ) -> None:
     store = PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA))
@@ -511,16 +511,16 @@ async def test_start_that_was_cancelled_can_be_made_again(
         await store.holds("")
 
 
-async def test_call_that_is_under_way_when_the_store_is_closed_ends(store: PostgresStore) -> None:
-    asked = asyncio.Event()
+async def test_call_in_progress_finishes_when_the_store_is_closed(store: PostgresStore) -> None:
+    begun = asyncio.Event()
 
     async def linger(session: PostgresSession) -> int:
-        asked.set()
+        begun.set()
         await session.connection.execute(b"SELECT pg_sleep(0.2)")
         return 5
 
-    call = asyncio.create_task(store._database.atomically(linger))
-    await asked.wait()
+    call = asyncio.create_task(store._state.pool.atomically(linger))
+    await begun.wait()
 
     await store.close()
 
@@ -533,7 +533,7 @@ def test_closed_store_can_be_started_again(postgres_server: Postgres) -> None:
 
     async def once(label: str) -> None:
         async with store:
-            assert await store._wake.hears()
+            assert await store._state.wake.is_notified()
             seen = await store.arrivals(["default"], -1, timedelta(0))
             job = _job(store, label)
             await store.add([job])

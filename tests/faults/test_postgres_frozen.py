@@ -1,4 +1,4 @@
-"""A claimer that is stopped in the middle of its transaction, as a suspended machine would be."""
+"""Clients that are stopped in the middle of a transaction, like a suspended machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ import asyncio, sys
 from datetime import timedelta
 from holdfast.errors import StoreUnavailableError
 from holdfast.store import Claim
-from holdfast.store.postgres import PostgresStore, Settings
+from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.claim import claim_params
 
 async def take(session):
@@ -42,10 +42,10 @@ async def take(session):
     await asyncio.to_thread(sys.stdin.readline)
 
 async def main():
-    settings = Settings(dsn=sys.argv[1], schema=sys.argv[2], timeout=timedelta(seconds=1))
+    settings = PostgresSettings(dsn=sys.argv[1], schema=sys.argv[2], timeout=timedelta(seconds=1))
     async with PostgresStore(settings) as store:
         try:
-            await store._database.atomically(take)
+            await store._state.pool.atomically(take)
             print("committed", flush=True)
         except StoreUnavailableError:
             print("refused", flush=True)
@@ -67,12 +67,12 @@ async def count(ctx: JobContext) -> None:
         print("counted", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
 
-class Ear:
-    def tell(self, event: str, **fields: object) -> None:
+class LeaseWatcher:
+    def emit(self, event: str, **fields: object) -> None:
         if event == "job.lease_lost":
             print("refused", flush=True)
 
-asyncio.run(Worker(app, maintenance=False, observer=Ear()).run())
+asyncio.run(Worker(app, maintenance=False, observer=LeaseWatcher()).run())
 """
 
 
@@ -87,7 +87,7 @@ async def _claimed_within(store: PostgresStore, seconds: float) -> tuple[Job, fl
 
 
 @pytest.mark.req("S-6", "S-12")
-async def test_stopped_claimer_blocks_nobody_and_cannot_commit_later(
+async def test_stopped_claimer_blocks_no_other_and_cannot_commit_later(
     postgres_server: Postgres,
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
@@ -113,7 +113,9 @@ async def test_stopped_claimer_blocks_nobody_and_cannot_commit_later(
 
 
 @pytest.mark.req("S-9")
-async def test_table_locked_by_a_stranger_is_given_up_in_time(postgres_server: Postgres) -> None:
+async def test_call_on_a_table_locked_by_another_program_times_out(
+    postgres_server: Postgres,
+) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
     settings = PostgresSettings(
         dsn=postgres_server.dsn, schema=SCHEMA, timeout=timedelta(seconds=1)
@@ -121,21 +123,21 @@ async def test_table_locked_by_a_stranger_is_given_up_in_time(postgres_server: P
     async with PostgresStore(settings) as store:
         job = make("first", now=store.now())
         await store.add([job])
-        async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as stranger:
-            await stranger.execute(f"LOCK TABLE {SCHEMA}.job IN ACCESS EXCLUSIVE MODE")
+        async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other_session:
+            await other_session.execute(f"LOCK TABLE {SCHEMA}.job IN ACCESS EXCLUSIVE MODE")
             begun = time.monotonic()
 
             with pytest.raises(StoreUnavailableError):
                 await store.claim(Claim(queues=("default",), limit=1, worker="w", token="t"))
 
             assert time.monotonic() - begun < 5
-            await stranger.rollback()
+            await other_session.rollback()
 
         assert job.id == (await _claimed_within(store, 5))[0].id
 
 
 @pytest.mark.req("S-5", "S-6")
-async def test_rows_of_a_handler_that_is_stopped_are_free_once_its_lease_has_ended(
+async def test_rows_of_a_stopped_handler_are_free_once_its_lease_has_ended(
     postgres_server: Postgres,
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)

@@ -1,4 +1,4 @@
-"""Every kind of connection in which a caller may have a transaction open."""
+"""Every kind of connection on which a caller may have an open transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RolledBack(Exception):
-    """What a caller raises to undo its transaction."""
+    """Raised by a caller to roll back its transaction."""
 
 
 @asynccontextmanager
@@ -91,7 +91,7 @@ def sqlalchemy_async(driver: str, use: Callable[..., object]) -> Callable[[str],
 
 @asynccontextmanager
 async def scoped(dsn: str) -> AsyncIterator[object]:
-    """What Flask-SQLAlchemy calls db.session."""
+    """The kind of session that Flask-SQLAlchemy has as db.session."""
     engine = create_engine(dsn.replace("postgresql:", "postgresql+psycopg:"))
     session = scoped_session(sessionmaker(engine))
     try:
@@ -136,7 +136,7 @@ async def django(dsn: str) -> AsyncIterator[object]:
     found: list[object] = []
 
     def request() -> None:
-        """A view: Django's connections belong to one thread without an event loop."""
+        """Run a view: Django's connections belong to one thread without an event loop."""
         connection = ConnectionHandler({"default": database})["default"]
         found.append(connection)
         try:

@@ -1,4 +1,4 @@
-"""Who waits for whom when claims are limited."""
+"""Which claims wait for each other when limits apply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
-SCHEMA = "limited"
+SCHEMA = "limits"
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
         held, release = asyncio.Event(), asyncio.Event()
 
         async def hold(session: PostgresSession) -> None:
-            await session.run("gate", {"scopes": Texts(["queue:narrow"]), "now": None})
+            await session.run("limits_lock", {"scopes": Texts(["queue:narrow"]), "now": None})
             held.set()
             await release.wait()
 
-        holding = asyncio.create_task(store._database.atomically(hold))
+        holding = asyncio.create_task(store._state.pool.atomically(hold))
         await held.wait()
         yield store
         release.set()
@@ -52,7 +52,7 @@ async def _claim(store: PostgresStore, queue: str) -> list[str]:
     return [job.queue for job in await store.claim(want)]
 
 
-async def test_claim_under_a_limit_waits_for_another_under_the_same(store: PostgresStore) -> None:
+async def test_claims_under_the_same_limit_wait_for_each_other(store: PostgresStore) -> None:
     claiming = asyncio.create_task(_claim(store, "narrow"))
 
     done, _ = await asyncio.wait([claiming], timeout=0.3)
@@ -62,15 +62,15 @@ async def test_claim_under_a_limit_waits_for_another_under_the_same(store: Postg
     await asyncio.wait([claiming])
 
 
-async def test_claim_that_no_limit_applies_to_does_not_wait(store: PostgresStore) -> None:
+async def test_claim_without_a_limit_does_not_wait(store: PostgresStore) -> None:
     async with asyncio.timeout(10):
         assert ["wide"] == await _claim(store, "wide")
 
 
-async def test_claim_of_a_job_that_came_meanwhile_is_told_after_its_birth(
+async def test_claim_of_a_job_added_meanwhile_comes_after_its_submission(
     postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A claim from several queues looks at each with fresh eyes, and is one old transaction."""
+    """A claim from several queues reads each with a new snapshot, in one older transaction."""
     empty_schema(postgres_server.dsn, SCHEMA)
     async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         await store.limit("task:t", LimitRule(concurrency=10))

@@ -1,4 +1,4 @@
-"""Who waits for whom: statements that lock several jobs, and one that somebody else has locked."""
+"""Which calls wait for a lock: statements that lock several jobs, and jobs locked by others."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from holdfast.model.submission import Parent
 from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.clock import SystemClock
 from holdfast.store import AddStatus, Change, JobNote
-from holdfast.store.postgres import PostgresSettings, PostgresStore, add, connection
-from holdfast.store.postgres import store as whole
+from holdfast.store.postgres import PostgresSettings, PostgresStore, add, connection, maintain
 from holdfast.store.postgres.claim_position import LEASES_SETTLED
-from holdfast.store.postgres.links import tie
+from holdfast.store.postgres.links import add_pending
 from holdfast.store.postgres.statements import Statement, statement
 from tests.conformance.hand import MANY, Hand, failure, fence
 from tests.conformance.stores import empty_schema
@@ -37,7 +36,7 @@ pytestmark = pytest.mark.postgres
 SCHEMA = "locks"
 FATAL = failure(FailureCategory.PERMANENT)
 AT_ONCE = 5.0
-"""Seconds that nothing here takes unless it waits for a lock, which lasts until the test ends."""
+"""Seconds that only a call takes that waits for a lock, which lasts until the test ends."""
 
 _LOCK = f"""
 SELECT FROM {SCHEMA}.job j JOIN {SCHEMA}.body b USING (number) WHERE b.id = %s
@@ -55,10 +54,10 @@ async def hand(postgres_server: Postgres) -> AsyncIterator[Hand]:
 
 @asynccontextmanager
 async def _locked(server: Postgres, job: Job) -> AsyncIterator[psycopg.AsyncConnection]:
-    async with await psycopg.AsyncConnection.connect(server.dsn) as stranger:
-        await stranger.execute(_LOCK, (job.id,))
-        yield stranger
-        await stranger.rollback()
+    async with await psycopg.AsyncConnection.connect(server.dsn) as other_session:
+        await other_session.execute(_LOCK, (job.id,))
+        yield other_session
+        await other_session.rollback()
 
 
 async def _running(hand: Hand) -> tuple[Job, Job]:
@@ -89,16 +88,16 @@ async def _note(hand: Hand, jobs: Sequence[Job]) -> None:
 async def test_jobs_are_locked_in_the_order_of_their_numbers(
     hand: Hand, postgres_server: Postgres, write: Callable[..., Awaitable[None]], pages: int
 ) -> None:
-    for page in range(pages):  # how many there are may change how they are looked for
+    for page in range(pages):  # their number may change the plan
         await hand.store.add([hand.job(f"{page}.{n}", queue="others") for n in range(MANY)])
     first, second = await _running(hand)
     async with (
-        _locked(postgres_server, first) as stranger,
+        _locked(postgres_server, first) as other_session,
         await psycopg.AsyncConnection.connect(postgres_server.dsn) as other,
     ):
         writing = asyncio.create_task(write(hand, [second, first]))
         async with asyncio.timeout(AT_ONCE):
-            while (await (await stranger.execute(_WAITING)).fetchone()) == (0,):  # noqa: ASYNC110
+            while (await (await other_session.execute(_WAITING)).fetchone()) == (0,):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
         await other.execute(f"{_LOCK} NOWAIT", (second.id,))
@@ -107,22 +106,24 @@ async def test_jobs_are_locked_in_the_order_of_their_numbers(
     await writing
 
 
-async def test_lease_of_a_locked_job_keeps_no_other_from_being_renewed(
+async def test_locked_job_does_not_block_the_renewal_of_other_leases(
     hand: Hand, postgres_server: Postgres
 ) -> None:
     first, second = await _running(hand)
     assert first.lease
     assert second.lease
     async with _locked(postgres_server, first), asyncio.timeout(AT_ONCE):
-        beats = await hand.store.extend([fence(first), fence(second)])
+        renewals = await hand.store.extend([fence(first), fence(second)])
 
-    assert [(True, False), (True, True)] == [(beat.held, beat.renewed) for beat in beats]
-    assert first.lease.until == beats[0].until
-    assert beats[1].until
-    assert second.lease.until < beats[1].until
+    assert [(True, False), (True, True)] == [
+        (renewal.held, renewal.renewed) for renewal in renewals
+    ]
+    assert first.lease.until == renewals[0].until
+    assert renewals[1].until
+    assert second.lease.until < renewals[1].until
 
 
-async def test_overdue_job_that_is_locked_keeps_no_other_from_being_found(
+async def test_locked_overdue_job_does_not_hide_the_others(
     hand: Hand, postgres_server: Postgres
 ) -> None:
     await hand.add_all(hand.job("first", lease=1), hand.job("second", lease=1))
@@ -159,13 +160,13 @@ async def _ended(hand: Hand, job: Job, *, well: bool = True) -> None:
 
 
 async def _settled(hand: Hand) -> Promoted:
-    """Do what maintenance does."""
+    """Promote and release dependents, as maintenance does."""
     promoted = await hand.store.promote(MANY)
     await release_dependents(hand.store)
     return promoted
 
 
-async def test_twin_in_an_open_transaction_keeps_nobody_waiting(
+async def test_duplicate_in_an_open_transaction_blocks_no_other_call(
     hand: Hand, postgres_server: Postgres
 ) -> None:
     first = await hand.run("job", idempotency_key="k")
@@ -174,15 +175,15 @@ async def test_twin_in_an_open_transaction_keeps_nobody_waiting(
         (added,) = await hand.store.add([twin], connection=connection)
 
         (again,) = await hand.store.add([twin])
-        beats = await hand.store.extend([fence(first)])
+        renewals = await hand.store.extend([fence(first)])
         await _ended(hand, first)
 
     assert [(AddStatus.DUPLICATE, first.id)] * 2 == [(a.status, a.job_id) for a in (added, again)]
-    assert [True] == [beat.renewed for beat in beats]
+    assert [True] == [renewal.renewed for renewal in renewals]
 
 
 @pytest.mark.parametrize("well", [True, False])
-async def test_job_that_others_depend_on_in_an_open_transaction_can_end(
+async def test_job_with_dependents_in_an_open_transaction_can_end(
     hand: Hand, postgres_server: Postgres, *, well: bool
 ) -> None:
     parent = await hand.run("parent")
@@ -190,7 +191,7 @@ async def test_job_that_others_depend_on_in_an_open_transaction_can_end(
     async with _open(postgres_server) as connection:
         await hand.store.add([child], connection=connection)
         async with asyncio.timeout(AT_ONCE):
-            assert [True] == [b.renewed for b in await hand.store.extend([fence(parent)])]
+            assert [True] == [r.renewed for r in await hand.store.extend([fence(parent)])]
             await _ended(hand, parent, well=well)
             assert not (await _settled(hand)).has_dependents
         await connection.commit()
@@ -205,10 +206,10 @@ async def test_job_that_others_depend_on_in_an_open_transaction_can_end(
     assert not (await _settled(hand)).has_dependents
 
 
-async def test_job_of_a_transaction_waits_for_one_that_ends_later(
+async def test_job_of_a_transaction_waits_for_a_dependency_that_ends_later(
     hand: Hand, postgres_server: Postgres
 ) -> None:
-    assert await hand.store._wake.hears()
+    assert await hand.store._state.wake.is_notified()
     parent = await hand.run("parent")
     child = hand.job("child", after=[parent], queue="other")
     seen = await hand.store.arrivals(["other"], -1, timedelta(0))
@@ -223,9 +224,7 @@ async def test_job_of_a_transaction_waits_for_one_that_ends_later(
     assert [child.id] == [dependent.job.id for dependent in await hand.store.dependents(MANY)]
 
 
-async def test_rolled_back_dependency_leaves_nothing_behind(
-    hand: Hand, postgres_server: Postgres
-) -> None:
+async def test_rolled_back_dependency_leaves_no_rows(hand: Hand, postgres_server: Postgres) -> None:
     parent = await hand.run("parent")
     async with _open(postgres_server) as connection:
         await hand.store.add([hand.job("child", after=[parent])], connection=connection)
@@ -243,11 +242,11 @@ async def test_job_depends_on_one_submitted_earlier_in_the_same_transaction(
     child = hand.job("child", after=[parent])
     async with _open(postgres_server) as connection:
         await hand.store.add([parent], connection=connection)
-        kin = await hand.store.lineage([parent.id], connection)
+        inherited = await hand.store.lineage([parent.id], connection)
         await hand.store.add([child], connection=connection)
         await connection.commit()
 
-    assert {parent.id: Parent(parent.priority, parent.depth)} == kin
+    assert {parent.id: Parent(parent.priority, parent.depth)} == inherited
     assert [parent.id] == await hand.store.parents(child.id)
     assert not (await _settled(hand)).has_dependents
     (running,) = await hand.claim()
@@ -256,10 +255,10 @@ async def test_job_depends_on_one_submitted_earlier_in_the_same_transaction(
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "meanwhile, long ago"])
-async def test_job_whose_dependency_was_deleted_before_the_commit_does_not_wait_for_ever(
+async def test_job_whose_dependency_was_deleted_before_the_commit_is_released(
     hand: Hand, postgres_server: Postgres, when: str
 ) -> None:
-    """How it ended is told by the journal; when that has forgotten it too, nobody knows."""
+    """The journal has its end; without that row the dependency counts as cancelled."""
     store = hand.store
     parent = await hand.run("parent")
     if when == "before":
@@ -270,7 +269,7 @@ async def test_job_whose_dependency_was_deleted_before_the_commit_does_not_wait_
         if when != "before":
             await _ended(hand, parent)
         if "long ago" in when:
-            store._events_kept = 0
+            store._state.events_kept = 0
         assert [True] == await store.delete([parent.id])
         await connection.commit()
 
@@ -282,14 +281,14 @@ async def test_job_whose_dependency_was_deleted_before_the_commit_does_not_wait_
     assert [parent.id] == await store.parents(child.id)
 
 
-async def _tied(hand: Hand, server: Postgres, *children: Job) -> None:
-    """Submit jobs in a transaction and commit it; nobody promotes."""
+async def _submitted_in_a_transaction(hand: Hand, server: Postgres, *children: Job) -> None:
+    """Submit jobs in a transaction and commit it, without promoting."""
     async with _open(server) as connection:
         await hand.store.add(children, connection=connection)
         await connection.commit()
 
 
-async def test_dependency_that_is_deleted_in_the_middle_of_a_submission_is_not_forgotten(
+async def test_dependency_deleted_during_a_submission_still_counts(
     hand: Hand, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parent = await hand.run("parent")
@@ -297,10 +296,12 @@ async def test_dependency_that_is_deleted_in_the_middle_of_a_submission_is_not_f
 
     async def late(*given: object) -> None:
         assert [True] == await hand.store.delete([parent.id])
-        await tie(*given)
+        await add_pending(*given)
 
-    monkeypatch.setattr(add, "tie", late)
-    await _tied(hand, postgres_server, child := hand.job("child", after=[parent]))
+    monkeypatch.setattr(add, "add_pending", late)
+    await _submitted_in_a_transaction(
+        hand, postgres_server, child := hand.job("child", after=[parent])
+    )
     await _settled(hand)
 
     (stored,) = await hand.store.get([child.id])
@@ -308,11 +309,11 @@ async def test_dependency_that_is_deleted_in_the_middle_of_a_submission_is_not_f
     assert State.FAILED is stored.state
 
 
-async def test_dependency_of_a_job_that_is_not_joined_yet_is_not_deleted(
+async def test_dependency_with_a_pending_link_is_not_deleted(
     hand: Hand, postgres_server: Postgres
 ) -> None:
     parent, other = await _running(hand)
-    await _tied(hand, postgres_server, hand.job("child", after=[parent]))
+    await _submitted_in_a_transaction(hand, postgres_server, hand.job("child", after=[parent]))
     await _ended(hand, parent)
     await _ended(hand, other)
     at_once = Retention(completed=timedelta(0))
@@ -325,11 +326,13 @@ async def test_dependency_of_a_job_that_is_not_joined_yet_is_not_deleted(
     assert 2 == await hand.store.prune(at_once, 10)
 
 
-async def test_job_deleted_before_it_was_joined_leaves_nothing_behind(
+async def test_job_deleted_with_a_pending_link_leaves_no_rows(
     hand: Hand, postgres_server: Postgres
 ) -> None:
     parent = await hand.run("parent")
-    await _tied(hand, postgres_server, child := hand.job("child", after=[parent]))
+    await _submitted_in_a_transaction(
+        hand, postgres_server, child := hand.job("child", after=[parent])
+    )
     (child,) = await hand.get_all(child)
     await hand.swap(child, lifecycle.cancelled(child, now=hand.store.now()))
 
@@ -341,14 +344,14 @@ async def test_job_deleted_before_it_was_joined_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("kind", [DependencyKind.AFTER, DependencyKind.FAN_IN])
-async def test_dependency_that_is_locked_keeps_nobody_from_being_joined_or_promoted(
+async def test_locked_dependency_does_not_block_linking_or_promoting_others(
     hand: Hand, postgres_server: Postgres, kind: DependencyKind
 ) -> None:
     first, second = await _running(hand)
     spawned = await hand.spawn("spawned", first)
     busy = hand.job("busy", after=[first], dependency_type=kind)
     free = hand.job("free", after=[second])
-    await _tied(hand, postgres_server, busy, free)
+    await _submitted_in_a_transaction(hand, postgres_server, busy, free)
     await _ended(hand, second)
     locked = spawned if kind is DependencyKind.FAN_IN else first
 
@@ -361,14 +364,14 @@ async def test_dependency_that_is_locked_keeps_nobody_from_being_joined_or_promo
     assert (await _settled(hand)).has_dependents
 
 
-async def test_many_that_cannot_be_joined_keep_nobody_from_it_who_came_later(
+async def test_jobs_that_cannot_be_linked_do_not_block_later_ones(
     hand: Hand, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "JOINED_AT_ONCE", 2)
+    monkeypatch.setattr(maintain, "LINK_BATCH", 2)
     first, second = await _running(hand)
     busy = [hand.job(f"busy {n}", after=[first]) for n in range(5)]
     free = hand.job("free", after=[second])
-    await _tied(hand, postgres_server, *busy, free)
+    await _submitted_in_a_transaction(hand, postgres_server, *busy, free)
     await _ended(hand, second)
 
     async with _locked(postgres_server, first):
@@ -377,25 +380,25 @@ async def test_many_that_cannot_be_joined_keep_nobody_from_it_who_came_later(
     assert [State.SCHEDULED] == [job.state for job in await hand.get_all(free)]
 
 
-async def test_jobs_that_are_left_to_be_joined_are_told_of(
+async def test_promote_reports_that_pending_links_remain(
     hand: Hand, postgres_server: Postgres
 ) -> None:
     first, _ = await _running(hand)
-    await _tied(hand, postgres_server, hand.job("child", after=[first]))
-    joining = f"SELECT FROM {SCHEMA}.tie FOR UPDATE"
+    await _submitted_in_a_transaction(hand, postgres_server, hand.job("child", after=[first]))
+    lock_all = f"SELECT FROM {SCHEMA}.tie FOR UPDATE"
 
-    async with _locked(postgres_server, first) as stranger:
+    async with _locked(postgres_server, first) as other_session:
         assert (await hand.store.promote(MANY)).has_dependents
-        await stranger.rollback()
-        await stranger.execute(joining.encode())
+        await other_session.rollback()
+        await other_session.execute(lock_all.encode())
         assert (await hand.store.promote(MANY)).has_dependents
 
     assert not (await hand.store.promote(MANY)).has_dependents
 
 
-async def test_looking_when_jobs_are_due_joins_none(hand: Hand, postgres_server: Postgres) -> None:
+async def test_promote_with_limit_zero_links_nothing(hand: Hand, postgres_server: Postgres) -> None:
     first, _ = await _running(hand)
-    await _tied(hand, postgres_server, hand.job("child", after=[first]))
+    await _submitted_in_a_transaction(hand, postgres_server, hand.job("child", after=[first]))
     await _ended(hand, first)
 
     assert not (await hand.store.promote(0)).has_dependents
@@ -423,7 +426,7 @@ async def test_fan_in_of_a_transaction_waits_for_what_is_spawned_before_its_comm
     assert State.PENDING is stored.state
 
 
-async def test_overdue_job_that_was_locked_is_found_however_short_the_next_look_is(
+async def test_overdue_job_that_was_locked_is_found_by_the_next_short_scan(
     hand: Hand, postgres_server: Postgres
 ) -> None:
     store = hand.store
@@ -432,17 +435,17 @@ async def test_overdue_job_that_was_locked_is_found_however_short_the_next_look_
         while store.now() < job.lease.until + LEASES_SETTLED:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         assert [] == await store.overdue(10)
-        store._leases.looked_at_all(store._ticks(), 100.0)
+        store._state.leases.record_full_scan(store._state.ticks(), 100.0)
         assert [] == await store.overdue(10)
 
     assert [job.id] == [found.id for found in await store.overdue(10)]
 
 
-@pytest.mark.parametrize("how", ["renewed", "answered"])
-async def test_lease_that_goes_on_while_others_look_for_its_end_is_not_overdue(
+@pytest.mark.parametrize("how", ["renewed", "completed"])
+async def test_lease_renewed_during_the_scan_is_not_overdue(
     hand: Hand, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """A row is locked as it is by then, which may be later than what was looked at."""
+    """A row is read again when it is locked, which may be later than when it was found."""
 
     def slowly(name: str, schema: str) -> Statement:
         sql = statement(name, schema)
@@ -454,7 +457,7 @@ async def test_lease_that_goes_on_while_others_look_for_its_end_is_not_overdue(
     job = await hand.run("job", lease=1)
     while hand.store.now() < job.lease.until:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
-    looking = asyncio.create_task(hand.store.overdue(10))
+    scanning = asyncio.create_task(hand.store.overdue(10))
     await asyncio.sleep(0.2)
 
     if how == "renewed":
@@ -462,23 +465,23 @@ async def test_lease_that_goes_on_while_others_look_for_its_end_is_not_overdue(
     else:
         await _complete(hand, [job])
 
-    assert [] == await looking
+    assert [] == await scanning
 
 
-async def test_claims_that_passed_over_a_job_while_others_were_made_to_wait_for_it_are_told(
+async def test_claims_that_skipped_a_locked_dependency_are_woken(
     hand: Hand,
 ) -> None:
     parent = await hand.add("parent")
     seen, now = -2, -1
-    while seen != now:  # until all is heard that was told before
+    while seen != now:  # until every earlier notice has arrived
         seen, now = now, await hand.store.arrivals(["default"], now, timedelta(seconds=0.2))
 
-    await hand.add("child", after=[parent])  # which locks its parent for a moment
+    await hand.add("child", after=[parent])  # it locks its parent for a moment
 
     assert seen != await hand.store.arrivals(["default"], seen, timedelta(seconds=1))
 
 
-async def test_dependency_is_waited_for_longer_than_a_key(
+async def test_submission_waits_longer_for_a_dependency_than_for_a_key(
     hand: Hand, postgres_server: Postgres
 ) -> None:
     parent = await hand.run("parent")

@@ -1,4 +1,4 @@
-"""The store behind PgBouncer in transaction mode, which hands every statement to any session."""
+"""The store behind PgBouncer in transaction mode, which runs statements on any session."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ PGBOUNCER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sb
 SCHEMA = "bounced"
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.skipif(PGBOUNCER is None, reason="no pgbouncer here; no wheel has it"),
+    pytest.mark.skipif(
+        PGBOUNCER is None, reason="pgbouncer is not installed; no wheel contains it"
+    ),
 ]
 
 
@@ -84,13 +86,13 @@ def _wait_for(port: int) -> None:
     raise AssertionError("pgbouncer does not answer")
 
 
-async def test_jobs_live_their_lives_behind_pgbouncer(
+async def test_jobs_run_from_submission_to_end_behind_pgbouncer(
     pgbouncer: str, postgres_server: Postgres
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
     url = f"{pgbouncer}?schema={SCHEMA}&pgbouncer=true&listen_url={postgres_server.dsn}"
     async with PostgresStore.from_url(url) as store, PostgresStore.from_url(url) as other:
-        assert await other._wake.hears()
+        assert await other._state.wake.is_notified()
         seen = await other.arrivals(["default"], -1, timedelta(0))
         parent = make("parent", now=store.now(), idempotency_key="k")
         child = make("child", now=store.now(), after=[parent])
@@ -113,7 +115,7 @@ async def test_jobs_live_their_lives_behind_pgbouncer(
 SETTINGS = ("statement_timeout", "plan_cache_mode", "enable_seqscan", "enable_bitmapscan", "jit")
 
 
-async def test_forgotten_pgbouncer_is_told_and_leaves_nothing_behind(
+async def test_missing_pgbouncer_parameter_is_an_error_and_leaves_no_settings(
     pgbouncer: str, postgres_server: Postgres
 ) -> None:
     def shown(dsn: str) -> list[str]:
@@ -126,7 +128,7 @@ async def test_forgotten_pgbouncer_is_told_and_leaves_nothing_behind(
     assert shown(postgres_server.dsn) == shown(pgbouncer)
 
 
-async def test_statements_lost_behind_a_pooler_that_takes_all_options_are_told(
+async def test_lost_prepared_statements_behind_a_pooler_are_an_error(
     postgres_server: Postgres,
 ) -> None:
     async def lose(url: str) -> None:
@@ -141,7 +143,7 @@ async def test_statements_lost_behind_a_pooler_that_takes_all_options_are_told(
         await asyncio.wait_for(lose(f"{url}?schema={SCHEMA}"), 30)
 
 
-async def test_handlers_transaction_behind_pgbouncer_ends_when_its_job_is_taken_back(
+async def test_handlers_transaction_behind_pgbouncer_ends_with_its_lease(
     pgbouncer: str, postgres_server: Postgres
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)

@@ -1,4 +1,4 @@
-"""How PostgreSQL goes about our statements, with many jobs and before it has any statistics."""
+"""How PostgreSQL plans the statements, with many jobs and before it has any statistics."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from psycopg import AsyncRawCursor
 from holdfast.model.job import State
 from holdfast.store import Search
 from holdfast.store.postgres import PostgresSettings, PostgresStore
-from holdfast.store.postgres.base import _FOR_SEARCHES
-from holdfast.store.postgres.read import _filters
+from holdfast.store.postgres.search import SEARCH_SETTINGS, filters_of
 from holdfast.store.postgres.statements import statement
-from tests.lines import lent
+from tests.store.sessions import borrowed_session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -44,7 +43,7 @@ HOT = [
     "promote",
     "ready",
     "swap",
-    "tell_children",
+    "end_edges",
 ]
 FILL = f"""
 CREATE TEMPORARY TABLE made AS
@@ -71,7 +70,7 @@ SELECT number, now(), 0, 0, 'SCHEDULED', 'enqueue', '', '' FROM made;
 
 @pytest.fixture(scope="module")
 async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
-    """A store with many jobs about which the planner knows nothing."""
+    """A store with many jobs of which the planner has no statistics."""
     async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
         async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as connection:
             for table in BIG:
@@ -87,7 +86,7 @@ async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
 async def _generic_plan(store: PostgresStore, name: str) -> dict[str, object]:
     sql = statement(name, SCHEMA)
     nulls = ", ".join("NULL" for _ in sql.names)
-    async with lent(store) as session:
+    async with borrowed_session(store) as session:
         await session.connection.execute(f"PREPARE planned AS {sql.text}")
         call = f"EXECUTE planned({nulls})" if nulls else "EXECUTE planned"
         cursor = await session.connection.execute(f"EXPLAIN (FORMAT JSON) {call}")
@@ -114,7 +113,7 @@ def _objections(plan: dict) -> list[str]:
 
 
 def _driving(plan: dict) -> Iterator[dict]:
-    """The nodes that decide how many rows there are: the rest is looked up for each of those."""
+    """Yield the nodes that decide the number of rows: the others are looked up for each."""
     yield plan
     parts = [part for part in plan.get("Plans", ()) if part["Parent Relationship"] != "SubPlan"]
     for part in parts[:1] if plan["Node Type"] == "Nested Loop" else parts:
@@ -131,7 +130,7 @@ async def test_hot_statement_neither_reads_nor_sorts_a_table_without_statistics(
 @pytest.mark.parametrize(
     "name", ["deletable", "delete", "known", "link", "parents_lock", "running"]
 )
-async def test_statement_about_given_jobs_reads_no_table_from_end_to_end(
+async def test_statement_on_given_jobs_reads_no_whole_table(
     store: PostgresStore, name: str
 ) -> None:
     plan = await _generic_plan(store, name)
@@ -153,10 +152,10 @@ async def test_statement_about_given_jobs_reads_no_table_from_end_to_end(
     ],
     ids=["all", "oldest", "moved", "state", "type", "states and type", "tag", "correlation"],
 )
-async def test_search_reads_no_table_from_end_to_end(
+async def test_search_reads_no_whole_table(
     store: PostgresStore, order: str, search: Search
 ) -> None:
-    params = {**_filters(search), "place": None, "xid": None, "seq": None}
+    params = {**filters_of(search), "place": None, "xid": None, "seq": None}
 
     plan = await _search_plan(store, order, params, "FORMAT JSON")
 
@@ -167,7 +166,7 @@ async def test_search_reads_no_table_from_end_to_end(
 async def test_page_far_into_a_search_costs_no_more_than_the_first(
     store: PostgresStore, order: str
 ) -> None:
-    async with lent(store) as session:
+    async with borrowed_session(store) as session:
         cursor = await session.connection.execute(
             f"SELECT min(job), max(job), min(seq), max(seq), max(xid::text) FROM {SCHEMA}.journal"
         )
@@ -177,7 +176,7 @@ async def test_page_far_into_a_search_costs_no_more_than_the_first(
     seq = oldest + (newest - oldest) // 10
 
     async def pages_read(**place: object) -> int:
-        params = {**_filters(Search()), "place": None, "xid": None, "seq": None, **place}
+        params = {**filters_of(Search()), "place": None, "xid": None, "seq": None, **place}
         plan = await _search_plan(store, order, params, "ANALYZE, BUFFERS, FORMAT JSON")
         return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
 
@@ -191,18 +190,18 @@ async def test_page_of_records_begins_where_the_last_one_ended(
 ) -> None:
     plan = await _generic_plan(store, name)
 
-    (way,) = [node["Index Cond"] for node in _nodes(plan) if "Index Cond" in node]
-    assert f"key {'<' if 'back' in name else '>'} $" in way.replace("(", "")
+    (condition,) = [node["Index Cond"] for node in _nodes(plan) if "Index Cond" in node]
+    assert f"key {'<' if 'back' in name else '>'} $" in condition.replace("(", "")
 
 
 async def _search_plan(
     store: PostgresStore, order: str, params: dict[str, object], options: str
 ) -> dict:
     sql = statement(f"find_{order}", SCHEMA)
-    values = {**params, "most": 101}
-    async with lent(store) as session, session.connection.transaction():
+    values = {**params, "limit": 101}
+    async with borrowed_session(store) as session, session.connection.transaction():
         await session.connection.execute(f"ANALYZE {SCHEMA}.job, {SCHEMA}.body, {SCHEMA}.journal")
-        await session.connection.execute(_FOR_SEARCHES)
+        await session.connection.execute(SEARCH_SETTINGS)
         cursor = AsyncRawCursor(session.connection)
         await cursor.execute(
             f"EXPLAIN ({options}) {sql.text}", [values[name] for name in sql.names]
@@ -218,34 +217,34 @@ async def test_claim_finds_its_jobs_by_the_index_of_ready_ones(store: PostgresSt
     assert {"job_ready", "job_pkey", "body_pkey"} <= indexes
 
 
-async def test_failures_are_counted_without_looking_at_jobs(store: PostgresStore) -> None:
-    plan = await _generic_plan(store, "failure_tolls")
+async def test_failures_are_counted_without_reading_jobs(store: PostgresStore) -> None:
+    plan = await _generic_plan(store, "failure_totals")
 
     assert set() == {node.get("Relation Name") for node in _nodes(plan)} & BIG
 
 
 @pytest.mark.parametrize("name", ["claim", "complete", "extend", "note", "swap"])
-async def test_statement_about_given_jobs_goes_to_each_by_its_number(
+async def test_statement_on_given_jobs_finds_each_by_its_number(
     store: PostgresStore, name: str
 ) -> None:
-    async with lent(store) as session:
+    async with borrowed_session(store) as session:
         await session.connection.execute(f"ANALYZE {SCHEMA}.job, {SCHEMA}.body")
 
     plan = await _generic_plan(store, name)
 
     found = list(_nodes(plan))
-    ways = {
+    indexes = {
         node["Index Name"]
         for node in found
         if node.get("Relation Name") == "job" and "Index Name" in node
     }
-    assert {"job_pkey"} == ways - {"job_ready"}
+    assert {"job_pkey"} == indexes - {"job_ready"}
     hashed = [node for node in found if "Hash Join" == node["Node Type"]]
     assert not BIG & {below.get("Relation Name") for node in hashed for below in _nodes(node)}
 
 
 async def test_kinds_are_listed_without_reading_all_records(store: PostgresStore) -> None:
-    async with lent(store) as session:
+    async with borrowed_session(store) as session:
         await session.connection.execute(
             f"INSERT INTO {SCHEMA}.record (kind, key, data, version)"
             f" SELECT kind, n::text, '', 1 FROM generate_series(1, {MANY}) AS n,"

@@ -1,4 +1,4 @@
-"""Connections on which no job can be submitted, and what is told of them."""
+"""Connections on which no job can be submitted, and the errors they raise."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def sqlalchemy_async_autocommit(driver: str) -> Callable[[str], object]:
         sqlalchemy_async_autocommit("asyncpg"),
     ],
 )
-async def test_connection_that_commits_by_itself_is_refused(
+async def test_connection_in_autocommit_mode_is_refused(
     opened: Callable[[str], AbstractAsyncContextManager[object]],
     store: PostgresStore,
     hand: Hand,
@@ -111,7 +111,7 @@ async def test_connection_that_commits_by_itself_is_refused(
     assert [None] == await store.get([job.id])
 
 
-async def test_transaction_begun_by_hand_will_do(
+async def test_transaction_begun_with_a_statement_is_accepted(
     store: PostgresStore, hand: Hand, postgres_server: Postgres
 ) -> None:
     job = hand.job("a")
@@ -159,7 +159,7 @@ async def test_connection_to_another_database_is_refused(
 
 
 @pytest.mark.parametrize("caller", ["psycopg sync", "asyncpg", "SQLAlchemy session"])
-async def test_database_without_the_schema_is_told_in_words(
+async def test_database_without_the_schema_is_refused(
     caller: str, store: PostgresStore, hand: Hand, postgres_server: Postgres
 ) -> None:
     async def submit() -> None:
@@ -168,7 +168,7 @@ async def test_database_without_the_schema_is_told_in_words(
 
     with psycopg.connect(postgres_server.dsn) as connection:
         connection.execute(f"DROP SCHEMA {SCHEMA} CASCADE".encode())
-    with pytest.raises(StoreError, match="in which 'refused' is no schema of holdfast's"):
+    with pytest.raises(StoreError, match="in which holdfast has no schema 'refused'"):
         await submit()
 
 
@@ -188,7 +188,7 @@ async def test_errors_of_sqlalchemy_show_no_payload(
     assert "sesame" not in str(raised.value)
 
 
-async def test_blocking_face_of_an_async_session_is_refused(
+async def test_sync_session_of_an_async_session_is_refused(
     store: PostgresStore, hand: Hand, postgres_server: Postgres
 ) -> None:
     async with CALLERS["SQLAlchemy async session"](postgres_server.dsn) as session:

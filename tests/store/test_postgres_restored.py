@@ -11,7 +11,7 @@ import pytest
 from holdfast.model import lifecycle
 from holdfast.store import Change, Claim, Level, Order, Search
 from holdfast.store.postgres import PostgresSettings, PostgresStore
-from holdfast.store.postgres.migrate import ALONE, Migrator
+from holdfast.store.postgres.migrate import _RESTORE_LOCK, Migrator
 from tests.conformance.hand import make
 from tests.conformance.snapshot import NO_WAIT
 from tests.conformance.stores import empty_schema
@@ -56,7 +56,7 @@ def new() -> Iterator[Postgres]:
 
 
 async def _fill(server: Postgres) -> tuple[list[Job], str]:
-    """Write a job that is ready, one that is done and one that is due; and where events end."""
+    """Write a ready job, a completed one and one that is due; return the cursor of the end."""
     empty_schema(server.dsn, SCHEMA)
     async with PostgresStore(PostgresSettings(dsn=server.dsn, schema=SCHEMA)) as store:
         now = store.now()
@@ -111,7 +111,7 @@ async def _claim_all(store: PostgresStore, wanted: int) -> set[str]:
     return taken
 
 
-async def test_restored_jobs_go_on(old: Postgres, new: Postgres) -> None:
+async def test_restored_jobs_run(old: Postgres, new: Postgres) -> None:
     (done, ready, due), cursor = await _fill(old)
     await _restore(old, new)
 
@@ -122,14 +122,14 @@ async def test_restored_jobs_go_on(old: Postgres, new: Postgres) -> None:
         histories = await store.history([done.id, ready.id])
 
     assert page.gap
-    told = [(event.job_id, event.transition) for event in page.events]
+    steps = [(event.job_id, event.transition) for event in page.events]
     for job, history in zip((done, ready), histories, strict=True):
-        assert history == [step for id_, step in told if id_ == job.id]
+        assert history == [step for id_, step in steps if id_ == job.id]
     assert {ready.id, due.id, done.id} == {job.id for job in found.jobs}
     assert done.id == found.jobs[-1].id
 
 
-async def test_cursor_of_the_old_server_is_known_as_such_later_too(
+async def test_cursor_of_the_old_server_is_recognised_later_too(
     old: Postgres, new: Postgres
 ) -> None:
     _, cursor = await _fill(old)
@@ -146,7 +146,7 @@ async def test_cursor_of_the_old_server_is_known_as_such_later_too(
     assert {"done", "ready", "due", "later"} == {event.type for event in page.events}
 
 
-async def test_jobs_restored_beneath_an_open_store_go_on(
+async def test_jobs_restored_under_an_open_store_run(
     old: Postgres, new: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.store.postgres.clock.REFRESH_AFTER", 0.0)
@@ -158,10 +158,10 @@ async def test_jobs_restored_beneath_an_open_store_go_on(
         assert {ready.id, due.id} == await _claim_all(store, 2)
 
 
-async def test_limits_of_the_role_do_not_keep_restored_jobs_out(
+async def test_timeouts_of_the_role_do_not_block_restored_jobs(
     old: Postgres, new: Postgres
 ) -> None:
-    """Behind a pooler the role has the limits that the store cannot set for its sessions."""
+    """Behind a pooler the role has the timeouts that the store cannot set for its sessions."""
     (_, ready, due), _ = await _fill(old)
     await _restore(old, new)
     async with await psycopg.AsyncConnection.connect(new.dsn, autocommit=True) as connection:
@@ -172,18 +172,18 @@ async def test_limits_of_the_role_do_not_keep_restored_jobs_out(
         assert {ready.id, due.id} == await _claim_all(store, 2)
 
 
-async def test_doctor_says_that_restored_jobs_could_not_be_taken_in(
+async def test_doctor_reports_restored_jobs_that_are_not_adopted(
     old: Postgres, new: Postgres
 ) -> None:
     await _fill(old)
     await _restore(old, new)
     async with (
-        await psycopg.AsyncConnection.connect(new.dsn) as stranger,
-        PostgresStore(PostgresSettings(dsn=old.dsn, schema=SCHEMA)) as sound,
+        await psycopg.AsyncConnection.connect(new.dsn) as other_session,
+        PostgresStore(PostgresSettings(dsn=old.dsn, schema=SCHEMA)) as healthy,
     ):
-        await stranger.execute(ALONE, (SCHEMA,))
+        await other_session.execute(_RESTORE_LOCK, (SCHEMA,))
         async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as store:
-            bad, good = [{f.name: f for f in await s.findings()} for s in (store, sound)]
+            bad, good = [{f.name: f for f in await s.findings()} for s in (store, healthy)]
 
     assert Level.ERROR is bad["restored"].level
     assert Level.OK is good["restored"].level

@@ -1,4 +1,4 @@
-"""What the server, the role or the environment prefer must not change what the store does."""
+"""Settings of the server, the role and the environment do not change the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.store import Level
 from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
-from tests.lines import lent
+from tests.store.sessions import borrowed_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
-SCHEMA = "preferring"
+SCHEMA = "roles"
 FOREIGN = "é€語"
 
 
 @contextmanager
 def _role(server: Postgres, **settings: str) -> Iterator[str]:
-    """The URL of a role that has settings of its own."""
+    """Yield the URL of a role with these settings."""
     name = f"role_{'_'.join(settings)}"
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {name} LOGIN SUPERUSER")
@@ -45,7 +45,7 @@ def _role(server: Postgres, **settings: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("pgbouncer", [False, True])
-async def test_texts_are_utf_8_whatever_the_role_prefers(
+async def test_texts_are_utf_8_with_any_encoding_of_the_role(
     postgres_server: Postgres, pgbouncer: bool
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
@@ -61,20 +61,20 @@ async def test_texts_are_utf_8_whatever_the_role_prefers(
     assert (FOREIGN, FOREIGN) == (found.tags["k"], found.correlation_id)
 
 
-async def test_texts_are_utf_8_whatever_the_environment_prefers(
+async def test_texts_are_utf_8_with_any_encoding_of_the_environment(
     postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     empty_schema(postgres_server.dsn, SCHEMA)
     settings = PostgresSettings(dsn=f"{postgres_server.dsn}?client_encoding=LATIN1", schema=SCHEMA)
 
-    async with PostgresStore(settings) as store, lent(store) as session:
-        assert await store._wake.hears()
+    async with PostgresStore(settings) as store, borrowed_session(store) as session:
+        assert await store._state.wake.is_notified()
         assert "utf-8" == session.connection.info.encoding
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-async def test_database_that_cannot_keep_every_text_is_refused(
+async def test_database_that_cannot_store_every_text_is_refused(
     postgres_server: Postgres, encoding: str
 ) -> None:
     name = f"in_{encoding.lower()}"
@@ -94,7 +94,7 @@ async def test_database_that_cannot_keep_every_text_is_refused(
 
 @pytest.mark.parametrize("pgbouncer", [False, True])
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-async def test_transactions_are_read_committed_whatever_the_role_prefers(
+async def test_transactions_are_read_committed_with_any_level_of_the_role(
     postgres_server: Postgres, level: str, pgbouncer: bool
 ) -> None:
     async def level_of(session: PostgresSession) -> str:
@@ -106,7 +106,7 @@ async def test_transactions_are_read_committed_whatever_the_role_prefers(
         async with PostgresStore(
             PostgresSettings(dsn=dsn, schema=SCHEMA, pgbouncer=pgbouncer)
         ) as store:
-            assert "read committed" == await store._database.atomically(level_of)
+            assert "read committed" == await store._state.pool.atomically(level_of)
 
 
 STRICT = f"""
@@ -119,16 +119,16 @@ END $$;
 CREATE TRIGGER lose BEFORE INSERT ON {SCHEMA}.queue
     FOR EACH ROW EXECUTE FUNCTION {SCHEMA}.lose()
 """
-"""Loses to another transaction every time, as one above READ COMMITTED may."""
+"""Makes each transaction above READ COMMITTED lose, as it may do to another one."""
 
 
-async def test_statement_that_lost_under_a_stricter_level_is_repeated_under_ours(
+async def test_statement_that_lost_at_a_stricter_level_is_repeated_at_read_committed(
     postgres_server: Postgres,
 ) -> None:
     """Behind PgBouncer a single statement begins at the level of the role."""
     with _role(postgres_server, default_transaction_isolation="repeatable read") as dsn:
         async with PostgresStore(PostgresSettings(dsn=dsn, schema=SCHEMA, pgbouncer=True)) as store:
-            async with lent(store) as session:
+            async with borrowed_session(store) as session:
                 await session.connection.execute(STRICT.encode())
 
             await store.configure("q", {"paused": True})
@@ -138,7 +138,7 @@ async def test_statement_that_lost_under_a_stricter_level_is_repeated_under_ours
 
 @contextmanager
 def _weak_role(server: Postgres, grants: str) -> Iterator[str]:
-    """The URL of a role that may use the schema, and no more than is granted to it."""
+    """Yield the URL of a role with USAGE on the schema and these grants."""
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("CREATE ROLE weak LOGIN")
         try:
@@ -163,7 +163,7 @@ async def settings(postgres_server: Postgres) -> PostgresSettings:
         return settings
 
 
-async def test_role_that_may_not_create_can_do_everything_else(
+async def test_role_without_create_can_do_everything_else(
     postgres_server: Postgres, settings: PostgresSettings
 ) -> None:
     with _weak_role(postgres_server, WRITER) as dsn:
@@ -176,8 +176,8 @@ async def test_role_that_may_not_create_can_do_everything_else(
             assert [job.id] == [found.id for found in await store.get([job.id]) if found]
 
 
-@pytest.mark.parametrize("grants", [READER, ""], ids=["reader", "nobody"])
-async def test_missing_right_is_told_with_what_to_grant(
+@pytest.mark.parametrize("grants", [READER, ""], ids=["reader", "no rights"])
+async def test_missing_right_is_an_error_with_what_to_grant(
     postgres_server: Postgres, settings: PostgresSettings, grants: str
 ) -> None:
     with (
@@ -190,7 +190,7 @@ async def test_missing_right_is_told_with_what_to_grant(
     assert not isinstance(caught.value, StoreUnavailableError)
 
 
-async def test_doctor_tells_a_reader_what_it_could_not_look_at(
+async def test_doctor_reports_rights_that_a_reader_lacks(
     postgres_server: Postgres, settings: PostgresSettings
 ) -> None:
     with _weak_role(postgres_server, READER) as dsn:
@@ -203,7 +203,7 @@ async def test_doctor_tells_a_reader_what_it_could_not_look_at(
     assert "jobs" in found
 
 
-async def test_doctor_goes_on_where_nothing_may_be_written(
+async def test_doctor_works_where_nothing_may_be_written(
     postgres_server: Postgres, settings: PostgresSettings
 ) -> None:
     with _role(postgres_server, default_transaction_read_only="on") as dsn:
@@ -214,27 +214,27 @@ async def test_doctor_goes_on_where_nothing_may_be_written(
     assert "no worker could run with it" in found["rights"].text
 
 
-async def test_doctor_finds_a_table_that_a_migration_brought_and_nobody_granted(
+async def test_doctor_finds_a_new_table_without_grants(
     postgres_server: Postgres, settings: PostgresSettings
 ) -> None:
     with _weak_role(postgres_server, WRITER) as dsn:
         async with PostgresStore(replace(settings, dsn=dsn, migrate=False)) as store:
-            sound = {finding.name: finding for finding in await store.findings()}["rights"]
+            before = {finding.name: finding for finding in await store.findings()}["rights"]
             with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
                 connection.execute(f"REVOKE ALL ON {SCHEMA}.tie FROM PUBLIC, weak".encode())
             found = {finding.name: finding for finding in await store.findings()}["rights"]
 
-    assert Level.OK is sound.level
+    assert Level.OK is before.level
     assert (Level.ERROR, True) == (found.level, "lacks rights on tie:" in found.text)
 
 
-async def test_sequence_that_was_set_back_is_told_at_once(
+async def test_sequence_that_was_set_back_is_an_error_at_once(
     postgres_server: Postgres, settings: PostgresSettings
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
     async with PostgresStore(settings) as store:
         await store.add([make("a", now=store.now())])
-        async with lent(store) as session:
+        async with borrowed_session(store) as session:
             cursor = await session.connection.execute(
                 f"SELECT setval('{SCHEMA}.place', (SELECT min(number) FROM {SCHEMA}.body), false)"
             )

@@ -1,4 +1,4 @@
-"""What a URL says reaches the server as it was meant, and what it cannot mean is refused."""
+"""The parameters of a URL reach the server unchanged, and invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast.errors import StoreError
 from holdfast.store import open_store
 from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import make
-from tests.lines import lent
 from tests.servers import Postgres
+from tests.store.sessions import borrowed_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def on_a_socket() -> Iterator[Postgres]:
 
 
 async def _shown(url: str, name: str) -> str:
-    async with PostgresStore.from_url(url) as store, lent(store) as session:
+    async with PostgresStore.from_url(url) as store, borrowed_session(store) as session:
         cursor = await session.connection.execute(f"SHOW {name}".encode())
         ((value,),) = await cursor.fetchall()
         return str(value)
@@ -55,7 +55,7 @@ async def _shown(url: str, name: str) -> str:
         ("postgresql://h/app?schema=jobs&sslmode=disable&pool=2", {"sslmode": "disable"}),
     ],
 )
-def test_libpq_reads_what_was_written(url: str, expected: dict[str, str]) -> None:
+def test_libpq_receives_the_url_as_written(url: str, expected: dict[str, str]) -> None:
     read = conninfo_to_dict(PostgresSettings.from_url(url).dsn)
 
     assert expected == {name: read.get(name) for name in expected}
@@ -67,7 +67,7 @@ async def test_server_is_reached_through_a_socket(on_a_socket: Postgres) -> None
 
     async with PostgresStore.from_url(f"postgresql:///postgres?{where}&schema={SCHEMA}") as store:
         await store.add([make("a", now=store.now())])
-        async with lent(store) as session:
+        async with borrowed_session(store) as session:
             assert str(on_a_socket.root) == session.connection.info.host
 
 
@@ -81,19 +81,19 @@ async def test_options_reach_the_session(postgres_server: Postgres) -> None:
     ("name", "ours"),
     [("application_name", None), ("connect_timeout", "10"), ("keepalives_idle", "10")],
 )
-async def test_what_the_url_says_wins_over_our_defaults(
+async def test_parameters_of_the_url_override_the_defaults(
     postgres_server: Postgres, name: str, ours: str | None
 ) -> None:
     async def said(more: str = "") -> str | None:
         url = f"{postgres_server.dsn}?schema={SCHEMA}{more}"
-        async with PostgresStore.from_url(url) as store, lent(store) as session:
+        async with PostgresStore.from_url(url) as store, borrowed_session(store) as session:
             return session.connection.info.get_parameters().get(name)
 
     assert ours == await said()
     assert "77" == await said(f"&{name}=77")
 
 
-async def test_session_is_called_holdfast_unless_the_url_names_it(
+async def test_session_is_named_holdfast_unless_the_url_names_it(
     postgres_server: Postgres,
 ) -> None:
     url = f"{postgres_server.dsn}?schema={SCHEMA}"
@@ -117,7 +117,7 @@ def test_plus_in_the_password_of_the_listener_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("shema=x", "'shema' in the URL of the store is not known: did you mean schema"),
         ("ssl_mode=require", "did you mean sslmode"),
@@ -128,8 +128,8 @@ def test_plus_in_the_password_of_the_listener_stays() -> None:
         ("application_name=%zz", "malformed"),
     ],
 )
-def test_url_that_says_nothing_known_is_refused_in_one_sentence(query: str, told: str) -> None:
-    with pytest.raises(StoreError, match=told) as caught:
+def test_url_with_an_unknown_parameter_is_refused_in_one_sentence(query: str, message: str) -> None:
+    with pytest.raises(StoreError, match=message) as caught:
         open_store(f"postgresql://u:secret@h/db?{query}")
 
     assert "secret" not in str(caught.value)
@@ -137,12 +137,12 @@ def test_url_that_says_nothing_known_is_refused_in_one_sentence(query: str, told
 
 
 @pytest.mark.parametrize("port", ["abc", "65536", "5432,x"])
-def test_port_that_cannot_be_one_is_refused(port: str) -> None:
+def test_invalid_port_is_refused(port: str) -> None:
     with pytest.raises(StoreError, match="port in the URL of the store must be a number"):
         open_store(f"postgresql:///app?port={port}")
 
 
-async def test_parameter_with_a_value_libpq_cannot_use_is_refused_in_one_sentence() -> None:
+async def test_value_that_libpq_rejects_is_refused_in_one_sentence() -> None:
     store = open_store("postgresql://127.0.0.1:1/app?connect_timeout=soon")
 
     with pytest.raises(StoreError, match="connect_timeout"):
@@ -150,13 +150,13 @@ async def test_parameter_with_a_value_libpq_cannot_use_is_refused_in_one_sentenc
 
 
 @pytest.mark.parametrize("name", ["Jobs", "", "a b", 'a"b', "x.y", "9a", "a" * 49, "pg_jobs"])
-def test_schema_that_cannot_be_one_is_refused(name: str) -> None:
+def test_invalid_schema_name_is_refused(name: str) -> None:
     with pytest.raises(StoreError, match="schema must be"):
         PostgresSettings(dsn="postgresql:///app", schema=name)
 
 
 @pytest.mark.parametrize("name", ["user", "table", "select"])
-async def test_schema_named_like_a_word_of_sql_works(postgres_server: Postgres, name: str) -> None:
+async def test_schema_named_like_a_keyword_works(postgres_server: Postgres, name: str) -> None:
     url = f"{postgres_server.dsn}?schema={name}"
     try:
         async with PostgresStore.from_url(url) as store:
@@ -173,7 +173,7 @@ async def test_schema_named_like_a_word_of_sql_works(postgres_server: Postgres, 
 
 @pytest.mark.parametrize("name", ["timeout", "wait"])
 @pytest.mark.parametrize("seconds", [0, -1, 0.0005, 90_000])
-def test_span_that_would_switch_a_limit_off_is_refused(name: str, seconds: float) -> None:
+def test_span_that_would_disable_a_timeout_is_refused(name: str, seconds: float) -> None:
     with pytest.raises(StoreError, match=f"{name} must be"):
         PostgresSettings(dsn="postgresql:///app", **{name: timedelta(seconds=seconds)})
     with pytest.raises(StoreError, match=f"{name} must be"):
@@ -183,6 +183,6 @@ def test_span_that_would_switch_a_limit_off_is_refused(name: str, seconds: float
 @pytest.mark.parametrize(
     "given", ["nonsense", "http://server/app", "postgresql://h/db?listn=1", "host=h dbname=x"]
 )
-def test_listen_url_that_is_none_is_refused(given: str) -> None:
+def test_invalid_listen_url_is_refused(given: str) -> None:
     with pytest.raises(StoreError, match="listen_url"):
         PostgresSettings(dsn="postgresql:///app", listen_url=given)

@@ -1,4 +1,4 @@
-"""Who hears of new work, and who needs not."""
+"""Which stores are notified of new work, and how failures are reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
-SCHEMA = "woken"
+SCHEMA = "wake"
 LISTENERS = f"SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN \"holdfast_{SCHEMA}\"'"
 
 
@@ -41,7 +41,7 @@ async def _listeners(dsn: str) -> int:
         return int(count)
 
 
-async def test_only_who_waits_for_work_has_a_connection_that_listens(
+async def test_only_a_store_that_waits_for_work_listens(
     store: PostgresStore, postgres_server: Postgres
 ) -> None:
     await store.add([make("a", now=store.now())])
@@ -49,11 +49,11 @@ async def test_only_who_waits_for_work_has_a_connection_that_listens(
 
     await store.arrivals(["default"], -1, timedelta(0))
 
-    assert await store._wake.hears()
+    assert await store._state.wake.is_notified()
     assert 1 == await _listeners(postgres_server.dsn)
 
 
-async def test_work_that_came_before_the_first_wait_could_listen_ends_it(
+async def test_work_added_before_the_listener_connects_ends_the_first_wait(
     store: PostgresStore, postgres_server: Postgres
 ) -> None:
     settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)
@@ -69,10 +69,10 @@ async def _wake_finding(dsn: str, listen_url: str) -> Finding:
         return {finding.name: finding for finding in await store.findings()}["wake"]
 
 
-async def test_doctor_says_why_nobody_listens(
+async def test_doctor_reports_why_listening_fails(
     postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "HEARS_WITHIN", 1.0)
+    monkeypatch.setattr(wake, "LISTEN_WITHIN", 1.0)
     dsn = postgres_server.dsn
 
     dead = await _wake_finding(dsn, "postgresql://postgres@127.0.0.1:1/postgres")
@@ -81,7 +81,7 @@ async def test_doctor_says_why_nobody_listens(
     sound = await _wake_finding(dsn, dsn)
 
     assert Level.WARN is dead.level is wrong.level is elsewhere.level
-    assert "what is sent here is not heard there" in elsewhere.text
+    assert "notices sent here do not arrive there" in elsewhere.text
     assert Level.OK is sound.level
     assert "Listening for NOTIFY fails: PostgreSQL: " in dead.text
     assert "refused" in dead.text
@@ -89,11 +89,11 @@ async def test_doctor_says_why_nobody_listens(
     assert "listen_url" in dead.advice
 
 
-async def test_notice_of_a_session_that_has_our_old_number_is_heard(
+async def test_notice_from_a_session_with_the_listeners_pid_is_received(
     store: PostgresStore, postgres_server: Postgres
 ) -> None:
-    """A number of a backend is given to another one, once it is gone."""
-    assert await store._wake.hears()
+    """The pid of a backend that ended may be given to another one."""
+    assert await store._state.wake.is_notified()
     seen = await store.arrivals(["default"], -1, timedelta(0))
 
     async with await psycopg.AsyncConnection.connect(
@@ -106,24 +106,24 @@ async def test_notice_of_a_session_that_has_our_old_number_is_heard(
     assert seen != await store.arrivals(["default"], seen, timedelta(seconds=10))
 
 
-async def test_own_notice_is_not_heard_again(store: PostgresStore) -> None:
+async def test_own_notice_is_not_counted_twice(store: PostgresStore) -> None:
     async with PostgresStore(store.settings) as other:
-        assert await store._wake.hears()
+        assert await store._state.wake.is_notified()
         seen = await store.arrivals(["default", "other"], -1, timedelta(0))
         before = await store.arrivals(["other"], -1, timedelta(0))
 
         await store.add([make("a", now=store.now())])
-        await other.add([make("b", now=other.now(), queue="other")])  # most likely heard later
+        await other.add([make("b", now=other.now(), queue="other")])  # most likely received later
         assert before != await store.arrivals(["other"], before, timedelta(seconds=10))
 
     assert seen + 2 == await store.arrivals(["default", "other"], -1, timedelta(0))
 
 
 @pytest.mark.parametrize("is_deaf", [True, False])
-async def test_worker_says_once_that_nobody_tells_it_of_work(
+async def test_worker_logs_once_that_it_is_not_notified(
     postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch, is_deaf: bool
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.worker.PRESENCE", timedelta(seconds=0.3))
+    monkeypatch.setattr("holdfast.worker.worker.WORKER_TTL", timedelta(seconds=0.3))
     port = 1 if is_deaf else urlsplit(postgres_server.dsn).port
     listen_url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     app = Holdfast(f"{postgres_server.dsn}?schema={SCHEMA}&listen_url={listen_url}")
@@ -133,5 +133,5 @@ async def test_worker_says_once_that_nobody_tells_it_of_work(
             await ear.heard("store.deaf")
         await asyncio.sleep(1)
 
-    told = ["refused" in str(line["error"]) for line in ear.all("store.deaf")]
-    assert ([True] if is_deaf else []) == told
+    reported = ["refused" in str(line["error"]) for line in ear.all("store.deaf")]
+    assert ([True] if is_deaf else []) == reported

@@ -1,7 +1,7 @@
-"""Writing new jobs: who is new, who holds a key, who waits for whom.
+"""Adding jobs: which are new, which job holds a key, which waits for which.
 
-Everything runs on whatever connection it is given: one of ours, or the caller's own inside
-the caller's transaction. Nothing is written before all is judged, so nothing is rolled back.
+Runs on a connection of the store, or on the caller's own inside the caller's transaction. Nothing
+is written before every job is judged, so nothing must be rolled back.
 """
 
 from __future__ import annotations
@@ -18,24 +18,32 @@ from holdfast.errors import StaleLeaseError
 from holdfast.model.job import DedupeKey, Job, State
 from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.postgres.arrays import Blobs, Documents, Moments, Texts
-from holdfast.store.postgres.connection import Statements
+from holdfast.store.postgres.caller import caller_session, notify_on_commit
+from holdfast.store.postgres.connection import StatementRunner
 from holdfast.store.postgres.errors import LockedError
-from holdfast.store.postgres.links import Parents, link, lock_parents, see_parents, tie
+from holdfast.store.postgres.links import (
+    Parents,
+    add_pending,
+    link,
+    lock_parents,
+    read_parents,
+)
 from holdfast.store.postgres.params import add_one_params, add_params, literal
 from holdfast.store.postgres.pool import Pool
 from holdfast.store.postgres.rows import document
-from holdfast.store.postgres.swap import swap
+from holdfast.store.postgres.state import StoreState, queues_of
+from holdfast.store.postgres.swap import write as write_changes
 from holdfast.store.values import Added, AddStatus, Change, Fence, JobExport
 
 Key = tuple[str, str]
-PATIENCE = "50ms"
-"""How long a submission waits for a key that another one is taking, which may be a caller's."""
-ASIDE = 4
-"""How many keys are tried at a time, after one of them kept the others waiting."""
+KEY_TIMEOUT = "50ms"
+"""How long a submission waits for a key that another one, perhaps a caller's, is taking."""
+BUSY_KEYS_AT_ONCE = 4
+"""How many keys are tried at a time, after one of them blocked the others."""
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who has a key, and until when."""
+    """The job that has a key, and until when."""
 
     digest: str
     job_id: str
@@ -43,26 +51,66 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 async def add(
-    session: Statements,
+    state: StoreState,
+    jobs: Sequence[Job],
+    *,
+    atomic: bool,
+    fence: Fence | None,
+    connection: object,
+) -> list[Added]:
+    """Write new jobs; see ``Store.add`` and ``TransactionalStore.add``."""
+    if connection is not None:
+        session = caller_session(connection, state.settings.schema)
+        await notify_on_commit(state, session, jobs)
+        return await _write(
+            session, jobs, atomic=atomic, fence=fence, now=state.now(), is_own=False
+        )
+    if fence is None and _is_plain(jobs):
+        added = await _write_plain(state.pool, jobs)
+        state.wake.notify(queues_of(jobs))
+        return added
+    if fence is None and not atomic:
+        added = await _write_each(state.pool, jobs, state.now())
+    else:
+        added = await state.pool.atomically(
+            lambda session: _write(session, jobs, atomic=atomic, fence=fence, now=state.now())
+        )
+    # Also for jobs that wait for others: claims skipped those while they were locked.
+    state.wake.notify({job.queue for job in jobs})
+    return added
+
+
+async def adopt(state: StoreState, exports: Sequence[JobExport]) -> list[bool]:
+    """Write jobs of another store; see ``PortableStore.adopt``."""
+    written = await state.pool.atomically(
+        lambda session: _write_exports(session, exports, state.now())
+    )
+    state.wake.notify(queues_of([export.job for export in exports]))
+    new = dict.fromkeys(written, True)
+    return [new.pop(export.job.id, False) for export in exports]
+
+
+async def _write(
+    session: StatementRunner,
     jobs: Sequence[Job],
     *,
     atomic: bool,
     fence: Fence | None,
     now: datetime,
-    is_ours: bool = True,
+    is_own: bool = True,
 ) -> list[Added]:
-    """Write jobs as ``Store.add`` promises; the session is inside a transaction.
+    """Write jobs inside a transaction.
 
-    One that is not ours may stay open for long: jobs outside of it are not locked, and joined
-    to those that wait for them later, see ``linking``.
+    One that is not the store's own may stay open for long: it locks no jobs outside of it, and
+    leaves pending links to them, see ``links``.
     """
     if fence is not None and not await session.run(
         "holder", {"id": fence.job_id, "token": fence.token}
     ):
         raise StaleLeaseError(fence.job_id)
-    if is_plain(jobs):
-        return await add_plain(session, jobs)
-    plan = await _plan(session, jobs, now, is_ours=is_ours)
+    if _is_plain(jobs):
+        return await _write_plain(session, jobs)
+    plan = await _plan(session, jobs, now, is_own=is_own)
     answers = [plan.judge(job) for job in jobs]
     refused = (AddStatus.CONFLICT, AddStatus.MISSING)
     if atomic and any(answer.status in refused for answer in answers):
@@ -77,16 +125,16 @@ async def add(
     return [replace(a, has_dependents=True) if a.job_id in has_dependents else a for a in answers]
 
 
-def is_plain(jobs: Iterable[Job]) -> bool:
-    """Whether jobs have no key, wait for nothing and were spawned by nobody."""
-    for job in jobs:  # noqa: SIM110  # most calls bring one job: any() would cost more than this
+def _is_plain(jobs: Iterable[Job]) -> bool:
+    """Whether jobs have no key, wait for nothing and were not spawned by another job."""
+    for job in jobs:  # noqa: SIM110  # most calls add one job: any() costs more than this
         if job.dedupe or job.depends_on or job.spawned_by:
             return False
     return True
 
 
-async def add_plain(session: Statements, jobs: Sequence[Job]) -> list[Added]:
-    """Write plain jobs: a single statement."""
+async def _write_plain(session: StatementRunner, jobs: Sequence[Job]) -> list[Added]:
+    """Write plain jobs in a single statement."""
     if len(jobs) == 1:
         await session.run("add_one", add_one_params(jobs[0]))
     elif jobs:
@@ -95,11 +143,11 @@ async def add_plain(session: Statements, jobs: Sequence[Job]) -> list[Added]:
     return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
 
 
-async def add_each(database: Pool, jobs: Sequence[Job], now: datetime) -> list[Added]:
-    """Write jobs of which each stands alone; those whose key is busy keep no others waiting."""
+async def _write_each(pool: Pool, jobs: Sequence[Job], now: datetime) -> list[Added]:
+    """Write each job on its own; one whose key is busy does not block the others."""
     try:
-        return await database.atomically(
-            lambda session: add(session, jobs, atomic=False, fence=None, now=now)
+        return await pool.atomically(
+            lambda session: _write(session, jobs, atomic=False, fence=None, now=now)
         )
     except LockedError:
         if any(job.depends_on for job in jobs):  # perhaps on each other
@@ -109,20 +157,20 @@ async def add_each(database: Pool, jobs: Sequence[Job], now: datetime) -> list[A
         groups[_key(job.dedupe) if job.dedupe else None].append(n)
     if len(groups) == 1:
         return [Added(AddStatus.BUSY, job.id) for job in jobs]
-    few = asyncio.Semaphore(ASIDE)
+    slots = asyncio.Semaphore(BUSY_KEYS_AT_ONCE)
 
-    async def apart(group: Sequence[int]) -> dict[int, Added]:
-        async with few:
-            added = await add_each(database, [jobs[n] for n in group], now)
+    async def write_group(group: Sequence[int]) -> dict[int, Added]:
+        async with slots:
+            added = await _write_each(pool, [jobs[n] for n in group], now)
         return dict(zip(group, added, strict=True))
 
-    parts = await asyncio.gather(*map(apart, groups.values()))
+    parts = await asyncio.gather(*map(write_group, groups.values()))
     answers = {n: answer for part in parts for n, answer in part.items()}
     return [answers[n] for n in range(len(jobs))]
 
 
 class _PostgresAdd:
-    """Judges the jobs of one call, knowing all that is stored about them."""
+    """Judges the jobs of one call from everything that is stored about them."""
 
     def __init__(
         self,
@@ -160,36 +208,36 @@ class _PostgresAdd:
         return tuple(dict.fromkeys(self._aliases.get(p, p) for p in job.depends_on))
 
     def is_new(self, job: Job) -> bool:
-        """Whether this job is to be written; once only, should it stand in the call twice."""
+        """Whether this job is to be written; true once, even if it is in the call twice."""
         fresh = job.id in self._new
         self._new.discard(job.id)
         return fresh
 
 
 async def _plan(
-    session: Statements, jobs: Sequence[Job], now: datetime, *, is_ours: bool
+    session: StatementRunner, jobs: Sequence[Job], now: datetime, *, is_own: bool
 ) -> _PostgresAdd:
     known = {id_ for (id_,) in await session.run("known", {"id": Texts([j.id for j in jobs])})}
     dedupes = {job.id: _key(job.dedupe) for job in jobs if job.dedupe and job.id not in known}
     keys = sorted(set(dedupes.values()))
-    holders = await _holders(session, keys, now, PATIENCE if is_ours else None)
+    holders = await _holders(session, keys, now, KEY_TIMEOUT if is_own else None)
     named = {p for job in jobs for p in job.depends_on}
     twins = (dedupes[p] for p in named & dedupes.keys())
     named |= {holders[key].job_id for key in twins if key in holders}
-    parents = await (lock_parents if is_ours else see_parents)(session, jobs, named)
+    parents = await (lock_parents if is_own else read_parents)(session, jobs, named)
     return _PostgresAdd(known, keys, holders, parents)
 
 
 async def _holders(
-    session: Statements, keys: Sequence[Key], now: datetime, patience: str | None
+    session: StatementRunner, keys: Sequence[Key], now: datetime, timeout: str | None
 ) -> dict[Key, Holder]:
     if not keys:
         return {}
-    if patience:
-        await session.run("patience", {"longest": patience})
+    if timeout:
+        await session.run("lock_timeout", {"timeout": timeout})
     rows = await session.run("keys_lock", {**_key_columns(keys), "now": now})
-    if patience:
-        await session.run("patience", {"longest": None})
+    if timeout:
+        await session.run("lock_timeout", {"timeout": None})
     return {
         (scope, key): Holder(digest, job_id, expires_at)
         for scope, key, digest, job_id, expires_at in rows
@@ -197,7 +245,7 @@ async def _holders(
     }
 
 
-async def _take(session: Statements, fresh: Sequence[Job]) -> None:
+async def _take(session: StatementRunner, fresh: Sequence[Job]) -> None:
     taken = [(job.id, job.dedupe) for job in fresh if job.dedupe is not None]
     if taken:
         await session.run(
@@ -211,17 +259,17 @@ async def _take(session: Statements, fresh: Sequence[Job]) -> None:
         )
 
 
-async def _release(session: Statements, locked: Sequence[Key]) -> None:
+async def _release(session: StatementRunner, locked: Sequence[Key]) -> None:
     if locked:
         await session.run("keys_release", _key_columns(locked))
 
 
-async def _link(session: Statements, fresh: Sequence[Job], parents: Parents) -> set[str]:
-    """Write who waits for whom; return the new jobs for which a dependency had ended."""
-    far = {job.id for job in fresh if not parents.outside.isdisjoint(job.depends_on)}
-    if far:
-        await tie(session, [job for job in fresh if job.id in far], parents)
-    return await link(session, [job for job in fresh if job.id not in far], parents.states)
+async def _link(session: StatementRunner, fresh: Sequence[Job], parents: Parents) -> set[str]:
+    """Write links; return the new jobs of which a dependency has already ended."""
+    outside = {job.id for job in fresh if not parents.outside.isdisjoint(job.depends_on)}
+    if outside:
+        await add_pending(session, [job for job in fresh if job.id in outside], parents)
+    return await link(session, [job for job in fresh if job.id not in outside], parents.states)
 
 
 def _aborted(answer: Added) -> Added:
@@ -238,28 +286,30 @@ def _key_columns(keys: Sequence[Key]) -> dict[str, object]:
     return {"scope": Texts([scope for scope, _ in keys]), "key": Texts([key for _, key in keys])}
 
 
-async def adopt(session: Statements, dossiers: Sequence[JobExport], now: datetime) -> set[str]:
-    """Write jobs as ``Store.adopt`` promises; return the ids of those that were new."""
-    known = await _known(session, [dossier.job.id for dossier in dossiers])
-    fresh = {d.job.id: d for d in dossiers if d.job.id not in known}
-    there = await _known(session, [p for d in fresh.values() for p in d.job.depends_on])
-    births = [_birth(dossier, there | fresh.keys()) for dossier in fresh.values()]
-    added = await add(session, births, atomic=False, fence=None, now=now)
+async def _write_exports(
+    session: StatementRunner, exports: Sequence[JobExport], now: datetime
+) -> set[str]:
+    """Write jobs as they were exported; return the ids of those that are new."""
+    known = await _known(session, [export.job.id for export in exports])
+    fresh = {e.job.id: e for e in exports if e.job.id not in known}
+    stored = await _known(session, [p for e in fresh.values() for p in e.job.depends_on])
+    jobs = [_as_submitted(export, stored | fresh.keys()) for export in fresh.values()]
+    added = await _write(session, jobs, atomic=False, fence=None, now=now)
     written = {a.job_id for a in added if a.status is AddStatus.ACCEPTED} & fresh.keys()
-    changes = [_fate(birth, fresh[birth.id]) for birth in births if birth.id in written]
+    changes = [_to_exported(job, fresh[job.id]) for job in jobs if job.id in written]
     if changes:
-        await swap(session, list(enumerate(changes)), parents=True, measured=False)
+        await write_changes(session, list(enumerate(changes)), parents=True, measured=False)
         await session.run("adopt", _rest([fresh[change.after.id] for change in changes]))
     return written
 
 
-async def _known(session: Statements, ids: Sequence[str]) -> set[str]:
+async def _known(session: StatementRunner, ids: Sequence[str]) -> set[str]:
     return {id_ for (id_,) in await session.run("known", {"id": Texts(ids)})} if ids else set()
 
 
-def _birth(dossier: JobExport, there: set[str]) -> Job:
-    """The job as it was submitted, waiting for those of its dependencies that are there."""
-    job = dossier.job
+def _as_submitted(export: JobExport, stored: set[str]) -> Job:
+    """Return the job as it was submitted, with those of its dependencies that are stored."""
+    job = export.job
     return replace(
         job,
         state=State.PENDING,
@@ -268,18 +318,18 @@ def _birth(dossier: JobExport, there: set[str]) -> Job:
         lease=None,
         due_at=None,
         scheduled_at=None,
-        depends_on=tuple(parent for parent in job.depends_on if parent in there),
-        trail=dossier.history[:1],
+        depends_on=tuple(parent for parent in job.depends_on if parent in stored),
+        trail=export.history[:1],
     )
 
 
-def _fate(birth: Job, dossier: JobExport) -> Change:
-    return Change(birth, replace(dossier.job, trail=dossier.history[1:]))
+def _to_exported(submitted: Job, export: JobExport) -> Change:
+    return Change(submitted, replace(export.job, trail=export.history[1:]))
 
 
-def _rest(dossiers: Sequence[JobExport]) -> dict[str, object]:
-    jobs = [dossier.job for dossier in dossiers]
-    lines = [(d.job.id, line) for d in dossiers for line in d.logs[-MAX_LOG_LINES:]]
+def _rest(exports: Sequence[JobExport]) -> dict[str, object]:
+    jobs = [export.job for export in exports]
+    lines = [(e.job.id, line) for e in exports for line in e.logs[-MAX_LOG_LINES:]]
     return {
         "id": Texts([job.id for job in jobs]),
         "progress": Documents([document(job.progress) for job in jobs]),

@@ -1,4 +1,4 @@
-"""Arrays as PostgreSQL reads them, packed in bulk.
+"""Arrays in PostgreSQL's binary form, packed in bulk.
 
 A statement takes a whole batch as one array per column. psycopg looks up a dumper for every
 element; packing a column at once costs a fifth of that (0.15 us an element).
@@ -42,7 +42,7 @@ class Column(ABC, Generic[T]):
     def pack(self) -> bytes | None:
         """Return the array in PostgreSQL's binary form.
 
-        None if it holds nothing but nulls: beside a longer column, unnest fills it up with them.
+        None if all values are null: unnest fills up a shorter column with nulls.
         """
         size = len(self.values)
         if not size:
@@ -141,7 +141,7 @@ def instant(data: bytes) -> datetime:
 
 
 def text(value: str) -> bytes:
-    """Encode text, without what PostgreSQL's text cannot hold."""
+    """Encode text, without the characters that PostgreSQL cannot store."""
     if "\x00" in value:
         value = clean(value)
     try:
@@ -169,7 +169,7 @@ class _ColumnDumper(Dumper):
 
 
 def register(adapters: AdaptersMap) -> None:
-    """Teach a connection's adapters to send columns."""
+    """Register the dumpers that send columns."""
     for kind in (Ints, Longs, Floats, Flags, Moments, Blobs, Texts, Documents):
         dumper = type(f"{kind.__name__}Dumper", (_ColumnDumper,), {"oid": kind.array})
         adapters.register_dumper(kind, dumper)

@@ -1,7 +1,7 @@
-"""Writing jobs on the caller's own connection, inside the caller's own transaction.
+"""The caller's own connection, on which jobs are added inside the caller's transaction.
 
-The jobs exist if and only if that transaction commits, and workers are woken when it does.
-Errors of the caller's driver pass through as they are: the transaction is the caller's.
+The jobs exist if and only if that transaction commits, which also wakes workers. Errors of the
+caller's driver are raised unchanged: the transaction is the caller's.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from holdfast.errors import StoreError
+from holdfast.model.job import Job
+from holdfast.model.submission import Parent
 from holdfast.store.connections import kinds, unwrapped
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.arrays import Column, Documents
-from holdfast.store.postgres.connection import Params, Statements
+from holdfast.store.postgres.connection import Params, StatementRunner
+from holdfast.store.postgres.links import parent_rows
 from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.state import StoreState
 from holdfast.store.postgres.statements import Statement, statement
 
 if TYPE_CHECKING:
@@ -33,17 +37,42 @@ _NUMBERED = re.compile(r"\$(\d+)")
 _NO_SCHEMA, _NO_TABLE = "3F000", "42P01"
 
 
-def enlist(connection: object, schema: str) -> Statements:
-    """Return what runs our statements on a connection or session of the caller's.
+async def lineage(state: StoreState, ids: Sequence[str], connection: object) -> dict[str, Parent]:
+    """Return what new jobs inherit from their dependencies; see ``TransactionalStore``."""
+    rows = await parent_rows(caller_session(connection, state.settings.schema), ids)
+    return {id_: Parent(priority, depth) for id_, _, _, priority, depth, _ in rows}
 
-    Takes psycopg connections (sync and async), asyncpg connections, SQLAlchemy connections and
+
+async def notify_on_commit(
+    state: StoreState, session: StatementRunner, jobs: Sequence[Job]
+) -> None:
+    """Wake workers once the caller's transaction commits; refuse a connection elsewhere."""
+    notice = state.wake.notice({job.queue for job in jobs})
+    for _, *server in await session.run("notify_on_commit", notice):
+        if isinstance(server[0], bytes):
+            raise StoreError("connection must have the client encoding UTF8")
+        if server != state.server:
+            await state.check_clock()  # another server may have taken over
+        if server[0] != state.server[0]:
+            raise StoreError(
+                f"connection leads to the database {server[0]!r}, the store is in"
+                f" {state.server[0]!r}"
+            )
+        if server != state.server:
+            raise StoreError("connection leads to another server than that of the store")
+
+
+def caller_session(connection: object, schema: str) -> StatementRunner:
+    """Return a session that runs the store's statements on a connection of the caller's.
+
+    Accepts psycopg connections (sync and async), asyncpg connections, SQLAlchemy connections and
     sessions (sync and async, on psycopg, psycopg2 or asyncpg, also scoped ones) and Django's
     connections. It must be in a transaction, or begin one with the first statement.
     """
     given = unwrapped(connection)
     for kind in kinds(given):
         if kind in _ADAPTERS:
-            return _Enlisted(_ADAPTERS[kind](given), schema)
+            return CallerSession(_ADAPTERS[kind](given), schema)
     raise StoreError(
         "connection must be a connection of psycopg 3 or asyncpg, a connection or session of"
         f" SQLAlchemy, or Django's, got {type(connection)}"
@@ -56,8 +85,8 @@ class _Driver(Protocol):
     async def run(self, sql: Statement, params: Params) -> list[Row]: ...
 
 
-class _Enlisted:
-    """The caller's connection, whichever kind it is."""
+class CallerSession:
+    """Runs statements on the caller's connection, of whichever driver."""
 
     def __init__(self, driver: _Driver, schema: str) -> None:
         self._driver = driver
@@ -69,23 +98,25 @@ class _Enlisted:
         except Exception as error:
             cause = getattr(error, "orig", error)
             if getattr(cause, "sqlstate", "") in (_NO_SCHEMA, _NO_TABLE):
-                told = f"connection leads to a database in which {self._schema!r} is no schema"
-                raise StoreError(f"{told} of holdfast's") from error
-            if hasattr(error, "hide_parameters"):  # SQLAlchemy would show payloads
+                raise StoreError(
+                    "connection leads to a database in which holdfast has no schema"
+                    f" {self._schema!r}"
+                ) from error
+            if hasattr(error, "hide_parameters"):  # SQLAlchemy shows payloads otherwise
                 error.hide_parameters = True
             raise
 
 
 def _refuse_autocommit(*, is_on: bool) -> None:
     if is_on:
-        raise StoreError("connection must be in a transaction, but this one commits by itself")
+        raise StoreError("connection must be in a transaction, but this one is in autocommit mode")
 
 
 class _Psycopg:
-    """Cursors of our own: the caller's may bind parameters or make rows in other ways."""
+    """Uses cursors of its own: the caller's may bind parameters or make rows in other ways."""
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
-        _refuse_autocommit(is_on=_commits_by_itself(connection))
+        _refuse_autocommit(is_on=_is_psycopg_autocommit(connection))
         self._connection = connection
 
     async def run(self, sql: Statement, params: Params) -> list[Row]:
@@ -100,7 +131,7 @@ class _Psycopg:
 
 class _AsyncPsycopg:
     def __init__(self, connection: psycopg.AsyncConnection[Row]) -> None:
-        _refuse_autocommit(is_on=_commits_by_itself(connection))
+        _refuse_autocommit(is_on=_is_psycopg_autocommit(connection))
         self._connection = connection
 
     async def run(self, sql: Statement, params: Params) -> list[Row]:
@@ -110,20 +141,20 @@ class _AsyncPsycopg:
             return await cursor.fetchall() if cursor.description else []
 
 
-def _commits_by_itself(
+def _is_psycopg_autocommit(
     connection: psycopg.Connection[Row] | psycopg.AsyncConnection[Row],
 ) -> bool:
     return connection.autocommit and connection.info.transaction_status == TransactionStatus.IDLE
 
 
-class _Fetching(Protocol):
+class _AsyncpgConnection(Protocol):
     def is_in_transaction(self) -> bool: ...
 
     async def fetch(self, query: str, *args: object) -> Sequence[Sequence[object]]: ...
 
 
 class _Asyncpg:
-    def __init__(self, connection: _Fetching) -> None:
+    def __init__(self, connection: _AsyncpgConnection) -> None:
         _refuse_autocommit(is_on=not connection.is_in_transaction())
         self._connection = connection
 
@@ -150,7 +181,7 @@ class _SQLAlchemy:
             raise StoreError("connection must be the async connection or session itself")
         _refuse_autocommit(is_on=_is_autocommit(connection))
         call = _for_driver(connection.dialect.driver, sql, params)
-        return _rows(connection.exec_driver_sql(*call, execution_options=_AT_ONCE))
+        return _rows(connection.exec_driver_sql(*call, execution_options=_FETCH_ALL))
 
 
 class _AsyncSQLAlchemy:
@@ -167,11 +198,11 @@ class _AsyncSQLAlchemy:
         if connection.sync_connection is not None:
             _refuse_autocommit(is_on=_is_autocommit(connection.sync_connection))
         call = _for_driver(connection.dialect.driver, sql, params)
-        return _rows(await connection.exec_driver_sql(*call, execution_options=_AT_ONCE))
+        return _rows(await connection.exec_driver_sql(*call, execution_options=_FETCH_ALL))
 
 
-_AT_ONCE: CoreExecuteOptionsParameter = {"stream_results": False, "yield_per": None}
-"""A connection on which the caller reads rows one by one would declare cursors for ours."""
+_FETCH_ALL: CoreExecuteOptionsParameter = {"stream_results": False, "yield_per": None}
+"""A connection that streams the caller's rows would declare cursors for the store's, too."""
 
 
 def _is_autocommit(connection: Connection) -> bool:
@@ -198,7 +229,7 @@ class _Django(Protocol):
 
 
 def _django(wrapper: _Django) -> _Driver:
-    """Django's wrapper belongs to one thread; the psycopg connection below it does not."""
+    """Use the psycopg connection below Django's wrapper, which belongs to one thread."""
     if wrapper.connection is None or not wrapper.in_atomic_block:
         raise StoreError("connection must be inside transaction.atomic()")
     if wrapper.needs_rollback:
@@ -210,7 +241,7 @@ def _django(wrapper: _Django) -> _Driver:
 
 
 def plain(value: object) -> object:
-    """A parameter as any driver takes it: columns as lists, documents as text."""
+    """Return a parameter in a form for any driver: columns as lists, documents as text."""
     if isinstance(value, Documents):
         return [None if v is None else v.decode() for v in value.values]
     if isinstance(value, arrays.Texts):

@@ -1,4 +1,4 @@
-"""The server's time, without asking it every time."""
+"""The server's time without a round trip for every reading."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ REFRESH_AFTER = 30.0
 class ServerClock:
     """An estimate from the server's last answer and this machine's monotonic clock.
 
-    The local time of day is never looked at: a machine a day off changes nothing. A clock that
-    is not the system's (a test's) takes the server's place altogether.
+    The local time of day is never read: a machine that is a day off changes nothing. A clock
+    other than the system's (in a test) replaces the server's altogether.
     """
 
     def __init__(self, clock: Clock | None) -> None:
         self.given = None if clock is None or isinstance(clock, SystemClock) else clock
         self.ticks = (clock or SystemClock()).monotonic
-        """Returns monotonic seconds, to be handed to ``heard``."""
+        """Returns monotonic seconds, as ``observe`` expects them."""
         self._seen: tuple[datetime, float] | None = None
         self._checked = 0.0
 
@@ -34,8 +34,8 @@ class ServerClock:
         return at + timedelta(seconds=self.ticks() - ticks)
 
     @property
-    def judged(self) -> datetime | None:
-        """What statements are told: null, so that the server judges, unless a test does."""
+    def override(self) -> datetime | None:
+        """The parameter ``now`` of statements: null for the server's own time, except in tests."""
         return None if self.given is None else self.given.now()
 
     @property
@@ -45,20 +45,20 @@ class ServerClock:
             return False
         return self._seen is None or self.ticks() - self._checked > REFRESH_AFTER
 
-    def heard(self, at: datetime, asked: float) -> None:
-        """Take note of an answer to a question asked at a monotonic instant.
+    def observe(self, at: datetime, requested: float) -> None:
+        """Record the server's answer to a request made at a monotonic instant.
 
-        The server looked at its clock somewhere in between. The estimate moves only when that
-        proves it wrong, so that it does not jump to and fro.
+        The server read its clock between request and answer. The estimate changes only when it
+        lies outside of that span, so that it does not jump to and fro.
         """
         answered = self.ticks()
-        latest = at + timedelta(seconds=answered - asked)
+        latest = at + timedelta(seconds=answered - requested)
         if self._seen is None or not at <= self._at(answered) <= latest:
             self._seen = (at + (latest - at) / 2, answered)
         self._checked = answered
 
-    def saw(self, at: datetime) -> None:
-        """Take note of an instant that has been: what comes next must not be older."""
+    def advance_to(self, at: datetime) -> None:
+        """Return no earlier time than an instant that was read from the database."""
         ticks = self.ticks()
         if self.given is None and self._seen is not None and self._at(ticks) < at:
             self._seen = (at, ticks)

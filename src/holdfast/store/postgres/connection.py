@@ -1,7 +1,7 @@
-"""A connection that keeps an ear on the server, instead of turning to it for every answer.
+"""A connection that watches its socket all the time instead of once per statement.
 
-psycopg tells the event loop with each statement which socket to watch, and afterwards to watch it
-no longer. That is a third of what a short call costs its client.
+psycopg registers the socket with the event loop for each statement and unregisters it afterwards.
+That is a third of the client's cost of a short call.
 """
 
 from __future__ import annotations
@@ -32,43 +32,44 @@ from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.statements import Statement, statement
 
 T = TypeVar("T")
+Params = Mapping[str, object]
 
 CANCEL_WITHIN = 1.0
-"""Seconds that whoever was cancelled waits at most for the server to hear of it."""
+"""Seconds that a cancelled call waits at most for the server to cancel the statement."""
 
 
 class Prepared(NamedTuple):
-    """A statement that a connection knows."""
+    """A statement that is prepared on a connection."""
 
     name: bytes
     packers: tuple[tuple[str, Callable[..., Buffer | None]], ...]
-    """The parameters in their order, and what brings each into PostgreSQL's form."""
+    """The parameters in their order, and the function that encodes each for PostgreSQL."""
     formats: list[Format]
 
 
 class Connection(AsyncConnection[Row]):
-    """A connection of ours, and the statements that were prepared on it."""
+    """A connection of the store, and the statements that are prepared on it."""
 
     transformer: Transformer | None = None
-    ear: socket.socket | None = None
-    """The same socket under a number of its own: libpq closes its own whenever it likes.
-    While it is there, the loop would have told us, had the server said something unasked."""
-    _heard: asyncio.Future[int] | None = None
-    era = 0
-    """Which of the servers it leads to, counted by whoever opened it."""
+    reader_socket: socket.socket | None = None
+    """The same socket under a descriptor of its own: libpq closes its own at any time. While it
+    is set, the server has sent nothing unsolicited: the loop would have reported it."""
+    _ready: asyncio.Future[int] | None = None
+    generation = 0
+    """The server it leads to, as counted by the pool that opened it."""
 
     @classmethod
-    async def connect(  # type: ignore[override]  # only pools of ours call it
-        cls, conninfo: str = "", *, tried: Callable[[Exception | None], None], **how: Any
+    async def connect(  # type: ignore[override]  # only the pools of the store call it
+        cls, conninfo: str = "", *, report: Callable[[Exception | None], None], **options: Any
     ) -> Self:
-        """Connect, and tell ``tried`` how it went: a pool would keep that to itself."""
+        """Connect, and report the error or None: a pool keeps that to itself."""
         try:
-            line = await super().connect(conninfo, **how)
+            connection = await super().connect(conninfo, **options)
         except (psycopg.Error, OSError) as error:
-            tried(error)
+            report(error)
             raise
-        tried(None)
-        return line
+        report(None)
+        return connection
 
     @cached_property
     def prepared(self) -> dict[str, Prepared]:
@@ -76,32 +77,32 @@ class Connection(AsyncConnection[Row]):
         return {}
 
     async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
-        """Let a generator of psycopg's come to its end; when cancelled, the server's work too."""
+        """Run a generator of psycopg to its end; a cancellation also cancels the statement."""
         if timeout is not None:
             return await super().wait(gen, interval, timeout)
         try:
             return await self._drive(gen)
         except asyncio.CancelledError:
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                await self._call_off(gen)
+                await self._cancel_statement(gen)
             raise
 
     async def close(self) -> None:
         """Close the connection."""
-        self._turn_away()
+        self._stop_reading()
         await super().close()
 
     async def _drive(self, gen: PQGen[T], *, begun: bool = False) -> T:
         try:
             wanted = gen.send(Ready.NONE) if begun else next(gen)
             while True:
-                wanted = gen.send(await self._until(wanted))
+                wanted = gen.send(await self._until_ready(wanted))
         except StopIteration as end:
             done: T = end.value
             return done
 
-    async def _call_off(self, gen: PQGen[T]) -> None:
-        """Stop what the server does for us; one that does not hear it loses the connection."""
+    async def _cancel_statement(self, gen: PQGen[T]) -> None:
+        """Cancel the statement; close the connection if the server does not react in time."""
         try:
             async with asyncio.timeout(CANCEL_WITHIN):
                 await self.cancel_safe(timeout=CANCEL_WITHIN)
@@ -109,82 +110,81 @@ class Connection(AsyncConnection[Row]):
         except QueryCanceled:
             pass
         except (psycopg.Error, OSError):  # TimeoutError is one
-            self._turn_away()
+            self._stop_reading()
             self.pgconn.finish()
 
-    async def _until(self, wanted: int) -> int:
-        """Wait until there is something to read, or room to write."""
+    async def _until_ready(self, wanted: int) -> int:
+        """Wait until there is input to read, or room to write."""
         loop = asyncio.get_running_loop()
-        if self.ear is None:
-            self.ear = socket.socket(fileno=os.dup(self.pgconn.socket))
-            loop.add_reader(self.ear, self._hear, Ready.R)
-        elif self.has_said(0):
-            return Ready.R  # to read of it: uvloop tells only once, and that may have been before
-        ear = self.ear
-        heard: asyncio.Future[int] = loop.create_future()
-        self._heard = heard
+        if self.reader_socket is None:
+            self.reader_socket = socket.socket(fileno=os.dup(self.pgconn.socket))
+            loop.add_reader(self.reader_socket, self._on_readable, Ready.R)
+        elif self.has_input(0):
+            return Ready.R  # a broken socket: uvloop reports it only once, perhaps before this wait
+        reader = self.reader_socket
+        ready: asyncio.Future[int] = loop.create_future()
+        self._ready = ready
         if wanted & Wait.W:
-            loop.add_writer(ear, self._hear, Ready.W)
+            loop.add_writer(reader, self._on_readable, Ready.W)
         try:
-            return await heard
+            return await ready
         finally:
-            self._heard = None
+            self._ready = None
             if wanted & Wait.W:
-                loop.remove_writer(ear)
+                loop.remove_writer(reader)
 
-    def has_said(self, events: int = select.POLLIN) -> bool:
-        """Whether there is something of this kind from the server, or the socket has broken."""
+    def has_input(self, events: int = select.POLLIN) -> bool:
+        """Whether the socket has one of these events, or is broken."""
         poll = select.poll()
         poll.register(self.pgconn.socket, events)
         return bool(poll.poll(0))
 
-    def _hear(self, ready: int) -> None:
-        if self._heard is None:
-            self._turn_away()  # nobody asked: the server says something of its own, or goodbye
-        elif not self._heard.done():
-            self._heard.set_result(ready)
+    def _on_readable(self, ready: int) -> None:
+        """Resume the call that waits; also called when the socket is writable."""
+        if self._ready is None:
+            self._stop_reading()  # no call is waiting: an unsolicited message, or the server closes
+        elif not self._ready.done():
+            self._ready.set_result(ready)
 
-    def _turn_away(self) -> None:
-        if self.ear is not None:
-            asyncio.get_running_loop().remove_reader(self.ear)
-            self.ear.close()
-            self.ear = None
+    def _stop_reading(self) -> None:
+        if self.reader_socket is not None:
+            asyncio.get_running_loop().remove_reader(self.reader_socket)
+            self.reader_socket.close()
+            self.reader_socket = None
 
 
-Params = Mapping[str, object]
-
-LONGEST_WORD, MOST_WORDS = 32, 1000
+LONGEST_CACHED, MAX_CACHED = 32, 1000
 _DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
-class _Words(dict[str, bytes]):
-    """Texts as they are sent. Names and states come again and again; ids are longer, and do not."""
+class _EncodedTexts(dict[str, bytes]):
+    """Encoded texts: names and states recur; ids are longer, and do not."""
 
     def __missing__(self, value: str) -> bytes:
-        sent = arrays.text(value)
-        if len(value) <= LONGEST_WORD:
-            if len(self) >= MOST_WORDS:
+        encoded = arrays.text(value)
+        if len(value) <= LONGEST_CACHED:
+            if len(self) >= MAX_CACHED:
                 self.clear()
-            self[value] = sent
-        return sent
+            self[value] = encoded
+        return encoded
 
 
 _SCALARS: Mapping[int, Callable[..., Buffer]] = {
     16: struct.Struct("!?").pack,
     17: memoryview,
     20: struct.Struct("!q").pack,
-    25: _Words().__getitem__,
+    25: _EncodedTexts().__getitem__,
     701: struct.Struct("!d").pack,
     1184: arrays.moment,
 }
-"""How single values are packed, by what PostgreSQL calls their type."""
+"""How single values are packed, by the OID of their type."""
 _OIDS: Mapping[type, int] = {bool: 16, bytes: 17, int: 20, str: 25, float: 701, datetime: 1184}
 
 _names = itertools.count()
 
 
-class Statements(Protocol):
-    """Something that runs our statements: a connection of ours, or one of the caller's."""
+class StatementRunner(Protocol):
+    """Runs the store's statements: a connection of the store, or one of the caller's."""
 
     async def run(self, name: str, params: Params) -> list[Row]:
         """Run the statement of ``queries/`` with this name."""
@@ -192,7 +192,7 @@ class Statements(Protocol):
 
 
 class PostgresSession:
-    """One of our connections, in the hands of one call."""
+    """A connection of the store while one call uses it."""
 
     def __init__(self, connection: Connection, schema: str, *, prepare: bool) -> None:
         self.connection = connection
@@ -202,45 +202,45 @@ class PostgresSession:
     async def run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
         if not (prepare and self._prepare):
             return await self._run_once(statement(name, self._schema), params)
-        line = self.connection
-        known = line.prepared.get(name) or await self._prepared(name)
-        sent = [
-            None if (value := params[given]) is None else pack(value)
-            for given, pack in known.packers
+        connection = self.connection
+        known = connection.prepared.get(name) or await self._prepared(name)
+        values = [
+            None if (value := params[parameter]) is None else pack(value)
+            for parameter, pack in known.packers
         ]
-        line.pgconn.send_query_prepared(known.name, sent, known.formats, Format.BINARY)
-        result = await self._answer()
+        connection.pgconn.send_query_prepared(known.name, values, known.formats, Format.BINARY)
+        result = await self._result()
         return self._rows(result) if result.nfields else []
 
     async def script(self, text: bytes) -> list[Row]:
-        """Run statements as they are, several at once; return the rows of the last one."""
+        """Run several statements at once, without parameters; return the rows of the last one."""
         self.connection.pgconn.send_query(text)
-        return self._rows(await self._answer())
+        return self._rows(await self._result())
 
     async def _prepared(self, name: str) -> Prepared:
-        line, sql = self.connection, statement(name, self._schema)
+        connection, sql = self.connection, statement(name, self._schema)
         known = prepared(f"holdfast_{next(_names)}".encode(), sql)
-        line.pgconn.send_prepare(known.name, sql.sent, sql.oids)
-        await self._answer()
-        line.prepared[name] = known
+        connection.pgconn.send_prepare(known.name, sql.sent, sql.oids)
+        await self._result()
+        connection.prepared[name] = known
         return known
 
-    async def _answer(self) -> PGresult:
-        line = self.connection
-        results: list[PGresult] = await line.wait(execute(line.pgconn))
+    async def _result(self) -> PGresult:
+        connection = self.connection
+        results: list[PGresult] = await connection.wait(execute(connection.pgconn))
         result = results[-1]
         if result.status in _DONE:
             return result
         error = error_from_result(result, encoding="utf-8")
         if isinstance(error, InvalidSqlStatementName):
-            line.prepared.clear()  # a handler that was lent the connection let go of them
+            connection.prepared.clear()  # a handler that borrowed the connection deallocated them
         raise error
 
     def _rows(self, result: PGresult) -> list[Row]:
-        line = self.connection
-        transformer = line.transformer
+        connection = self.connection
+        transformer = connection.transformer
         if transformer is None:
-            transformer = line.transformer = adapt.Transformer(line)
+            transformer = connection.transformer = adapt.Transformer(connection)
         transformer.set_pgresult(result)
         rows = transformer.load_rows(0, result.ntuples, tuple)
         transformer.set_pgresult(None)
@@ -248,16 +248,16 @@ class PostgresSession:
 
     async def _run_once(self, sql: Statement, params: Params) -> list[Row]:
         """Run a statement without preparing it."""
-        values = [params[given] for given in sql.names]
+        values = [params[parameter] for parameter in sql.names]
         async with AsyncRawCursor(self.connection) as cursor:
             await cursor.execute(sql.sent, values, prepare=False, binary=True)
             # Not cursor.description, which makes an object of every column.
-            answer = cursor.pgresult
-            return await cursor.fetchall() if answer is not None and answer.nfields else []
+            result = cursor.pgresult
+            return await cursor.fetchall() if result is not None and result.nfields else []
 
 
 def prepared(name: bytes, sql: Statement) -> Prepared:
-    """Return what it takes to run a statement that a connection knows by this name."""
+    """Return how to run a statement that is prepared under this name."""
     packers = [_SCALARS.get(oid) or partial(_pack, oid) for oid in sql.oids]
     formats = [Format.BINARY] * len(packers)
     return Prepared(name, tuple(zip(sql.names, packers, strict=True)), formats)

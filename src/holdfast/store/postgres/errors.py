@@ -1,4 +1,4 @@
-"""Saying in holdfast's words what went wrong between us and a server, and what to do."""
+"""What the errors of PostgreSQL and psycopg mean to a caller, and what to do about them."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from psycopg import errors
 
 from holdfast.errors import StoreError, StoreUnavailableError
 
-AWAY = (
+UNAVAILABLE = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     psycopg.InternalError,  # a bad page, say, or a transaction that was ended from outside
     errors.InvalidSqlStatementName,
     OSError,
 )
-"""What may go wrong between a server and anybody; anything else is a mistake of whoever asked."""
+"""Failures of the server or the network; any other error is a mistake in the statement."""
 
-OURS = (
-    *AWAY,
+OWN_ERRORS = (
+    *UNAVAILABLE,
     errors.UndefinedTable,
     errors.InvalidSchemaName,
     errors.InsufficientPrivilege,
     errors.DuplicatePreparedStatement,
     errors.UniqueViolation,
 )
-"""What may also become of our own statements."""
+"""Every error that a statement of the store may raise."""
 
 
 class LockedError(StoreUnavailableError):
-    """Somebody's transaction keeps a call waiting for longer than it may wait."""
+    """Another transaction holds a lock for longer than a call may wait."""
 
 
 _MIGRATE = "run holdfast migrate"
 GRANT = (
     "grant the role USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on its tables,"
-    " USAGE on its sequences, and EXECUTE on pg_control_system() where not everybody has that"
+    " USAGE on its sequences, and EXECUTE on pg_control_system() if PUBLIC does not have it"
 )
 _POOLER = "behind PgBouncer add pgbouncer=true to the URL"
 _ADVICE: tuple[tuple[type[Exception], type[StoreError], str], ...] = (
@@ -53,42 +53,42 @@ _NO_OPTIONS = "unsupported startup parameter"
 
 
 @contextlib.contextmanager
-def translated(failures: tuple[type[Exception], ...] = OURS) -> Iterator[None]:
-    """Say in holdfast's words what went wrong."""
+def translated(failures: tuple[type[Exception], ...] = OWN_ERRORS) -> Iterator[None]:
+    """Raise holdfast's errors in place of psycopg's."""
     try:
         yield
     except failures as error:
-        raise in_our_words(error) from error
+        raise translate(error) from error
 
 
-def in_our_words(error: Exception) -> BaseException:
-    """Return what to raise in its place."""
+def translate(error: Exception) -> BaseException:
+    """Return the error a caller should see."""
     if isinstance(error, errors.QueryCanceled) and _is_cancelled():
-        return asyncio.CancelledError()  # psycopg may report only the query's end
-    told = words(error)
-    for kind, ours, advice in _ADVICE:
+        return asyncio.CancelledError()  # psycopg may report only that the query ended
+    message = message_of(error)
+    for kind, raised, advice in _ADVICE:
         if isinstance(error, kind):
-            return ours(f"{told}: {advice}")
-    if _NO_OPTIONS in told:
-        return StoreError(f"{told}: {_POOLER}, and take options= out of it")
-    if isinstance(error, errors.UniqueViolation) and not is_lost(error):
-        return StoreError(told)
-    return StoreUnavailableError(told)
+            return raised(f"{message}: {advice}")
+    if _NO_OPTIONS in message:
+        return StoreError(f"{message}: {_POOLER}, and remove options= from it")
+    if isinstance(error, errors.UniqueViolation) and not is_retryable(error):
+        return StoreError(message)
+    return StoreUnavailableError(message)
 
 
-def is_lost(error: Exception) -> bool:
-    """Whether the transaction was rolled back so that another could go on: it may be repeated.
+def is_retryable(error: Exception) -> bool:
+    """Whether the transaction was rolled back in favour of another one and may be repeated.
 
-    Of the constraints only that on ids can be broken, by two who submit the same job at once;
-    everything else is written where it is not, or counted from a sequence.
+    Of the constraints only the one on ids can fail, when the same job is submitted twice at the
+    same time; all other rows are written where there is none, or numbered by a sequence.
     """
     if isinstance(error, errors.UniqueViolation):
         return error.diag.constraint_name == "body_id"
     return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
 
 
-def words(error: Exception) -> str:
-    """Return the first line of what a server or libpq said."""
+def message_of(error: Exception) -> str:
+    """Return the first line of the message of the server or of libpq."""
     first = str(error).strip().splitlines()
     return f"PostgreSQL: {first[0] if first else type(error).__name__}"
 

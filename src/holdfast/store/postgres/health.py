@@ -1,56 +1,31 @@
-"""What a PostgreSQL server promises, as it is set up now."""
+"""Findings about a PostgreSQL server: how safe it is, and how well it serves the store."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
-from psycopg import AsyncConnection
-
-from holdfast.errors import StoreError, UnsafeStoreError
+from holdfast.runtime.clock import SystemClock
 from holdfast.store.postgres.errors import GRANT
 from holdfast.store.postgres.migrate import known
-from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.state import StoreState
 from holdfast.store.values import Finding, Level, clock_finding
 
 
-def refuse_unreadable(connection: AsyncConnection[Row]) -> None:
-    """Refuse a database that cannot keep every text."""
-    encoding = connection.info.parameter_status("server_encoding")
-    if encoding != "UTF8":
-        name = connection.info.dbname
-        raise StoreError(
-            f"database {name!r} cannot keep every text, its encoding is {encoding}: holdfast needs"
-            " UTF8 (CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0)"
-        )
-
-
-async def refuse_unsafe(connection: AsyncConnection[Row]) -> None:
-    """Refuse a server that could lose what it has acknowledged."""
-    cursor = await connection.execute(
-        b"SELECT name FROM pg_settings"
-        b" WHERE name IN ('fsync', 'synchronous_commit') AND setting = 'off' ORDER BY name"
-    )
-    if found := [name for (name,) in await cursor.fetchall()]:
-        raise UnsafeStoreError(
-            f"{' and '.join(found)} is off: a crash of the server could lose accepted jobs."
-            " Turn it on, or accept that with ?durability=server"
-        )
-
-
-def findings(row: Row, here: datetime, *, listens: bool, trouble: str) -> list[Finding]:
-    """Report on the server from the answer to ``examine.sql``."""
+async def findings(state: StoreState) -> list[Finding]:
+    """Examine the server; see ``Store.findings``."""
+    (row,) = await state.run("health", {})
+    local_time, is_notified = SystemClock().now(), await state.wake.is_notified()
     version, fsync, commit, pages, standbys, in_recovery, replicas, schema, *rest = row
-    server_time, size, lacking, is_restored, is_read_only, closed, may_write = rest
+    server_time, size, unset, is_restored, is_read_only, denied, may_write = rest
     return [
         _durability(fsync, commit, pages),
         _replicas(standbys, replicas, in_recovery=in_recovery),
         _schema(schema),
-        _wake(trouble, listens=listens),
-        _session(lacking),
-        _rights(closed, is_reader=is_read_only or not may_write),
+        _wake(state.wake.error, is_notified=is_notified),
+        _session(unset),
+        _rights(denied, is_reader=is_read_only or not may_write),
         _restored(is_restored=is_restored),
-        clock_finding(server_time, here),
+        clock_finding(server_time, local_time),
         Finding("size", Level.OK, f"The schema takes {size / 2**20:.1f} MiB."),
         Finding("version", Level.OK, f"PostgreSQL {version}."),
     ]
@@ -82,15 +57,14 @@ def _replicas(standbys: str, replicas: int, *, in_recovery: bool) -> Finding:
         return Finding(
             "replicas",
             Level.ERROR,
-            "This server is a standby: it takes no jobs.",
+            "This server is a standby: it accepts no jobs.",
             "Point the URL at the primary, or add target_session_attrs=read-write.",
         )
     if replicas and not standbys:
         return Finding(
             "replicas",
             Level.WARN,
-            f"{replicas} standby follows without being waited for:"
-            " a failover can lose the newest jobs.",
+            f"Commits do not wait for the {replicas} standby: a failover can lose the newest jobs.",
             "Set synchronous_standby_names if a failover must lose nothing.",
         )
     waited = "commits wait for them" if standbys else "the server's disk holds the only copy"
@@ -109,21 +83,21 @@ def _schema(version: int) -> Finding:
     )
 
 
-def _session(lacking: Sequence[str]) -> Finding:
-    if not lacking:
+def _session(unset: Sequence[str]) -> Finding:
+    if not unset:
         return Finding("session", Level.OK, "Sessions have the settings that the store needs.")
     return Finding(
         "session",
         Level.WARN,
-        f"Sessions lack what the store needs of {', '.join(lacking)}: claims can be many times"
-        " slower, and statements go on for ever.",
-        "Behind a pooler give each to the role (ALTER ROLE ... SET): plan_cache_mode ="
+        f"Sessions lack the store's setting of {', '.join(unset)}: claims can be many times"
+        " slower, and statements have no timeout.",
+        "Behind a pooler set each for the role (ALTER ROLE ... SET): plan_cache_mode ="
         " force_generic_plan, enable_seqscan = off, enable_bitmapscan = off, jit = off,"
         " statement_timeout = '30s'.",
     )
 
 
-def _rights(closed: Sequence[str], *, is_reader: bool) -> Finding:
+def _rights(denied: Sequence[str], *, is_reader: bool) -> Finding:
     if is_reader:
         return Finding(
             "rights",
@@ -131,42 +105,42 @@ def _rights(closed: Sequence[str], *, is_reader: bool) -> Finding:
             "This role only reads: no worker could run with it.",
             f"For a worker, {GRANT}.",
         )
-    if closed:
+    if denied:
         return Finding(
             "rights",
             Level.ERROR,
-            f"This role lacks rights on {', '.join(closed)}: a worker with it fails.",
+            f"This role lacks rights on {', '.join(denied)}: a worker with it fails.",
             f"As the owner, {GRANT}.",
         )
-    return Finding("rights", Level.OK, "This role may do what a worker needs.")
+    return Finding("rights", Level.OK, "This role has the rights that a worker needs.")
 
 
 def _restored(*, is_restored: bool) -> Finding:
     if not is_restored:
-        return Finding("restored", Level.OK, "Every job and event is of this server.")
+        return Finding("restored", Level.OK, "Every job and event was written on this server.")
     return Finding(
         "restored",
         Level.ERROR,
-        "Jobs were restored from another server and are not taken in yet: nobody claims them.",
-        "Every open store tries that twice a minute. Let its role write, and end transactions"
-        " that are open for long.",
+        "Jobs were restored from another server and are not adopted yet: no worker claims them.",
+        "Every open store tries to adopt them twice a minute. Let its role write, and end"
+        " transactions that have been open for long.",
     )
 
 
-def _wake(trouble: str, *, listens: bool) -> Finding:
-    if listens:
+def _wake(error: str, *, is_notified: bool) -> Finding:
+    if is_notified:
         return Finding("wake", Level.OK, "New work is announced by NOTIFY.")
-    polled = "new work is found by looking now and then."
-    if trouble:
+    polled = "new work is found by polling."
+    if error:
         return Finding(
             "wake",
             Level.WARN,
-            f"Listening for NOTIFY fails: {trouble}; {polled}",
-            "Let listen_url, or the URL itself where there is none, lead to the server.",
+            f"Listening for NOTIFY fails: {error}; {polled}",
+            "Point listen_url, or the URL itself if there is none, at the server.",
         )
     return Finding(
         "wake",
         Level.WARN,
         f"This process does not listen for NOTIFY: {polled}",
-        "Behind PgBouncer, give listen_url= a way to the server itself.",
+        "Behind PgBouncer, point listen_url= at the server itself.",
     )

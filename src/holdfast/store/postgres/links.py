@@ -1,7 +1,8 @@
-"""Who waits for whom.
+"""The links from dependents to the jobs they wait for.
 
 A submission locks the jobs it depends on, so that none ends unseen. In a caller's transaction,
-which may stay open for long, it does not: it leaves ties, which whoever promotes joins later.
+which may stay open for long, it locks none: it writes pending links, which ``promote`` turns into
+real ones after the commit.
 """
 
 from __future__ import annotations
@@ -13,21 +14,23 @@ import msgspec
 
 from holdfast.model.job import TERMINAL, DependencyKind, Job, State
 from holdfast.store.postgres.arrays import Flags, Longs, Texts
-from holdfast.store.postgres.connection import Statements
+from holdfast.store.postgres.connection import StatementRunner
 from holdfast.store.postgres.rows import WIDTH, job_of
 
 
 class Parents(msgspec.Struct, frozen=True):
-    """The jobs that others shall wait for: their states, and the numbers of those seen only."""
+    """The states of jobs that others depend on, and the numbers of those that are not locked."""
 
     states: dict[str, State]
     numbers: dict[str, int] = {}
     outside: set[str] = set()
-    """Which of them are not of this transaction, and may go on meanwhile."""
+    """Those that are not of this transaction: their state may change meanwhile."""
 
 
-async def lock_parents(session: Statements, jobs: Sequence[Job], ids: Iterable[str]) -> Parents:
-    """Lock jobs that others shall wait for, and what was spawned by those FAN_IN is about."""
+async def lock_parents(
+    session: StatementRunner, jobs: Sequence[Job], ids: Iterable[str]
+) -> Parents:
+    """Lock jobs that others will depend on; with FAN_IN also what they spawned."""
     states = await _locked(session, "parents_lock", ids)
     roots = _roots(jobs)
     while family := {id_ for _, id_ in await _spawned(session, roots)} - states.keys():
@@ -35,9 +38,9 @@ async def lock_parents(session: Statements, jobs: Sequence[Job], ids: Iterable[s
     return Parents(states)
 
 
-async def see_parents(session: Statements, _: Sequence[Job], ids: Iterable[str]) -> Parents:
-    """Look at jobs that others shall wait for; those new in this transaction are inside of it."""
-    rows = await seen(session, ids)
+async def read_parents(session: StatementRunner, _: Sequence[Job], ids: Iterable[str]) -> Parents:
+    """Read jobs that others will depend on, and whether they are of this transaction."""
+    rows = await parent_rows(session, ids)
     return Parents(
         {id_: State(state) for id_, _, state, *_ in rows},
         {id_: number for id_, number, *_ in rows},
@@ -45,16 +48,18 @@ async def see_parents(session: Statements, _: Sequence[Job], ids: Iterable[str])
     )
 
 
-async def seen(
-    session: Statements, ids: Iterable[str]
+async def parent_rows(
+    session: StatementRunner, ids: Iterable[str]
 ) -> Sequence[tuple[str, int, str, int, int, bool]]:
-    """Return id, number, state, priority and depth of jobs, and whether each is new just now."""
+    """Return id, number, state, priority, depth of jobs, and whether each is new here."""
     wanted = sorted(ids)
-    return await session.run("parents_see", {"id": Texts(wanted)}) if wanted else []
+    return await session.run("parents_read", {"id": Texts(wanted)}) if wanted else []
 
 
-async def link(session: Statements, fresh: Sequence[Job], states: Mapping[str, State]) -> set[str]:
-    """Write who waits for whom; return the jobs for which a dependency had ended."""
+async def link(
+    session: StatementRunner, fresh: Sequence[Job], states: Mapping[str, State]
+) -> set[str]:
+    """Write links; return the dependents of which a dependency has already ended."""
     pairs = await _pairs(session, fresh)
     if not pairs:
         return set()
@@ -70,12 +75,12 @@ async def link(session: Statements, fresh: Sequence[Job], states: Mapping[str, S
     return {child for child, parent in pairs if states.get(parent) in TERMINAL}
 
 
-async def tie(session: Statements, fresh: Sequence[Job], parents: Parents) -> None:
-    """Leave it to others to write for whom these wait, once this transaction has committed."""
+async def add_pending(session: StatementRunner, fresh: Sequence[Job], parents: Parents) -> None:
+    """Write pending links, to be turned into real ones once this transaction has committed."""
     pairs = [(job.id, parent) for job in fresh for parent in job.depends_on]
     ends = {id_: state for id_, state in parents.states.items() if state in TERMINAL}
     await session.run(
-        "tie",
+        "pending_add",
         {
             "child": Texts([child for child, _ in pairs]),
             "name": Texts([parent for _, parent in pairs]),
@@ -85,28 +90,29 @@ async def tie(session: Statements, fresh: Sequence[Job], parents: Parents) -> No
     )
 
 
-async def join(session: Statements, after: int, most: int) -> tuple[bool, int | None]:
-    """Write what some ties say, in a transaction of ours, those of jobs up to ``after`` left out.
+async def link_pending(session: StatementRunner, after: int, limit: int) -> tuple[bool, int | None]:
+    """Turn some pending links into real ones, of jobs with a number above ``after``.
 
-    Returns whether a verdict may be due soon, and where to go on, if there may be more. Jobs that
-    wait for one that somebody is writing right now are left for the next time.
+    Returns whether the verdict on a dependent may be due soon, and the number to continue after,
+    if there may be more. Jobs that depend on a locked one keep their pending links.
     """
-    rows = await session.run("tied", {"after": after, "most": most})
+    rows = await session.run("pending_list", {"after": after, "limit": limit})
     jobs = [job_of(row[:WIDTH]) for row in rows]
     last = max((row[WIDTH] for row in rows), default=None)
     states, busy = await _free_parents(session, jobs)
     free = [job for job in jobs if busy.isdisjoint(job.depends_on)]
     has_dependents = await link(session, free, states)
-    lost = await session.run("untie", {"child": Texts([job.id for job in free])}) if free else []
-    return bool(has_dependents or lost or busy), last
+    ids = Texts([job.id for job in free])
+    deleted = await session.run("pending_remove", {"child": ids}) if free else []
+    return bool(has_dependents or deleted or busy), last
 
 
 async def _free_parents(
-    session: Statements, jobs: Sequence[Job]
+    session: StatementRunner, jobs: Sequence[Job]
 ) -> tuple[dict[str, State], set[str]]:
-    """Lock what jobs wait for; return the states, and which ones others have locked.
+    """Lock what jobs depend on; return the states, and which ones other transactions lock.
 
-    A job with a locked one in its family counts as locked where FAN_IN is about it.
+    With FAN_IN a job counts as locked when one that it spawned is locked.
     """
     states: dict[str, State] = {}
     busy: set[str] = set()
@@ -114,34 +120,34 @@ async def _free_parents(
     families: Sequence[tuple[str, str]] = []
     wanted = {parent for job in jobs for parent in job.depends_on}
     while wanted:
-        there = {id_ for id_, *_ in await seen(session, wanted)}
-        states |= await _locked(session, "parents_free", wanted)
-        busy |= there - states.keys()
+        existing = {id_ for id_, *_ in await parent_rows(session, wanted)}
+        states |= await _locked(session, "parents_try_lock", wanted)
+        busy |= existing - states.keys()
         families = await _spawned(session, roots)
         wanted = {id_ for _, id_ in families} - states.keys() - busy
     return states, busy | {root for root, id_ in families if id_ in busy}
 
 
-async def _locked(session: Statements, how: str, ids: Iterable[str]) -> dict[str, State]:
+async def _locked(session: StatementRunner, name: str, ids: Iterable[str]) -> dict[str, State]:
     wanted = sorted(ids)
     if not wanted:
         return {}
-    rows = await session.run(how, {"id": Texts(wanted)})
+    rows = await session.run(name, {"id": Texts(wanted)})
     return {id_: State(state) for id_, _, state in rows}
 
 
 def _roots(jobs: Sequence[Job]) -> set[str]:
-    """The jobs of which FAN_IN waits for the whole family."""
+    """Return the jobs for which, and for all that they spawned, a FAN_IN waits."""
     return {p for j in jobs if j.dependency_kind is DependencyKind.FAN_IN for p in j.depends_on}
 
 
-async def _spawned(session: Statements, roots: Iterable[str]) -> list[tuple[str, str]]:
+async def _spawned(session: StatementRunner, roots: Iterable[str]) -> list[tuple[str, str]]:
     wanted = sorted(roots)
     rows = await session.run("spawned", {"id": Texts(wanted)}) if wanted else []
     return [(root, id_) for root, id_ in rows]
 
 
-async def _pairs(session: Statements, fresh: Sequence[Job]) -> list[tuple[str, str]]:
+async def _pairs(session: StatementRunner, fresh: Sequence[Job]) -> list[tuple[str, str]]:
     fan_in = {job.id for job in fresh if job.dependency_kind is DependencyKind.FAN_IN}
     families = defaultdict(list)
     for root, id_ in await _spawned(session, _roots(fresh)):
@@ -160,7 +166,7 @@ async def _pairs(session: Statements, fresh: Sequence[Job]) -> list[tuple[str, s
 
 
 async def _waiting_fan_in(
-    session: Statements, spawners: Iterable[str]
+    session: StatementRunner, spawners: Iterable[str]
 ) -> defaultdict[str, list[str]]:
     found: defaultdict[str, list[str]] = defaultdict(list)
     wanted = sorted(spawners)

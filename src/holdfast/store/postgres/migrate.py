@@ -1,8 +1,8 @@
-"""Bringing a schema from one version to another, one process at a time.
+"""Moves a schema from one version to another, one process at a time.
 
-A migration is a pair of files, ``NNNN_name.up.sql`` and ``.down.sql``. The first line of one up,
-``-- works with: N``, names the oldest program that can still use the schema; a second one, ``--
-outside a transaction``, lets each statement commit alone. One down may say ``-- loses: what``.
+A migration is a pair of files, ``NNNN_name.up.sql`` and ``.down.sql``. The up file starts with
+``-- works with: N``, the oldest program that can still use the schema, and perhaps ``-- outside a
+transaction``: each statement commits alone. The down file may start with ``-- loses: what``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,19 @@ import msgspec
 from psycopg import AsyncConnection, errors
 from psycopg.sql import SQL, Identifier
 
-from holdfast.errors import SchemaVersionError, StoreError, StoreUnavailableError
-from holdfast.store.postgres.errors import words
+from holdfast.errors import (
+    Fault,
+    SchemaVersionError,
+    StoreError,
+    StoreUnavailableError,
+    UnsafeStoreError,
+    ValidationError,
+)
+from holdfast.store.capabilities import SchemaMove, SchemaStatus
+from holdfast.store.postgres.errors import message_of, translated
+from holdfast.store.postgres.pool import Pool
 from holdfast.store.postgres.rows import Row
+from holdfast.store.postgres.settings import PostgresSettings
 from holdfast.store.postgres.statements import statement
 
 _FILE = re.compile(r"(\d{4})_(\w+)\.up\.sql", re.ASCII)
@@ -33,22 +43,23 @@ _KEY = "(hashtextextended('holdfast migrate ' || %s, 0))"
 _LOCK = f"SELECT pg_try_advisory_xact_lock{_KEY}".encode()
 _LOCK_SESSION = f"SELECT pg_try_advisory_lock{_KEY}".encode()
 _UNLOCK_SESSION = f"SELECT pg_advisory_unlock{_KEY}".encode()
-LOOK_AGAIN = 0.05
-"""Seconds between two looks at a lock. Whoever waits inside the server or a transaction holds a
-snapshot, and an index that is built concurrently waits for that in turn."""
-LOCK_WITHIN, LOCK_TRIES, LOCK_PAUSE = 1.0, 12, 1.5
-"""A step that cannot lock a table within so many seconds lets those go who queue behind it, and
-begins again, so many times, after a pause."""
-LIMITS = b"""
+_RESTORE_LOCK = b"SELECT pg_try_advisory_xact_lock(hashtextextended('holdfast restore ' || %s, 0))"
+LOCK_POLL = 0.05
+"""Seconds between two attempts to take the lock. Waiting inside the server or a transaction holds
+a snapshot, and an index that is built concurrently waits for that in turn."""
+LOCK_WITHIN, LOCK_ATTEMPTS, LOCK_PAUSE = 1.0, 12, 1.5
+"""A step that cannot lock a table within so many seconds gives up its place in the lock queue, so
+that the transactions behind it go on, and starts over after a pause, at most so many times."""
+TIMEOUTS = b"""
 SELECT set_config(name, CASE name WHEN 'lock_timeout' THEN %s ELSE '0' END, %s) FROM pg_settings
 WHERE name IN ('lock_timeout', 'statement_timeout', 'transaction_timeout',
     'idle_in_transaction_session_timeout')
 """
-"""A role's own limits are meant for other statements than these."""
-_MAY_NOT = (
-    "to create its tables holdfast needs CREATE on the schema, or on the database while there is"
-    " no such schema, and to change them it must own them; a role that may not uses migrate=false"
-    " once another one has run holdfast migrate"
+"""The timeouts of a role are meant for other statements than these."""
+_RIGHTS = (
+    "to create its tables holdfast needs CREATE on the schema, or on the database if the schema"
+    " does not exist, and to change them it must own them; a role without these rights uses"
+    " migrate=false after another role has run holdfast migrate"
 )
 
 
@@ -61,16 +72,16 @@ class Migration(msgspec.Struct, frozen=True):
     down: str
     works_with: int
     outside: bool = False
-    """Not inside a transaction: begun again when it broke off half-way, which it must bear."""
+    """Not inside a transaction: a step that broke off half-way runs again from its start."""
 
     @property
     def title(self) -> str:
-        """Its version and name, as people call it."""
+        """Its version and name."""
         return f"{self.version:04d}_{self.name}"
 
     @property
     def loses(self) -> str:
-        """What is lost with it when it is taken back."""
+        """The data that reverting it deletes."""
         match = _LOSES.match(self.down)
         return match[1] if match else ""
 
@@ -149,33 +160,35 @@ class Migrator:
         applied = await self.applied()
         if all(m.version in applied for m in wanted):
             return []
-        return await self._go(wanted, self._forward)
+        return await self._run(wanted, self._apply_all)
 
     async def down(self, to: int) -> list[int]:
-        """Take back every migration above a version; return what was taken back."""
+        """Revert every migration above a version; return what was reverted."""
         unwanted = [m for m in reversed(self._migrations) if m.version > to]
-        return await self._go(unwanted, self._back)
+        return await self._run(unwanted, self._revert_all)
 
-    async def _go(self, steps: Sequence[Migration], way: _Way) -> list[int]:
+    async def _run(self, steps: Sequence[Migration], direction: _Direction) -> list[int]:
         done: list[int] = []
         for outside, group in groupby(steps, key=lambda migration: migration.outside):
-            done += await self._insist(list(group), way, outside=outside)
+            done += await self._run_retrying(list(group), direction, outside=outside)
         return done
 
-    async def _insist(self, steps: Sequence[Migration], way: _Way, *, outside: bool) -> list[int]:
-        """Go some steps; from their first one again when a table stays locked."""
-        for _ in range(LOCK_TRIES):
-            with contextlib.suppress(errors.LockNotAvailable), self._in_words():
-                async with self._alone(outside=outside):
-                    return await way(steps)
+    async def _run_retrying(
+        self, steps: Sequence[Migration], direction: _Direction, *, outside: bool
+    ) -> list[int]:
+        """Run some steps; start over from the first one when a table stays locked."""
+        for _ in range(LOCK_ATTEMPTS):
+            with contextlib.suppress(errors.LockNotAvailable), self._errors():
+                async with self._locked(outside=outside):
+                    return await direction(steps)
             await asyncio.sleep(LOCK_PAUSE)
         raise StoreUnavailableError(
-            f"schema {self._schema!r} cannot be migrated now: others keep its tables locked;"
-            " end transactions that are open for long, and try again"
+            f"schema {self._schema!r} cannot be migrated now: other transactions keep its tables"
+            " locked; end those that have been open for long, and try again"
         )
 
-    async def _forward(self, steps: Sequence[Migration]) -> list[int]:
-        await self._prepare()
+    async def _apply_all(self, steps: Sequence[Migration]) -> list[int]:
+        await self._create_schema()
         applied = await self.applied()
         missing = [step for step in steps if step.version not in applied]
         for step in missing:
@@ -188,43 +201,43 @@ class Migrator:
             )
         return [step.version for step in missing]
 
-    async def _back(self, steps: Sequence[Migration]) -> list[int]:
+    async def _revert_all(self, steps: Sequence[Migration]) -> list[int]:
         applied = await self.applied()
-        there = [step for step in steps if step.version in applied]
-        for step in there:
+        reverted = [step for step in steps if step.version in applied]
+        for step in reverted:
             await self._apply(step, step.down)
             await self._connection.execute(
                 SQL("DELETE FROM {}.migration WHERE version = %s").format(self._name),
                 (step.version,),
             )
-        return [step.version for step in there]
+        return [step.version for step in reverted]
 
     @contextlib.asynccontextmanager
-    async def _alone(self, *, outside: bool) -> AsyncIterator[None]:
-        """Keep every other migrator out; in one transaction unless that must not be."""
+    async def _locked(self, *, outside: bool) -> AsyncIterator[None]:
+        """Keep other migrators out; in one transaction unless the step runs outside of one."""
         if outside:
-            while not await self._gets(_LOCK_SESSION):  # noqa: ASYNC110  # another process
-                await asyncio.sleep(LOOK_AGAIN)
+            while not await self._takes(_LOCK_SESSION):  # noqa: ASYNC110  # another process
+                await asyncio.sleep(LOCK_POLL)
             try:
-                await self._connection.execute(LIMITS, ("0", False))
+                await self._connection.execute(TIMEOUTS, ("0", False))
                 yield
             finally:
                 await self._connection.execute(_UNLOCK_SESSION, (self._schema,))
             return
         while True:
             async with self._connection.transaction():
-                if await self._gets(_LOCK):
-                    await self._connection.execute(LIMITS, (f"{LOCK_WITHIN}s", True))
+                if await self._takes(_LOCK):
+                    await self._connection.execute(TIMEOUTS, (f"{LOCK_WITHIN}s", True))
                     yield
                     return
-            await asyncio.sleep(LOOK_AGAIN)
+            await asyncio.sleep(LOCK_POLL)
 
-    async def _gets(self, lock: bytes) -> bool:
+    async def _takes(self, lock: bytes) -> bool:
         cursor = await self._connection.execute(lock, (self._schema,))
         return await cursor.fetchone() == (True,)
 
-    async def _prepare(self) -> None:
-        """Create what is not there; whoever owns the schema need not own the database."""
+    async def _create_schema(self) -> None:
+        """Create the schema if it is missing; its owner need not own the database."""
         cursor = await self._connection.execute(
             b"SELECT 1 FROM pg_namespace WHERE nspname = %s", (self._schema,)
         )
@@ -240,42 +253,126 @@ class Migrator:
 
     async def _apply(self, migration: Migration, text: str) -> None:
         text = text.replace("{schema}", f'"{self._schema}"')
-        for part in _parts(text) if migration.outside else [text]:
+        for part in _statements(text) if migration.outside else [text]:
             await self._connection.execute(part.encode())
 
     @contextlib.contextmanager
-    def _in_words(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except errors.InsufficientPrivilege as error:
-            raise StoreError(f"{words(error)}: {_MAY_NOT}") from error
+            raise StoreError(f"{message_of(error)}: {_RIGHTS}") from error
         except (errors.DuplicateTable, errors.DuplicateObject) as error:
             raise self._taken(error) from error
-        except errors.RaiseException as error:  # a step says why it cannot be gone
-            raise StoreError(words(error)) from error
+        except errors.RaiseException as error:  # a step reports why it cannot run
+            raise StoreError(message_of(error)) from error
 
     def _taken(self, error: Exception) -> StoreError:
         return StoreError(
-            f"schema {self._schema!r} holds something that is not holdfast's ({words(error)}):"
+            f"schema {self._schema!r} contains objects of another program ({message_of(error)}):"
             " give holdfast a schema of its own with schema="
         )
 
 
-_Way = Callable[[Sequence[Migration]], Awaitable[list[int]]]
+_Direction = Callable[[Sequence[Migration]], Awaitable[list[int]]]
 
 
-def _parts(text: str) -> Sequence[str]:
-    """Return statements one by one: several sent at once would be a transaction."""
+def _statements(text: str) -> Sequence[str]:
+    """Split a text into statements: several sent at once would be one transaction."""
     return [part for part in _STATEMENT_END.split(text) if part.strip()]
 
 
-ALONE = b"SELECT pg_try_advisory_xact_lock(hashtextextended('holdfast restore ' || %s, 0))"
+async def schema(pool: Pool, settings: PostgresSettings) -> SchemaStatus:
+    """Report the versions of the schema; see ``VersionedStore.schema``."""
+    titles = _titles()
+    async with _migrator(pool, settings) as migrator:
+        applied = await migrator.applied()
+    return SchemaStatus(
+        version=max(applied, default=0),
+        applied=[titles.get(version, f"{version:04d}") for version in sorted(applied)],
+        pending=[title for version, title in titles.items() if version not in applied],
+    )
 
 
-async def take_in(connection: AsyncConnection[Row], schema: str) -> None:
-    """Make its jobs and events this server's own, unless somebody is doing so."""
+async def migrate(
+    pool: Pool, settings: PostgresSettings, to: int | None, *, lose: bool
+) -> SchemaMove:
+    """Move the schema to a version; see ``VersionedStore.migrate``."""
+    titles = _titles()
+    if to is not None and not 0 <= to <= max(titles):
+        rule = f"must be a version from 0 to {max(titles)}, got {to}"
+        raise ValidationError([Fault("to", "INVALID", rule)])
+    async with _migrator(pool, settings) as migrator:
+        down = [] if to is None else await _revert(migrator, to, lose=lose)
+        up = await migrator.up(to)
+        if to is None:
+            await migrator.check()
+    return SchemaMove([titles[version] for version in up], [titles[v] for v in down])
+
+
+async def _revert(migrator: Migrator, to: int, *, lose: bool) -> list[int]:
+    applied = await migrator.applied()
+    if max(applied, default=0) > migrator.newest:
+        raise SchemaVersionError(max(applied), migrator.newest)
+    lost = [m.loses for m in known() if m.version > to and m.version in applied and m.loses]
+    if lost and not lose:
+        data = " and ".join(reversed(lost))
+        rule = f"going back to version {to} loses {data}: pass --lose-data (lose=True)"
+        raise ValidationError([Fault("to", "LOSES_DATA", rule)])
+    return await migrator.down(to)
+
+
+async def prepare(pool: Pool, settings: PostgresSettings) -> None:
+    """Bring the schema up to date if settings allow it; refuse one that cannot be used."""
+    async with _migrator(pool, settings) as migrator:
+        if settings.migrate:
+            await migrator.up()
+        await migrator.check()
+
+
+def _titles() -> dict[int, str]:
+    return {migration.version: migration.title for migration in known()}
+
+
+@contextlib.asynccontextmanager
+async def _migrator(pool: Pool, settings: PostgresSettings) -> AsyncIterator[Migrator]:
+    """Open a connection without timeouts to a server that is safe to use."""
+    with translated():
+        async with await pool.connect() as connection:
+            _refuse_encoding(connection)
+            if settings.durability != "server":
+                await _refuse_unsafe(connection)
+            yield Migrator(connection, settings.schema)
+
+
+def _refuse_encoding(connection: AsyncConnection[Row]) -> None:
+    """Refuse a database that cannot store every text."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(
+            f"database {connection.info.dbname!r} cannot store every text, its encoding is"
+            f" {encoding}: holdfast needs UTF8"
+            " (CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0)"
+        )
+
+
+async def _refuse_unsafe(connection: AsyncConnection[Row]) -> None:
+    """Refuse a server that can lose what it has acknowledged."""
+    cursor = await connection.execute(
+        b"SELECT name FROM pg_settings"
+        b" WHERE name IN ('fsync', 'synchronous_commit') AND setting = 'off' ORDER BY name"
+    )
+    if found := [name for (name,) in await cursor.fetchall()]:
+        raise UnsafeStoreError(
+            f"{' and '.join(found)} is off: a crash of the server could lose accepted jobs."
+            " Turn it on, or accept that with ?durability=server"
+        )
+
+
+async def adopt_restored(connection: AsyncConnection[Row], schema: str) -> None:
+    """Make restored jobs and events this server's own, unless another process is doing so."""
     async with connection.transaction():
-        cursor = await connection.execute(ALONE, (schema,))
+        cursor = await connection.execute(_RESTORE_LOCK, (schema,))
         if await cursor.fetchone() == (True,):
-            await connection.execute(LIMITS, ("0", True))
-            await connection.execute(statement("take_in", schema).sent)
+            await connection.execute(TIMEOUTS, ("0", True))
+            await connection.execute(statement("adopt_restored", schema).sent)

@@ -1,4 +1,4 @@
-"""What a statement is given: one column per field, one element per job or edge."""
+"""The parameters of statements: one column per field, one element per job or transition."""
 
 from __future__ import annotations
 
@@ -25,63 +25,63 @@ from holdfast.store.values import Change
 Columns = dict[str, object]
 T = TypeVar("T")
 
-_words: Mapping[str, str] = {word: word.value for word in (*State, *Event)}
-"""Enums as plain strings; asked for its value, one goes through Python each time."""
+_names: Mapping[str, str] = {name: name.value for name in (*State, *Event)}
+"""Enums as plain strings: reading ``.value`` runs Python code each time."""
 
 
 def add_params(jobs: Sequence[Job]) -> Columns:
-    """The columns of ``add.sql``; jobs that were born together are read once."""
-    like = jobs[:1] if _are_alike(jobs) else jobs
-    often = len(jobs) // len(like)
-    steps = [_last_step(job) for job in like]
+    """Return the columns of ``add.sql``; jobs that are alike are read once."""
+    read = jobs[:1] if _are_alike(jobs) else jobs
+    times = len(jobs) // len(read)
+    steps = [_last_step(job) for job in read]
     return {
         "id": Texts([j.id for j in jobs]),
         "payload": Blobs([j.payload for j in jobs]),
-        "tags": Documents([document(j.tags or None) for j in like] * often),
-        "correlation_id": Texts([j.correlation_id or None for j in like] * often),
-        "callback_url": Texts([j.callback_url or None for j in like] * often),
-        "limit_key": Texts([j.limit_key or None for j in like] * often),
-        "dedupe": Documents([document(j.dedupe) for j in like] * often),
-        "depends_on": Texts([literal(j.depends_on) for j in like] * often),
-        "dependency_kind": Texts([_kind(j) for j in like] * often),
-        "spawned_by": Texts([j.spawned_by or None for j in like] * often),
-        **_shared("type", Texts, [j.type for j in like]),
-        **_shared("queue", Texts, [j.queue for j in like]),
-        **_shared("policy", Texts, [policy_json(j).decode() for j in like]),
-        **_shared("lease_ttl", Floats, [j.lease_ttl.total_seconds() for j in like]),
-        **_shared("created_at", Moments, [j.created_at for j in like]),
-        **_shared("depth", Ints, [j.depth for j in like]),
-        **_shared("state", Texts, [_words[j.state] for j in like]),
-        **_shared("revision", Ints, [j.revision for j in like]),
-        **_shared("priority", Ints, [int(j.priority) for j in like]),
-        **_shared("max_attempts", Ints, [j.max_attempts for j in like]),
-        **_shared("held", Flags, [j.held for j in like]),
-        **_shared("due_at", Moments, [j.due_at for j in like]),
-        **_shared("scheduled_at", Moments, [j.scheduled_at for j in like]),
-        **_shared("expires_at", Moments, [j.expires_at for j in like]),
-        **_shared("event", Texts, [_words[step.event] for step in steps]),
+        "tags": Documents([document(j.tags or None) for j in read] * times),
+        "correlation_id": Texts([j.correlation_id or None for j in read] * times),
+        "callback_url": Texts([j.callback_url or None for j in read] * times),
+        "limit_key": Texts([j.limit_key or None for j in read] * times),
+        "dedupe": Documents([document(j.dedupe) for j in read] * times),
+        "depends_on": Texts([literal(j.depends_on) for j in read] * times),
+        "dependency_kind": Texts([_kind(j) for j in read] * times),
+        "spawned_by": Texts([j.spawned_by or None for j in read] * times),
+        **_shared("type", Texts, [j.type for j in read]),
+        **_shared("queue", Texts, [j.queue for j in read]),
+        **_shared("policy", Texts, [policy_json(j).decode() for j in read]),
+        **_shared("lease_ttl", Floats, [j.lease_ttl.total_seconds() for j in read]),
+        **_shared("created_at", Moments, [j.created_at for j in read]),
+        **_shared("depth", Ints, [j.depth for j in read]),
+        **_shared("state", Texts, [_names[j.state] for j in read]),
+        **_shared("revision", Ints, [j.revision for j in read]),
+        **_shared("priority", Ints, [int(j.priority) for j in read]),
+        **_shared("max_attempts", Ints, [j.max_attempts for j in read]),
+        **_shared("held", Flags, [j.held for j in read]),
+        **_shared("due_at", Moments, [j.due_at for j in read]),
+        **_shared("scheduled_at", Moments, [j.scheduled_at for j in read]),
+        **_shared("expires_at", Moments, [j.expires_at for j in read]),
+        **_shared("event", Texts, [_names[step.event] for step in steps]),
         **_shared("reason", Texts, [step.reason for step in steps]),
     }
 
 
-_ALIKE = attrgetter(*(set(Job.__struct_fields__) - {"id", "payload"}))
+_OTHER_FIELDS = attrgetter(*(set(Job.__struct_fields__) - {"id", "payload"}))
 
 
 def _are_alike(jobs: Sequence[Job]) -> bool:
     """Whether they differ in their id and payload only, as most jobs of a call do."""
-    told = list(map(_ALIKE, jobs))
-    return told.count(told[0]) == len(told)
+    fields = list(map(_OTHER_FIELDS, jobs))
+    return fields.count(fields[0]) == len(fields)
 
 
 def _shared(name: str, kind: type[Column[T]], values: Sequence[T | None]) -> Columns:
-    """A column; or no column and one value, if that is what all the jobs have."""
+    """Return a column, or an empty one and a single value if all jobs have the same."""
     if values.count(values[0]) == len(values):
         return {name: kind(()), f"one_{name}": values[0]}
     return {name: kind(values), f"one_{name}": None}
 
 
 def add_one_params(job: Job) -> Columns:
-    """The values of ``add_one.sql``."""
+    """Return the values of ``add_one.sql``."""
     step = _last_step(job)
     return {
         "id": job.id,
@@ -97,7 +97,7 @@ def add_one_params(job: Job) -> Columns:
         "limit_key": job.limit_key or None,
         "dependency_kind": _kind(job),
         "depth": job.depth,
-        "state": _words[job.state],
+        "state": _names[job.state],
         "revision": job.revision,
         "priority": int(job.priority),
         "max_attempts": job.max_attempts,
@@ -105,13 +105,13 @@ def add_one_params(job: Job) -> Columns:
         "due_at": job.due_at,
         "scheduled_at": job.scheduled_at,
         "expires_at": job.expires_at,
-        "event": _words[step.event],
+        "event": _names[step.event],
         "reason": step.reason,
     }
 
 
-def swap_params(changes: Sequence[Change], *, measured: bool = True) -> Columns:
-    """The columns of ``swap.sql``; how long attempts took counts only when ``measured``."""
+def swap_params(changes: Sequence[Change]) -> Columns:
+    """Return the columns of ``swap.sql``."""
     after = [change.after for change in changes]
     leases = [job.lease for job in after]
     failures = [job.failure for job in after]
@@ -149,12 +149,12 @@ def swap_params(changes: Sequence[Change], *, measured: bool = True) -> Columns:
         "was_priority": Ints([c.before.priority for c in changes]),
         "was_category": Texts([f.category if (f := c.before.failure) else None for c in changes]),
         "was_code": Texts([f.code if (f := c.before.failure) else None for c in changes]),
-        "trail": Documents([document([_edge(e) for e in j.trail]) for j in after]),
+        "trail": Documents([document([_transition(e) for e in j.trail]) for j in after]),
     }
 
 
 def complete_params(changes: Sequence[Change], numbers: Mapping[str, int]) -> Columns:
-    """The columns of ``complete.sql``; by number, where it is known, a job is found at once."""
+    """Return the columns of ``complete.sql``; a known number saves the lookup of the id."""
     ids = [c.before.id for c in changes]
     known = [numbers.get(id_) for id_ in ids]
     was, revisions = _unusual([c.before.revision for c in changes])
@@ -174,7 +174,7 @@ def complete_params(changes: Sequence[Change], numbers: Mapping[str, int]) -> Co
 
 
 def _unusual(values: Sequence[T | None]) -> tuple[T | None, list[T | None]]:
-    """The first value, and those that are not like it: jobs that end together are mostly alike."""
+    """Return the first value, and only the values that differ from it: most of them do not."""
     usual = values[0]
     return usual, [None if value == usual else value for value in values]
 
@@ -200,19 +200,19 @@ def is_completion(change: Change) -> bool:
 
 
 def _last_step(job: Job) -> Transition:
-    """The birth of a new job, or how it went on at once."""
-    birth, *onward = job.trail
-    if birth.event is not Event.SUBMIT or len(onward) > 1:
+    """Return the submission of a new job, or the transition that followed it at once."""
+    submission, *later = job.trail
+    if submission.event is not Event.SUBMIT or len(later) > 1:
         raise ValueError(f"job {job.id} is not new: {[edge.event for edge in job.trail]}")
-    if not onward:
-        return birth
-    if onward[0].at != job.created_at:
-        raise ValueError(f"job {job.id} went on later than it was born")
-    return onward[0]
+    if not later:
+        return submission
+    if later[0].at != job.created_at:
+        raise ValueError(f"job {job.id} changed its state after it was submitted")
+    return later[0]
 
 
-def _edge(edge: Transition) -> dict[str, object]:
-    """An edge as ``swap.sql`` reads it."""
+def _transition(edge: Transition) -> dict[str, object]:
+    """Return a transition as ``swap.sql`` reads it."""
     return {
         "at": edge.at,
         "from_state": edge.from_state,
@@ -243,7 +243,7 @@ def _kind(job: Job) -> str | None:
 
 
 def literal(values: Sequence[str]) -> str | None:
-    """An array inside an array column, written as PostgreSQL reads one."""
+    """Return an array as PostgreSQL's array literal, for an element of an array column."""
     if not values:
         return None
     quoted = (v.replace("\\", "\\\\").replace('"', '\\"') for v in values)

@@ -1,4 +1,4 @@
-"""Ending calls that hang: one timer for all of them, because nearly none ever does."""
+"""The connection pool: a few warm connections, a timeout and retries for every call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, IsolationLevel, ProgrammingError
@@ -20,70 +20,27 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.store.postgres.connection import Connection, Params, PostgresSession
-from holdfast.store.postgres.errors import OURS, in_our_words, is_lost, translated, words
+from holdfast.store.postgres.errors import (
+    OWN_ERRORS,
+    is_retryable,
+    message_of,
+    translate,
+    translated,
+)
 from holdfast.store.postgres.rows import Row, adapters
 from holdfast.store.postgres.settings import PostgresSettings, conninfo
 
-if TYPE_CHECKING:
-    from psycopg import AsyncConnection
-
-    from holdfast.store.postgres.rows import Row
-
-
-class CallTimeouts:
-    """Cuts every connection whose call takes longer than so many seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._due: dict[AsyncConnection[Row], float] = {}
-        """The connections in use and when each is to be cut, the first one first."""
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self, connection: AsyncConnection[Row]) -> None:
-        """Watch over a call."""
-        loop = asyncio.get_running_loop()
-        self._due[connection] = loop.time() + self._seconds
-        if self._timer is None:
-            self._timer = loop.call_later(self._seconds, self._look, loop)
-
-    def stop(self, connection: AsyncConnection[Row]) -> None:
-        """Let go of a call that has ended; the timer may find nothing to do."""
-        self._due.pop(connection, None)
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = max(loop.time(), self._timer.when()) if self._timer else loop.time()
-        for connection in [each for each, due in self._due.items() if due <= now]:
-            del self._due[connection]
-            cut(connection)
-        next_due = next(iter(self._due.values()), None)
-        self._timer = None if next_due is None else loop.call_at(next_due, self._look, loop)
-
-
-def cut(connection: AsyncConnection[Row]) -> None:
-    """End a call: whoever waits for the server sees the connection close."""
-    with (
-        contextlib.suppress(OSError, psycopg.Error),
-        socket.socket(fileno=os.dup(connection.fileno())) as line,
-    ):
-        line.shutdown(socket.SHUT_RDWR)
-
-
 T = TypeVar("T")
-
-logging.getLogger("psycopg").addHandler(logging.NullHandler())
-# What its pool warns of is in our errors too. A program that set up no log would else find it on
-# its stderr, and between our own lines of JSON; one that did still hears of it.
-
 Callback = Callable[[Connection], Awaitable[None]]
 """What a pool does with a connection."""
 
-TRIES = 6
-"""How often a call is made that lost to another transaction (deadlock, serialization)."""
-
+MAX_ATTEMPTS = 6
+"""How often a call runs at most that lost to another transaction (deadlock, serialization)."""
 WARM = 4
-"""Connections kept at hand: each knows its plans and has the tables' pages before it."""
+"""Connections kept outside the pool: each has its plans and the tables' pages in its caches."""
 RETURN_EVERY = 1000
-"""Calls after which one goes back, so that the pool can replace it when it is old."""
+"""Calls after which a connection goes back to the pool, which replaces old ones."""
+NO_LIMIT = timedelta(0)
 
 _SESSION = {
     "default_transaction_isolation": "read committed",
@@ -93,33 +50,76 @@ _SESSION = {
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
 }
-# A fresh jobs table has no statistics. The planner would then collect and sort all ready jobs for
-# every claim, and read the whole table for every swap: 25 times slower, both seen. Generic plans
-# do neither, and are made once. Without scans from end to end, jobs are reached by their numbers
-# however few there are, and so locked in that order. Searches, which need all means, turn them on.
+# A fresh jobs table has no statistics. The planner then collects and sorts all ready jobs for
+# every claim, and reads the whole table for every swap: 25 times slower, both measured. Generic
+# plans do neither, and are made once. Without sequential scans jobs are reached by their numbers,
+# however few there are, and so are locked in that order. Searches turn all of these on again.
+_TIMEOUTS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 
-_LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
-NO_LIMIT = timedelta(0)
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+# The store's errors contain what the pool of psycopg logs. Without this handler a program that
+# configures no logging gets those warnings on stderr, between its own lines of JSON.
+
+
+class CallTimeouts:
+    """Shuts down every connection whose call takes longer than so many seconds.
+
+    One timer serves all calls, because nearly none ever times out.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._due: dict[AsyncConnection[Row], float] = {}
+        """The connections in use and when each is to be shut down, the earliest first."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, connection: AsyncConnection[Row]) -> None:
+        """Start the timeout of a call."""
+        loop = asyncio.get_running_loop()
+        self._due[connection] = loop.time() + self._seconds
+        if self._timer is None:
+            self._timer = loop.call_later(self._seconds, self._check, loop)
+
+    def stop(self, connection: AsyncConnection[Row]) -> None:
+        """Stop the timeout of a call that has ended; the timer itself keeps running."""
+        self._due.pop(connection, None)
+
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = max(loop.time(), self._timer.when()) if self._timer else loop.time()
+        for connection in [each for each, due in self._due.items() if due <= now]:
+            del self._due[connection]
+            shut_down(connection)
+        next_due = next(iter(self._due.values()), None)
+        self._timer = None if next_due is None else loop.call_at(next_due, self._check, loop)
+
+
+def shut_down(connection: AsyncConnection[Row]) -> None:
+    """End the call that waits for the server on this connection: it sees the socket close."""
+    with (
+        contextlib.suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(connection.fileno())) as duplicate,
+    ):
+        duplicate.shutdown(socket.SHUT_RDWR)
 
 
 class Pool:
-    """The pool, and the rules for using it."""
+    """The connections of the store, and the rules for using them."""
 
     def __init__(self, settings: PostgresSettings) -> None:
         self._settings = settings
         self.limit = settings.timeout.total_seconds()
-        """The longest any statement may take, in seconds."""
+        """The longest a statement may take, in seconds."""
         self._adapters = adapters()
-        self._pool = self._own_pool()
-        self._is_spent = False
+        self._pool = self._store_pool()
+        self._is_closed = False
         self._warm: list[PostgresSession] = []
-        """Connections of the pool that are kept at hand, the one used last at the end."""
-        self._room = WARM
-        self._alarm = CallTimeouts(self.limit + 1)
-        self._trouble: Exception | None = None
-        """Why the newest try to open a connection failed, if it did."""
-        self._era = 0
-        """How often the server was found to take no writes: earlier connections lead there."""
+        """Connections kept outside the pool, the one used last at the end."""
+        self._max_warm = WARM
+        self._timeouts = CallTimeouts(self.limit + 1)
+        self._connect_error: Exception | None = None
+        """Why the last attempt to open a connection failed, if it did."""
+        self._generation = 0
+        """How often the server refused writes: older connections lead to such a server."""
         self._waiting = 0
         self._used = 0
 
@@ -129,160 +129,162 @@ class Pool:
         return min(self.limit, self._settings.wait.total_seconds())
 
     async def open(self) -> None:
-        await self._cool()  # should this be a second start: the pool waits for what is in it
-        if self._is_spent:  # a pool opens only once
-            self._pool, self._is_spent = self._own_pool(), False
-        self._alarm = CallTimeouts(self.limit + 1)  # whose timer may be of another loop
+        await self._return_warm()  # in case of a second start: the pool waits for all of its own
+        if self._is_closed:  # a pool opens only once
+            self._pool, self._is_closed = self._store_pool(), False
+        self._timeouts = CallTimeouts(self.limit + 1)  # the timer may be of another loop
         earlier = _cancellations()
         try:
-            with self._patience():
+            with self._connection_errors():
                 await self._pool.open(wait=True, timeout=self.wait)
-            _heed(earlier)
-            self._room = WARM
+            _raise_if_cancelled(earlier)
+            self._max_warm = WARM
         except BaseException:
             await self.close()
             raise
 
-    async def _cool(self) -> None:
-        self._room = 0
+    async def _return_warm(self) -> None:
+        self._max_warm = 0
         while self._warm:
-            await give_back(self._pool, self._warm.pop().connection)
+            await return_connection(self._pool, self._warm.pop().connection)
 
     async def close(self) -> None:
-        await self._cool()
-        self._is_spent = True
+        await self._return_warm()
+        self._is_closed = True
         await self._pool.close()
 
     def run(self, name: str, params: Params) -> Coroutine[Any, Any, list[Row]]:
-        """Run one statement, committed when it returns."""
-        return self._insisting(lambda session: session.run(name, params))
+        """Run one statement; it is committed when this returns."""
+        return self._with_retries(lambda session: session.run(name, params))
 
     async def atomically(self, work: Callable[[PostgresSession], Awaitable[T]]) -> T:
-        """Run some statements as one transaction; again from the start if it lost to another."""
-        return await self._insisting(partial(_as_one, work))
+        """Run statements as one transaction; repeat it if it lost to another one."""
+        return await self._with_retries(partial(_in_transaction, work))
 
-    async def _insisting(self, work: Callable[[PostgresSession], Awaitable[T]]) -> T:
-        for attempt in range(1, TRIES + 1):
+    async def _with_retries(self, work: Callable[[PostgresSession], Awaitable[T]]) -> T:
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                session = self._at_hand() or await self.borrow()
-                self._alarm.start(session.connection)
+                session = self._warm_session() or await self.borrow()
+                self._timeouts.start(session.connection)
                 try:
                     return await work(session)
                 except ReadOnlySqlTransaction:
-                    await self._forsake()
+                    await self._discard_connections()
                     raise
                 finally:
-                    self._alarm.stop(session.connection)
-                    if not self._keeps(session):
-                        await give_back(self._pool, session.connection)
-            except OURS as error:
-                if attempt == TRIES or not is_lost(error):
-                    raise in_our_words(error) from error
+                    self._timeouts.stop(session.connection)
+                    if not self._keep_warm(session):
+                        await return_connection(self._pool, session.connection)
+            except OWN_ERRORS as error:
+                if attempt == MAX_ATTEMPTS or not is_retryable(error):
+                    raise translate(error) from error
                 if isinstance(error, SerializationFailure):
-                    work = partial(_as_one, work)  # at our level, not at that of the role
+                    work = partial(
+                        _in_transaction, work
+                    )  # at READ COMMITTED, not the level of the role
         raise AssertionError("the loop returns or raises")
 
     async def connect(self, dsn: str = "") -> AsyncConnection[Row]:
-        """Open a connection outside the pool: to listen somewhere, or for work that may last."""
-        told = conninfo(dsn, {}) if dsn else self._conninfo(NO_LIMIT)
+        """Open a connection outside the pool: to listen, or for work that may take long."""
+        target = conninfo(dsn, {}) if dsn else self._conninfo(NO_LIMIT)
         try:
             with translated():
                 connection = await AsyncConnection.connect(
-                    told, autocommit=True, prepare_threshold=None, context=self._adapters
+                    target, autocommit=True, prepare_threshold=None, context=self._adapters
                 )
-        except ProgrammingError as error:  # of psycopg, about what the URL says
-            raise StoreError(words(error)) from error
+        except ProgrammingError as error:  # of psycopg, about the URL
+            raise StoreError(message_of(error)) from error
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         return connection
 
-    def _at_hand(self) -> PostgresSession | None:
-        """Take the connection used last, unless it is to be looked at first."""
-        if self._warm and self._warm[-1].connection.ear:
+    def _warm_session(self) -> PostgresSession | None:
+        """Take the connection used last, unless it must be checked first."""
+        if self._warm and self._warm[-1].connection.reader_socket:
             return self._warm.pop()
         return None
 
     async def borrow(self) -> PostgresSession:
-        """Take the connection used last, or one of the pool, which would hand them out in turn."""
+        """Take the connection used last, or one of the pool, which rotates them."""
         while self._warm:
             session = self._warm.pop()
-            if session.connection.ear or not session.connection.has_said():
+            if session.connection.reader_socket or not session.connection.has_input():
                 return session
-            await give_back(self._pool, session.connection)  # to be replaced if it was closed
+            await return_connection(self._pool, session.connection)  # which replaces a closed one
         self._waiting += 1
         try:
-            return self.wrapped(await self.taken_from(self._pool))
+            return self.session_on(await self.take_from(self._pool))
         finally:
             self._waiting -= 1
 
-    async def taken_from(self, pool: AsyncConnectionPool[Connection]) -> Connection:
-        """Take a connection out of a pool; it waits with ``wait_for``, see ``_heed``."""
+    async def take_from(self, pool: AsyncConnectionPool[Connection]) -> Connection:
+        """Take a connection from a pool; it uses ``wait_for``, see ``_raise_if_cancelled``."""
         earlier = _cancellations()
-        with self._patience():
+        with self._connection_errors():
             connection = await pool.getconn(timeout=self.wait)
-            while connection.era != self._era:
+            while connection.generation != self._generation:
                 await connection.close()
-                await give_back(pool, connection)  # which opens another one
+                await return_connection(pool, connection)  # which opens another one
                 connection = await pool.getconn(timeout=self.wait)
         try:
-            _heed(earlier)
+            _raise_if_cancelled(earlier)
         except asyncio.CancelledError:
-            await give_back(pool, connection)
+            await return_connection(pool, connection)
             raise
         return connection
 
     @contextlib.contextmanager
-    def _patience(self) -> Iterator[None]:
-        """Say why there was no connection in time: the pool knows only that there was none."""
+    def _connection_errors(self) -> Iterator[None]:
+        """Report why there was no connection in time: the pool only reports a timeout."""
         try:
             yield
         except PoolTimeout:
-            if self._trouble is not None:
-                raise in_our_words(self._trouble) from self._trouble
-            told = f"all connections are busy for {self.wait:g} s already"
+            if self._connect_error is not None:
+                raise translate(self._connect_error) from self._connect_error
             raise StoreUnavailableError(
-                f"PostgreSQL: {told} (pool={self._settings.pool} in the URL)"
+                f"PostgreSQL: all connections have been busy for {self.wait:g} s"
+                f" (pool={self._settings.pool} in the URL)"
             ) from None
-        except OURS as error:
-            raise in_our_words(error) from error
+        except OWN_ERRORS as error:
+            raise translate(error) from error
 
-    async def _forsake(self) -> None:
-        """Use no connection again that is open now: the address may lead to a primary again."""
-        self._era += 1
+    async def _discard_connections(self) -> None:
+        """Stop using every open connection: a new one may lead to a primary."""
+        self._generation += 1
         while self._warm:
-            await give_back(self._pool, self._warm.pop().connection)
+            await return_connection(self._pool, self._warm.pop().connection)
 
-    def _keeps(self, session: PostgresSession) -> bool:
-        """Keep a sound connection at hand unless somebody waits; the pool minds their age."""
+    def _keep_warm(self, session: PostgresSession) -> bool:
+        """Keep a healthy connection unless a call waits; the pool replaces old ones."""
         self._used += 1
         if (
             self._waiting
-            or len(self._warm) >= self._room
+            or len(self._warm) >= self._max_warm
             or self._used % RETURN_EVERY == 0
-            or session.connection.era != self._era
+            or session.connection.generation != self._generation
             or session.connection.pgconn.transaction_status != TransactionStatus.IDLE
         ):
             return False
         self._warm.append(session)
         return True
 
-    def wrapped(self, connection: Connection) -> PostgresSession:
-        """Return what runs our statements on a connection of ours."""
+    def session_on(self, connection: Connection) -> PostgresSession:
+        """Return a session that runs the store's statements on a connection."""
         return PostgresSession(
             connection, self._settings.schema, prepare=not self._settings.pgbouncer
         )
 
-    def _own_pool(self) -> AsyncConnectionPool[Connection]:
+    def _store_pool(self) -> AsyncConnectionPool[Connection]:
         return self._new_pool(self._conninfo(self._settings.timeout), self._configure)
 
-    def guest_pool(self, reset: Callback | None) -> AsyncConnectionPool[Connection]:
-        """Return a pool, not open yet, of sessions as the server and the role make them."""
-        return self._new_pool(conninfo(self._settings.dsn, {}), self._sign, reset)
+    def new_handler_pool(self, reset: Callback | None) -> AsyncConnectionPool[Connection]:
+        """Return a pool, not open yet, of sessions with the settings of the server and role."""
+        return self._new_pool(conninfo(self._settings.dsn, {}), self._set_generation, reset)
 
     def _new_pool(
-        self, told: str, configure: Callback, reset: Callback | None = None
+        self, target: str, configure: Callback, reset: Callback | None = None
     ) -> AsyncConnectionPool[Connection]:
         return AsyncConnectionPool(
-            told,
+            target,
             connection_class=Connection,
             min_size=1,
             max_size=self._settings.pool,
@@ -291,41 +293,45 @@ class Pool:
                 "autocommit": True,
                 "context": self._adapters,
                 "prepare_threshold": None if self._settings.pgbouncer else 2,
-                "tried": self._tried,
+                "report": self._connect_tried,
             },
             configure=configure,
             reset=reset,
             check=_check,
             timeout=self.wait,
-            reconnect_timeout=self.wait,  # whoever asks next begins anew, without long pauses
+            reconnect_timeout=self.wait,  # the next call starts over, without long pauses
         )
 
     def _conninfo(self, limit: timedelta) -> str:
         if self._settings.pgbouncer:
             return conninfo(self._settings.dsn, {})
         return conninfo(
-            self._settings.dsn, {**_SESSION, **dict.fromkeys(_LIMITS, _milliseconds(limit))}
+            self._settings.dsn, {**_SESSION, **dict.fromkeys(_TIMEOUTS, _milliseconds(limit))}
         )
 
-    def _tried(self, error: Exception | None) -> None:
-        self._trouble = error
+    def _connect_tried(self, error: Exception | None) -> None:
+        self._connect_error = error
 
-    async def _sign(self, connection: Connection) -> None:
-        connection.era = self._era
+    async def _set_generation(self, connection: Connection) -> None:
+        connection.generation = self._generation
 
     async def _configure(self, connection: Connection) -> None:
-        await self._sign(connection)
+        await self._set_generation(connection)
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         if self._settings.pgbouncer:
-            await connection.execute(b"SET timezone = 'UTC'")  # the one setting it carries along
+            await connection.execute(
+                b"SET timezone = 'UTC'"
+            )  # the one setting that it carries along
 
 
-async def give_back(pool: AsyncConnectionPool[Connection], connection: Connection) -> None:
-    """Return a connection to its pool, also when cancelled meanwhile: it would be lost for good."""
+async def return_connection(pool: AsyncConnectionPool[Connection], connection: Connection) -> None:
+    """Return a connection to its pool even if cancelled meanwhile: else the pool loses it."""
     await asyncio.shield(pool.putconn(connection))
 
 
-async def _as_one(work: Callable[[PostgresSession], Awaitable[T]], session: PostgresSession) -> T:
+async def _in_transaction(
+    work: Callable[[PostgresSession], Awaitable[T]], session: PostgresSession
+) -> T:
     async with session.connection.transaction():
         return await work(session)
 
@@ -335,8 +341,8 @@ def _milliseconds(span: timedelta) -> int:
 
 
 async def _check(connection: Connection) -> None:
-    """Find out, mostly without a round trip, whether an idle connection was closed."""
-    if connection.has_said():  # goodbye, most likely
+    """Check, mostly without a round trip, whether an idle connection was closed."""
+    if connection.has_input():  # most likely the server closed it
         await connection.execute(b"SELECT 1")
 
 
@@ -345,11 +351,11 @@ def _cancellations() -> int:
     return task.cancelling() if task is not None else 0
 
 
-def _heed(earlier: int) -> None:
-    """Be cancelled if that was asked for since then.
+def _raise_if_cancelled(earlier: int) -> None:
+    """Raise CancelledError if the task was cancelled since.
 
-    A pool waits with ``wait_for``, which until Python 3.12 forgets a cancellation that comes in
-    the same moment as what it waits for, here a connection.
+    A pool waits with ``wait_for``, which until Python 3.12 loses a cancellation that arrives
+    together with the result it waits for, here a connection.
     """
     if _cancellations() > earlier:
         raise asyncio.CancelledError

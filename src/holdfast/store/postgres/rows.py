@@ -38,7 +38,7 @@ _RECORD = 2249
 
 
 class _Jsonb(Loader):
-    """In binary form it begins with its version."""
+    """The binary form begins with a version byte."""
 
     format = Format.BINARY
 
@@ -47,7 +47,7 @@ class _Jsonb(Loader):
 
 
 def adapters() -> AdaptersMap:
-    """How values travel on our own connections; msgspec reads JSON."""
+    """Return how values are sent and received; msgspec reads JSON."""
     made = AdaptersMap(psycopg.adapters)
     arrays.register(made)
     made.register_loader("json", ByteaBinaryLoader)
@@ -57,7 +57,7 @@ def adapters() -> AdaptersMap:
 
 
 class Instants(dict[bytes | None, datetime | None]):
-    """Instants by what ``timestamptz_send`` makes of them; null stays null."""
+    """Instants by their form in ``timestamptz_send``; null stays null."""
 
     def __missing__(self, data: bytes | None) -> datetime | None:
         at = self[data] = None if data is None else arrays.instant(data)
@@ -67,24 +67,24 @@ class Instants(dict[bytes | None, datetime | None]):
 _loader = RecordBinaryLoader(_RECORD, adapters())
 
 
-@lru_cache(maxsize=16)  # for those who ask one after the other
+@lru_cache(maxsize=16)  # several readers of one row come one after the other
 def record_of(data: bytes) -> TupleRow:
-    """The values of a ``ROW``."""
+    """Return the values of a ``ROW``."""
     return _loader.load(data)
 
 
 Row = TupleRow
-"""What a column holds is known by the statement only."""
+"""A row of any statement: only the statement knows the types of its columns."""
 
 WIDTH: Final = 37
 """How many columns ``columns.sql`` lists."""
 
 TURN, NUMBER, PLACE = range(3)
-"""Where the columns of ``claim.sql`` stand that say how it went about its work."""
+"""The columns of ``claim.sql`` about the claim itself."""
 ID, PAYLOAD, CREATED_AT, SCHEDULED_AT, EXPIRES_AT = range(3, 8)
-"""Where those stand in which jobs of one claim nearly always differ."""
+"""The columns in which jobs of one claim nearly always differ."""
 KIND, DEPENDS_ON = 8, 14
-"""Where those begin in which they are mostly alike, and one of them."""
+"""The first of the columns in which they are mostly alike, and one of those."""
 
 _encode = msgspec.json.Encoder().encode
 _dedupe_of = msgspec.json.Decoder(DedupeKey).decode
@@ -98,10 +98,10 @@ _NO_TAGS: Mapping[str, str] = {}
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What jobs of one kind have in common; the same few documents again and again.
+    """What jobs of one kind have in common; a few documents that recur.
 
-    What a document does not say is what stands here. That is part of the format: it stays, even
-    if the defaults of a submission change.
+    A field that a document omits has the default given here. These defaults are part of the
+    format: they stay even if the defaults of a submission change.
     """
 
     encoding: Encoding = Encoding.JSON
@@ -119,17 +119,17 @@ class Policy(msgspec.Struct, frozen=True):
     retry_timeouts: bool = True
 
 
-_USUAL = msgspec.structs.asdict(Policy())
+_DEFAULTS = msgspec.structs.asdict(Policy())
 
 
 @lru_cache(maxsize=1024)
 def _policy_json(*fields: object) -> bytes:
-    given = zip(_USUAL, fields, strict=True)
-    return _encode({name: value for name, value in given if value != _USUAL[name]})
+    given = zip(_DEFAULTS, fields, strict=True)
+    return _encode({name: value for name, value in given if value != _DEFAULTS[name]})
 
 
 def policy_json(job: Job) -> bytes:
-    """The part of a job that it shares with its kind, as JSON."""
+    """Return the part of a job that it shares with its kind, as JSON."""
     return _policy_json(
         job.encoding,
         job.profile,
@@ -145,7 +145,7 @@ _policy_of = lru_cache(maxsize=1024)(msgspec.json.Decoder(Policy).decode)
 
 
 def document(value: object) -> bytes | None:
-    """A value as JSON; null for None."""
+    """Return a value as JSON; None for None."""
     return None if value is None else _encode(value)
 
 
@@ -228,7 +228,7 @@ def claimed_of(rows: Iterable[Row], want: Claim) -> list[Job]:
 
 
 def places_of(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
-    """Queue, level and first place of each kind of job, from the columns of ``claim.sql``."""
+    """Return queue, level and first place of each kind of job in rows of ``claim.sql``."""
     first = {row[KIND]: row[PLACE] for row in reversed(rows)}
     return [(*record_of(kind)[:2], place) for kind, place in first.items()]
 
@@ -256,13 +256,14 @@ def _claimed(row: Row, want: Claim, moments: Instants) -> Job:
 def transitions_of(row: Row) -> list[Transition]:
     """Read (event, from, to, at, reason, attempt, lease version, worker, failure).
 
-    A step that comes from nowhere is a birth, or how a job went on at once after it: then both.
+    A row without a previous state is a submission; with another event than that it stands for
+    both the submission and the transition that followed at once.
     """
     event, from_state, to_state, at, reason, attempt, version, worker, failure = row
-    goes_on = from_state is None and event != Event.SUBMIT
+    follows = from_state is None and event != Event.SUBMIT
     step = Transition(
         event=_events[event],
-        from_state=State.PENDING if goes_on else _states.get(from_state),
+        from_state=State.PENDING if follows else _states.get(from_state),
         to_state=_states[to_state],
         at=at,
         reason=reason,
@@ -271,7 +272,7 @@ def transitions_of(row: Row) -> list[Transition]:
         worker=worker,
         failure=failure_of(failure) if failure is not None else None,
     )
-    return [Transition.submitted(at), step] if goes_on else [step]
+    return [Transition.submitted(at), step] if follows else [step]
 
 
 def progress_of(data: bytes) -> Progress:
@@ -280,10 +281,10 @@ def progress_of(data: bytes) -> Progress:
 
 
 def cancel_of(data: bytes | None) -> CancelRequest | None:
-    """Read a wish to cancel, if there is one."""
+    """Read a request to cancel, if there is one."""
     return None if data is None else _cancel_of(data)
 
 
 def seconds(span: timedelta | None) -> float | None:
-    """A span as PostgreSQL's ``make_interval`` takes it."""
+    """Return a span as the parameter of ``make_interval``."""
     return None if span is None else span.total_seconds()

@@ -1,4 +1,4 @@
-"""What a ``postgresql://`` URL may say besides where the server is."""
+"""The settings in a ``postgresql://`` URL, and the connection string made of them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ DEFAULT_SCHEMA = "holdfast"
 MOST_CONNECTIONS = 1000
 HIGHEST_PORT = 65_535
 SHORTEST, LONGEST = timedelta(milliseconds=1), timedelta(days=1)
-"""The bounds of a span: PostgreSQL counts milliseconds, and takes none of them for no limit."""
+"""The bounds of a span: PostgreSQL counts milliseconds, and 0 means no limit."""
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,47}", re.ASCII)
 _URL = re.compile(r"postgres(?:ql)?:(//(?:[^@/]*@)?[^?]*)(?:\?(.*))?", re.DOTALL | re.IGNORECASE)
-"""As libpq takes it apart: a password may hold a question mark."""
+"""Split as libpq does it: a password may contain a question mark."""
 
 
 class PostgresSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach the server, and what to expect of it; StoreError if that cannot be."""
+    """How to reach the server and use it; StoreError if a setting is invalid."""
 
     dsn: str
     schema: str = DEFAULT_SCHEMA
@@ -38,33 +38,33 @@ class PostgresSettings(msgspec.Struct, frozen=True, kw_only=True):
     pgbouncer: bool = False
     """Behind PgBouncer in transaction mode: no prepared statements, no session settings."""
     listen_url: str = ""
-    """Where to LISTEN, when ``dsn`` leads to PgBouncer; without it new work is polled for."""
+    """Where to LISTEN when ``dsn`` leads to PgBouncer; without it new work is polled for."""
     durability: str = "full"
-    """``server`` accepts whatever fsync and synchronous_commit the server has."""
+    """``server`` accepts any fsync and synchronous_commit of the server."""
     timeout: timedelta = timedelta(seconds=30)
-    """No statement takes longer: the call fails with StoreUnavailableError instead."""
+    """A statement that takes longer fails with StoreUnavailableError."""
     wait: timedelta = timedelta(seconds=5)
     """How long a call waits for a connection before it fails with StoreUnavailableError."""
     migrate: bool = True
-    """Bring the schema up to date on start; else a schema that is behind is an error."""
+    """Bring the schema up to date on start; without it an outdated schema is an error."""
 
     @classmethod
     def from_url(cls, url: str) -> PostgresSettings:
-        """Read a URL; parameters that are not ours are left for libpq, as they were written."""
+        """Read a URL; all other parameters are passed to libpq unchanged."""
         match = _URL.fullmatch(url)
         if match is None:
             raise StoreError("the URL of the store must begin with postgresql://")
         address, query = match.groups(default="")
-        ours: dict[str, object] = {}
+        own: dict[str, object] = {}
         rest = []
         for parameter in filter(None, query.split("&")):
             name, _, value = parameter.partition("=")
             if name in _READERS:
-                ours[name] = _READERS[name](name, unquote(value))
+                own[name] = _READERS[name](name, unquote(value))
             else:
                 rest.append(_known_to_libpq(parameter, name))
         dsn = f"postgresql:{address}" + ("?" + "&".join(rest) if rest else "")
-        return cls(dsn=dsn, **ours)  # type: ignore[arg-type]  # each reader gives its field's type
+        return cls(dsn=dsn, **own)  # type: ignore[arg-type]  # each reader gives its field's type
 
     def __post_init__(self) -> None:
         if not _SCHEMA.fullmatch(self.schema):
@@ -85,7 +85,7 @@ class PostgresSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _known_to_libpq(parameter: str, name: str) -> str:
-    """Return a parameter, unless nobody knows its name."""
+    """Return a parameter of libpq; refuse an unknown name."""
     if unquote(name) in _libpq_names():
         return parameter
     close = difflib.get_close_matches(name, [*_READERS, *_libpq_names()], 1)
@@ -101,9 +101,10 @@ def _libpq_names() -> frozenset[str]:
 def _must_be_readable(dsn: str, name: str) -> None:
     try:
         ports = str(conninfo_to_dict(dsn).get("port") or "").split(",")
-    except psycopg.Error:  # its text stays out of the message: it may hold a password
-        told = "look at its parameters, brackets and encoding"
-        raise StoreError(f"{name} is malformed: {told}") from None
+    except psycopg.Error:  # its text is left out of the message: it may contain a password
+        raise StoreError(
+            f"{name} is malformed: check its parameters, brackets and encoding"
+        ) from None
     for port in filter(None, ports):
         if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= HIGHEST_PORT):
             rule = f"must be a number up to {HIGHEST_PORT}"
@@ -157,19 +158,19 @@ _DEFAULTS: Mapping[str, ConnParam] = {
 
 
 def conninfo(dsn: str, session: Mapping[str, object]) -> str:
-    """Return all that libpq needs to know; ``session`` are settings that the session begins with.
+    """Return the connection string for libpq; ``session`` are settings to start the session with.
 
-    They are part of the greeting, so that a pooler refuses them: sent afterwards, they would
-    stay behind in a session that it hands to another application. Texts are always UTF-8,
-    whatever the role or the environment prefers.
+    They are part of the startup message, so that a pooler refuses them: set afterwards, they
+    would stay in a session that it hands to another application. Texts are always UTF-8,
+    regardless of the role and the environment.
     """
     given = conninfo_to_dict(dsn)
-    told: dict[str, ConnParam] = {**_DEFAULTS, **given, "client_encoding": "UTF8"}
-    ours = " ".join(f"-c {name}={_escaped(value)}" for name, value in session.items())
-    theirs = given.get("options") or os.environ.get("PGOPTIONS")
-    if options := " ".join(filter(None, [ours, str(theirs or "")])):
-        told["options"] = options
-    return make_conninfo("", **told)
+    params: dict[str, ConnParam] = {**_DEFAULTS, **given, "client_encoding": "UTF8"}
+    own = " ".join(f"-c {name}={_escaped(value)}" for name, value in session.items())
+    others = given.get("options") or os.environ.get("PGOPTIONS")
+    if options := " ".join(filter(None, [own, str(others or "")])):
+        params["options"] = options
+    return make_conninfo("", **params)
 
 
 def _escaped(value: object) -> str:

@@ -1,4 +1,4 @@
-"""The statements, one file each, made ready for a schema."""
+"""The statements, one file each, completed for a schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import resources
 import msgspec
 
 _PARAMETER = re.compile(r"%\((\w+)\)s(?:::(\w+(?:\[\])?))?")
-_GIVEN = re.compile(r"%\((\w+)\)s")
+_NAME = re.compile(r"%\((\w+)\)s")
 _INCLUDE = re.compile(r"\{(columns|matching|failed)\}")
 
 
@@ -32,35 +32,35 @@ _OIDS = {
     "timestamptz": 1184,
     "timestamptz[]": 1185,
 }
-"""What a parameter is sent as when a statement casts it to a type."""
+"""The OID that a parameter is sent with when a statement casts it to a type."""
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A statement ready to be sent: $1, $2, ... and the names of what goes there."""
+    """A statement with parameters $1, $2, ... and their names."""
 
     text: str
     names: tuple[str, ...]
     oids: tuple[int, ...]
-    """The type of each, as PostgreSQL calls it; 0 where it finds that out by itself."""
+    """The type of each parameter; 0 where PostgreSQL infers it."""
     sent: bytes
-    """The text once more: psycopg knows a statement it sent before by this very object."""
+    """The encoded text: psycopg recognises a statement that it sent before by this object."""
 
 
 @cache
 def statement(name: str, schema: str) -> Statement:
     """Return a statement of ``queries/`` without its comments.
 
-    ``{schema}`` is the only thing filled in, besides the three fragments that several share:
-    ``{columns}`` of a job, ``{matching}`` a search, ``{failed}`` as asked. Parameters are named
-    there and numbered here, once: psycopg would do it again for every call of a long statement.
+    It replaces ``{schema}`` and the three fragments that several share: ``{columns}`` of a job,
+    ``{matching}`` of a search, ``{failed}`` of a search for failures. Parameters have names there
+    and get numbers here, once: psycopg would convert a long statement again for every call.
     """
     text = _INCLUDE.sub(lambda part: _read(part[1]), _read(name))
-    text = text.replace("{schema}", f'"{schema}"')  # which may be a word of SQL
+    text = text.replace("{schema}", f'"{schema}"')  # it may be a keyword
     oids: dict[str, int] = {}
-    for given, cast in _PARAMETER.findall(text):
-        oids.setdefault(given, _OIDS[cast])
-    places = {given: place for place, given in enumerate(oids, 1)}
-    numbered = _GIVEN.sub(lambda found: f"${places[found[1]]}", text)
+    for parameter, cast in _PARAMETER.findall(text):
+        oids.setdefault(parameter, _OIDS[cast])
+    places = {parameter: place for place, parameter in enumerate(oids, 1)}
+    numbered = _NAME.sub(lambda found: f"${places[found[1]]}", text)
     return Statement(numbered, tuple(oids), tuple(oids.values()), numbered.encode())
 
 

@@ -1,74 +1,109 @@
-"""Jobs in PostgreSQL: every verb is one statement, or one short transaction."""
+"""The verbs of the PostgreSQL store: each is one statement, or one short transaction."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from functools import partial
-from typing import Self
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from typing import Any, Self
 
-from holdfast.errors import StoreError
-from holdfast.model.job import Job, State
-from holdfast.model.measures import minute_of
+from holdfast.model.job import CancelRequest, Job, LogLine, Transition
+from holdfast.model.measures import Stats
 from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
 from holdfast.runtime.clock import Clock
-from holdfast.store.contract import check_settings
-from holdfast.store.postgres.add import add, add_each, add_plain, adopt, is_plain
-from holdfast.store.postgres.arrays import Longs, Moments, Texts
-from holdfast.store.postgres.caller import enlist
-from holdfast.store.postgres.connection import PostgresSession, Statements
-from holdfast.store.postgres.links import join, seen
-from holdfast.store.postgres.records import Records
-from holdfast.store.postgres.rows import WIDTH, seconds
-from holdfast.store.postgres.schema import Upgrades
+from holdfast.store.capabilities import SchemaMove, SchemaStatus
+from holdfast.store.contract import EVENTS_KEPT, check_settings
+from holdfast.store.postgres import (
+    add,
+    caller,
+    claim,
+    health,
+    limits,
+    maintain,
+    migrate,
+    read,
+    records,
+    swap,
+    transactions,
+)
+from holdfast.store.postgres.search import failures, find
 from holdfast.store.postgres.settings import PostgresSettings
-from holdfast.store.postgres.wake import EVERY_QUEUE
-from holdfast.store.postgres.working import Works, queues_of
+from holdfast.store.postgres.state import StoreState
+from holdfast.store.postgres.transactions import BorrowedConnection, HandlerPool
 from holdfast.store.values import (
     Added,
+    Change,
+    Claim,
     Dependent,
+    EventPage,
+    FailurePage,
+    FailureSearch,
     Fence,
+    Finding,
     JobExport,
+    JobNote,
     LimitRule,
+    LimitState,
+    NamedLock,
+    Page,
     Promoted,
+    QueueInfo,
+    Record,
+    RecordWrite,
+    Renewal,
+    Search,
+    Swapped,
 )
 
-MEASURES_KEPT = timedelta(days=7)
-AGED_AT_ONCE = 10_000
-FOLDED_AT_ONCE = 20_000
-SWEPT_AT_ONCE = 1_000
-JOINED_AT_ONCE = 1_000
-TRIMMED_AT_ONCE = 5_000
 
+class PostgresStore:
+    """Jobs in a schema of a PostgreSQL database; see ``Store`` for what each verb promises.
 
-class PostgresStore(Works, Records, Upgrades):
-    """Jobs in a schema of a PostgreSQL database; see ``Store`` for what each verb promises."""
+    ``add``, ``claim`` and ``swap`` return the coroutine of the function behind them: one frame
+    less on the three calls that every job makes.
+    """
 
     LANES = 2  # while the server writes one group of jobs, the next one is read and packed
+
+    def __init__(
+        self,
+        settings: PostgresSettings,
+        *,
+        clock: Clock | None = None,
+        events_kept: int = EVENTS_KEPT,
+    ) -> None:
+        self.settings = settings
+        self._state = StoreState(settings, clock, events_kept)
+        self._handlers = HandlerPool(self._state.pool, settings)
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock | None = None) -> Self:
         """Make a store from ``postgresql://...``; see ``PostgresSettings`` for its parameters."""
         return cls(PostgresSettings.from_url(url), clock=clock)
 
+    def now(self) -> datetime:
+        return self._state.now()
+
     async def start(self) -> Self:
-        await self._prepare()
-        await self._database.open()
-        await self._look_at_clock()
-        if self._restoring is not None:
-            await asyncio.wait([self._restoring])
-        self._wake.start()
+        state = self._state
+        await migrate.prepare(state.pool, self.settings)
+        await state.pool.open()
+        await state.check_clock()
+        if state.restoring is not None:
+            await asyncio.wait([state.restoring])
+        state.wake.start()
         return self
 
     async def close(self) -> None:
-        await self._wake.stop()
-        if self._restoring is not None:
-            self._restoring.cancel()
-            await asyncio.wait([self._restoring])
-        await self._guests.close()
-        await self._database.close()
+        state = self._state
+        await state.wake.stop()
+        if state.restoring is not None:
+            state.restoring.cancel()
+            await asyncio.wait([state.restoring])
+        await self._handlers.close()
+        await state.pool.close()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -76,209 +111,157 @@ class PostgresStore(Works, Records, Upgrades):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    async def schema(self) -> SchemaStatus:
+        return await migrate.schema(self._state.pool, self.settings)
+
+    async def migrate(self, to: int | None = None, *, lose: bool = False) -> SchemaMove:
+        return await migrate.migrate(self._state.pool, self.settings, to, lose=lose)
+
     # --- submitting ----------------------------------------------------------------------
 
-    async def add(
+    def add(
         self,
         jobs: Sequence[Job],
         *,
         atomic: bool = True,
         fence: Fence | None = None,
         connection: object = None,
-    ) -> list[Added]:
+    ) -> Coroutine[Any, Any, list[Added]]:
         """Write new jobs, as ``Store.add``; with ``connection`` in the caller's transaction.
 
-        See ``enlist`` for the connections it takes. The jobs exist once that transaction
-        commits, and workers are woken then.
+        See ``caller_session`` for the connections it accepts. The jobs exist once that
+        transaction commits, which also wakes workers.
         """
-        if connection is not None:
-            session = enlist(connection, self.settings.schema)
-            await self._announce(session, jobs)
-            return await add(
-                session, jobs, atomic=atomic, fence=fence, now=self.now(), is_ours=False
-            )
-        if fence is None and is_plain(jobs):
-            added = await add_plain(self._database, jobs)
-            self._wake.ring(queues_of(jobs))
-            return added
-        if fence is None and not atomic:
-            added = await add_each(self._database, jobs, self.now())
-        else:
-            added = await self._database.atomically(
-                lambda session: add(session, jobs, atomic=atomic, fence=fence, now=self.now())
-            )
-        # Also for those that wait for others: claims passed over these while they were locked.
-        self._wake.ring({job.queue for job in jobs})
-        return added
-
-    async def _announce(self, session: Statements, jobs: Sequence[Job]) -> None:
-        """Let workers be woken when the caller's transaction commits, if it is about our jobs."""
-        notice = self._wake.notice({job.queue for job in jobs})
-        for _, *there in await session.run("notify", notice):
-            if isinstance(there[0], bytes):
-                raise StoreError("connection must have the client encoding UTF8")
-            if there != self._place:
-                await self._look_at_clock()  # another server may have taken over
-            if there[0] != self._place[0]:
-                told = f"connection leads to the database {there[0]!r}, the store is in"
-                raise StoreError(f"{told} {self._place[0]!r}")
-            if there != self._place:
-                raise StoreError("connection leads to another server than that of the store")
+        return add.add(self._state, jobs, atomic=atomic, fence=fence, connection=connection)
 
     async def lineage(self, ids: Sequence[str], connection: object) -> dict[str, Parent]:
-        rows = await seen(enlist(connection, self.settings.schema), ids)
-        return {id_: Parent(priority, depth) for id_, _, _, priority, depth, _ in rows}
+        return await caller.lineage(self._state, ids, connection)
 
-    async def adopt(self, dossiers: Sequence[JobExport]) -> list[bool]:
-        written = await self._database.atomically(
-            lambda session: adopt(session, dossiers, self.now())
+    async def adopt(self, exports: Sequence[JobExport]) -> list[bool]:
+        return await add.adopt(self._state, exports)
+
+    # --- working -------------------------------------------------------------------------
+
+    def claim(self, want: Claim) -> Coroutine[Any, Any, list[Job]]:
+        return claim.claim(self._state, want)
+
+    def swap(self, changes: Sequence[Change]) -> Coroutine[Any, Any, list[Swapped]]:
+        return swap.swap(self._state, changes)
+
+    async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
+        return await swap.extend(self._state, fences)
+
+    async def note(self, notes: Sequence[JobNote]) -> list[bool]:
+        return await swap.note(self._state, notes)
+
+    def transaction(
+        self, fence: Fence, decide: Callable[[Job], Job], *, blocking: bool = False
+    ) -> AbstractAsyncContextManager[BorrowedConnection]:
+        """Lend a connection inside a transaction that ends the job when it commits.
+
+        At the end of the block the job is read and locked under its lease, ``decide`` returns how
+        it goes on, and that is committed together with everything the block wrote. When the lease
+        is no longer the newest, everything is rolled back and ``StaleLeaseError`` raised. Errors
+        of the block are raised unchanged; ``psycopg.Rollback`` ends the block but not the job.
+
+        ``blocking`` lends a connection for plain functions, to be used in another thread. A task
+        that is cancelled inside the block leaves the connection, without a server, to that thread.
+        """
+        return transactions.transaction(
+            self._state, self._handlers, fence, decide, blocking=blocking
         )
-        self._wake.ring(queues_of([dossier.job for dossier in dossiers]))
-        new = dict.fromkeys(written, True)
-        return [new.pop(dossier.job.id, False) for dossier in dossiers]
+
+    async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
+        return await read.arrivals(self._state, queues, seen, wait)
 
     @property
     def not_notified_because(self) -> str:
-        return "" if self._wake.listening.is_set() else self._wake.trouble
+        wake = self._state.wake
+        return "" if wake.listening.is_set() else wake.error
 
     # --- maintenance ---------------------------------------------------------------------
 
     async def promote(self, limit: int) -> Promoted:
-        judged = self._clock.judged
-        rows = await self._run("promote", {"most": limit, "now": judged})
-        if self._ageing.is_due:
-            aged = self._run("age", {"most": AGED_AT_ONCE, "now": judged})
-            if await self._ageing.keep(aged):
-                self._heads.forget()
-        ((later, is_tied),) = await self._run("next_due", {})
-        self._wake.ring({queue for (queue,) in rows})
-        await self._fold()
-        has_dependents = await self._join() if limit and is_tied else False
-        return Promoted(len(rows), later, has_dependents)
-
-    async def _join(self) -> bool:
-        """Join jobs to what they are tied to; whether a verdict may be due soon."""
-        found: list[bool] = []
-        after: int | None = 0
-        while after is not None:
-            some = partial(join, after=after, most=JOINED_AT_ONCE)
-            has_dependents, after = await self._database.atomically(some)
-            found.append(has_dependents)
-        return len(found) == 1 or any(found)  # none at all: another one is joining them right now
+        return await maintain.promote(self._state, limit)
 
     async def overdue(self, limit: int) -> list[Job]:
-        if not limit:
-            return []  # and nothing is learned of leases
-        begun, now = self._ticks(), self.now()
-        since = self._leases.start(begun)
-        params = {"most": limit, "leased": since, "now": self._clock.judged}
-        rows = sorted(await self._run("overdue", params), key=lambda row: row[-2:])
-        jobs = self._jobs([row for row in rows if row[0] is not None])
-        live = {job.id for job in jobs if job.state is not State.RUNNING}
-        ends = [row[-2] for row in rows if row[0] not in live]
-        if len(rows) >= limit:
-            ends.append(rows[-1][-2])  # what comes after it was not looked at
-        self._leases.looked(min(ends, default=None), now)
-        if since is None:
-            ended = self._ticks()
-            self._leases.looked_at_all(ended, ended - begun)
-        return jobs
+        return await maintain.overdue(self._state, limit)
 
     async def dependents(self, limit: int) -> list[Dependent]:
-        await self._run("sweep_waiting", {"most": SWEPT_AT_ONCE})
-        rows = await self._run("dependents", {"most": limit})
-        return [
-            Dependent(job, tuple(zip(row[WIDTH], map(State, row[WIDTH + 1]), strict=True)))
-            for job, row in zip(self._jobs(rows), rows, strict=True)
-        ]
+        return await maintain.dependents(self._state, limit)
 
     async def prune(self, retention: Retention, limit: int) -> int:
-        now = self.now()
-        spans = {
-            State.COMPLETED: retention.completed,
-            State.FAILED: retention.failed,
-            State.DEAD_LETTER: retention.dead_letter,
-            State.CANCELLED: retention.cancelled,
-        }
-        rules = [(state, now - span) for state, span in spans.items() if span is not None]
-        params = {
-            "state": Texts([state for state, _ in rules]),
-            "before": Moments([before for _, before in rules]),
-            "most": limit,
-        }
-        deleted = await self._database.atomically(
-            lambda session: self._delete(session, "prunable", params)
-        )
-        await self._trim("trim_expired")
-        await self._trim("trim_events")
-        await self._run("trim_readings", {"before": minute_of(now - MEASURES_KEPT)})
-        await self._fold(at_once=True)
-        return len(deleted)
-
-    async def _trim(self, name: str) -> None:
-        """Forget what is over: as much as there is, but not all in one statement."""
-        most = count = TRIMMED_AT_ONCE
-        while count == most:
-            params = {"most": most, "now": self._clock.judged, "kept": self._events_kept}
-            ((count,),) = await self._run(name, params)
+        return await maintain.prune(self._state, retention, limit)
 
     async def delete(self, ids: Sequence[str]) -> list[bool]:
-        params = {"id": Texts(ids)}
-        deleted = await self._database.atomically(
-            lambda session: self._delete(session, "deletable", params)
-        )
-        first = {id_: n for n, id_ in reversed(list(enumerate(ids)))}
-        return [id_ in deleted and first[id_] == n for n, id_ in enumerate(ids)]
-
-    async def _delete(
-        self, session: PostgresSession, choice: str, params: Mapping[str, object]
-    ) -> set[str]:
-        chosen = [number for (number,) in await session.run(choice, params)]
-        if not chosen:
-            return set()
-        rows = await session.run("delete", {"number": Longs(chosen), "kept": self._events_kept})
-        return {id_ for (id_,) in rows}
-
-    async def _fold(self, *, at_once: bool = False) -> None:
-        if at_once or self._folding.is_due:
-            ((count,),) = await self._folding.keep(self._run("fold", {"most": FOLDED_AT_ONCE}))
-            if count == FOLDED_AT_ONCE:
-                self._folding.hurry()
+        return await maintain.delete(self._state, ids)
 
     async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        params = {
-            "name": name,
-            "holder": holder,
-            "ttl": ttl.total_seconds(),
-            "data": data,
-            "now": self._clock.judged,
-        }
-        return bool(await self._run("hold", params))
+        return await maintain.lock(self._state, name, holder, ttl, data)
+
+    async def holds(self, prefix: str) -> list[NamedLock]:
+        return await read.locks(self._state, prefix)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
         check_settings(settings)
-        if not settings:
-            return
-        ageing = settings.get("ageing")
-        params = {
-            "queue": queue,
-            "paused": settings.get("paused"),
-            "set_ageing": "ageing" in settings,
-            "ageing": seconds(ageing) if isinstance(ageing, timedelta) else None,
-        }
-        await self._run("configure", params)
-        self._wake.ring({queue})
+        await limits.configure(self._state, queue, settings)
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
-        if rule is None:
-            await self._run("rule_lift", {"scope": scope})
-        else:
-            params = {
-                "scope": scope,
-                "concurrency": rule.concurrency,
-                "rate": rule.rate,
-                "per": rule.per.total_seconds(),
-            }
-            await self._run("rule_set", params)
-            self._rules |= {scope}
-        self._wake.ring({EVERY_QUEUE})
+        await limits.limit(self._state, scope, rule)
+
+    async def limits(self) -> list[LimitState]:
+        return await limits.limits(self._state)
+
+    # --- reading -------------------------------------------------------------------------
+
+    async def get(self, ids: Sequence[str]) -> list[Job | None]:
+        return await read.get(self._state, ids)
+
+    async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
+        return await read.cancels(self._state, ids)
+
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        return await read.ended(self._state, ids)
+
+    async def parents(self, job_id: str) -> list[str]:
+        return await read.parents(self._state, job_id)
+
+    async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
+        return await read.history(self._state, ids)
+
+    async def logs(self, job_id: str) -> list[LogLine]:
+        return await read.logs(self._state, job_id)
+
+    async def find(self, search: Search) -> Page:
+        return await find(self._state, search)
+
+    async def failures(self, search: FailureSearch) -> FailurePage:
+        return await failures(self._state, search)
+
+    async def stats(self, window: timedelta) -> Stats:
+        return await read.stats(self._state, window)
+
+    async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
+        return await read.events(self._state, after, limit, wait)
+
+    async def queues(self) -> list[QueueInfo]:
+        return await read.queues(self._state)
+
+    async def findings(self) -> list[Finding]:
+        return await health.findings(self._state)
+
+    # --- small records beside the jobs ------------------------------------------------------
+
+    async def keep(self, writes: Sequence[RecordWrite]) -> list[int | None]:
+        return await records.keep(self._state, writes)
+
+    async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
+        return await records.records(self._state, kind, keys)
+
+    async def kinds(self) -> list[str]:
+        return await records.kinds(self._state)
+
+    async def browse(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
+    ) -> list[Record]:
+        return await records.browse(self._state, kind, prefix, after, limit, last=last)

@@ -5,8 +5,8 @@ CREATE TYPE {schema}.state AS ENUM (
     'COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED'
 );
 
--- Submission order and order of service. CACHE 1: two sessions must not draw numbers in blocks,
--- or a job submitted later could be served first.
+-- Submission order and order of service. CACHE 1: sessions must not draw numbers in blocks, or a
+-- job submitted later could be served first.
 CREATE SEQUENCE {schema}.place AS bigint CACHE 1;
 
 -- What never changes after submission. Written once, so its indexes are written once.
@@ -86,8 +86,8 @@ COMMENT ON COLUMN {schema}.job.level IS 'priority after ageing; the order of ser
 COMMENT ON COLUMN {schema}.job.xid IS 'the transaction of the newest transition';
 CREATE INDEX job_ready ON {schema}.job (queue, level, place) WHERE state = 'SCHEDULED';
 CREATE INDEX job_due ON {schema}.job (due_at, number) WHERE state IN ('DELAYED', 'RETRYING');
--- For searches. Nearly every job is ready once, runs for a moment and is completed for long; all
--- three have other indexes.
+-- For searches. Most jobs are SCHEDULED once, RUNNING for a moment and COMPLETED for long; these
+-- three states have other indexes.
 CREATE INDEX job_state ON {schema}.job (state, number)
     WHERE state NOT IN ('SCHEDULED', 'RUNNING', 'COMPLETED');
 CREATE INDEX job_leased ON {schema}.job (least(lease_until, expires_at), number)
@@ -100,8 +100,8 @@ CREATE INDEX job_failed ON {schema}.job (failed_at, number)
     INCLUDE (state, queue, type, failure_category, failure_code) WHERE failed_at IS NOT NULL;
 
 -- Every transition of every job, and progress: history, audit and event stream in one.
--- Read in the order (xid, seq), and only below the oldest running transaction, nothing can
--- turn up later behind a reader's cursor.
+-- Readers go by (xid, seq) and stay below the oldest running transaction, so that no row can
+-- appear behind their cursor later.
 CREATE TABLE {schema}.journal (
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     seq bigint GENERATED ALWAYS AS IDENTITY,
@@ -121,7 +121,7 @@ CREATE TABLE {schema}.journal (
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.2);
 COMMENT ON COLUMN {schema}.journal.gone IS 'id, type and queue of a job that was deleted since';
 CREATE INDEX journal_job ON {schema}.journal (job, seq);
--- What prune may remove once it is no longer told: events of deleted jobs, and progress.
+-- What prune deletes once the event stream no longer returns it: events of deleted jobs, progress.
 CREATE INDEX journal_fleeting ON {schema}.journal (seq) WHERE gone IS NOT NULL OR event IS NULL;
 
 CREATE TABLE {schema}.log (
@@ -142,7 +142,8 @@ CREATE TABLE {schema}.dedupe (
 );
 CREATE INDEX dedupe_expires ON {schema}.dedupe (expires_at) WHERE expires_at IS NOT NULL;
 
--- Who waits for whom; ended stays null while the parent is open, gone until it is deleted.
+-- Links from jobs to their dependencies; ended is null while the parent is open, gone until it is
+-- deleted.
 CREATE TABLE {schema}.edge (
     child bigint NOT NULL,
     parent bigint NOT NULL,
@@ -154,7 +155,7 @@ CREATE TABLE {schema}.edge (
 COMMENT ON COLUMN {schema}.edge.gone IS 'the id of a parent that was deleted since';
 CREATE INDEX edge_parent ON {schema}.edge (parent);
 
--- How many parents a waiting job still has, and whether one end was enough for a verdict.
+-- How many parents of a waiting job are open, and whether one end was enough for a verdict.
 CREATE TABLE {schema}.waiting (
     child bigint NOT NULL,
     open integer NOT NULL,

@@ -1,4 +1,4 @@
--- What is written meanwhile would stay in one row.
+-- Rows written meanwhile would stay single rows.
 LOCK TABLE {schema}.journal IN SHARE ROW EXCLUSIVE MODE;
 COMMENT ON COLUMN {schema}.journal.from_state IS NULL;
 INSERT INTO {schema}.journal (

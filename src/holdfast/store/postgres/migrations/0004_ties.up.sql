@@ -1,7 +1,7 @@
 -- works with: 1
 
--- Dependencies of jobs that were submitted in a caller's transaction on jobs outside of it. They
--- are joined after its commit: whoever locks jobs that run must not keep a transaction open.
+-- Pending links: dependencies of jobs that were submitted in a caller's transaction on jobs outside
+-- of it. They become links after its commit: a long transaction must not lock running jobs.
 CREATE TABLE {schema}.tie (
     child bigint NOT NULL,
     parent bigint NOT NULL,

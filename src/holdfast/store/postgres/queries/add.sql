@@ -1,9 +1,8 @@
 -- add: new -> PENDING, SCHEDULED, DELAYED
--- One element per job in every array; what is the same for all of them comes as one value instead.
--- event and reason are those of its last step so far: its birth, or how it went on from there at
--- once, and then the journal has both in one row. A job whose id is there already is left alone;
--- one whose id another transaction is about to write makes the statement fail, and the caller
--- repeats it.
+-- One element per job in every array; a value that all jobs share comes as one_... instead.
+-- event and reason are those of the last transition: the submission, or the one that followed at
+-- once, and then one row of the journal holds both. A job whose id exists is skipped; one whose id
+-- another transaction is writing makes the statement fail, and the caller repeats it.
 -- Looked up one by one, not joined: the jobs take their numbers in the order given.
 WITH input AS MATERIALIZED (
     SELECT nextval('{schema}.place') AS number, given.id, given.payload, given.tags,
@@ -59,7 +58,7 @@ WITH input AS MATERIALIZED (
         due_at, scheduled_at, expires_at, state::{schema}.state, revision, 0, max_attempts, 1,
         priority, least(greatest(priority, 0), 4), held, queue, type
     FROM input
-), told AS (
+), recorded AS (
     INSERT INTO {schema}.journal
         (job, at, attempt, lease_version, to_state, event, reason, worker)
     SELECT number, created_at, 0, 0, state::{schema}.state, event, reason, '' FROM input

@@ -1,7 +1,7 @@
--- add_one: what add does, for a single job that has no key, waits for nothing and has no spawner
+-- add_one: like add, for a single job without a key, dependencies or spawner
 -- One value each, null where there is none; policy and tags are JSON.
 --
--- Most submissions come alone. Without arrays to unpack and rows to count, the server takes two
+-- Most submissions have one job. Without arrays to unpack and rows to count, the server takes two
 -- thirds of the time.
 WITH fixed AS (
     INSERT INTO {schema}.body (
@@ -27,7 +27,7 @@ WITH fixed AS (
         least(greatest(%(priority)s::integer, 0), 4), %(held)s::boolean, %(queue)s::text,
         %(type)s::text
     FROM fixed
-), told AS (
+), recorded AS (
     INSERT INTO {schema}.journal
         (job, at, attempt, lease_version, to_state, event, reason, worker)
     SELECT number, %(created_at)s::timestamptz, 0, 0, %(state)s::text::{schema}.state,

@@ -1,4 +1,4 @@
--- adopt: give jobs that were just written what add and swap leave out
+-- adopt: write what add and swap leave out of adopted jobs
 -- One element per job in the arrays of the first block; the second holds log lines, each with the
 -- id of its job.
 WITH given AS MATERIALIZED (
@@ -7,7 +7,7 @@ WITH given AS MATERIALIZED (
         %(id)s::text[], %(progress)s::text[], %(checkpoint)s::bytea[], %(depends_on)s::text[]
     ) AS g (id, progress, checkpoint, depends_on)
     JOIN {schema}.body b ON b.id = g.id
-), told AS (
+), written AS (
     UPDATE {schema}.job j SET progress = given.progress::json, checkpoint = given.checkpoint
     FROM given
     WHERE j.number = given.number AND (given.progress IS NOT NULL OR given.checkpoint IS NOT NULL)

@@ -1,5 +1,5 @@
 -- age: SCHEDULED stays SCHEDULED, one level up for every full interval since then
--- most integer: jobs looked at per queue and level, oldest first
+-- limit integer: jobs read per queue and level, oldest first
 -- now timestamptz, null for the server's own
 -- returns each job that moved
 WITH clock AS MATERIALIZED (
@@ -13,7 +13,7 @@ WITH clock AS MATERIALIZED (
         FROM {schema}.job j
         WHERE j.state = 'SCHEDULED' AND j.queue = q.name AND j.level = l.level
           AND j.scheduled_at IS NOT NULL
-        ORDER BY j.place LIMIT %(most)s::integer
+        ORDER BY j.place LIMIT %(limit)s::integer
     ) AS r
     WHERE q.ageing IS NOT NULL AND r.lifted <> l.level
 ), locked AS MATERIALIZED (

@@ -1,8 +1,8 @@
--- browse_back: records of one kind against the order of their keys
--- kind text  prefix text  after text  most int
+-- browse_back: records of one kind in reverse order of their keys
+-- kind text  prefix text  after text  limit integer
 SELECT kind, key, data, version
 FROM {schema}.record
 WHERE kind = %(kind)s AND key >= %(prefix)s AND starts_with(key, %(prefix)s)
   AND key < %(after)s
 ORDER BY key DESC
-LIMIT %(most)s
+LIMIT %(limit)s

@@ -1,4 +1,4 @@
--- cancels: which of these jobs someone wants to stop
+-- cancels: requests to cancel these jobs
 -- id text[]
 SELECT b.id, j.cancel
 FROM {schema}.body b JOIN {schema}.job j USING (number)

@@ -1,31 +1,31 @@
 -- claim: SCHEDULED -> RUNNING
--- queues text[], levels integer[], heads bigint[]: where to look, in this order, and from which
--- place on  types text[] or null  most integer  token text  worker text
--- scopes text[]: limits under which the jobs could fall; if there is one, nothing is taken
--- chosen bigint[]: take just these, because the limits leave room for them; or null
+-- queues text[], levels integer[], starts bigint[]: where to look, in this order, and from which
+-- place on  types text[] or null  limit integer  token text  worker text
+-- scopes text[]: limits that could apply to the jobs; if one is set, nothing is claimed
+-- chosen bigint[]: claim just these, because the limits have room for them; or null
 -- now timestamptz, null for the server's own
--- returns what is new or may be unlike in each job: the rest the caller knows. What jobs of one
--- claim nearly always share comes as one value, so that it is read once
+-- returns what is new or may differ in each job: the caller knows the rest. Values that jobs of one
+-- claim nearly always share come as one ROW, so that it is decoded once
 --
--- One statement, no transaction around it: a client that freezes holds no row.
--- The state is a literal, or a generic plan would pass over the partial index. Jobs are found
--- queue by queue, level by level, in index order, and gathered in an array: a planner that takes
--- a limit it does not know for a tenth of the table would join the whole table to them. They are
--- locked, so each is still where it was found. A row that changed under our eyes may carry a
--- younger transaction than ours: it is left for the next claim, so that the journal's order by
--- transaction is the order of events.
+-- One statement, no transaction around it: a client that freezes locks no row.
+-- The state is a literal: a generic plan would not use the partial index otherwise. Jobs are found
+-- queue by queue, level by level, in index order, and gathered in an array: the planner takes an
+-- unknown limit for a tenth of the table and would join the whole table to them. They are locked,
+-- so each is still where it was found. A row that changed since may carry a younger transaction
+-- than this one: it is left for the next claim, so that the journal's order by transaction is the
+-- order of events.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ), turn AS MATERIALIZED (
-    SELECT asked.queue, asked.level, asked.head
-    FROM unnest(%(queues)s::text[], %(levels)s::integer[], %(heads)s::bigint[])
-        WITH ORDINALITY AS asked (queue, level, head, turn)
-    WHERE NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = asked.queue AND q.paused)
+    SELECT requested.queue, requested.level, requested.start
+    FROM unnest(%(queues)s::text[], %(levels)s::integer[], %(starts)s::bigint[])
+        WITH ORDINALITY AS requested (queue, level, start, turn)
+    WHERE NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = requested.queue AND q.paused)
       AND NOT EXISTS (
           SELECT FROM {schema}.rule
           WHERE rule.scope = ANY (%(scopes)s::text[])
              OR (%(types)s::text[] IS NULL AND NOT starts_with(rule.scope, 'queue:')))
-    ORDER BY asked.turn
+    ORDER BY requested.turn
 ), taken AS (
     UPDATE {schema}.job j
     SET state = 'RUNNING', revision = j.revision + 1, attempt = j.attempt + 1,
@@ -39,14 +39,14 @@ WITH clock AS MATERIALIZED (
             SELECT r.ctid
             FROM {schema}.job r
             WHERE r.state = 'SCHEDULED' AND r.queue = turn.queue AND r.level = turn.level
-              AND r.place >= turn.head
+              AND r.place >= turn.start
               AND (%(types)s::text[] IS NULL OR r.type = ANY (%(types)s::text[]))
               AND r.xid < pg_current_xact_id()
             ORDER BY r.place
-            LIMIT %(most)s::integer
+            LIMIT %(limit)s::integer
             FOR NO KEY UPDATE SKIP LOCKED
         ) AS ready
-        LIMIT %(most)s::integer
+        LIMIT %(limit)s::integer
     ) ELSE ARRAY(
         SELECT (SELECT c.ctid FROM {schema}.job c WHERE c.number = one.number)
         FROM unnest(%(chosen)s::bigint[]) AS one (number)
@@ -59,7 +59,7 @@ WITH clock AS MATERIALIZED (
         b.correlation_id, b.callback_url, b.limit_key, b.dedupe, b.depends_on, b.dependency_kind,
         b.spawned_by, j.due_at, j.finished_at, j.cancel, j.failure, j.result, j.progress,
         j.checkpoint
-), told AS (
+), recorded AS (
     INSERT INTO {schema}.journal
         (job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
     SELECT number, updated_at, attempt, lease_version, 'SCHEDULED', 'RUNNING', 'claim', 'claimed',

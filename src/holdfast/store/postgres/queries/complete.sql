@@ -1,18 +1,19 @@
--- complete: RUNNING -> COMPLETED, which is how nearly every job goes
--- number bigint[], null where it is not known  id text[], null where that is  result bytea[]
--- was integer[], token text[], at timestamptz[]: null where they are as for most, which
--- usual_was integer, usual_token text, usual_at timestamptz say
+-- complete: RUNNING -> COMPLETED, the usual end of a job
+-- number bigint[], null where it is unknown  id text[], null where the number is known
+-- result bytea[]
+-- was integer[], token text[], at timestamptz[]: null where they equal usual_was integer,
+-- usual_token text, usual_at timestamptz
 -- alone boolean: the whole call is this statement
--- returns the positions of the jobs that were written, null when that is all of them
+-- returns the positions of the jobs that were written, null if that is all of them
 --
--- What swap would do, for answers that change nothing else. Written only while revision and
--- token are as expected, so the job runs. That is not asked for: the planner would take the few
--- running jobs it knows of as its way in, and compare each with every answer. A job that others
--- wait for is left to swap, which tells them; alone, nothing is written when there is one (and
--- the rest, should a job become so just now).
+-- Does what swap does, for outcomes that change nothing else. Written only while revision and token
+-- are as expected, so the job is running. The statement does not test the state: the planner would
+-- start from the few running jobs it knows of, and compare each with every outcome. A job that
+-- others wait for is left to swap, which updates them; alone, nothing is written when there is one
+-- (or only the rest, if a job becomes one just now).
 --
 -- A handler may have begun its transaction long ago, and have reported progress in others since.
--- Its end is told as part of the newest one there is: no reader passes a transaction that is open,
+-- Its end is recorded under the newest transaction there is: no reader passes an open transaction,
 -- so none can have passed this one.
 WITH stamp AS MATERIALIZED (
     SELECT greatest(pg_current_xact_id(),
@@ -26,7 +27,7 @@ WITH stamp AS MATERIALIZED (
         %(number)s::bigint[], %(id)s::text[], %(was)s::integer[], %(token)s::text[],
         %(at)s::timestamptz[], %(result)s::bytea[]
     ) WITH ORDINALITY AS c (number, id, was, token, at, result, position)
-    ORDER BY 1  -- in which order jobs are locked, as by all who lock several
+    ORDER BY 1  -- the order in which every statement locks jobs
 ), blocked AS MATERIALIZED (
     SELECT %(alone)s AND EXISTS (
         SELECT FROM answer a JOIN {schema}.job j ON j.number = a.number WHERE j.awaited
@@ -41,7 +42,7 @@ WITH stamp AS MATERIALIZED (
       AND j.lease_token = a.token AND NOT j.awaited AND NOT (SELECT yes FROM blocked)
     RETURNING a.position, j.number, j.queue, j.type, j.priority, j.attempt, j.lease_version,
         j.lease_worker, j.started_at, j.finished_at
-), told AS (
+), recorded AS (
     INSERT INTO {schema}.journal
         (xid, job, at, attempt, lease_version, from_state, to_state, event, reason, worker)
     SELECT (SELECT xid FROM stamp), number, finished_at, attempt, lease_version, 'RUNNING',
@@ -58,11 +59,11 @@ WITH stamp AS MATERIALIZED (
     ) AS run GROUP BY minute, queue, type, priority, bucket
 ), counted AS (
     INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
-    SELECT CASE WHEN step.lasts THEN minute END, queue, type, priority, step.name, 0,
+    SELECT CASE WHEN step.is_measure THEN minute END, queue, type, priority, step.name, 0,
         step.sign * sum(count), 0
     FROM ran, (VALUES ('RUNNING', -1, false), ('COMPLETED', 1, false), ('completed', 1, true))
-        AS step (name, sign, lasts)
-    GROUP BY minute, queue, type, priority, step.name, step.sign, step.lasts
+        AS step (name, sign, is_measure)
+    GROUP BY minute, queue, type, priority, step.name, step.sign, step.is_measure
     UNION ALL
     SELECT minute, queue, type, priority, 'run', bucket, count, top FROM ran
 )

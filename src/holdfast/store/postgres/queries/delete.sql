@@ -1,8 +1,8 @@
--- delete: ended -> gone, with everything that lives only as long as the job
--- number bigint[]: jobs whose rows this transaction has locked  kept integer: events still told
+-- delete: ended -> deleted, with everything that lives only as long as the job
+-- number bigint[]: jobs whose rows this transaction has locked  kept integer: events still returned
 -- returns the id of each job that was deleted
 --
--- A statement of its own after the locks: only so it sees a child that was added meanwhile.
+-- A separate statement after the locks: only then it sees a child that was added meanwhile.
 WITH deleted AS (
     DELETE FROM {schema}.job j
     WHERE j.number = ANY (%(number)s::bigint[])
@@ -24,28 +24,28 @@ WITH deleted AS (
 ), parents AS (
     UPDATE {schema}.edge e SET gone = bodies.id
     FROM bodies WHERE e.parent = bodies.number AND NOT e.child = ANY (%(number)s::bigint[])
-), ties AS (
+), pending AS (
     DELETE FROM {schema}.tie t USING deleted WHERE t.child = deleted.number
 ), waits AS (
     DELETE FROM {schema}.waiting w USING deleted WHERE w.child = deleted.number
 ), lines AS (
     DELETE FROM {schema}.log l USING deleted WHERE l.job = deleted.number
-), told AS (
+), horizon AS (
     SELECT coalesce((
         SELECT seq FROM {schema}.journal ORDER BY xid DESC, seq DESC LIMIT 1
     ), 0) - 2 * %(kept)s::bigint AS seq
 ), forgotten AS (
-    DELETE FROM {schema}.journal t USING deleted, told
-    WHERE t.job = deleted.number AND t.seq <= told.seq
+    DELETE FROM {schema}.journal t USING deleted, horizon
+    WHERE t.job = deleted.number AND t.seq <= horizon.seq
 ), orphaned AS (
     UPDATE {schema}.journal t
     SET gone = json_build_object('id', bodies.id, 'type', bodies.type, 'queue', bodies.queue)
-    FROM bodies, told WHERE t.job = bodies.number AND t.seq > told.seq
+    FROM bodies, horizon WHERE t.job = bodies.number AND t.seq > horizon.seq
 ), counted AS (
     INSERT INTO {schema}.delta (minute, queue, type, priority, name, bucket, count, top)
     SELECT NULL::integer, queue, type, priority, state::text, 0, -count(*), 0
     FROM deleted GROUP BY queue, type, priority, state
-), tolled AS (
+), failures_counted AS (
     INSERT INTO {schema}.delta
         (minute, queue, type, priority, name, bucket, count, top, category, code)
     SELECT -1, queue, type, 0, state::text, 0, -count(*), 0, failure_category, failure_code

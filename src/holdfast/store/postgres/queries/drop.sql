@@ -1,6 +1,6 @@
--- drop: forget a record while it has the version expected of it
+-- drop: delete a record if it has the expected version
 -- kind text  key text  version bigint, null for any
--- returns a row when it was there
+-- returns a row if it existed
 DELETE FROM {schema}.record
 WHERE kind = %(kind)s AND key = %(key)s AND version = coalesce(%(version)s::bigint, version)
 RETURNING version

@@ -1,7 +1,7 @@
--- events: what happened after a cursor, as far as no running transaction can still add to it
--- xid text, seq bigint: the cursor  most integer
--- returns with each event whether the cursor is one of this journal, and the number of its newest
--- event; these alone when there is none to tell. A birth may be two events, see 0003_births.
+-- events: the events after a cursor, up to the oldest transaction that can still add some
+-- xid text, seq bigint: the cursor  limit integer
+-- returns with each event whether the cursor is in this journal, and the number of its newest
+-- event; these two alone when there is no event. A submission may be two events, see 0003_births.
 WITH horizon AS MATERIALIZED (
     SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xid
 ), newest AS MATERIALIZED (
@@ -17,7 +17,7 @@ WITH horizon AS MATERIALIZED (
     WHERE (t.xid, t.seq) > (%(xid)s::text::xid8, %(seq)s::bigint)
       AND t.xid < (SELECT xid FROM horizon)
     ORDER BY t.xid, t.seq
-    LIMIT %(most)s::integer
+    LIMIT %(limit)s::integer
 )
 SELECT t.xid::text, t.seq, coalesce(b.id, t.gone ->> 'id'), coalesce(b.type, t.gone ->> 'type'),
     coalesce(b.queue, t.gone ->> 'queue'), t.event, t.from_state::text, t.to_state::text, t.at,

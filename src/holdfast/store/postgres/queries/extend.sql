@@ -1,9 +1,9 @@
 -- extend: RUNNING stays RUNNING, the lease ends later
 -- id text[]  token text[]  now timestamptz, null for the server's own
--- returns the position, end and wish to cancel of each lease that is still the newest, and
--- whether it was renewed
+-- returns position, end and cancel request of each lease that is still the newest, and whether it
+-- was renewed
 --
--- A job that somebody is writing right now is passed over: leases of others must not end meanwhile.
+-- A job that another transaction has locked is skipped: other leases must not end meanwhile.
 -- IS TRUE keeps the planner from going through the index of running jobs, once for each lease.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now

@@ -1,10 +1,10 @@
 -- failures: jobs that failed, newest failure first
 -- at timestamptz, place bigint: the last one seen, or null
--- most integer  and the filters, null where not asked
+-- limit integer  and the filters, null where there is none
 SELECT {columns}, j.failed_at, j.number
 FROM {schema}.job j JOIN {schema}.body b USING (number)
 WHERE {failed}
   AND (%(place)s::bigint IS NULL
        OR (j.failed_at, j.number) < (%(at)s::timestamptz, %(place)s::bigint))
 ORDER BY j.failed_at DESC, j.number DESC
-LIMIT %(most)s::integer
+LIMIT %(limit)s::integer

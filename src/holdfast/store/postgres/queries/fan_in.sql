@@ -1,4 +1,4 @@
--- fan_in: jobs that wait for these and everything they spawn
+-- fan_in: jobs that wait for these and for everything they spawn
 -- id text[]
 SELECT p.id, c.id
 FROM {schema}.body p

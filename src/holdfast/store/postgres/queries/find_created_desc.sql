@@ -1,10 +1,11 @@
 -- find_created_desc: matching jobs, newest submission first
--- place bigint: the last one seen, or null  most integer  and the filters, null where not asked
+-- place bigint: the last one seen, or null
+-- limit integer  and the filters, null where there is none
 SELECT {columns}, j.number
 FROM {schema}.job j JOIN {schema}.body b USING (number)
 WHERE {matching}
-  -- Of both, or a merge join reads one of them from its end.
+  -- On both tables, or a merge join reads one of them from its end.
   AND (%(place)s::bigint IS NULL
       OR (j.number < %(place)s::bigint AND b.number < %(place)s::bigint))
 ORDER BY j.number DESC
-LIMIT %(most)s::integer
+LIMIT %(limit)s::integer

@@ -1,5 +1,5 @@
 -- find_total: how many jobs are of these kinds, from the counters
--- types, queues, states text[], priorities integer[], null where not asked
+-- types, queues, states text[], priorities integer[], null where there is none
 SELECT coalesce(sum(count), 0)::bigint
 FROM (
     SELECT queue, type, priority, state::text, count FROM {schema}.tally

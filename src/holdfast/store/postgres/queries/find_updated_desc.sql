@@ -1,6 +1,6 @@
 -- find_updated_desc: matching jobs, newest transition first
 -- xid text, seq bigint: the last transition seen, or null
--- most integer  and the filters, null where not asked
+-- limit integer  and the filters, null where there is none
 SELECT {columns}, t.xid::text, t.seq
 FROM {schema}.journal t
 JOIN {schema}.job j ON j.number = t.job AND j.xid = t.xid
@@ -12,4 +12,4 @@ WHERE t.event IS NOT NULL
   AND (%(seq)s::bigint IS NULL OR (t.xid, t.seq) < (%(xid)s::text::xid8, %(seq)s::bigint))
   AND {matching}
 ORDER BY t.xid DESC, t.seq DESC
-LIMIT %(most)s::integer
+LIMIT %(limit)s::integer

@@ -1,7 +1,7 @@
--- history: every step of these jobs, each job's oldest first
+-- history: every transition of these jobs, each job's oldest first
 -- id text[]
 --
--- Job by job through the index: as a plain join the planner may read the whole journal.
+-- Job by job through the index: for a plain join the planner may read the whole journal.
 SELECT b.id, t.event, t.from_state::text, t.to_state::text, t.at, t.reason, t.attempt,
     t.lease_version, t.worker, t.failure
 FROM {schema}.body b CROSS JOIN LATERAL (

@@ -1,7 +1,7 @@
--- hold: a name is mine while no other holder's time runs
+-- hold: take or renew a named lock unless another holder has it
 -- name text  holder text  ttl float8 in seconds  data bytea
 -- now timestamptz, null for the server's own
--- returns a row when it is mine
+-- returns a row if the holder has it
 INSERT INTO {schema}.hold AS mine (name, holder, until, data)
 VALUES (%(name)s, %(holder)s, coalesce(%(now)s::timestamptz, clock_timestamp())
     + make_interval(secs => %(ttl)s::float8), %(data)s)

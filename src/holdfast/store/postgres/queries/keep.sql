@@ -1,6 +1,6 @@
--- keep: write a record while it has the version expected of it
--- kind text  key text  data bytea  version bigint: 0 for none there, null for any
--- returns its new version when it was written
+-- keep: write a record if it has the expected version
+-- kind text  key text  data bytea  version bigint: 0 if it must not exist, null for any
+-- returns its new version if it was written
 INSERT INTO {schema}.record AS kept (kind, key, data, version)
 SELECT %(kind)s::text, %(key)s::text, %(data)s::bytea, 1
 WHERE coalesce(%(version)s::bigint, 0) = 0

@@ -1,4 +1,4 @@
--- keys_release: remove locked keys that nobody took
+-- keys_release: delete locked keys that no job took
 -- scope, key text[]
 DELETE FROM {schema}.dedupe d
 USING unnest(%(scope)s::text[], %(key)s::text[]) AS k (scope, key)

@@ -1,4 +1,4 @@
--- keys_take: give locked keys to new jobs
+-- keys_take: assign locked keys to new jobs
 -- scope, key, digest, job_id text[]  expires_at timestamptz[]
 UPDATE {schema}.dedupe d
 SET digest = k.digest, job_id = k.job_id, expires_at = k.expires_at

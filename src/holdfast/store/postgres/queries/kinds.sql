@@ -1,4 +1,4 @@
--- kinds: of what there are records, from one kind to the next: never over all the records of one
+-- kinds: the kinds of records, from one kind to the next: it never reads all records of one
 WITH RECURSIVE found (kind) AS (
     SELECT min(kind) FROM {schema}.record
     UNION ALL

@@ -1,7 +1,7 @@
 -- link: children wait for parents from now on
--- child text[]  parent text[]  eager boolean[]: one end is enough, whichever
--- The parents' rows are locked by this transaction, or new in it. One that runs is written even if
--- it says all already: its handler may be about to end it with a snapshot that has not seen us.
+-- child text[]  parent text[]  eager boolean[]: the end of any parent is enough
+-- The parents' rows are locked by this transaction, or new in it. A running parent is written even
+-- if its row stays the same: its handler may be about to end it with an older snapshot.
 WITH pair AS MATERIALIZED (
     SELECT c.number AS child, p.number AS parent, given.eager, given.turn,
         CASE WHEN j.state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED')

@@ -1,4 +1,4 @@
--- next_due: when the next waiting job will be due, and whether jobs are to be joined to others
+-- next_due: when the next waiting job is due, and whether there are pending links
 SELECT (
     SELECT due_at FROM {schema}.job
     WHERE state IN ('DELAYED', 'RETRYING') AND due_at IS NOT NULL

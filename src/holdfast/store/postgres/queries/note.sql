@@ -1,8 +1,8 @@
--- note: RUNNING stays RUNNING, with news of itself
+-- note: RUNNING stays RUNNING, with progress, checkpoint or log lines
 -- id text[]  token text[]  progress text[]  at timestamptz[]  checkpoint bytea[]  log text[],
 -- null where there is none; kept integer: log lines to keep per job
 -- returns the position of each note whose lease is still the newest
-WITH asked AS MATERIALIZED (
+WITH requested AS MATERIALIZED (
     SELECT n.token, n.progress, n.at, n.checkpoint, n.log, n.position, b.number
     FROM unnest(
         %(id)s::text[], %(token)s::text[], %(progress)s::text[], %(at)s::timestamptz[],
@@ -12,9 +12,9 @@ WITH asked AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT n.progress, n.at, n.checkpoint, n.log, n.position, j.number, j.attempt,
         j.lease_version, j.lease_worker
-    FROM asked n JOIN {schema}.job j ON j.number = n.number
+    FROM requested n JOIN {schema}.job j ON j.number = n.number
     WHERE (j.state = 'RUNNING') IS TRUE AND j.lease_token = n.token
-    ORDER BY n.number  -- as all who lock several
+    ORDER BY n.number  -- see complete
     FOR NO KEY UPDATE OF j
 ), newest AS (
     SELECT number,
@@ -28,7 +28,7 @@ WITH asked AS MATERIALIZED (
     SET progress = coalesce(newest.progress::json, j.progress),
         checkpoint = coalesce(newest.checkpoint, j.checkpoint)
     FROM newest WHERE j.number = newest.number
-), told AS (
+), recorded AS (
     INSERT INTO {schema}.journal (job, at, attempt, lease_version, reason, worker, progress)
     SELECT number, at, attempt, lease_version, '', lease_worker, progress::json
     FROM held WHERE progress IS NOT NULL ORDER BY position

@@ -1,6 +1,6 @@
--- notify: wake whoever listens for these queues, once this transaction commits
+-- notify: report possible work to listeners, after the commit that brought it
 -- channel text  queues text[]
--- returns for each where that is: the name of the database and the number of its server
-SELECT pg_notify(%(channel)s, queue), current_database()::text,
-    (SELECT system_identifier FROM pg_control_system())
+--
+-- A hint need not wait for the disk: only this transaction turns synchronous_commit off.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(%(channel)s, queue)
 FROM unnest(%(queues)s::text[]) AS q (queue)

@@ -1,10 +1,10 @@
 -- overdue: running jobs whose lease has ended, live jobs whose lifetime is over
--- leased timestamptz: no lease that ended before is worth a look; null to look at all
--- most integer  now timestamptz, null for the server's own
--- returns each job, out of order, the instant that passed and the number; these two alone for
--- one that somebody is writing right now: whoever takes the others back would wait for it
+-- leased timestamptz: skip leases that ended before; null to read all
+-- limit integer  now timestamptz, null for the server's own
+-- returns each job, out of order, the instant that passed and the number; only the last two for a
+-- job that another transaction has locked: the reaper would wait for it
 --
--- A job is locked as it is by then. It may have been renewed or answered since it was looked at.
+-- A job is read again when it is locked: it may have been renewed or settled since it was found.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ), late AS MATERIALIZED (
@@ -15,18 +15,18 @@ WITH clock AS MATERIALIZED (
           AND least(j.lease_until, j.expires_at) >= coalesce(%(leased)s::timestamptz, '-infinity')
           AND least(j.lease_until, j.expires_at) <= (SELECT now FROM clock)
         ORDER BY least(j.lease_until, j.expires_at), j.number
-        LIMIT %(most)s::integer
+        LIMIT %(limit)s::integer
     ) UNION ALL (
         SELECT j.number, j.expires_at
         FROM {schema}.job j
         WHERE j.state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RETRYING')
           AND j.expires_at <= (SELECT now FROM clock)
         ORDER BY j.expires_at, j.number
-        LIMIT %(most)s::integer
+        LIMIT %(limit)s::integer
     )
 ), found AS MATERIALIZED (
     SELECT late.number, late.since
-    FROM late ORDER BY late.since, late.number LIMIT %(most)s::integer
+    FROM late ORDER BY late.since, late.number LIMIT %(limit)s::integer
 ), free AS MATERIALIZED (
     SELECT j.*
     FROM unnest(ARRAY(SELECT number FROM found)) AS aim (number)

@@ -1,4 +1,4 @@
--- parents: every job this one waits or waited for, in the order it came to know them
+-- parents: every job this one waits or waited for, in the order the links were made
 -- id text
 SELECT name FROM (
     SELECT coalesce(p.id, e.gone) AS name, e.seq

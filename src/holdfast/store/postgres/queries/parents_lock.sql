@@ -1,6 +1,6 @@
--- parents_lock: lock jobs that others shall wait for, so that none ends unseen
+-- parents_lock: lock jobs that others will wait for, so that none ends unseen
 -- id text[]
--- returns what is known of each; in the order of numbers, as all who lock several
+-- returns id, number and state of each; locked by number, as in every statement that locks several
 SELECT b.id, j.number, j.state::text
 FROM {schema}.body b JOIN {schema}.job j USING (number)
 WHERE b.id = ANY (%(id)s::text[])

@@ -1,5 +1,5 @@
 -- prunable: ended jobs older than allowed on which no live job depends, oldest first
--- state text[]  before timestamptz[], one per state  most integer
+-- state text[]  before timestamptz[], one per state  limit integer
 SELECT old.number
 FROM unnest(%(state)s::text[], %(before)s::timestamptz[]) AS rule (state, before)
 CROSS JOIN LATERAL (
@@ -12,8 +12,8 @@ CROSS JOIN LATERAL (
             AND c.state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING')))
       AND NOT EXISTS (SELECT FROM {schema}.tie t WHERE t.parent = j.number)
     ORDER BY j.finished_at, j.number
-    LIMIT %(most)s::integer
+    LIMIT %(limit)s::integer
     FOR UPDATE OF j SKIP LOCKED
 ) AS old
 ORDER BY old.finished_at, old.number
-LIMIT %(most)s::integer
+LIMIT %(limit)s::integer

@@ -1,4 +1,4 @@
--- readings: the measures from a minute on, summed
+-- readings: the measures since a minute, summed
 -- since integer, minutes from the epoch
 SELECT queue, type, priority, measure, bucket, sum(count)::bigint AS count, max(top) AS top
 FROM (

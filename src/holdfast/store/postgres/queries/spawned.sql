@@ -1,9 +1,10 @@
 -- spawned: everything these jobs spawned, and what that spawned, in the order of submission
 -- id text[]
--- returns the job asked for with each
+-- returns the requested job with each
 WITH RECURSIVE family AS (
-    SELECT asked.id AS root, b.id, b.number
-    FROM unnest(%(id)s::text[]) AS asked (id) JOIN {schema}.body b ON b.spawned_by = asked.id
+    SELECT requested.id AS root, b.id, b.number
+    FROM unnest(%(id)s::text[]) AS requested (id)
+    JOIN {schema}.body b ON b.spawned_by = requested.id
     UNION
     SELECT family.root, b.id, b.number
     FROM family JOIN {schema}.body b ON b.spawned_by = family.id

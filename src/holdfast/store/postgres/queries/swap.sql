@@ -1,10 +1,9 @@
--- swap: any -> any (the edge was taken by the lifecycle before we got here)
--- One element per change in every array; trail is a JSON list of the edges it went along.
--- parents boolean: also end jobs that others wait for; the caller then tells those. Without it
--- nothing is written when there is such a job (and the rest, should one become so just now)
--- measured boolean: count how long the runs took
--- returns the position, number and state of each change that was written, and whether the job
--- is one that others wait for
+-- swap: any -> any (the lifecycle has decided the transitions)
+-- One element per change in every array; trail is a JSON list of its transitions.
+-- parents boolean: also end jobs that others wait for; the caller then runs end_edges. Without it
+-- nothing is written when there is such a job (or only the rest, if one becomes so just now)
+-- measured boolean: count how long the attempts took
+-- returns position, number and state of each written change, and whether others wait for the job
 --
 -- Written only while revision, and where given token and end of the lease, are as expected.
 -- The stamp is that of complete.
@@ -43,7 +42,7 @@ WITH stamp AS MATERIALIZED (
     SELECT aim.position, j.number
     FROM aim JOIN {schema}.job j USING (number)
     WHERE NOT (SELECT yes FROM blocked)
-    ORDER BY aim.number  -- as all who lock several
+    ORDER BY aim.number  -- see complete
     FOR NO KEY UPDATE OF j
 ), written AS (
     UPDATE {schema}.job j
@@ -81,7 +80,7 @@ WITH stamp AS MATERIALIZED (
     ) WITH ORDINALITY AS given (
         at, from_state, to_state, event, reason, attempt, lease_version, worker, failure, turn
     )
-), told AS (
+), recorded AS (
     INSERT INTO {schema}.journal (xid, job, at, attempt, lease_version, from_state, to_state,
         event, reason, worker, failure)
     SELECT (SELECT xid FROM stamp), number, at, attempt, lease_version,
@@ -107,7 +106,7 @@ WITH stamp AS MATERIALIZED (
         FROM edge
         WHERE to_state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED', 'RETRYING')
     ) AS measured GROUP BY 1, queue, type, priority, measure, bucket
-), tolled AS (
+), failures_counted AS (
     INSERT INTO {schema}.delta
         (minute, queue, type, priority, name, bucket, count, top, category, code)
     SELECT -1, queue, type, 0, state, 0, sum(step), 0, category, code

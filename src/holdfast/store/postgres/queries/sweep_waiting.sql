@@ -1,9 +1,9 @@
--- sweep_waiting: forget ripe jobs that no longer wait
--- most integer
+-- sweep_waiting: delete entries of jobs that no longer wait
+-- limit integer
 DELETE FROM {schema}.waiting w
 WHERE w.child IN (
-    SELECT ripe.child
-    FROM {schema}.waiting ripe JOIN {schema}.job j ON j.number = ripe.child
-    WHERE (ripe.due OR ripe.open = 0) AND j.state <> 'PENDING'
-    LIMIT %(most)s::integer
+    SELECT old.child
+    FROM {schema}.waiting old JOIN {schema}.job j ON j.number = old.child
+    WHERE (old.due OR old.open = 0) AND j.state <> 'PENDING'
+    LIMIT %(limit)s::integer
 )

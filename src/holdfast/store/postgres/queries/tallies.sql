@@ -1,4 +1,4 @@
--- tallies: how many jobs of each kind are in which state
+-- tallies: how many jobs of each kind are in each state
 SELECT queue, type, priority, state, sum(count)::bigint AS count
 FROM (
     SELECT queue, type, priority, state::text, count FROM {schema}.tally

@@ -1,25 +1,25 @@
--- trim_expired: forget keys whose window is over, names that nobody holds any more (such as those
--- of workers that are gone), and rate windows that have closed
--- most integer: of each  now timestamptz, null for the server's own
--- returns how many of the most numerous were forgotten
+-- trim_expired: delete keys whose window is over, named locks that have expired (such as those of
+-- workers that stopped), and rate windows that have closed
+-- limit integer: of each  now timestamptz, null for the server's own
+-- returns the largest of the three counts
 WITH clock AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ), keys AS (
     DELETE FROM {schema}.dedupe WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM {schema}.dedupe WHERE expires_at <= (SELECT now FROM clock)
-        LIMIT %(most)s::integer FOR UPDATE SKIP LOCKED
+        LIMIT %(limit)s::integer FOR UPDATE SKIP LOCKED
     ))
     RETURNING 1
 ), holds AS (
     DELETE FROM {schema}.hold WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM {schema}.hold WHERE until <= (SELECT now FROM clock)
-        LIMIT %(most)s::integer FOR UPDATE SKIP LOCKED
+        LIMIT %(limit)s::integer FOR UPDATE SKIP LOCKED
     ))
     RETURNING 1
 ), windows AS (
     DELETE FROM {schema}.rate_window WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM {schema}.rate_window WHERE until <= (SELECT now FROM clock)
-        LIMIT %(most)s::integer FOR UPDATE SKIP LOCKED
+        LIMIT %(limit)s::integer FOR UPDATE SKIP LOCKED
     ))
     RETURNING 1
 )

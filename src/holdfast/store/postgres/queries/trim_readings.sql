@@ -1,3 +1,3 @@
--- trim_readings: forget measures from before a minute
+-- trim_readings: delete measures from before a minute
 -- before integer, minutes from the epoch
 DELETE FROM {schema}.reading WHERE minute < %(before)s::integer

@@ -1,6 +1,6 @@
--- unpaused: which of these queues may be served, in the order given
+-- unpaused: those of these queues that are not paused, in the order given
 -- queues text[]
-SELECT asked.queue
-FROM unnest(%(queues)s::text[]) WITH ORDINALITY AS asked (queue, turn)
-WHERE NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = asked.queue AND q.paused)
-ORDER BY asked.turn
+SELECT requested.queue
+FROM unnest(%(queues)s::text[]) WITH ORDINALITY AS requested (queue, turn)
+WHERE NOT EXISTS (SELECT FROM {schema}.queue q WHERE q.name = requested.queue AND q.paused)
+ORDER BY requested.turn

@@ -1,4 +1,4 @@
-"""How answers reach PostgreSQL: the common one by the short way."""
+"""Which statements write outcomes: the common one by the short statement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
-SCHEMA = "completing"
+SCHEMA = "swap"
 
 
 @pytest.fixture
@@ -37,35 +37,35 @@ async def _claimed(store: PostgresStore, count: int, token: str = "t") -> list[J
     return await store.claim(Claim(queues=("default",), limit=count, worker="w", token=token))
 
 
-def _heard(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the statements that a call runs from now on."""
-    heard: list[str] = []
-    run = store._database.run
+def _recorded(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list to which each call appends the names of its statements."""
+    names: list[str] = []
+    run = store._state.pool.run
 
-    async def listening(name: str, params: dict[str, object]) -> list[tuple]:
-        heard.append(name)
+    async def recording(name: str, params: dict[str, object]) -> list[tuple]:
+        names.append(name)
         return await run(name, params)
 
-    monkeypatch.setattr(store._database, "run", listening)
-    return heard
+    monkeypatch.setattr(store._state.pool, "run", recording)
+    return names
 
 
-async def test_jobs_whose_handlers_returned_are_written_by_the_short_statement(
+async def test_completions_are_written_by_the_short_statement(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = await _claimed(store, 3)
-    heard = _heard(store, monkeypatch)
+    names = _recorded(store, monkeypatch)
 
     now = store.now()
     answers = await store.swap([Change(j, lifecycle.completed(j, b"1", now=now)) for j in jobs])
 
-    assert heard == ["complete"]
+    assert names == ["complete"]
     assert all(answer.written for answer in answers)
     (history,) = await store.history([jobs[0].id])
     assert history[-1].reason == "handler returned"
 
 
-async def test_answers_unlike_each_other_are_each_judged_and_written_as_they_are(
+async def test_completions_that_differ_are_judged_and_written_one_by_one(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.add([make(str(n), now=store.now()) for n in range(4)])
@@ -77,9 +77,9 @@ async def test_answers_unlike_each_other_are_each_judged_and_written_as_they_are
     held = stale.lease
     assert held is not None
     stale = replace(stale, lease=replace(held, token="other"))
-    forgotten = others[1].id
-    del store._numbers[forgotten]
-    heard = _heard(store, monkeypatch)
+    unknown = others[1].id
+    del store._state.numbers[unknown]
+    names = _recorded(store, monkeypatch)
 
     changes = []
     for n, job in enumerate((first, stale, *others)):
@@ -88,7 +88,7 @@ async def test_answers_unlike_each_other_are_each_judged_and_written_as_they_are
     answers = await store.swap(changes)
 
     assert [True, False, True, True] == [answer.written for answer in answers]
-    assert heard[0] == "complete"
+    assert names[0] == "complete"
     for change, found in zip(changes, await store.get([c.before.id for c in changes]), strict=True):
         assert found is not None
         if change.before is not stale:
@@ -96,17 +96,17 @@ async def test_answers_unlike_each_other_are_each_judged_and_written_as_they_are
             assert (after.result, after.finished_at) == (found.result, found.finished_at)
 
 
-async def test_any_other_answer_goes_the_long_way(
+async def test_any_other_outcome_is_written_by_swap(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (job,) = await _claimed(store, 1)
-    heard = _heard(store, monkeypatch)
+    names = _recorded(store, monkeypatch)
 
     failure = Failure(category=FailureCategory.PERMANENT, message="no", code="NO")
     failed = lifecycle.after_failure(job, failure, now=store.now())
     await store.swap([Change(job, failed)])
 
-    assert heard == ["swap"]
+    assert names == ["swap"]
 
 
 async def test_job_that_another_store_claimed_is_found_by_its_id(
@@ -121,13 +121,13 @@ async def test_job_that_another_store_claimed_is_found_by_its_id(
     assert answer.written
 
 
-async def test_number_of_a_job_that_was_deleted_since_leads_nowhere(store: PostgresStore) -> None:
+async def test_number_of_a_deleted_job_writes_nothing(store: PostgresStore) -> None:
     (old,) = await _claimed(store, 1)
-    number = store._numbers[old.id]
+    number = store._state.numbers[old.id]
     await store.swap([Change(old, lifecycle.completed(old, b"1", now=store.now()))])
     assert await store.delete([old.id]) == [True]
     await _claimed(store, 1, "later")
-    store._numbers[old.id] = number
+    store._state.numbers[old.id] = number
 
     (answer,) = await store.swap([Change(old, lifecycle.completed(old, b"2", now=store.now()))])
 

@@ -1,5 +1,5 @@
--- failure_tolls: how many ended jobs failed, by category, by code and by type, from the counters
--- states text[]  categories, types, queues text[], code text, null where not asked
+-- failure_totals: how many ended jobs failed, by category, by code and by type, from the counters
+-- states text[]  categories, types, queues text[], code text, null where there is none
 SELECT grouping(category, code, type), category, code, type, sum(count)::bigint
 FROM (
     SELECT state::text, queue, type, category, code, count FROM {schema}.toll

@@ -1,4 +1,4 @@
-"""One of a store's own connections, for a test that asks the server something itself."""
+"""A session of a store's own pool, for tests that query the server directly."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def lent(store: PostgresStore) -> AsyncIterator[PostgresSession]:
-    """Borrow a connection, as every call does."""
-    database = store._database
-    session = await database.borrow()
+async def borrowed_session(store: PostgresStore) -> AsyncIterator[PostgresSession]:
+    """Borrow a session, as every call does."""
+    pool = store._state.pool
+    session = await pool.borrow()
     try:
         yield session
     finally:
-        await database._pool.putconn(session.connection)
+        await pool._pool.putconn(session.connection)

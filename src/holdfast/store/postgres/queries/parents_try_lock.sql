@@ -1,6 +1,6 @@
--- parents_free: lock those of these jobs that nobody is writing right now
+-- parents_try_lock: lock those of these jobs that no other transaction has locked
 -- id text[]
--- returns what is known of each
+-- returns id, number and state of each
 SELECT b.id, j.number, j.state::text
 FROM {schema}.body b JOIN {schema}.job j USING (number)
 WHERE b.id = ANY (%(id)s::text[])

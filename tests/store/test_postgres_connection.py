@@ -1,4 +1,4 @@
-"""How a connection listens to its server, whichever event loop it lives on."""
+"""How a connection reads from its socket, on asyncio's loop and on uvloop."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ if TYPE_CHECKING:
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
-SCHEMA = "line"
+SCHEMA = "connection"
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_line_that_broke_with_an_answer_is_not_waited_for(run: object) -> None:
-    """uvloop tells of an error once, and here it comes together with something to read."""
+def test_connection_that_breaks_with_a_result_does_not_hang(run: object) -> None:
+    """uvloop reports an error once, and here together with input."""
     assert callable(run)
-    run(_ask_a_server_that_dies_with_its_answer())
+    run(_read_from_a_server_that_dies_with_its_result())
 
 
-async def _ask_a_server_that_dies_with_its_answer() -> None:
-    ours, theirs = _connected()
-    line = Connection.__new__(Connection)
-    line.pgconn = SimpleNamespace(socket=ours.fileno(), status=ConnStatus.BAD)  # type: ignore[assignment]
-    answer = asyncio.create_task(line._until(Wait.R))
+async def _read_from_a_server_that_dies_with_its_result() -> None:
+    local, remote = _connected()
+    connection = Connection.__new__(Connection)
+    connection.pgconn = SimpleNamespace(socket=local.fileno(), status=ConnStatus.BAD)  # type: ignore[assignment]
+    result = asyncio.create_task(connection._until_ready(Wait.R))
     await asyncio.sleep(0.05)
-    theirs.send(b"answer")
-    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    theirs.close()  # at once, without goodbye
-    assert Ready.R == await answer
-    assert b"answer" == os.read(ours.fileno(), 100)
+    remote.send(b"result")
+    remote.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    remote.close()  # at once, with a reset
+    assert Ready.R == await result
+    assert b"result" == os.read(local.fileno(), 100)
 
     async with asyncio.timeout(1):
-        assert Ready.R == await line._until(Wait.R)
+        assert Ready.R == await connection._until_ready(Wait.R)
 
-    line._turn_away()
-    ours.close()
+    connection._stop_reading()
+    local.close()
 
 
-async def test_call_that_is_cancelled_while_it_is_being_sent_says_so(
+async def test_call_cancelled_while_it_is_sent_raises_cancelled_error(
     postgres_server: Postgres,
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
@@ -61,9 +61,11 @@ async def test_call_that_is_cancelled_while_it_is_being_sent_says_so(
         PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
     ) as store:
         large = [make(str(n), now=store.now(), payload="x" * 1_000_000) for n in range(16)]
-        await store.add([make(f"{n} small", now=store.now()) for n in range(16)])  # is prepared
-        await store._wake.stop()  # which would need the connection, too
-        (warm,) = store._database._warm
+        await store.add(
+            [make(f"{n} small", now=store.now()) for n in range(16)]
+        )  # prepares the statement
+        await store._state.wake.stop()  # it needs the connection, too
+        (warm,) = store._state.pool._warm
         backend = warm.connection.info.backend_pid
         os.kill(backend, signal.SIGSTOP)  # so that it reads nothing
         sending = asyncio.create_task(store.add(large))
@@ -74,10 +76,10 @@ async def test_call_that_is_cancelled_while_it_is_being_sent_says_so(
         with pytest.raises(asyncio.CancelledError):
             await sending
 
-        assert [None] == await store.get(["nobody"])
+        assert [None] == await store.get(["unknown"])
 
 
 def _connected() -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        ours = socket.create_connection(listener.getsockname())
-        return ours, listener.accept()[0]
+        local = socket.create_connection(listener.getsockname())
+        return local, listener.accept()[0]

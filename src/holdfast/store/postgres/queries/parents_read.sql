@@ -1,4 +1,4 @@
--- parents_see: what is known of jobs that others shall wait for, without locking them
+-- parents_read: read jobs that others will wait for, without locking them
 -- id text[]
 -- returns with each whether it is new in this very transaction
 SELECT b.id, j.number, j.state::text, j.priority::integer, b.depth,

@@ -1,7 +1,7 @@
--- untie: forget the ties of children that have been joined
+-- pending_remove: delete the pending links of children that have been linked
 -- child text[]
--- returns each parent that was deleted before: it ended as it was seen or as the journal tells, or
--- nobody knows how
+-- returns each parent that was deleted before: it ended as it was seen or as the journal has it,
+-- else as cancelled
 WITH joined AS (
     DELETE FROM {schema}.tie t USING {schema}.body b
     WHERE b.id = ANY (%(child)s::text[]) AND t.child = b.number

@@ -1,4 +1,4 @@
--- examine: what decides how safe and how far a server's answers are
+-- health: settings that decide how safe the server is and how well it serves the store
 SELECT
     current_setting('server_version'),
     current_setting('fsync'),

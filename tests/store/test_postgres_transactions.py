@@ -1,4 +1,4 @@
-"""What a handler is lent inside its transaction: a session of its own, as psycopg makes them."""
+"""The connection that a handler borrows inside its transaction: a plain one of psycopg."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
-SCHEMA = "guests"
+SCHEMA = "transactions"
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ async def _value(connection: psycopg.AsyncConnection, query: str) -> object:
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_handlers_own_exception_passes_untouched(
+async def test_handlers_exception_is_raised_unchanged(
     store: PostgresStore, hand: Hand, error: BaseException
 ) -> None:
     fence = await _running(store, hand)
@@ -108,7 +108,7 @@ async def test_handlers_own_exception_passes_untouched(
         ("SET LOCAL statement_timeout = 1; SELECT pg_sleep(5)", psycopg.errors.QueryCanceled),
     ],
 )
-async def test_error_of_the_handlers_own_statement_passes_untouched(
+async def test_error_of_a_handlers_statement_is_raised_unchanged(
     store: PostgresStore, hand: Hand, statement: str, error: type[Exception]
 ) -> None:
     fence = await _running(store, hand)
@@ -121,7 +121,7 @@ async def test_error_of_the_handlers_own_statement_passes_untouched(
         await work()
 
 
-async def test_handlers_own_lock_timeout_passes_untouched(
+async def test_handlers_lock_timeout_is_raised_unchanged(
     store: PostgresStore, hand: Hand, postgres_server: Postgres
 ) -> None:
     fence = await _running(store, hand)
@@ -137,12 +137,12 @@ async def test_handlers_own_lock_timeout_passes_untouched(
             await work()
 
 
-async def test_deferred_constraint_of_the_handlers_own_passes_untouched(
+async def test_handlers_deferred_constraint_is_raised_unchanged(
     store: PostgresStore, hand: Hand
 ) -> None:
     fence = await _running(store, hand)
 
-    async def put_off() -> None:
+    async def defer() -> None:
         async with _completing(store, fence) as connection:
             await connection.execute(
                 "CREATE TEMP TABLE once (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)"
@@ -150,7 +150,7 @@ async def test_deferred_constraint_of_the_handlers_own_passes_untouched(
             await connection.execute("INSERT INTO once VALUES (1), (1)")
 
     with pytest.raises(psycopg.errors.UniqueViolation):
-        await put_off()
+        await defer()
     assert State.RUNNING is await _state(store, fence)
 
 
@@ -171,7 +171,7 @@ async def test_raised_rollback_undoes_the_block_and_leaves_the_job_running(
 @pytest.mark.parametrize(
     "statements", [["COMMIT"], ["ROLLBACK"], ["COMMIT AND CHAIN"], ["COMMIT", "SELECT 1"]]
 )
-async def test_transaction_ended_by_hand_is_noticed_and_completes_nothing(
+async def test_transaction_ended_by_the_handler_completes_nothing(
     store: PostgresStore, hand: Hand, statements: list[str]
 ) -> None:
     fence = await _running(store, hand)
@@ -181,13 +181,13 @@ async def test_transaction_ended_by_hand_is_noticed_and_completes_nothing(
             for statement in statements:
                 await connection.execute(statement.encode())
 
-    with pytest.raises(PermanentError, match="ended by hand"):
+    with pytest.raises(PermanentError, match="the handler ended the transaction itself"):
         await work()
 
     assert State.RUNNING is await _state(store, fence)
 
 
-async def test_commit_of_the_lent_connection_is_refused_at_once(
+async def test_commit_of_the_borrowed_connection_is_refused(
     store: PostgresStore, hand: Hand
 ) -> None:
     fence = await _running(store, hand)
@@ -199,12 +199,12 @@ async def test_commit_of_the_lent_connection_is_refused_at_once(
     assert State.COMPLETED is await _state(store, fence)
 
 
-# --- jobs that are taken back ------------------------------------------------------------------
+# --- jobs that lose their lease -----------------------------------------------------------------
 
 
 @pytest.fixture
 async def modest(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
-    """A store whose role may do no more than it must."""
+    """A store whose role has the least rights."""
     with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
         if not connection.execute("SELECT FROM pg_roles WHERE rolname = 'modest'").fetchone():
             connection.execute("CREATE ROLE modest LOGIN")
@@ -216,7 +216,7 @@ async def modest(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
         yield store
 
 
-async def test_transaction_ends_when_its_job_is_taken_back(modest: PostgresStore) -> None:
+async def test_transaction_ends_with_the_lease_of_its_job(modest: PostgresStore) -> None:
     hand = Hand(modest, SystemClock())
     stays, goes = await _running(modest, hand, "stays"), await _running(modest, hand, "goes")
 
@@ -244,7 +244,7 @@ async def test_transaction_ends_when_its_job_is_taken_back(modest: PostgresStore
     assert State.RETRYING is await _state(modest, goes)
 
 
-async def test_session_is_called_by_its_job(store: PostgresStore, hand: Hand) -> None:
+async def test_session_is_named_after_its_job(store: PostgresStore, hand: Hand) -> None:
     fence = await _running(store, hand)
 
     async with _completing(store, fence) as connection:
@@ -259,7 +259,7 @@ async def test_session_is_called_by_its_job(store: PostgresStore, hand: Hand) ->
 
 
 @pytest.mark.parametrize("is_awaited", [False, True])
-async def test_end_is_told_after_what_was_reported_inside_the_block(
+async def test_completion_comes_after_progress_reported_inside_the_block(
     store: PostgresStore, hand: Hand, is_awaited: bool
 ) -> None:
     fence = await _running(store, hand)
@@ -272,8 +272,8 @@ async def test_end_is_told_after_what_was_reported_inside_the_block(
         assert [True] == await store.note([JobNote(fence=fence, progress=progress)])
 
     page = await store.events(None, 100, timedelta(0))
-    told = [e.transition.event if e.transition else None for e in page.events]
-    assert [None, Event.COMPLETE] == [event for event in told if event in (None, Event.COMPLETE)]
+    events = [e.transition.event if e.transition else None for e in page.events]
+    assert [None, Event.COMPLETE] == [event for event in events if event in (None, Event.COMPLETE)]
     newest = await store.find(Search(order=Order.UPDATED_DESC, limit=1))
     assert [fence.job_id] == [job.id for job in newest.jobs]
 
@@ -281,7 +281,7 @@ async def test_end_is_told_after_what_was_reported_inside_the_block(
 # --- the session -------------------------------------------------------------------------------
 
 
-async def test_lent_session_has_the_settings_of_the_server(
+async def test_borrowed_session_has_the_settings_of_the_server(
     store: PostgresStore, hand: Hand, postgres_server: Postgres
 ) -> None:
     fence = await _running(store, hand)
@@ -290,31 +290,31 @@ async def test_lent_session_has_the_settings_of_the_server(
     names += ["timezone", "search_path", "transaction_isolation", "client_encoding"]
 
     async with _completing(store, fence) as connection:
-        lent = [await _value(connection, f"SHOW {name}") for name in names]
+        shown = [await _value(connection, f"SHOW {name}") for name in names]
 
     async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as plain:
-        assert [await _value(plain, f"SHOW {name}") for name in names] == lent
+        assert [await _value(plain, f"SHOW {name}") for name in names] == shown
 
 
-async def test_settings_that_a_role_has_for_the_store_do_not_hold_for_handlers(
+async def test_settings_of_the_role_for_the_store_do_not_apply_to_handlers(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
-    """Behind a pooler the role has what sessions would set for themselves."""
-    ours = {"statement_timeout": "2s", "enable_seqscan": "off", "enable_bitmapscan": "off"}
-    ours["plan_cache_mode"] = "force_generic_plan"
-    options = " ".join(f"-c {name}={value}" for name, value in ours.items())
+    """Behind a pooler the role has the settings that sessions set otherwise."""
+    settings = {"statement_timeout": "2s", "enable_seqscan": "off", "enable_bitmapscan": "off"}
+    settings["plan_cache_mode"] = "force_generic_plan"
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     dsn = f"{postgres_server.dsn}?options={quote(options)}"
     async with PostgresStore(PostgresSettings(dsn=dsn, schema=SCHEMA, pgbouncer=True)) as pooled:
         fence = await _running(pooled, hand)
 
         async with _completing(pooled, fence) as connection:
-            lent = [await _value(connection, f"SHOW {name}") for name in ours]
+            shown = [await _value(connection, f"SHOW {name}") for name in settings]
 
-    assert ["0", "on", "on", "auto"] == lent
+    assert ["0", "on", "on", "auto"] == shown
     assert State.COMPLETED is await _state(store, fence)
 
 
-async def test_lent_connection_reads_values_as_psycopg_does(
+async def test_borrowed_connection_reads_values_as_psycopg_does(
     store: PostgresStore, hand: Hand
 ) -> None:
     fence = await _running(store, hand)
@@ -326,7 +326,7 @@ async def test_lent_connection_reads_values_as_psycopg_does(
     assert ({"a": 1}, [2], ("1", "x")) == row
 
 
-async def test_role_and_time_zone_of_the_handler_do_not_reach_the_end_of_its_job(
+async def test_role_and_time_zone_of_the_handler_do_not_affect_its_completion(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
     fence, seen = await _running(store, hand), list[Job]()
@@ -338,15 +338,15 @@ async def test_role_and_time_zone_of_the_handler_do_not_reach_the_end_of_its_job
     with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS tenant")
         connection.execute("CREATE ROLE tenant")
-    async with store.transaction(fence, decide) as lent:
-        await lent.execute("SET LOCAL ROLE tenant")
-        await lent.execute("SET timezone TO 'Asia/Tokyo'")
+    async with store.transaction(fence, decide) as connection:
+        await connection.execute("SET LOCAL ROLE tenant")
+        await connection.execute("SET timezone TO 'Asia/Tokyo'")
 
     assert State.COMPLETED is await _state(store, fence)
     assert timedelta(0) == seen[0].updated_at.utcoffset() == store.now().utcoffset()
 
 
-async def test_handler_may_choose_how_it_is_isolated(store: PostgresStore, hand: Hand) -> None:
+async def test_handler_can_choose_its_isolation_level(store: PostgresStore, hand: Hand) -> None:
     fence = await _running(store, hand)
 
     async with _completing(store, fence) as connection:
@@ -358,7 +358,7 @@ async def test_handler_may_choose_how_it_is_isolated(store: PostgresStore, hand:
 
 @pytest.mark.req("M-9")
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-async def test_child_added_behind_the_back_of_a_handlers_snapshot_is_not_forgotten(
+async def test_child_that_a_handlers_snapshot_misses_is_not_lost(
     store: PostgresStore, hand: Hand, level: str
 ) -> None:
     fence = await _running(store, hand)
@@ -378,7 +378,7 @@ async def test_child_added_behind_the_back_of_a_handlers_snapshot_is_not_forgott
     assert State.RUNNING is await _state(store, fence)
 
 
-async def test_query_of_a_handlers_may_take_longer_than_the_stores_own(
+async def test_handlers_query_may_take_longer_than_the_stores_timeout(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
     settings = PostgresSettings(
@@ -393,7 +393,7 @@ async def test_query_of_a_handlers_may_take_longer_than_the_stores_own(
     assert State.COMPLETED is await _state(store, fence)
 
 
-async def test_end_of_the_block_is_given_up_in_time(
+async def test_completion_at_the_end_of_the_block_times_out(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
     settings = PostgresSettings(
@@ -401,19 +401,19 @@ async def test_end_of_the_block_is_given_up_in_time(
     )
     async with (
         PostgresStore(settings) as brisk,
-        await psycopg.AsyncConnection.connect(postgres_server.dsn) as stranger,
+        await psycopg.AsyncConnection.connect(postgres_server.dsn) as other,
     ):
         fence = await _running(brisk, hand)
 
         async def work() -> None:
             async with _completing(brisk, fence):
-                await stranger.execute(f"LOCK TABLE {SCHEMA}.job".encode())
+                await other.execute(f"LOCK TABLE {SCHEMA}.job".encode())
 
         with pytest.raises(StoreUnavailableError):
             await asyncio.wait_for(work(), 10)
 
 
-async def test_worker_that_freezes_at_the_end_of_the_block_holds_its_job_for_a_moment_only(
+async def test_worker_frozen_at_the_end_of_the_block_loses_its_transaction(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
     settings = PostgresSettings(
@@ -423,7 +423,7 @@ async def test_worker_that_freezes_at_the_end_of_the_block_holds_its_job_for_a_m
         fence = await _running(brisk, hand)
 
         def freeze(job: Job) -> Job:
-            time.sleep(1.0)  # nothing of this process goes on
+            time.sleep(1.0)  # nothing else in this process runs
             return lifecycle.completed(job, None, now=brisk.now())
 
         with pytest.raises(StoreUnavailableError):
@@ -433,10 +433,10 @@ async def test_worker_that_freezes_at_the_end_of_the_block_holds_its_job_for_a_m
     assert State.RUNNING is await _state(store, fence)
 
 
-# --- nothing stays -----------------------------------------------------------------------------
+# --- resetting ---------------------------------------------------------------------------------
 
 
-async def test_nothing_a_handler_does_to_its_connection_reaches_the_next(
+async def test_changes_of_a_handler_to_its_session_do_not_reach_the_next(
     store: PostgresStore, hand: Hand, postgres_server: Postgres
 ) -> None:
     async with _completing(store, await _running(store, hand, "first")) as connection:
@@ -479,7 +479,7 @@ async def test_nothing_is_prepared_behind_a_pooler(postgres_server: Postgres) ->
             assert 0 == await _value(connection, "SELECT count(*) FROM pg_prepared_statements")
 
 
-async def test_connection_kept_beyond_its_block_is_closed(store: PostgresStore, hand: Hand) -> None:
+async def test_connection_is_closed_after_its_block(store: PostgresStore, hand: Hand) -> None:
     async with _completing(store, await _running(store, hand)) as connection:
         pass
 
@@ -487,10 +487,10 @@ async def test_connection_kept_beyond_its_block_is_closed(store: PostgresStore, 
         await connection.execute("SELECT 1")
 
 
-# --- waiting for one ---------------------------------------------------------------------------
+# --- waiting -----------------------------------------------------------------------------------
 
 
-async def test_handler_waits_for_a_connection_for_as_long_as_it_likes(
+async def test_handler_waits_for_a_connection_without_limit(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
     settings = PostgresSettings(
@@ -508,7 +508,7 @@ async def test_handler_waits_for_a_connection_for_as_long_as_it_likes(
         assert [State.COMPLETED] * 3 == [await _state(busy, fence) for fence in fences]
 
 
-async def test_server_that_is_away_is_not_waited_for(
+async def test_handler_does_not_wait_for_an_unreachable_server(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
     fence = await _running(store, hand)
@@ -516,9 +516,9 @@ async def test_server_that_is_away_is_not_waited_for(
     async with Proxy(int(port)) as proxy:
         dsn = postgres_server.dsn.replace(f":{port}/", f":{proxy.port}/")
         settings = PostgresSettings(dsn=dsn, schema=SCHEMA, wait=timedelta(milliseconds=300))
-        lonely = await PostgresStore(settings).start()
+        unreachable = await PostgresStore(settings).start()
 
     with pytest.raises(StoreUnavailableError):
-        await asyncio.wait_for(_completing(lonely, fence).__aenter__(), 10)
+        await asyncio.wait_for(_completing(unreachable, fence).__aenter__(), 10)
 
-    await lonely.close()
+    await unreachable.close()

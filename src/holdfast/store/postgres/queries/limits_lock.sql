@@ -1,4 +1,4 @@
--- gate: claims under the same limit go one after the other, or two would find the last place free
+-- limits_lock: run claims under the same limit one after the other: two would find one last slot
 -- scopes text[]: the limits that apply, in order, so that no two claims wait for each other
 -- now timestamptz, null for the server's own
 -- returns the time

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
-SCHEMA = "enlisted"
+SCHEMA = "caller"
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ caller = pytest.mark.parametrize("caller", CALLERS)
 async def test_job_appears_and_wakes_workers_when_the_transaction_commits(
     caller: str, store: PostgresStore, hand: Hand, postgres_server: Postgres
 ) -> None:
-    assert await store._wake.hears()
+    assert await store._state.wake.is_notified()
     seen = await store.arrivals(["default"], -1, timedelta(0))
     plain, keyed = hand.job("plain", tags={"a": "b"}), hand.job("keyed", idempotency_key="k")
     child = hand.job("child", after=[keyed])
@@ -143,7 +143,7 @@ async def test_handler_writes_and_completion_commit_together(
     ) as connection:
         await connection.execute("INSERT INTO counter VALUES (1)")
         assert [State.RUNNING] == [j.state for j in await store.get([fence.job_id]) if j]
-        assert [True] == [beat.held for beat in await store.extend([fence])]
+        assert [True] == [renewal.held for renewal in await store.extend([fence])]
 
     (job,) = await store.get([fence.job_id])
     assert job is not None
@@ -179,7 +179,7 @@ async def test_stale_handler_writes_roll_back(
     assert 0 == await _counted(counter)
 
 
-async def test_wish_to_cancel_during_the_transaction_is_heard_by_the_decision(
+async def test_decision_sees_a_cancel_request_made_during_the_transaction(
     store: PostgresStore, hand: Hand
 ) -> None:
     fence = await _running(store, hand)
@@ -187,8 +187,8 @@ async def test_wish_to_cancel_during_the_transaction_is_heard_by_the_decision(
     async with store.transaction(fence, lambda job: lifecycle.cancelled(job, now=store.now())):
         (job,) = await store.get([fence.job_id])
         assert job is not None
-        wish = lifecycle.cancel_requested(job, reason="enough", force=False, now=store.now())
-        await hand.swap(job, wish)
+        request = lifecycle.cancel_requested(job, reason="enough", force=False, now=store.now())
+        await hand.swap(job, request)
 
     (job,) = await store.get([fence.job_id])
     assert job is not None
@@ -211,11 +211,11 @@ async def test_failed_handler_writes_nothing_and_keeps_its_lease(
     with pytest.raises(RolledBack):
         await fail()
 
-    assert [True] == [beat.held for beat in await store.extend([fence])]
+    assert [True] == [renewal.held for renewal in await store.extend([fence])]
     assert 0 == await _counted(counter)
 
 
-async def test_handler_that_forgets_our_statements_disturbs_nobody_after_it(
+async def test_handler_that_deallocates_statements_does_not_affect_the_next(
     postgres_server: Postgres, store: PostgresStore, hand: Hand
 ) -> None:
     settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1)
@@ -228,7 +228,7 @@ async def test_handler_that_forgets_our_statements_disturbs_nobody_after_it(
             ) as connection:
                 await connection.execute(statement.encode())
 
-        with pytest.raises(StaleLeaseError):  # which takes the statements to be known from here on
+        with pytest.raises(StaleLeaseError):  # the statements are prepared from here on
             async with small.transaction(Fence(fence.job_id, "other"), lambda job: job):
                 pass
         with pytest.raises(StoreUnavailableError):
@@ -250,9 +250,9 @@ async def test_handlers_transactions_leave_connections_for_heartbeats(
         async with small.transaction(
             fence, lambda job: lifecycle.completed(job, None, now=small.now())
         ):
-            beats = await asyncio.wait_for(small.extend([fence]), 10)
+            renewals = await asyncio.wait_for(small.extend([fence]), 10)
 
-    assert [True] == [beat.held for beat in beats]
+    assert [True] == [renewal.held for renewal in renewals]
 
 
 @pytest.mark.parametrize("driver", BLOCKING_DRIVERS)

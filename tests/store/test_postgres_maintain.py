@@ -1,4 +1,4 @@
-"""What a store forgets and sums up keeps pace with what comes in, however much that is."""
+"""Deleting expired rows and summing up counters keeps up with any amount of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.model.policy import Retention
 from holdfast.store.postgres import PostgresSettings, PostgresStore
-from holdfast.store.postgres.base import FOLD_EVERY
 from holdfast.store.postgres.claim_position import Throttle
-from holdfast.store.postgres.store import FOLDED_AT_ONCE, TRIMMED_AT_ONCE
+from holdfast.store.postgres.maintain import FOLD_BATCH, TRIM_BATCH
+from holdfast.store.postgres.state import FOLD_EVERY
 from tests.conformance.stores import empty_schema
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
-SCHEMA = "upkeep"
+SCHEMA = "maintain"
 KEPT = 10
-MANY = 2 * TRIMMED_AT_ONCE + 1
+MANY = 2 * TRIM_BATCH + 1
 FILLED = {
     "dedupe": "(scope, key, expires_at) SELECT 's', n::text, now() - interval '1 s'",
     "hold": "(name, holder, until, data) SELECT n::text, 'w', now() - interval '1 s', ''",
@@ -53,7 +53,7 @@ def _rows(server: Postgres, table: str) -> int:
 
 
 @pytest.mark.parametrize("table", FILLED)
-async def test_all_that_is_over_is_forgotten_however_much_there_is(
+async def test_everything_expired_is_deleted_in_batches(
     store: PostgresStore, postgres_server: Postgres, table: str
 ) -> None:
     _fill(postgres_server, table, MANY)
@@ -63,7 +63,7 @@ async def test_all_that_is_over_is_forgotten_however_much_there_is(
     assert KEPT >= _rows(postgres_server, table)
 
 
-async def test_what_is_still_held_is_not_forgotten(store: PostgresStore) -> None:
+async def test_named_lock_that_is_held_is_not_deleted(store: PostgresStore) -> None:
     await store.hold("mine", "me", timedelta(minutes=1))
 
     await store.prune(Retention(), 1)
@@ -71,7 +71,7 @@ async def test_what_is_still_held_is_not_forgotten(store: PostgresStore) -> None
     assert ["mine"] == [hold.name for hold in await store.holds("")]
 
 
-async def test_backlog_of_counters_is_summed_up_without_long_rests(
+async def test_backlog_of_counters_is_summed_up_without_long_pauses(
     store: PostgresStore, postgres_server: Postgres
 ) -> None:
     with psycopg.connect(postgres_server.dsn, autocommit=True) as connection:
@@ -79,28 +79,28 @@ async def test_backlog_of_counters_is_summed_up_without_long_rests(
             f"""
             INSERT INTO {SCHEMA}.delta (queue, type, priority, name, bucket, count, top)
             SELECT 'q', 't', 2, 'SCHEDULED', 0, 1, 0
-            FROM generate_series(1, {FOLDED_AT_ONCE} + 1)
+            FROM generate_series(1, {FOLD_BATCH} + 1)
             """.encode()
         )
 
     await store.prune(Retention(), 1)
 
     assert 1 == _rows(postgres_server, "delta")
-    assert FOLD_EVERY > store._folding._next - store._ticks()
+    assert FOLD_EVERY > store._state.folding._next - store._state.ticks()
 
 
-async def test_work_of_which_much_is_left_rests_only_as_long_as_it_took() -> None:
+async def test_unfinished_work_rests_only_as_long_as_it_took() -> None:
     time = [0.0]
 
     async def work() -> None:
         time[0] += 3.0
 
-    pace = Throttle(lambda: time[0], every=1.0)
-    await pace.keep(work())
+    throttle = Throttle(lambda: time[0], every=1.0)
+    await throttle.run(work())
     time[0] += 3.0
-    assert not pace.is_due
+    assert not throttle.is_due
 
-    pace.hurry()
-    assert not pace.is_due
+    throttle.continue_soon()
+    assert not throttle.is_due
     time[0] += 3.0
-    assert pace.is_due
+    assert throttle.is_due

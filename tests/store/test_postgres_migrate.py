@@ -52,7 +52,7 @@ async def _objects(connection: psycopg.AsyncConnection) -> set[tuple[str, str]]:
     return set(await cursor.fetchall())
 
 
-async def test_every_migration_can_be_taken_back(connection: psycopg.AsyncConnection) -> None:
+async def test_every_migration_can_be_reverted(connection: psycopg.AsyncConnection) -> None:
     migrator = Migrator(connection, SCHEMA)
     before: dict[int, set[tuple[str, str]]] = {}
     for migration in known():
@@ -91,7 +91,7 @@ async def test_one_of_many_starters_migrates(
     assert (len(known()),) == await cursor.fetchone()
 
 
-async def test_failed_migration_leaves_nothing_behind(connection: psycopg.AsyncConnection) -> None:
+async def test_failed_migration_leaves_no_trace(connection: psycopg.AsyncConnection) -> None:
     broken = Migration(2, "broken", "CREATE TABLE {schema}.half (); SELECT 1 / 0;", "", 1)
     migrator = Migrator(connection, SCHEMA, [*known(), broken])
 
@@ -132,7 +132,7 @@ async def test_migration_outside_a_transaction_builds_an_index_while_starters_wa
     assert ("i", "body_depth") not in await _objects(connection)
 
 
-async def test_migration_outside_a_transaction_can_be_begun_again(
+async def test_migration_outside_a_transaction_can_start_over(
     connection: psycopg.AsyncConnection,
 ) -> None:
     broken = replace(INDEX, up=f"{INDEX.up}SELECT 1 / 0;\n")
@@ -157,12 +157,12 @@ async def test_old_and_new_program_share_a_schema_that_only_grew(
     assert found is not None
 
 
-async def test_births_in_one_row_and_in_two_tell_the_same(
+async def test_submissions_in_one_row_and_in_two_read_the_same(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
     settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)
 
-    async def told(store: PostgresStore) -> tuple[object, object]:
+    async def read(store: PostgresStore) -> tuple[object, object]:
         page = await store.events("0-0", 100, timedelta(seconds=5))
         return await store.history([job.id for job in jobs]), page.events
 
@@ -177,22 +177,22 @@ async def test_births_in_one_row_and_in_two_tell_the_same(
         jobs = [make("at once", now=now), make("later", now=now, delay=60)]
         jobs += [make("waits", now=now, after=jobs)]
         await store.add(jobs)
-        before = await told(store)
-    births = [(None, "SCHEDULED", "enqueue"), (None, "DELAYED", "delay")]
+        before = await read(store)
+    submissions = [(None, "SCHEDULED", "enqueue"), (None, "DELAYED", "delay")]
     waits = (None, "PENDING", "submit")
-    assert [*births, waits] == await rows()
+    assert [*submissions, waits] == await rows()
 
     migrator = Migrator(connection, SCHEMA)
     await migrator.down(2)
-    onward = [("PENDING", *step) for _, *step in births]
-    assert [waits, onward[0], waits, onward[1], waits] == await rows()
+    later = [("PENDING", *step) for _, *step in submissions]
+    assert [waits, later[0], waits, later[1], waits] == await rows()
 
     await migrator.up()
     async with PostgresStore(settings) as store:
-        assert before == await told(store)
+        assert before == await read(store)
 
 
-async def test_births_of_transactions_that_are_open_are_taken_apart_too(
+async def test_submissions_of_open_transactions_are_split_too(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
     settings = PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)
@@ -201,7 +201,7 @@ async def test_births_of_transactions_that_are_open_are_taken_apart_too(
         async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other:
             await store.add([job], connection=other)
             going = asyncio.create_task(Migrator(connection, SCHEMA).down(2))
-            await _until_somebody_waits(postgres_server.dsn)
+            await _until_a_session_waits(postgres_server.dsn)
             await other.commit()
         await going
 
@@ -210,17 +210,17 @@ async def test_births_of_transactions_that_are_open_are_taken_apart_too(
         assert [("PENDING",), ("SCHEDULED",)] == await cursor.fetchall()
 
 
-async def _until_somebody_waits(dsn: str) -> None:
+async def _until_a_session_waits(dsn: str) -> None:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
         for _ in range(1000):
             cursor = await connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted")
             if await cursor.fetchone():
                 return
             await asyncio.sleep(0.01)
-    raise AssertionError("nobody waits for a lock")
+    raise AssertionError("no session waits for a lock")
 
 
-async def test_nobody_queues_for_long_behind_a_migration_that_waits(
+async def test_calls_do_not_queue_long_behind_a_waiting_migration(
     connection: psycopg.AsyncConnection,
     postgres_server: Postgres,
     monkeypatch: pytest.MonkeyPatch,
@@ -232,7 +232,7 @@ async def test_nobody_queues_for_long_behind_a_migration_that_waits(
         async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other:
             await store.add([make("a", now=store.now())], connection=other)
             going = asyncio.create_task(Migrator(connection, SCHEMA).up())
-            await _until_somebody_waits(postgres_server.dsn)
+            await _until_a_session_waits(postgres_server.dsn)
             begun = time.monotonic()
             await store.history(["x"])
             await store.add([make("b", now=store.now())])
@@ -240,26 +240,26 @@ async def test_nobody_queues_for_long_behind_a_migration_that_waits(
             assert not going.done()
         assert [m.version for m in known()[2:]] == await going
 
-    assert took < 5  # a fifth of a second, on a machine that has other work
+    assert took < 5  # a fifth of a second, on a busy machine
 
 
-async def test_migration_that_stays_locked_out_says_so(
+async def test_migration_that_gets_no_lock_reports_it(
     connection: psycopg.AsyncConnection,
     postgres_server: Postgres,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(migrate, "LOCK_WITHIN", 0.05)
     monkeypatch.setattr(migrate, "LOCK_PAUSE", 0.01)
-    monkeypatch.setattr(migrate, "LOCK_TRIES", 2)
+    monkeypatch.setattr(migrate, "LOCK_ATTEMPTS", 2)
     await Migrator(connection, SCHEMA).up(2)
     async with await psycopg.AsyncConnection.connect(postgres_server.dsn) as other:
         await other.execute(f"LOCK TABLE {SCHEMA}.journal IN ACCESS EXCLUSIVE MODE")
 
-        with pytest.raises(StoreUnavailableError, match="others keep its tables locked"):
+        with pytest.raises(StoreUnavailableError, match="other transactions keep its tables"):
             await Migrator(connection, SCHEMA).up()
 
 
-async def test_limits_of_the_role_do_not_end_a_migration(
+async def test_timeouts_of_the_role_do_not_end_a_migration(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
     slow = Migration(9003, "slow", "SELECT pg_sleep(0.5);\n", "SELECT pg_sleep(0.5);\n", 1)
@@ -276,7 +276,7 @@ async def test_limits_of_the_role_do_not_end_a_migration(
 
 @pytest.fixture
 async def owner(connection: psycopg.AsyncConnection) -> AsyncIterator[str]:
-    """The name of a role that may do what it likes in the schema, and nothing beside it."""
+    """The name of a role that owns the schema and has no other rights."""
     await connection.execute("CREATE ROLE owner LOGIN")
     await connection.execute(f"CREATE SCHEMA {SCHEMA} AUTHORIZATION owner")
     yield "owner"
@@ -293,7 +293,7 @@ async def test_owner_of_the_schema_needs_no_right_on_the_database(
         await store.add([make("a", now=store.now())])
 
 
-async def test_role_that_may_not_create_is_told_what_it_needs(
+async def test_role_without_create_gets_an_error_with_the_rights_it_needs(
     postgres_server: Postgres, owner: str
 ) -> None:
     dsn = postgres_server.dsn.replace("postgres@", f"{owner}@")
@@ -303,17 +303,17 @@ async def test_role_that_may_not_create_is_told_what_it_needs(
 
 
 @pytest.mark.parametrize("table", ["job (id integer)", "migration (id integer)"])
-async def test_schema_that_others_use_is_refused(
+async def test_schema_of_another_program_is_refused(
     connection: psycopg.AsyncConnection, postgres_server: Postgres, table: str
 ) -> None:
     await connection.execute(f"CREATE SCHEMA {SCHEMA}")
     await connection.execute(f"CREATE TABLE {SCHEMA}.{table}")
 
-    with pytest.raises(StoreError, match=f"{SCHEMA}' holds something that is not holdfast's"):
+    with pytest.raises(StoreError, match=f"{SCHEMA}' contains objects of another program"):
         await PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)).start()
 
 
-async def test_ties_must_be_joined_before_they_are_given_up(
+async def test_pending_links_block_the_migration_that_drops_them(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
     async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
@@ -323,7 +323,7 @@ async def test_ties_must_be_joined_before_they_are_given_up(
             child = make("child", now=store.now(), after=[parent])
             await store.add([child], connection=connection)
         migrator = Migrator(connection, SCHEMA)
-        with pytest.raises(StoreError, match="not joined to their dependencies yet: let a worker"):
+        with pytest.raises(StoreError, match="not linked to their dependencies yet: run a worker"):
             await migrator.down(3)
 
         await store.promote(1)
@@ -340,7 +340,7 @@ async def test_schema_that_needs_a_newer_program_is_refused(
         await PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)).start()
 
 
-async def test_schema_that_is_behind_is_refused_when_migrating_is_left_to_others(
+async def test_outdated_schema_is_refused_with_migrate_false(
     connection: psycopg.AsyncConnection, postgres_server: Postgres
 ) -> None:
     behind = PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, migrate=False))
@@ -353,7 +353,7 @@ async def test_schema_that_is_behind_is_refused_when_migrating_is_left_to_others
 
 @pytest.mark.req("S-13")
 @pytest.mark.parametrize("setting", ["fsync=off", "synchronous_commit=off"])
-async def test_server_that_may_lose_jobs_is_refused_unless_accepted_by_name(setting: str) -> None:
+async def test_server_that_can_lose_jobs_is_refused_unless_accepted(setting: str) -> None:
     with Postgres([setting]) as server:
         with pytest.raises(UnsafeStoreError, match=f"{setting.partition('=')[0]} is off"):
             await PostgresStore(PostgresSettings(dsn=server.dsn)).start()
@@ -387,7 +387,7 @@ def test_url_with_a_bad_parameter_is_refused_by_name(query: str) -> None:
         open_store(f"postgresql://localhost/db?{query}")
 
 
-def test_url_parameters_are_read_and_the_rest_is_left_to_libpq() -> None:
+def test_url_parameters_are_read_and_the_rest_is_passed_to_libpq() -> None:
     settings = PostgresSettings.from_url(
         "postgres://u@h/db?schema=jobs&pool=3&pgbouncer=true&listen_url=postgresql://d/db"
         "&sslmode=require&migrate=false"

@@ -1,8 +1,8 @@
--- tie: children shall wait for parents, to be joined once this transaction has committed
+-- pending_add: children will wait for parents; promote links them after this transaction's commit
 -- child text[]  name text[]: the id of the parent
--- parent bigint[]  seen text[]: its number and how it had ended, as far as they were looked up
+-- parent bigint[]  seen text[]: its number and how it had ended, null if it was not looked up
 --
--- A parent that was looked up may be gone by now, and is named all the same.
+-- A parent that was looked up may be deleted by now; its name is kept all the same.
 INSERT INTO {schema}.tie (child, parent, name, seen)
 SELECT c.number, coalesce(given.parent, p.number), given.name, given.seen::{schema}.state
 FROM unnest(%(child)s::text[], %(name)s::text[], %(parent)s::bigint[], %(seen)s::text[])

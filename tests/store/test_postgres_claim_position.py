@@ -1,4 +1,4 @@
-"""Claims and leases while an open transaction elsewhere keeps dead rows from being removed."""
+"""Claims and scans of leases while an open transaction keeps dead rows from being vacuumed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.claim import claim_params
 from holdfast.store.postgres.claim_position import (
     LEVELS,
-    MOST_KINDS,
+    MAX_CLAIM_KINDS,
     SETTLED_AFTER,
     ClaimPositions,
     Throttle,
@@ -29,7 +29,7 @@ from holdfast.store.postgres.rows import places_of
 from holdfast.store.postgres.statements import statement
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
-from tests.lines import lent
+from tests.store.sessions import borrowed_session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tests.servers import Postgres
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
-SCHEMA = "bloat"
+SCHEMA = "claim_position"
 BATCH = 500
 CHURN = 10_000
 WANT = Claim(queues=("default",), limit=1, worker="w", token="t")
@@ -55,10 +55,10 @@ async def _churn(store: PostgresStore, first: int) -> None:
 
 
 async def _pages(store: PostgresStore, name: str, params: Mapping[str, object]) -> int:
-    """How many pages a statement looks at; it is not carried out."""
+    """Return how many pages a statement reads; it is rolled back."""
     sql = statement(name, SCHEMA)
     async with (
-        lent(store) as session,
+        borrowed_session(store) as session,
         session.connection.transaction(force_rollback=True),
     ):
         cursor = AsyncRawCursor(session.connection)
@@ -73,7 +73,7 @@ async def _pages(store: PostgresStore, name: str, params: Mapping[str, object]) 
 
 @contextlib.asynccontextmanager
 async def _churned(server: Postgres) -> AsyncIterator[PostgresStore]:
-    """A store whose finished jobs' dead rows and entries are all still there."""
+    """A store that still has the dead rows and index entries of all its finished jobs."""
     empty_schema(server.dsn, SCHEMA)
     async with (
         PostgresStore(PostgresSettings(dsn=server.dsn, schema=SCHEMA)) as store,
@@ -86,25 +86,25 @@ async def _churned(server: Postgres) -> AsyncIterator[PostgresStore]:
         yield store
 
 
-async def test_claim_looks_at_few_pages_whatever_lies_dead_before_them(
+async def test_claim_reads_few_pages_despite_dead_rows_before_the_first_job(
     postgres_server: Postgres,
 ) -> None:
     async with _churned(postgres_server) as store:
-        await asyncio.sleep(SETTLED_AFTER)  # twice: the head follows a moment behind
+        await asyncio.sleep(SETTLED_AFTER)  # twice: the position follows a moment later
         await _churn(store, CHURN)
         await asyncio.sleep(SETTLED_AFTER)
-        store._heads.looked(WANT.queues, WANT.types, store._ticks(), 10.0)
-        heads = store._heads.start(WANT.queues, WANT.types, store._ticks())
+        store._state.positions.record_full_scan(WANT.queues, WANT.types, store._state.ticks(), 10.0)
+        starts = store._state.positions.start(WANT.queues, WANT.types, store._state.ticks())
         await store.add([make(f"last{n}", now=store.now()) for n in range(10)])
 
         from_the_front = await _pages(store, "claim", claim_params(WANT, None))
-        from_the_head = await _pages(store, "claim", claim_params(WANT, None, heads=heads))
+        from_the_position = await _pages(store, "claim", claim_params(WANT, None, starts=starts))
 
-    assert from_the_front > CHURN / 50  # a page for every fifty of the dead
-    assert from_the_head < from_the_front / 3
+    assert from_the_front > CHURN / 50  # a page for every fifty dead rows
+    assert from_the_position < from_the_front / 3
 
 
-async def test_head_follows_the_first_job_that_a_claim_got_of_each_level(
+async def test_position_follows_the_first_claimed_job_of_each_level(
     postgres_server: Postgres,
 ) -> None:
     empty_schema(postgres_server.dsn, SCHEMA)
@@ -113,40 +113,40 @@ async def test_head_follows_the_first_job_that_a_claim_got_of_each_level(
         for n, kind in enumerate([*kinds, *kinds]):
             await store.add([make(str(n), now=now, type="one", **kind)])
         want = Claim(queues=("default",), limit=6, worker="w", token="t")
-        async with lent(store) as session:
+        async with borrowed_session(store) as session:
             rows = await session.run("claim", claim_params(want, None))
             cursor = await session.connection.execute(
                 f"SELECT level, min(place) FROM {SCHEMA}.job GROUP BY level"
             )
             first = dict(await cursor.fetchall())
-    heads = ClaimPositions()
-    heads.looked(want.queues, None, 0.0, 0.0)
-    heads.saw(places_of(rows), None, 0.0)
+    positions = ClaimPositions()
+    positions.record_full_scan(want.queues, None, 0.0, 0.0)
+    positions.record(places_of(rows), None, 0.0)
 
     assert 6 == len(rows)
     assert 2 == len(first)
-    assert heads.start(want.queues, None, SETTLED_AFTER) == [first.get(n, 0) for n in LEVELS]
+    assert positions.start(want.queues, None, SETTLED_AFTER) == [first.get(n, 0) for n in LEVELS]
 
 
-def test_kinds_of_claims_are_not_remembered_without_end() -> None:
-    heads = ClaimPositions()
+def test_number_of_remembered_claim_kinds_is_limited() -> None:
+    positions = ClaimPositions()
 
-    for n in range(3 * MOST_KINDS):
-        heads.looked(["q"], (str(n),), 0.0, 0.0)
+    for n in range(3 * MAX_CLAIM_KINDS):
+        positions.record_full_scan(["q"], (str(n),), 0.0, 0.0)
 
-    assert MOST_KINDS >= len(heads._full_at)
+    assert MAX_CLAIM_KINDS >= len(positions._full_at)
 
 
-async def test_leases_that_were_answered_long_ago_are_not_looked_at_again(
+async def test_leases_settled_long_ago_are_not_read_again(
     postgres_server: Postgres,
 ) -> None:
     async with _churned(postgres_server) as store:
-        later = store.now() + timedelta(hours=1)  # when every lease would have ended
-        store._leases.looked(None, later)
-        store._leases.looked_at_all(store._ticks(), 10.0)
-        since = store._leases.start(store._ticks())
+        later = store.now() + timedelta(hours=1)  # after the end of every lease
+        store._state.leases.record(None, later)
+        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
+        since = store._state.leases.start(store._state.ticks())
 
-        ends = {"most": 100, "now": later}
+        ends = {"limit": 100, "now": later}
         all_of_them = await _pages(store, "overdue", {**ends, "leased": None})
         the_newest = await _pages(store, "overdue", {**ends, "leased": since})
 
@@ -156,7 +156,7 @@ async def test_leases_that_were_answered_long_ago_are_not_looked_at_again(
 
 @contextlib.asynccontextmanager
 async def _one_claimed(server: Postgres) -> AsyncIterator[tuple[PostgresStore, Job, ManualClock]]:
-    """A store by a clock of its own, with one job that somebody holds."""
+    """A store with a manual clock and one claimed job."""
     clock = ManualClock()
     empty_schema(server.dsn, SCHEMA)
     async with PostgresStore(PostgresSettings(dsn=server.dsn, schema=SCHEMA), clock=clock) as store:
@@ -165,19 +165,21 @@ async def _one_claimed(server: Postgres) -> AsyncIterator[tuple[PostgresStore, J
         yield store, job, clock
 
 
-async def test_lease_that_ended_unanswered_stays_in_sight(postgres_server: Postgres) -> None:
+async def test_lease_that_ended_without_an_outcome_is_found_again(
+    postgres_server: Postgres,
+) -> None:
     async with _one_claimed(postgres_server) as (store, job, clock):
         clock.advance(timedelta(hours=1))
 
         assert [late.id for late in await store.overdue(10)] == [job.id]
-        store._leases.looked_at_all(store._ticks(), 10.0)
+        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
 
         assert job.lease is not None
-        assert store._leases.start(store._ticks()) == job.lease.until
+        assert store._state.leases.start(store._state.ticks()) == job.lease.until
         assert [late.id for late in await store.overdue(10)] == [job.id]
 
 
-async def test_lease_that_found_no_room_in_the_answer_stays_in_sight(
+async def test_lease_beyond_the_limit_of_a_scan_is_found_later(
     postgres_server: Postgres,
 ) -> None:
     async with _one_claimed(postgres_server) as (store, job, clock):
@@ -185,25 +187,25 @@ async def test_lease_that_found_no_room_in_the_answer_stays_in_sight(
         clock.advance(timedelta(hours=1))
 
         (first,) = await store.overdue(1)
-        store._leases.looked_at_all(store._ticks(), 10.0)
+        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
 
         assert first.state is State.SCHEDULED
         assert job.id in [late.id for late in await store.overdue(10)]
 
 
-async def test_look_that_has_no_room_teaches_nothing_about_leases(
+async def test_scan_with_limit_zero_does_not_move_the_lease_position(
     postgres_server: Postgres,
 ) -> None:
     async with _one_claimed(postgres_server) as (store, job, clock):
         clock.advance(timedelta(hours=1))
 
         assert [] == await store.overdue(0)
-        store._leases.looked_at_all(store._ticks(), 10.0)
+        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
 
         assert [job.id] == [late.id for late in await store.overdue(10)]
 
 
-async def test_raising_those_that_wait_long_rests_after_it_took_long(
+async def test_ageing_rests_in_proportion_to_the_time_it_took(
     postgres_server: Postgres,
 ) -> None:
     clock = ManualClock()
@@ -216,10 +218,10 @@ async def test_raising_those_that_wait_long_rests_after_it_took_long(
         clock.advance(timedelta(seconds=60))
         await store.add([make("late", now=store.now(), priority=Priority.NORMAL)])
 
-        async def long_walk() -> None:
+        async def slow_work() -> None:
             clock.advance(timedelta(seconds=1))
 
-        await store._ageing.keep(long_walk())
+        await store._state.ageing.run(slow_work())
         clock.advance(timedelta(seconds=19))
         await store.promote(10)
         assert ["late"] == [job.type for job in await store.claim(WANT)]
@@ -230,16 +232,16 @@ async def test_raising_those_that_wait_long_rests_after_it_took_long(
         assert ["early"] == [job.type for job in await store.claim(WANT)]
 
 
-async def test_housekeeping_that_failed_is_tried_again_after_its_usual_pause() -> None:
+async def test_throttled_work_that_failed_runs_again_after_its_usual_pause() -> None:
     now = 0.0
-    pace = Throttle(lambda: now, every=1.0)
+    throttle = Throttle(lambda: now, every=1.0)
 
     async def fails() -> None:
         raise StoreUnavailableError("gone")
 
     with pytest.raises(StoreUnavailableError):
-        await pace.keep(fails())
+        await throttle.run(fails())
 
-    assert not pace.is_due
+    assert not throttle.is_due
     now = 1.0
-    assert pace.is_due
+    assert throttle.is_due

@@ -1,0 +1,101 @@
+"""The state of an opened store, which the functions behind its verbs receive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+
+from holdfast.errors import HoldfastError
+from holdfast.model.job import Job, State
+from holdfast.runtime.clock import Clock
+from holdfast.store.postgres.claim_position import ClaimPositions, LeasePosition, Throttle
+from holdfast.store.postgres.clock import ServerClock
+from holdfast.store.postgres.connection import Params
+from holdfast.store.postgres.errors import translated
+from holdfast.store.postgres.migrate import adopt_restored
+from holdfast.store.postgres.pool import Pool
+from holdfast.store.postgres.rows import Row, job_of
+from holdfast.store.postgres.settings import PostgresSettings
+from holdfast.store.postgres.wake import Wake
+from holdfast.store.values import Change
+
+FOLD_EVERY = 1.0
+"""Seconds between two times at which counters are summed up."""
+
+WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
+"""States in which a job is work for a worker, now or later."""
+
+
+class StoreState:
+    """The pool of a store, its clock, its wake-ups, and what it remembers between calls."""
+
+    def __init__(self, settings: PostgresSettings, clock: Clock | None, events_kept: int) -> None:
+        self.settings = settings
+        self.events_kept = events_kept
+        self.clock = ServerClock(clock)
+        self.pool = Pool(settings)
+        listen_dsn = settings.listen_url or (None if settings.pgbouncer else settings.dsn)
+        self.wake = Wake(self.pool, settings.schema, listen_dsn)
+        self.positions = ClaimPositions()
+        self.leases = LeasePosition()
+        self.ageing = Throttle(self.clock.ticks)
+        self.folding = Throttle(self.clock.ticks, FOLD_EVERY)
+        self.numbers: dict[str, int] = {}
+        """The row numbers of jobs that were claimed here, until they end."""
+        self.rules: set[str] = set()
+        """The scopes of the limits last seen: claims under one of them take a transaction."""
+        self.server: list[object] = []
+        """The name of the database, and the identifier of its server."""
+        self.restoring: asyncio.Task[None] | None = None
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def ticks(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def run(self, name: str, params: Params) -> list[Row]:
+        """Run one statement, after checking the clock when that is due."""
+        if self.clock.is_stale:
+            await self.check_clock()
+        return await self.pool.run(name, params)
+
+    def jobs(self, rows: Sequence[Row]) -> list[Job]:
+        """Read jobs from rows."""
+        return self.seen([job_of(row) for row in rows])
+
+    def seen(self, jobs: list[Job]) -> list[Job]:
+        """Advance the clock to jobs that were read: no decision on them may be older than they."""
+        if jobs:
+            self.clock.advance_to(max(job.updated_at for job in jobs))
+        return jobs
+
+    def woken(self, changes: Sequence[Change], written: Collection[int]) -> set[str]:
+        """Return the queues in which written changes may have made room or work."""
+        done = [changes[n] for n in written]
+        return {
+            change.after.queue
+            for change in done
+            if change.after.state in WAKING or (self.rules and change.before.state is State.RUNNING)
+        }
+
+    async def check_clock(self) -> None:
+        """Compare clocks, and find out which server this is and whether it was restored."""
+        requested = self.clock.ticks()
+        ((at, *self.server, is_restored),) = await self.pool.run("clock", {})
+        self.clock.observe(at, requested)
+        if is_restored and (self.restoring is None or self.restoring.done()):
+            self.restoring = asyncio.create_task(self._restore())
+
+    async def _restore(self) -> None:
+        """Adopt jobs of another server; this may take long, and is repeated if it fails."""
+        with contextlib.suppress(HoldfastError), translated():
+            async with await self.pool.connect() as connection:
+                await adopt_restored(connection, self.settings.schema)
+
+
+def queues_of(jobs: Iterable[Job]) -> set[str]:
+    """Return the queues in which these jobs can run, now or when they are due."""
+    return {job.queue for job in jobs if job.state in WAKING}

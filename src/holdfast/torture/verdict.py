@@ -47,7 +47,7 @@ class Judge:
     ) -> Outcome:
         """Judge every job."""
         witness, told = self._witness()
-        report = await verify(store, witness, heard=self.hear, on_its_way=CLOCK_SLACK)
+        report = await verify(store, witness, on_job=self.hear, order_slack=CLOCK_SLACK)
         happened = {
             **self._happened(told, report.events),
             "jobs judged by their order": report.ordered,

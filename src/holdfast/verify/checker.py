@@ -54,8 +54,8 @@ class Checker:
     """Checks jobs one after the other, oldest first.
 
     ``slack`` is how far the clocks of the recording processes may be apart. Of two jobs that
-    were queued within ``order_slack``, either may be claimed first. ``has_workers`` says that
-    workers run, so that nothing may stay due for long.
+    were queued within ``order_slack``, either may be claimed first. With ``has_workers``
+    nothing may stay due for long.
     """
 
     def __init__(

@@ -307,4 +307,4 @@ def test_doctor_fails_on_errors(place: Place) -> None:
     result = place.run("doctor")
 
     assert 1 == result.exit_code
-    assert "outlived their lifetime" in result.output
+    assert "past their lifetime" in result.output

@@ -1,4 +1,4 @@
-"""A place with a store and an app, and two ways to run commands there."""
+"""A directory with a store and an app, and two ways to run commands in it."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Place:
         self.path = path
         self.url = f"sqlite:///{path}/holdfast.db"
 
-    def run(self, *args: str, given: str | bytes | None = None) -> Result:
+    def run(self, *args: str, stdin: str | bytes | None = None) -> Result:
         """Run a command in this process."""
-        return CliRunner().invoke(cli, list(args), input=given, prog_name="holdfast")
+        return CliRunner().invoke(cli, list(args), input=stdin, prog_name="holdfast")
 
     def json(self, *args: str) -> Any:
         """Run a command that must succeed and return the document it prints."""
@@ -71,19 +71,19 @@ class Place:
         return asyncio.run(read())
 
     def work(self) -> None:
-        """Run everything that is ready, in a worker of its own."""
+        """Run every ready job in a worker process."""
         done = self.process("worker", "jobs_here", "-Q", "default,side", "--burst")
         assert 0 == done.returncode, done.stderr
 
     def process(
-        self, *args: str, given: str | None = None, **variables: str
+        self, *args: str, stdin: str | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command for real."""
+        """Run a command in a new process."""
         return subprocess.run(
             [sys.executable, "-m", "holdfast", *args],
             cwd=self.path,
             env=environment(**variables),
-            input=given,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=60,
@@ -92,7 +92,7 @@ class Place:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """An environment without settings, in which this holdfast is found."""
+    """Return an environment without settings that finds this holdfast."""
     bare = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
     return {**bare, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), **more}
 

@@ -22,13 +22,13 @@ JOBS = 3000
 
 @pytest.mark.slow
 @pytest.mark.req("S-1", "S-2")
-def test_copy_that_was_killed_is_resumed_and_loses_nothing(place: Place) -> None:
+def test_killed_copy_is_resumed_and_loses_nothing(place: Place) -> None:
     asyncio.run(_fill(place.url))
     target = f"sqlite:///{place.path}/new.db"
 
     _killed_after(place, "400 jobs copied", place.url, target)
     _killed_after(place, "1000 jobs copied", place.url, target)
-    report = _until_done(place, place.url, target)
+    report = _run_until_finished(place, place.url, target)
 
     assert report["resumed"]
     assert JOBS == report["jobs"]
@@ -36,28 +36,28 @@ def test_copy_that_was_killed_is_resumed_and_loses_nothing(place: Place) -> None
     assert asyncio.run(_all(place.url)) == asyncio.run(_all(target))
     again = place.process("copy", place.url, target)
     assert 1 == again.returncode
-    assert "once is enough" in again.stderr
+    assert "was already copied" in again.stderr
 
 
-def test_copy_tells_what_it_did_and_the_jobs_run_there(place: Place) -> None:
+def test_copy_reports_the_result_and_the_jobs_run_in_the_target(place: Place) -> None:
     job = place.submit("greet", '{"name": "Ada"}')
     target = f"sqlite:///{place.path}/new.db"
 
-    told = place.run("copy", place.url, target)
+    result = place.run("copy", place.url, target)
 
-    assert 0 == told.exit_code
-    assert "both stores are equal" in told.stdout
+    assert 0 == result.exit_code
+    assert "both stores are equal" in result.stdout
     done = place.process("worker", "jobs_here", "--burst", HOLDFAST_URL=target)
     assert 0 == done.returncode
     assert "COMPLETED" in place.run("job", job, "--url", target).output
     assert "SCHEDULED" in place.run("job", job).output
 
 
-def test_copy_of_nothing_is_refused(place: Place) -> None:
-    told = place.run("copy", f"sqlite:///{place.path}/none.db", place.url)
+def test_copy_from_a_missing_store_is_refused(place: Place) -> None:
+    result = place.run("copy", f"sqlite:///{place.path}/none.db", place.url)
 
-    assert 3 == told.exit_code
-    assert "no store" in told.output
+    assert 3 == result.exit_code
+    assert "no store" in result.output
 
 
 async def _fill(url: str) -> None:
@@ -79,7 +79,7 @@ async def _all(url: str) -> list[str]:
 
 
 def _killed_after(place: Place, line: str, *stores: str) -> None:
-    """Start a copy and kill it as soon as it has said so much; again while one lives in name."""
+    """Start a copy and kill it after this line; try again while the lock of a killed one holds."""
     for _ in range(30):
         with subprocess.Popen(
             [sys.executable, "-m", "holdfast", "copy", *stores],
@@ -89,20 +89,20 @@ def _killed_after(place: Place, line: str, *stores: str) -> None:
             text=True,
         ) as process:
             assert process.stderr is not None
-            for told in process.stderr:
-                if told.strip() == line:
+            for text in process.stderr:
+                if text.strip() == line:
                     process.kill()
                     return
         time.sleep(0.5)
-    pytest.fail(f"never said {line!r}")
+    pytest.fail(f"never printed {line!r}")
 
 
-def _until_done(place: Place, *stores: str) -> dict[str, object]:
+def _run_until_finished(place: Place, *stores: str) -> dict[str, object]:
     for _ in range(30):
         done = place.process("copy", *stores, "--json")
         if done.returncode == 0:
             report: dict[str, object] = json.loads(done.stdout)
             return report
-        assert "another copy is at work" in done.stderr
+        assert "another copy is using" in done.stderr
         time.sleep(0.5)
-    pytest.fail("never done")
+    pytest.fail("never finished")

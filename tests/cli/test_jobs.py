@@ -1,4 +1,4 @@
-"""Commands about jobs, as a person and as a program use them."""
+"""Commands about jobs, with output for people and for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Place
 
 
-def test_submitted_job_is_shown_with_everything_it_was_given(place: Place) -> None:
+def test_submitted_job_is_shown_with_all_its_options(place: Place) -> None:
     job_id = place.submit(
         "greet",
         '{"name": "Ada"}',
@@ -34,34 +34,34 @@ def test_submitted_job_is_shown_with_everything_it_was_given(place: Place) -> No
     assert "tags         team=a" in shown
 
 
-def test_payload_may_come_from_standard_input(place: Place) -> None:
-    result = place.run("submit", "greet", "-", "--json", given='{"name": "Ada"}\n')
+def test_payload_can_come_from_standard_input(place: Place) -> None:
+    result = place.run("submit", "greet", "-", "--json", stdin='{"name": "Ada"}\n')
 
     assert "ACCEPTED" == json.loads(result.stdout)["status"]
 
 
-def test_payload_may_be_bytes(place: Place) -> None:
-    job_id = json.loads(place.run("submit", "x", "-", "--bytes", "--json", given=b"\xff").stdout)
+def test_payload_can_be_bytes(place: Place) -> None:
+    job_id = json.loads(place.run("submit", "x", "-", "--bytes", "--json", stdin=b"\xff").stdout)
 
     (job,) = place.stored(job_id["job_id"])
     assert b"\xff" == job.payload
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (["--tag", "team"], "--tag must be NAME=VALUE, got 'team'"),
         (["--backoff", "{"], "--backoff must be JSON"),
         (["--backoff", '{"speed": 1}'], "backoff"),
         (["--priority", "urgent"], "'urgent' is not one of"),
-        (["--depends-on", "nobody"], "depends_on: must exist"),
+        (["--depends-on", "unknown"], "depends_on: must exist"),
     ],
 )
-def test_wrong_options_are_told_by_name(place: Place, args: list[str], told: str) -> None:
+def test_errors_name_the_wrong_option(place: Place, args: list[str], message: str) -> None:
     result = place.run("submit", "greet", *args)
 
     assert 2 == result.exit_code
-    assert told in result.stderr
+    assert message in result.stderr
 
 
 def test_repeated_key_is_a_duplicate_and_another_payload_is_refused(place: Place) -> None:
@@ -79,10 +79,10 @@ def test_faults_are_listed_per_field(place: Place) -> None:
     result = place.run("submit", "no type", "{]", "--delay", "soon", "--max-attempts", "0")
 
     assert 2 == result.exit_code
-    told = result.stderr.splitlines()
-    assert "holdfast: not valid:" == told[0]
+    lines = result.stderr.splitlines()
+    assert "holdfast: not valid:" == lines[0]
     assert {"type", "payload", "delay", "max_attempts"} == {
-        line.strip().partition(":")[0] for line in told[1:]
+        line.strip().partition(":")[0] for line in lines[1:]
     }
 
 
@@ -138,10 +138,10 @@ def test_job_shows_its_result_history_logs_and_failures(place: Place) -> None:
 def test_explanation_is_one_sentence(place: Place) -> None:
     job_id = place.submit("greet")
 
-    told = place.json("explain", job_id)
+    document = place.json("explain", job_id)
     shown = place.run("explain", job_id).stdout
 
-    assert ("NO_WORKER", "SCHEDULED") == (told["cause"], told["state"])
+    assert ("NO_WORKER", "SCHEDULED") == (document["cause"], document["state"])
     assert f"{job_id} is SCHEDULED (ready to run): no worker is running\n" == shown
 
 
@@ -150,25 +150,25 @@ def test_one_job_is_cancelled_once(place: Place) -> None:
 
     first = place.run("cancel", job_id, "--reason", "no need")
     second = place.run("cancel", job_id)
-    unknown = place.run("cancel", "nobody")
+    unknown = place.run("cancel", "unknown")
 
     assert (0, f"{job_id}  CANCELLED: no need\n") == (first.exit_code, first.stdout)
     assert (1, f"{job_id}  ALREADY_COMPLETE: already CANCELLED\n") == (
         second.exit_code,
         second.stdout,
     )
-    assert (1, "nobody  NOT_FOUND\n") == (unknown.exit_code, unknown.stdout)
+    assert (1, "unknown  NOT_FOUND\n") == (unknown.exit_code, unknown.stdout)
 
 
-def test_many_jobs_are_cancelled_by_filter_after_a_look(place: Place) -> None:
+def test_jobs_are_cancelled_by_filter_after_a_dry_run(place: Place) -> None:
     for _ in range(3):
         place.submit("greet")
     kept = place.submit("other")
 
-    look = place.run("cancel", "--type", "greet", "--dry-run")
+    dry_run = place.run("cancel", "--type", "greet", "--dry-run")
     done = place.json("cancel", "--type", "greet")
 
-    assert "3 of 3 would be cancelled, 0 already finished, 0 not found\n" == look.stdout
+    assert "3 of 3 would be cancelled, 0 already finished, 0 not found\n" == dry_run.stdout
     assert (3, 3) == (done["requested"], done["cancelled"])
     assert "SCHEDULED" == place.json("job", kept)["job"]["state"]
 
@@ -183,11 +183,11 @@ def test_cancel_needs_ids_or_filters(place: Place) -> None:
 
 @pytest.mark.slow
 def test_failed_job_is_retried_and_others_are_not(place: Place) -> None:
-    failed, waiting = place.submit("fail"), place.submit("other", "--queue", "nobody-serves")
+    failed, waiting = place.submit("fail"), place.submit("other", "--queue", "unserved")
     place.work()
 
     retried = place.json("retry", failed, "--priority", "critical", "--delay", "60")
-    refused = place.run("retry", waiting, "nobody")
+    refused = place.run("retry", waiting, "unknown")
 
     assert [("QUEUED", "DELAYED")] == [(r["status"], r["new_state"]) for r in retried]
     assert 1 == refused.exit_code
@@ -210,12 +210,12 @@ def test_held_job_is_released_and_ended_job_deleted(place: Place) -> None:
     assert ["DELETED"] == [r["status"] for r in deleted]
 
 
-def test_unknown_job_is_told_without_a_traceback(place: Place) -> None:
+def test_unknown_job_is_an_error_without_a_traceback(place: Place) -> None:
     for command in ("job", "explain"):
-        result = place.run(command, "nobody")
+        result = place.run(command, "unknown")
 
         assert 1 == result.exit_code
-        assert "holdfast: no job with id 'nobody'\n" == result.stderr
+        assert "holdfast: no job with id 'unknown'\n" == result.stderr
 
 
 def test_text_in_a_job_cannot_move_the_cursor(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""``holdfast migrate``, and that no other command makes a schema by looking at it."""
+"""``holdfast migrate``, and that no other command creates a schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres
-SCHEMA = "by_hand"
+SCHEMA = "cli_migrate"
 ALL = [migration.title for migration in known()]
 
 
@@ -29,13 +29,13 @@ def url(postgres_server: Postgres) -> Iterator[str]:
         connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
 
 
-def _is_there(url: str) -> bool:
+def _schema_exists(url: str) -> bool:
     with psycopg.connect(url.partition("?")[0]) as connection:
         found = connection.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone()
     return found != (None,)
 
 
-def test_migrate_says_what_it_applied(place: Place, url: str) -> None:
+def test_migrate_reports_what_it_applied(place: Place, url: str) -> None:
     first = place.run("migrate", "--url", url)
     second = place.run("migrate", "--url", url)
 
@@ -43,7 +43,7 @@ def test_migrate_says_what_it_applied(place: Place, url: str) -> None:
     assert f"{url} is up to date\n" == second.stdout
 
 
-def test_migrate_goes_where_it_is_left_to_others(place: Place, url: str) -> None:
+def test_migrate_ignores_migrate_false_in_the_url(place: Place, url: str) -> None:
     result = place.run("migrate", "--url", f"{url}&migrate=false")
 
     assert 0 == result.exit_code, result.stderr
@@ -52,7 +52,7 @@ def test_migrate_goes_where_it_is_left_to_others(place: Place, url: str) -> None
 
 def test_status_shows_what_is_pending_and_changes_nothing(place: Place, url: str) -> None:
     before = place.json("migrate", "--status", "--url", url)
-    assert not _is_there(url)
+    assert not _schema_exists(url)
     place.run("migrate", "--to", "2", "--url", url)
 
     shown = place.run("migrate", "--status", "--url", url).stdout.splitlines()
@@ -71,7 +71,7 @@ def test_status_shows_what_is_pending_and_changes_nothing(place: Place, url: str
     assert ["applied"] * 2 + ["pending"] * (len(ALL) - 2) == words
 
 
-def test_migrate_goes_forward_and_back_to_a_version(place: Place, url: str) -> None:
+def test_migrate_goes_up_and_down_to_a_version(place: Place, url: str) -> None:
     forward = place.json("migrate", "--to", "2", "--url", url)
     onward = place.json("migrate", "--url", url)
     back = place.json("migrate", "--to", "2", "--url", url)
@@ -83,29 +83,29 @@ def test_migrate_goes_forward_and_back_to_a_version(place: Place, url: str) -> N
     assert f"{url}: applied {ALL[2]}\n" == shown
 
 
-def test_way_back_that_loses_data_must_be_asked_for(place: Place, url: str) -> None:
+def test_migrating_down_with_data_loss_needs_a_flag(place: Place, url: str) -> None:
     place.run("migrate", "--url", url)
 
     refused = place.run("migrate", "--to", "0", "--url", url)
-    told = place.run("migrate", "--to", "0", "--lose-data", "--url", url)
+    result = place.run("migrate", "--to", "0", "--lose-data", "--url", url)
 
     assert 2 == refused.exit_code
     assert "going back to version 0 loses API keys" in refused.stderr
     assert "all jobs" in refused.stderr
     assert "--lose-data" in refused.stderr
-    assert f"{url}: reverted {', '.join(reversed(ALL))}\n" == told.stdout
+    assert f"{url}: reverted {', '.join(reversed(ALL))}\n" == result.stdout
 
 
 @pytest.mark.parametrize("version", ["-1", "99", "x"])
-def test_version_nobody_knows_is_wrong_usage(place: Place, url: str, version: str) -> None:
+def test_unknown_version_is_a_usage_error(place: Place, url: str, version: str) -> None:
     result = place.run("migrate", "--to", version, "--url", url)
 
     assert 2 == result.exit_code
-    assert not _is_there(url)
+    assert not _schema_exists(url)
 
 
 @pytest.mark.parametrize("option", [("--to", "1"), ("--status",)])
-def test_store_without_versions_says_so(place: Place, option: tuple[str, ...]) -> None:
+def test_store_without_versions_is_a_usage_error(place: Place, option: tuple[str, ...]) -> None:
     result = place.run("migrate", *option, "--url", place.url)
 
     assert 2 == result.exit_code
@@ -113,21 +113,21 @@ def test_store_without_versions_says_so(place: Place, option: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize("command", ["migrate", "jobs"])
-def test_missing_right_is_one_line(place: Place, url: str, command: str) -> None:
+def test_missing_permission_is_reported_in_one_line(place: Place, url: str, command: str) -> None:
     with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
-        connection.execute("CREATE ROLE powerless LOGIN")
+        connection.execute("CREATE ROLE unprivileged LOGIN")
         connection.execute(f"CREATE SCHEMA {SCHEMA}")
         try:
-            result = place.run(command, "--url", url.replace("postgres@", "powerless@"))
+            result = place.run(command, "--url", url.replace("postgres@", "unprivileged@"))
         finally:
-            connection.execute("DROP ROLE powerless")
+            connection.execute("DROP ROLE unprivileged")
 
     assert 3 == result.exit_code
     assert f"holdfast: PostgreSQL: permission denied for schema {SCHEMA}" in result.stderr
     assert 1 == len(result.stderr.splitlines())
 
 
-LOOKS = [
+COMMANDS = [
     ("jobs",),
     ("job", "x"),
     ("explain", "x"),
@@ -145,25 +145,25 @@ LOOKS = [
 ]
 
 
-@pytest.mark.parametrize("command", LOOKS, ids=" ".join)
-def test_look_at_a_schema_that_is_not_there_makes_none(
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_command_on_a_missing_schema_creates_none(
     place: Place, url: str, command: tuple[str, ...]
 ) -> None:
     result = place.run(*command, "--url", url)
 
     assert 3 == result.exit_code
     assert f"no store in schema '{SCHEMA}': run holdfast migrate" in result.stderr
-    assert not _is_there(url)
+    assert not _schema_exists(url)
 
 
-def test_copy_from_a_schema_that_is_not_there_makes_none(place: Place, url: str) -> None:
+def test_copy_from_a_missing_schema_creates_none(place: Place, url: str) -> None:
     result = place.run("copy", url, f"sqlite:///{place.path}/new.db")
 
     assert 3 == result.exit_code
-    assert not _is_there(url)
+    assert not _schema_exists(url)
 
 
-def test_look_does_not_migrate(place: Place, url: str) -> None:
+def test_reading_does_not_migrate(place: Place, url: str) -> None:
     place.run("migrate", "--to", "2", "--url", url)
 
     result = place.run("jobs", "--url", url)
@@ -173,7 +173,7 @@ def test_look_does_not_migrate(place: Place, url: str) -> None:
     assert 2 == place.json("migrate", "--status", "--url", url)["version"]
 
 
-def test_submit_makes_the_schema(place: Place, url: str) -> None:
+def test_submit_creates_the_schema(place: Place, url: str) -> None:
     job = place.json("submit", "greet", "--url", url)
 
     assert (

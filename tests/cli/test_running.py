@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("nowhere:app", "no app at 'nowhere:app': there is no module 'nowhere'"),
         ("jobs_here:nope", "module 'jobs_here' has no 'nope'"),
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.slow
         (":", "it must look like module:name"),
     ],
 )
-def test_wrong_app_is_told_in_one_line(
-    place: Place, monkeypatch: pytest.MonkeyPatch, path: str, told: str
+def test_wrong_app_is_reported_in_one_line(
+    place: Place, monkeypatch: pytest.MonkeyPatch, path: str, message: str
 ) -> None:
     monkeypatch.syspath_prepend(place.path)
     (place.path / "several.py").write_text(
@@ -40,11 +40,11 @@ def test_wrong_app_is_told_in_one_line(
     result = place.run("worker", path)
 
     assert 2 == result.exit_code
-    assert told in result.stderr.replace(str(place.path) + os.sep, "")
+    assert message in result.stderr.replace(str(place.path) + os.sep, "")
     assert 1 == len(result.stderr.splitlines())
 
 
-def test_worker_without_app_says_where_to_name_one(place: Place) -> None:
+def test_worker_without_an_app_is_a_usage_error(place: Place) -> None:
     result = place.run("worker")
 
     assert 2 == result.exit_code
@@ -52,7 +52,7 @@ def test_worker_without_app_says_where_to_name_one(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (["-c", "0"], "worker.slots: must be a whole number from 1, got '0'"),
         (["--processes", "many"], "worker.processes: must be a whole number"),
@@ -60,14 +60,14 @@ def test_worker_without_app_says_where_to_name_one(place: Place) -> None:
         (["--grace", "soon"], "worker.grace: must be an ISO 8601 duration"),
     ],
 )
-def test_wrong_flags_are_told_by_name(place: Place, args: list[str], told: str) -> None:
+def test_errors_name_the_wrong_flag(place: Place, args: list[str], message: str) -> None:
     result = place.run("worker", "jobs_here", *args)
 
     assert 2 == result.exit_code
-    assert told in result.stderr
+    assert message in result.stderr
 
 
-def test_flag_cannot_change_the_store_an_app_names_itself(
+def test_flag_cannot_override_the_store_of_an_app(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(place.path)
@@ -82,7 +82,7 @@ def test_flag_cannot_change_the_store_an_app_names_itself(
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_burst_runs_what_is_there_and_ends(place: Place, processes: str) -> None:
+def test_burst_runs_all_ready_jobs_and_exits(place: Place, processes: str) -> None:
     ids = [place.submit("greet", '{"name": "Ada"}') for _ in range(5)]
     side = place.submit("other", "--queue", "side")
 
@@ -97,7 +97,7 @@ def test_burst_runs_what_is_there_and_ends(place: Place, processes: str) -> None
     assert {*ids, side} == completed
 
 
-def test_submit_uses_what_the_task_says_and_waits_for_the_result(place: Place) -> None:
+def test_submit_uses_the_options_of_the_task_and_waits(place: Place) -> None:
     with _running(place, "worker", "jobs_here") as worker:
         done = place.process(
             *("submit", "greet", '{"name": "Ada"}', "--app", "jobs_here"),
@@ -132,7 +132,7 @@ def test_settings_file_is_enough_to_start_a_worker(place: Place) -> None:
     assert "COMPLETED" == place.json("jobs")["jobs"][0]["state"]
 
 
-def test_dev_serves_every_queue_its_tasks_name(place: Place) -> None:
+def test_dev_serves_the_queues_of_all_tasks(place: Place) -> None:
     place.submit("other", "--queue", "side")
 
     with _running(place, "dev", "jobs_here") as process:
@@ -145,13 +145,13 @@ def test_dev_serves_every_queue_its_tasks_name(place: Place) -> None:
         process.send_signal(signal.SIGINT)
         process.wait(20)
 
-    told = "".join(seen)
-    assert "queues  default, side" in told
-    assert "task    greet (async)" in told
+    output = "".join(seen)
+    assert "queues  default, side" in output
+    assert "task    greet (async)" in output
     assert 0 == process.returncode
 
 
-def test_dev_starts_again_with_changed_sources_even_from_broken_ones(place: Place) -> None:
+def test_dev_reloads_changed_sources_even_after_a_syntax_error(place: Place) -> None:
     source = place.path / "fresh.py"
     source.write_text("this is no python")
 
@@ -161,22 +161,22 @@ def test_dev_starts_again_with_changed_sources_even_from_broken_ones(place: Plac
             source.write_text(FRESH.format(task="first"))
             _read_until(process, "task    first")
             source.write_text(FRESH.format(task="second"))
-            told = _read_until(process, "task    second")
+            output = _read_until(process, "task    second")
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(20)
 
-    assert "fresh.py changed, restarting" in told
+    assert "fresh.py changed, restarting" in output
     assert 0 == process.returncode
 
 
-def test_dev_leaves_no_worker_behind_when_it_is_killed(place: Place) -> None:
+def test_killed_dev_leaves_no_worker_running(place: Place) -> None:
     with _running(place, "dev", "jobs_here") as process:
         _read_until(process, "worker started")
         process.kill()
-        told = _read_until(process, "worker stopped")
+        output = _read_until(process, "worker stopped")
 
-    assert "worker stopped" in told
+    assert "worker stopped" in output
 
 
 FRESH = """from holdfast import Holdfast
@@ -187,15 +187,15 @@ async def work() -> None: ...
 """
 
 
-def _read_until(process: subprocess.Popen[str], words: str) -> str:
-    """Read what a process tells until it says this; the test's own timeout ends a wait in vain."""
+def _read_until(process: subprocess.Popen[str], text: str) -> str:
+    """Read the output of a process up to this text; the timeout of the test limits the wait."""
     assert process.stderr is not None
     seen = ""
     for line in process.stderr:
         seen += line
-        if words in line:
+        if text in line:
             break
-    assert words in seen
+    assert text in seen
     return seen
 
 

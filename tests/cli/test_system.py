@@ -1,4 +1,4 @@
-"""Commands about the whole, and how the command line behaves as a program."""
+"""Commands about the system, and how the command line behaves as a program."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from holdfast.cli.commands import SECTIONS
 from tests.cli.conftest import Place, environment
 
 COMMANDS = [name for section in SECTIONS.values() for name in section]
-SUMMARIES = {name: told for section in SECTIONS.values() for name, (_, told) in section.items()}
+SUMMARIES = {
+    name: summary for section in SECTIONS.values() for name, (_, summary) in section.items()
+}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(place: Place, name: str) -> None:
+def test_every_command_has_help(place: Place, name: str) -> None:
     result = place.run(name, "--help")
 
     assert 0 == result.exit_code
@@ -38,7 +40,7 @@ def test_help_lists_every_command(place: Place) -> None:
     assert f"holdfast, version {holdfast.__version__}\n" == place.run("--version").stdout
 
 
-def test_mistyped_command_is_answered_with_the_nearest(place: Place) -> None:
+def test_mistyped_command_suggests_the_nearest(place: Place) -> None:
     result = place.run("sumbit")
 
     assert 2 == result.exit_code
@@ -49,26 +51,26 @@ def test_queues_are_paused_resumed_and_listed(place: Place) -> None:
     place.submit("greet")
 
     paused = place.json("queues", "pause", "default")
-    told = place.json("queues")
+    document = place.json("queues")
     shown = place.run("queues").stdout
     place.run("queues", "resume", "default")
 
     assert {"queue": "default", "paused": True} == paused
     assert [("default", True, {"SCHEDULED": 1})] == [
         (queue["name"], queue["paused"], {k: v for k, v in queue["counts"].items() if v})
-        for queue in told
+        for queue in document
     ]
     assert shown.splitlines()[1].endswith("paused")
     assert not place.json("queues")[0]["paused"]
 
 
-def test_statistics_are_shown_and_broken_down(place: Place) -> None:
+def test_statistics_are_shown_and_grouped(place: Place) -> None:
     place.submit("greet")
 
-    told = place.json("stats", "--by", "type", "--time-range", "PT5M")
+    document = place.json("stats", "--by", "type", "--time-range", "PT5M")
     shown = place.run("stats", "--by", "type").stdout
 
-    assert (1, {"greet"}) == (told["scheduled"], set(told["by_type"]))
+    assert (1, {"greet"}) == (document["scheduled"], set(document["by_type"]))
     assert "scheduled    1" in shown
     assert "jobs/s:" in shown
     assert "TYPE" in shown
@@ -79,34 +81,34 @@ def test_workers_are_listed(place: Place) -> None:
     assert place.run("workers").stdout.startswith("WORKER")
 
 
-def test_events_are_told_in_lines(place: Place) -> None:
+def test_events_are_printed_as_lines(place: Place) -> None:
     job_id = place.submit("greet")
 
     lines = place.run("events", "--json").stdout.splitlines()
     shown = place.run("events", "--type", "greet").stdout
     others = place.run("events", "--type", "else").stdout
 
-    told = [json.loads(line) for line in lines]
-    assert ["PENDING", "SCHEDULED"] == [event["transition"]["to_state"] for event in told]
+    events = [json.loads(line) for line in lines]
+    assert ["PENDING", "SCHEDULED"] == [event["transition"]["to_state"] for event in events]
     assert 2 == shown.count(job_id)
     assert "" == others
-    after = place.run("events", "--json", "--after", told[0]["cursor"]).stdout
+    after = place.run("events", "--json", "--after", events[0]["cursor"]).stdout
     assert lines[1:] == after.splitlines()
 
 
-def test_config_tells_values_and_sources(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_shows_values_and_sources(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     (place.path / "holdfast.toml").write_text('[worker]\nqueues = "a=2,b"\n', "utf-8")
     monkeypatch.setenv("HOLDFAST_WORKER_SLOTS", "5")
 
-    told = place.json("config", "--url", "memory://")
+    document = place.json("config", "--url", "memory://")
     shown = place.run("config").stdout
 
-    assert {"value": "memory://", "source": "flag"} == told["url"]
-    assert {"value": "a=2,b=1", "source": "holdfast.toml"} == told["worker.queues"]
+    assert {"value": "memory://", "source": "flag"} == document["url"]
+    assert {"value": "a=2,b=1", "source": "holdfast.toml"} == document["worker.queues"]
     assert {"value": "5", "source": "$HOLDFAST_WORKER_SLOTS"} == {
-        k: str(v) for k, v in told["worker.slots"].items()
+        k: str(v) for k, v in document["worker.slots"].items()
     }
-    assert {"value": "PT30S", "source": "default"} == told["worker.grace"]
+    assert {"value": "PT30S", "source": "default"} == document["worker.grace"]
     assert "$HOLDFAST_WORKER_SLOTS" in shown
 
 
@@ -121,7 +123,7 @@ def test_migrate_creates_the_store(place: Place) -> None:
     assert (place.path / "new.db").exists()
 
 
-def test_looking_into_the_wrong_place_leaves_no_file_behind(place: Place) -> None:
+def test_reading_a_missing_store_creates_no_file(place: Place) -> None:
     result = place.run("jobs", "--url", "sqlite:///elsewhere.db")
 
     assert 3 == result.exit_code
@@ -130,20 +132,20 @@ def test_looking_into_the_wrong_place_leaves_no_file_behind(place: Place) -> Non
 
 
 @pytest.mark.parametrize(
-    ("url", "code", "told"),
+    ("url", "code", "message"),
     [
         ("mysql://x", 3, "no store for 'mysql'"),
         ("sqlite:////nowhere/at/all.db", 3, "no store at /nowhere/at/all.db"),
         ("sqlite://host/x.db", 3, "names a host"),
     ],
 )
-def test_store_that_cannot_be_opened_is_told_without_a_traceback(
-    place: Place, url: str, code: int, told: str
+def test_store_that_cannot_be_opened_is_an_error_without_a_traceback(
+    place: Place, url: str, code: int, message: str
 ) -> None:
     result = place.run("jobs", "--url", url)
 
     assert code == result.exit_code
-    assert told in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -160,7 +162,7 @@ def test_store_comes_from_flag_environment_file_or_default(
     assert "$HOLDFAST_URL" == sources()
 
 
-def test_unknown_setting_is_an_error_of_usage(place: Place) -> None:
+def test_unknown_setting_is_a_usage_error(place: Place) -> None:
     (place.path / "holdfast.toml").write_text("[worker]\nslotz = 3\n", "utf-8")
 
     result = place.run("jobs")
@@ -175,7 +177,7 @@ def test_exit_codes_reach_the_shell(place: Place) -> None:
 
     codes = {
         "done": place.process("job", job_id).returncode,
-        "not found": place.process("job", "nobody").returncode,
+        "not found": place.process("job", "unknown").returncode,
         "usage": place.process("job").returncode,
         "unreachable": place.process("jobs", "--url", "sqlite:///no.db").returncode,
         "timed out": place.process("submit", "greet", "--wait", "--wait-timeout", "0.1").returncode,
@@ -185,7 +187,7 @@ def test_exit_codes_reach_the_shell(place: Place) -> None:
 
 
 @pytest.mark.slow
-def test_reader_that_leaves_early_is_no_error(place: Place) -> None:
+def test_closed_pipe_is_not_an_error(place: Place) -> None:
     for _ in range(3):
         place.submit("greet")
     command = f"{sys.executable} -m holdfast events --json | head -n 1; echo ${{PIPESTATUS[0]}}"
@@ -220,7 +222,7 @@ def test_following_events_ends_with_an_interrupt(place: Place) -> None:
         os.set_blocking(follower.stdout.fileno(), False)
         line, deadline = "", time.monotonic() + 30
         while not line and time.monotonic() < deadline:
-            place.submit("greet")  # until it has taken its place in the stream
+            place.submit("greet")  # until it follows the stream
             time.sleep(0.2)
             line = follower.stdout.readline()
         follower.send_signal(signal.SIGINT)
@@ -232,7 +234,7 @@ def test_following_events_ends_with_an_interrupt(place: Place) -> None:
     assert (130, "") == (follower.returncode, error.strip())
 
 
-def test_help_loads_nothing_heavy() -> None:
+def test_help_imports_no_heavy_module() -> None:
     script = (
         "import sys\nfrom holdfast.cli import cli\n"
         "try:\n    cli.main(['--help'], prog_name='holdfast')\n"
@@ -278,21 +280,21 @@ def test_shells_can_complete_commands(shell: str) -> None:
 def test_summaries_agree_with_the_commands() -> None:
     ctx = cli.make_context("holdfast", ["jobs"], resilient_parsing=True)
 
-    for name, told in SUMMARIES.items():
+    for name, summary in SUMMARIES.items():
         command = cli.get_command(ctx, name)
         assert command is not None
-        assert told.split()[0].rstrip(",.") in (command.help or "")
+        assert summary.split()[0].rstrip(",.") in (command.help or "")
 
 
 @pytest.mark.req("S-13")
-def test_doctor_says_what_is_wrong_and_what_to_do(place: Place) -> None:
+def test_doctor_reports_problems_and_what_to_do(place: Place) -> None:
     place.submit("greet", '{"name": "Ada"}')
 
-    told = place.run("doctor")
+    result = place.run("doctor")
 
-    assert 0 == told.exit_code
-    assert "no worker for them" in told.output
-    assert "2 warning(s)" in told.output
+    assert 0 == result.exit_code
+    assert "no worker for them" in result.output
+    assert "2 warning(s)" in result.output
     assert 1 == place.run("doctor", "--strict").exit_code
     assert "workers" in {finding["name"] for finding in place.json("doctor")}
 
@@ -302,7 +304,7 @@ def test_doctor_fails_on_errors(place: Place) -> None:
         place.submit("greet", '{"name": "Ada"}', "--lifetime", "60")
         connection.execute("UPDATE job SET expires_at = expires_at - 3600000000")
 
-    told = place.run("doctor")
+    result = place.run("doctor")
 
-    assert 1 == told.exit_code
-    assert "outlived their lifetime" in told.output
+    assert 1 == result.exit_code
+    assert "past their lifetime" in result.output

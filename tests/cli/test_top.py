@@ -1,4 +1,4 @@
-"""``holdfast top`` in a terminal of its own."""
+"""``holdfast top`` in a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -29,45 +29,45 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Place
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 class Terminal:
     """A program in a pseudo-terminal, and what it has shown so far."""
 
-    def __init__(self, process: subprocess.Popen[bytes], side: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
         self.process = process
-        self._side = side
+        self._fd = fd
         self.raw = ""
 
     def press(self, keys: str) -> None:
-        os.write(self._side, keys.encode())
+        os.write(self._fd, keys.encode())
 
-    def shows(self, text: str) -> str:
-        """Wait until the newest picture holds a text, and return that picture."""
-        deadline = time.monotonic() + PATIENCE
+    def wait_for(self, text: str) -> str:
+        """Wait until the newest frame contains a text, and return that frame."""
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
-            picture = self.raw.rsplit("\x1b[H", 1)[-1]
-            if text in ANSI.sub("", picture) and "\x1b[J" in picture:
-                return ANSI.sub("", picture)
+            frame = self.raw.rsplit("\x1b[H", 1)[-1]
+            if text in ANSI.sub("", frame) and "\x1b[J" in frame:
+                return ANSI.sub("", frame)
             if not self._read():
                 break
         raise AssertionError(f"never showed {text!r}: {ANSI.sub('', self.raw)[-2000:]}")
 
-    def ends(self) -> int:
-        """Read to the end and return how the program exited."""
-        deadline = time.monotonic() + PATIENCE
+    def wait_until_exit(self) -> int:
+        """Read to the end and return the exit code."""
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline and self._read():
             pass
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT)
 
     def _read(self) -> bool:
-        ready, _, _ = select.select([self._side], [], [], 0.2)
+        ready, _, _ = select.select([self._fd], [], [], 0.2)
         if not ready:
             return self.process.poll() is None
         try:
-            data = os.read(self._side, 65536)
-        except OSError:  # the other side is gone
+            data = os.read(self._fd, 65536)
+        except OSError:  # the other end is closed
             return False
         self.raw += data.decode("utf-8", "replace")
         return bool(data)
@@ -89,7 +89,7 @@ def terminal(place: Place, *args: str, size: tuple[int, int] = (40, 120)) -> Ite
     )
     try:
         yield Terminal(process, ours)
-        assert before == termios.tcgetattr(theirs), "the terminal was not left as it was found"
+        assert before == termios.tcgetattr(theirs), "the terminal settings were not restored"
     finally:
         process.kill()
         process.wait()
@@ -99,50 +99,50 @@ def terminal(place: Place, *args: str, size: tuple[int, int] = (40, 120)) -> Ite
 
 @pytest.mark.slow
 @pytest.mark.req("A-8")
-def test_top_shows_what_happens_and_is_left_with_q(place: Place) -> None:
+def test_top_shows_changes_and_exits_with_q(place: Place) -> None:
     with terminal(place, "--interval", "0.2") as screen:
-        screen.shows("0 ready")
+        screen.wait_for("0 ready")
         place.submit("greet", '{"name": "Ada"}')
-        picture = screen.shows("1 ready")
-        assert "QUEUES 1-1 of 1" in picture
+        frame = screen.wait_for("1 ready")
+        assert "QUEUES 1-1 of 1" in frame
         place.submit("fail")
         place.work()
-        assert "NEVER" in screen.shows("FAILURES 1-1 of 1")
+        assert "NEVER" in screen.wait_for("FAILURES 1-1 of 1")
         screen.press("q")
-        assert 0 == screen.ends()
+        assert 0 == screen.wait_until_exit()
 
     assert screen.raw.startswith(ENTER)
     assert screen.raw.rstrip().endswith(LEAVE)
 
 
 @pytest.mark.slow
-def test_keys_hold_the_picture_and_choose_a_list(place: Place) -> None:
+def test_keys_pause_the_screen_and_choose_a_list(place: Place) -> None:
     with terminal(place, "--interval", "0.2", size=(24, 80)) as screen:
-        assert "> QUEUES" in screen.shows("0 ready")
+        assert "> QUEUES" in screen.wait_for("0 ready")
         screen.press("\x1b[C")
-        screen.shows("> RUNNING")
+        screen.wait_for("> RUNNING")
         screen.press("\x1b[D\x1b[D")
-        screen.shows("> FAILURES")
+        screen.wait_for("> FAILURES")
         screen.press("p")
-        screen.shows("PAUSED")
+        screen.wait_for("PAUSED")
         place.submit("greet", '{"name": "Ada"}')
         screen.press("p")
-        picture = screen.shows("1 ready")
-        assert max(len(line.rstrip("\r")) for line in picture.split("\n")) <= 80
-        screen.process.send_signal(signal.SIGINT)  # what Ctrl-C means in a person's terminal
-        assert 130 == screen.ends()
+        frame = screen.wait_for("1 ready")
+        assert max(len(line.rstrip("\r")) for line in frame.split("\n")) <= 80
+        screen.process.send_signal(signal.SIGINT)  # as Ctrl-C does
+        assert 130 == screen.wait_until_exit()
 
     assert LEAVE in screen.raw
 
 
-def test_one_look_is_printed_where_there_is_no_terminal(place: Place) -> None:
+def test_top_prints_one_frame_without_a_terminal(place: Place) -> None:
     place.submit("greet", '{"name": "Ada"}')
 
-    told = place.process("top")
+    result = place.process("top")
 
-    assert 0 == told.returncode
-    assert "1 ready" in told.stdout
-    assert "\x1b" not in told.stdout
+    assert 0 == result.returncode
+    assert "1 ready" in result.stdout
+    assert "\x1b" not in result.stdout
 
 
 def test_lines_fit_any_terminal() -> None:
@@ -172,5 +172,5 @@ def test_chosen_list_is_scrolled_within_its_rows() -> None:
     assert view is moved(view, "x", board)
 
 
-def test_keys_are_told_from_what_a_terminal_sends() -> None:
+def test_keys_are_parsed_from_terminal_input() -> None:
     assert ["up", "q", "down", "p", "right"] == pressed("\x1b[Aq\x1b[BP\x1bOC")

@@ -1,4 +1,4 @@
-"""``holdfast verify`` on the store of a place."""
+"""``holdfast verify``."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import sqlite3
 from tests.cli.conftest import Place
 
 
-def test_sound_store_is_told_to_be_so(place: Place) -> None:
+def test_verify_of_a_sound_store_succeeds(place: Place) -> None:
     place.submit("greet", '{"name": "you"}')
     place.work()
 
-    told = place.json("verify", place.url)
+    document = place.json("verify", place.url)
     shown = place.run("verify")
 
-    assert (1, {"COMPLETED": 1}) == (told["jobs"], told["states"])
-    assert not any(told["counts"].values())
+    assert (1, {"COMPLETED": 1}) == (document["jobs"], document["states"])
+    assert not any(document["counts"].values())
     assert 0 == shown.exit_code
     assert shown.stdout.endswith("no promise was broken\n")
 
 
-def test_broken_promise_is_named_with_its_job_and_fails(place: Place) -> None:
+def test_broken_promise_is_reported_with_its_job_and_fails(place: Place) -> None:
     job_id = place.submit("greet", '{"name": "you"}')
     place.work()
     with sqlite3.connect(place.path / "holdfast.db") as connection:
@@ -29,14 +29,14 @@ def test_broken_promise_is_named_with_its_job_and_fails(place: Place) -> None:
     connection.close()
 
     shown = place.run("verify")
-    told = place.run("verify", "--json")
+    result = place.run("verify", "--json")
 
-    assert 1 == shown.exit_code == told.exit_code
+    assert 1 == shown.exit_code == result.exit_code
     assert "FAIL  stale write: 1" in shown.stdout
     assert f"stale write: {job_id} complete under claim 7" in shown.stdout
-    assert 1 == json.loads(told.stdout)["counts"]["stale write"]
+    assert 1 == json.loads(result.stdout)["counts"]["stale write"]
 
 
-def test_store_that_is_not_there_is_not_created(place: Place) -> None:
+def test_verify_does_not_create_a_missing_store(place: Place) -> None:
     assert 3 == place.run("verify", f"sqlite:///{place.path}/other.db").exit_code
     assert not (place.path / "other.db").exists()

@@ -34,11 +34,11 @@ def test_webhook_is_added_shown_rotated_and_removed(place: Place) -> None:
     assert 1 == place.run("webhooks", "remove", made["id"]).exit_code
 
 
-def test_address_inside_the_network_is_refused(place: Place) -> None:
-    told = place.run("webhooks", "add", "https://169.254.169.254/latest")
+def test_private_address_is_refused(place: Place) -> None:
+    result = place.run("webhooks", "add", "https://169.254.169.254/latest")
 
-    assert 2 == told.exit_code
-    assert "not a public address" in told.output
+    assert 2 == result.exit_code
+    assert "not a public address" in result.output
 
 
 def test_deliveries_and_the_secret_of_callbacks_are_shown(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Everything goes from one store to another, once, whatever happens on the way."""
+"""A copy transfers everything from one store to another, once, also when it is killed."""
 
 from __future__ import annotations
 
@@ -40,33 +40,33 @@ SAME = ("get", "history", "logs", "cancels", "parents", "failures", "overdue", "
 
 
 class Killed(BaseException):
-    """What a process that is killed does not even notice."""
+    """Stands for kill -9 of the copying process."""
 
 
-class Fragile(MemoryStore):
+class DyingStore(MemoryStore):
     """A store whose process dies at the n-th verb that changes it."""
 
-    left = 10**9
+    writes_left = 10**9
 
-    async def adopt(self, dossiers: object) -> list[bool]:
-        self._age_by_one()
-        return await super().adopt(dossiers)  # type: ignore[arg-type]
+    async def adopt(self, exports: object) -> list[bool]:
+        self._count_write()
+        return await super().adopt(exports)  # type: ignore[arg-type]
 
-    async def keep(self, drafts: object) -> list[int | None]:
-        self._age_by_one()
-        return await super().keep(drafts)  # type: ignore[arg-type]
+    async def keep(self, writes: object) -> list[int | None]:
+        self._count_write()
+        return await super().keep(writes)  # type: ignore[arg-type]
 
     async def configure(self, queue: str, settings: object) -> None:
-        self._age_by_one()
+        self._count_write()
         await super().configure(queue, settings)  # type: ignore[arg-type]
 
     async def limit(self, scope: str, rule: object) -> None:
-        self._age_by_one()
+        self._count_write()
         await super().limit(scope, rule)  # type: ignore[arg-type]
 
-    def _age_by_one(self) -> None:
-        self.left -= 1
-        if self.left < 0:
+    def _count_write(self) -> None:
+        self.writes_left -= 1
+        if self.writes_left < 0:
             raise Killed
 
 
@@ -77,14 +77,14 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Place, Place]]:
-    """Two empty places of different kinds."""
+    """Two empty stores of different kinds."""
     source, target = request.param
     with PLACES[source](request) as here, PLACES[target](request) as there:
         yield here, there
 
 
 async def filled(store: Store, clock: ManualClock) -> World:
-    """Every kind of job, with all that goes with jobs, at a time at which no lease holds."""
+    """Fill a store with every kind of job and record; all leases have expired."""
     world = World(lambda _: store)
     world.clock = clock
     await world.build()
@@ -97,9 +97,7 @@ async def filled(store: Store, clock: ManualClock) -> World:
 @pytest.mark.parametrize("pair", PAIRS, indirect=True)
 @pytest.mark.slow
 @pytest.mark.req("S-1", "M-3", "M-9", "M-10", "S-15")
-async def test_everything_reaches_the_other_store(
-    pair: tuple[Place, Place], clock: ManualClock
-) -> None:
+async def test_copy_transfers_everything(pair: tuple[Place, Place], clock: ManualClock) -> None:
     here, there = pair
     source, target = await here.open(clock).start(), await there.open(clock).start()
     await filled(source, clock)
@@ -122,22 +120,22 @@ async def test_everything_reaches_the_other_store(
     await target.close()
 
 
-async def test_copy_may_die_at_every_step_and_be_resumed(clock: ManualClock) -> None:
+async def test_copy_killed_at_any_step_can_be_resumed(clock: ManualClock) -> None:
     source = MemoryStore(clock)
     await filled(source, clock)
-    expected = await _whole(source, clock)
+    expected = await _copied_jobs(source, clock)
     steps = 0
     for steps in range(200):
         source = MemoryStore(ManualClock())
         source._clock = clock
         clock.set(ManualClock().now())
         await filled(source, clock)
-        target = Fragile(clock)
-        target.left = steps
+        target = DyingStore(clock)
+        target.writes_left = steps
         try:
             await Copier(source, target).run()
         except Killed:
-            target.left = 10**9
+            target.writes_left = 10**9
             clock.advance(60)
             report = await _resumed(source, target)
         else:
@@ -151,22 +149,22 @@ async def test_copy_may_die_at_every_step_and_be_resumed(clock: ManualClock) -> 
 
 
 async def _resumed(source: Store, target: Store) -> object:
-    """Run again; a copy that had got past its last word says that it is done."""
+    """Run again; a copy that was already finished is refused."""
     note = await read_note(target, FROM)
     if note is None or note.finished_at is None:
         return await Copier(source, target).run()
-    with pytest.raises(CopyRefusedError, match="once is enough"):
+    with pytest.raises(CopyRefusedError, match="was already copied"):
         await Copier(source, target).run()
     return None
 
 
-async def test_done_copy_is_refused(clock: ManualClock) -> None:
+async def test_finished_copy_is_refused(clock: ManualClock) -> None:
     source, target = MemoryStore(clock), MemoryStore(clock)
     await filled(source, clock)
     await Copier(source, target).run()
 
     for other in (target, MemoryStore(clock)):
-        with pytest.raises(CopyRefusedError, match="once is enough"):
+        with pytest.raises(CopyRefusedError, match="was already copied"):
             await Copier(source, other).run()
 
 
@@ -205,30 +203,30 @@ async def test_two_copies_at_once_are_refused(clock: ManualClock) -> None:
     source, target = MemoryStore(clock), MemoryStore(clock)
     await source.hold("copy", "another", timedelta(seconds=5))
 
-    with pytest.raises(CopyRefusedError, match="another copy is at work"):
+    with pytest.raises(CopyRefusedError, match="another copy is using"):
         await Copier(source, target).run()
 
     clock.advance(5)
     assert (await Copier(source, target).run()).ok
 
 
-async def test_change_made_meanwhile_is_reported_and_the_target_stays_shut(
+async def test_change_during_the_copy_is_reported_and_the_target_stays_paused(
     clock: ManualClock,
 ) -> None:
     source, target = MemoryStore(clock), MemoryStore(clock)
     hand = Hand(source, clock)
     job = await hand.add("a")
 
-    async def cancel_meanwhile() -> None:
+    async def cancel_job() -> None:
         (stored,) = await source.get([job.id])
         await source.swap([Change(stored, DECISIONS["cancel"](stored, clock.now()))])
 
-    class Meddled(Copier):
+    class InterruptedCopier(Copier):
         async def _differences(self) -> tuple[list[str], int]:
-            await cancel_meanwhile()
+            await cancel_job()
             return await super()._differences()
 
-    report = await Meddled(source, target).run()
+    report = await InterruptedCopier(source, target).run()
 
     assert not report.ok
     assert f"job {job.id} differs in history" in report.differences[0]
@@ -258,7 +256,7 @@ async def test_copied_jobs_run_in_their_new_store() -> None:
         assert 2 == (await app.get(parent.job_id)).output
 
 
-async def test_sealed_jobs_are_copied_without_their_key() -> None:
+async def test_encrypted_jobs_are_copied_without_their_key() -> None:
     ring = KeyRing.parse(KeyRing.generate("k1"))
     inner, target = MemoryStore(), MemoryStore()
     async with Holdfast(store=inner, keys=ring) as first:
@@ -272,7 +270,7 @@ async def test_sealed_jobs_are_copied_without_their_key() -> None:
         assert {"n": 1} == (await app.wait(job.job_id, timeout=15)).output
 
 
-async def test_view_through_keys_is_refused_rather_than_written_in_the_clear() -> None:
+async def test_decrypting_view_is_refused() -> None:
     ring = KeyRing.parse(KeyRing.generate("k1"))
 
     with pytest.raises(CopyRefusedError, match="view of a store"):
@@ -289,13 +287,13 @@ async def _jobs(store: Store) -> list[object]:
     return list(zip(page.jobs, histories, strict=True))
 
 
-async def _whole(store: Store, clock: ManualClock) -> list[object]:
+async def _copied_jobs(store: Store, clock: ManualClock) -> list[object]:
     target = MemoryStore(clock)
     assert (await Copier(store, target).run()).ok
     return await _jobs(target)
 
 
-def _rules(told: dict[str, object]) -> object:
-    limits = told["limits"]
+def _rules(snapshot: dict[str, object]) -> object:
+    limits = snapshot["limits"]
     assert isinstance(limits, dict)
     return {scope: state.rule for scope, state in limits.items() if scope.count(":") == 1}

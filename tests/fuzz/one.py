@@ -1,4 +1,4 @@
-"""One target under atheris: what libFuzzer needs a process of its own for."""
+"""One target under atheris; libFuzzer needs a process for each."""
 
 from __future__ import annotations
 

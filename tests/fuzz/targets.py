@@ -1,6 +1,6 @@
-"""Everything that reads what others wrote, each as a function of bytes that must not raise.
+"""Every decoder of outside data, each as a function of bytes that must not raise.
 
-A target lets through only the errors its decoder promises, and checks what it accepted.
+A target accepts only the errors that its decoder documents, and checks accepted values.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ SIGNED = 2**63
 
 
 def _text(data: bytes) -> str:
-    """Any text at all, unpaired surrogates included."""
+    """Return any text, unpaired surrogates included."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def json_payloads(data: bytes) -> None:
-    """What is accepted as JSON is JSON to every reader, and within the limits."""
+    """Accepted JSON is valid for every reader and within the limits."""
     try:
         payload.check_json(data)
     except payload.PayloadError:
@@ -68,7 +68,7 @@ def json_payloads(data: bytes) -> None:
 
 
 def values(data: bytes) -> None:
-    """A value that is accepted as a payload comes out as bytes that are accepted again."""
+    """A value that is accepted as a payload encodes to bytes that are accepted again."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -81,22 +81,23 @@ def values(data: bytes) -> None:
 
 
 def error_texts(data: bytes) -> None:
-    """Any text is made storable, once and for all."""
+    """Any text becomes storable, and cleaning it again changes nothing."""
     cleaned = payload.clean(_text(data), 100)
     assert cleaned == payload.clean(cleaned, 100)
     assert b"\x00" not in cleaned.encode()
 
 
 def cursors(data: bytes) -> None:
-    """A cursor is refused, or is a place that every engine can hold."""
+    """A cursor is refused, or is a position that every engine can store."""
     with contextlib.suppress(ValidationError):
-        place = read_cursor(_text(data), "CREATED_ASC", 1 + len(data) % 2)
-        assert all(-SIGNED <= part < SIGNED for part in place)
-        assert place == read_cursor(write_cursor("CREATED_ASC", *place), "CREATED_ASC", len(place))
+        position = read_cursor(_text(data), "CREATED_ASC", 1 + len(data) % 2)
+        assert all(-SIGNED <= part < SIGNED for part in position)
+        again = read_cursor(write_cursor("CREATED_ASC", *position), "CREATED_ASC", len(position))
+        assert position == again
 
 
-def cursors_of_places(data: bytes) -> None:
-    """A body that looks like a cursor's is held to the same."""
+def cursor_bodies(data: bytes) -> None:
+    """The same holds for a body that looks like that of a cursor."""
     cursors(write_cursor("CREATED_ASC").encode() if not data else _cursor_like(data))
 
 
@@ -106,7 +107,7 @@ def _cursor_like(data: bytes) -> bytes:
 
 
 def event_cursors(data: bytes) -> None:
-    """A place in the stream of events is refused, or is one that every engine can hold."""
+    """A position in the event stream is refused, or is one that every engine can store."""
     text = _text(data)
     for reader in (
         memory_queries._event_number,
@@ -120,7 +121,7 @@ def event_cursors(data: bytes) -> None:
 
 
 def durations(data: bytes) -> None:
-    """A duration is refused, or lies within a century and is written as it was read."""
+    """A duration is refused, or is within a century and formats back to the same value."""
     with contextlib.suppress(ValueError):
         span = parse_duration(_text(data))
         assert timedelta(0) <= span <= CENTURY
@@ -128,7 +129,7 @@ def durations(data: bytes) -> None:
 
 
 def numbers_as_durations(data: bytes) -> None:
-    """So is a number of seconds, however large or small."""
+    """The same holds for a number of seconds, however large or small."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -138,7 +139,7 @@ def numbers_as_durations(data: bytes) -> None:
 
 
 def timestamps(data: bytes) -> None:
-    """A time is refused, or is one in UTC that is written as it was read."""
+    """A time is refused, or is in UTC and formats back to the same value."""
     with contextlib.suppress(ValueError):
         moment = parse_timestamp(_text(data))
         assert moment == parse_timestamp(format_timestamp(moment))
@@ -152,14 +153,14 @@ def cron(data: bytes) -> None:
 
 
 def ids(data: bytes) -> None:
-    """Any text as an id is kept in a form that gives the same text back, as far as it can be."""
+    """An id survives its stored form, except for characters that no store can hold."""
     text = _text(data)
     assert payload.clean(text) == id_of(key_of(text))
     assert payload.clean(text) != text or text == id_of(key_of(text))
 
 
 def submissions(data: bytes) -> None:
-    """A submission from outside is a job of the right types, or is refused."""
+    """A submission is refused, or becomes a job with fields of the right types."""
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError):
@@ -170,31 +171,28 @@ def submissions(data: bytes) -> None:
 
 
 def searches(data: bytes) -> None:
-    """A filter from outside is refused, or becomes a search."""
+    """A filter is refused, or becomes a search."""
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError):
         return
     if isinstance(fields, dict):
         with contextlib.suppress(ValidationError):
-            job_search(fields)  # type: ignore[arg-type]  # that is the point
+            job_search(fields)  # type: ignore[arg-type]  # any JSON
         with contextlib.suppress(ValidationError):
-            failure_search(fields)  # type: ignore[arg-type]  # that is the point
+            failure_search(fields)  # type: ignore[arg-type]  # any JSON
 
 
 _INSTANT = b"1768473000000000"
-_KEPT = b"|".join([b"RUNNING", b"1", *[_INSTANT] * 7, b"1", b"1", b"1", b"", b"0", b"", _INSTANT])
-_OURS = ("fixed", "rest", "depends_on", "own_progress", "own_result", "checkpoint")
+_FIXED = b"|".join([b"RUNNING", b"1", *[_INSTANT] * 7, b"1", b"1", b"1", b"", b"0", b"", _INSTANT])
+_OWN_FIELDS = ("fixed", "rest", "depends_on", "own_progress", "own_result", "checkpoint")
 
 
 def bullmq_hashes(data: bytes) -> None:
-    """A job's hash as any Redis client may have written it is read as a job."""
+    """A job's hash is read as a job, whatever a Redis client wrote into it."""
     parts = iter([part or None for part in data.split(b"\xff")])
-    written_by_us: dict[str, Any] = dict.fromkeys(_OURS) | {"now": _KEPT}
-    row = {
-        name: written_by_us[name] if name in written_by_us else next(parts, None)
-        for name in Row.__struct_fields__
-    }
+    own: dict[str, Any] = dict.fromkeys(_OWN_FIELDS) | {"now": _FIXED}
+    row = {name: own[name] if name in own else next(parts, None) for name in Row.__struct_fields__}
     job = bullmq.read_job("1", "q", Row(**row | {"name": row["name"] or b""}))
     assert 1 <= job.max_attempts <= 100
     job.backoff.delay(3)
@@ -202,7 +200,7 @@ def bullmq_hashes(data: bytes) -> None:
 
 
 def bullmq_options(data: bytes) -> None:
-    """The options of such a job, whatever JSON they are."""
+    """The options of such a job are read, whatever JSON they are."""
     bullmq_hashes(b"\xff".join([b"n", *[b""] * 12, data.replace(b"\xff", b"")]))
     found = bullmq.backoff(_json_or_none(data))
     assert timedelta(0) <= found.delay(1) <= max(found.max_delay, HOUR)
@@ -219,14 +217,14 @@ _FILE = Path(tempfile.mkdtemp(prefix="holdfast-fuzz-"), "holdfast.toml")
 
 
 def config_files(data: bytes) -> None:
-    """A configuration file is read, or what is wrong with it is listed."""
+    """A configuration file is read, or all its errors are listed."""
     _FILE.write_bytes(data)
     with contextlib.suppress(ValidationError):
         config.load(environment={}, path=str(_FILE))
 
 
 def config_values(data: bytes) -> None:
-    """So is each value, wherever it comes from."""
+    """The same holds for each value, from any source."""
     text = _text(data)
     for setting in config.SETTINGS.values():
         with contextlib.suppress(ValueError):
@@ -237,13 +235,13 @@ _SCHEMES = ("", "sqlite:///", "postgresql://", "redis://", "valkeys://h/0?")
 
 
 def store_urls(data: bytes) -> None:
-    """A URL opens a store, or the error says why not."""
+    """A URL opens a store, or raises a StoreError."""
     with contextlib.suppress(StoreError):
         open_store(_SCHEMES[len(data) % len(_SCHEMES)] + _text(data))
 
 
 def child_frames(data: bytes) -> None:
-    """What a runner's child says is cut into messages and decoded, or refused as garbage."""
+    """The output of a runner's child is split into messages and decoded, or refused."""
     unframer = Unframer()
     for half in (data[: len(data) // 2], data[len(data) // 2 :]):
         for message in unframer.feed(half):
@@ -259,7 +257,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         values,
         error_texts,
         cursors,
-        cursors_of_places,
+        cursor_bodies,
         event_cursors,
         durations,
         numbers_as_durations,
@@ -281,7 +279,7 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "json_payloads": (b'{"a": [1, 2.5, "\\u00e9", null, true]}', b'"\\ud800"', b"[[[[[]]]]]"),
     "values": (b'{"a": [1, 2.5, "x", null, true]}', b"[NaN]", b"1e400"),
     "cursors": (b"Q1JFQVRFRF9BU0MuNQ", b"Q1JFQVRFRF9BU0MuNS4x"),
-    "cursors_of_places": (b"12.-3", b"9223372036854775808", b"-9223372036854775808"),
+    "cursor_bodies": (b"12.-3", b"9223372036854775808", b"-9223372036854775808"),
     "event_cursors": (b"12", b"12-13", b"999999999999999999"),
     "durations": (b"PT5M", b"P1DT2H3M4.5S", b"P2W", b"P1Y"),
     "numbers_as_durations": (b"1.5", b"1e308", b"-1", b"1" * 400),
@@ -314,4 +312,4 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "store_urls": (b"u:p@host:5432/db?pool=5&schema=a", b"a.db?durability=full", b"memory://"),
     "child_frames": (b"\x00\x00\x00\x09\x81\xa4type\xa2Up",),
 }
-"""Where a fuzzer starts from."""
+"""The first inputs of the fuzzer."""

@@ -1,4 +1,4 @@
-"""Killing attempts on purpose shows which tasks bear it."""
+"""Killing attempts shows which tasks survive a crash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ THIS = sys.modules[__name__].__name__
 
 
 class Bank:
-    """A world outside that remembers."""
+    """A service outside the queue that keeps its state."""
 
     def __init__(self) -> None:
         self.reset()
@@ -44,20 +44,20 @@ async def charge_outside_async(key: str) -> None:
     bank.charge_once(key)
 
 
-@app.task("charge.careless")
-async def careless(ctx: JobContext, order: str) -> None:
+@app.task("charge.repeating")
+async def repeating(ctx: JobContext, order: str) -> None:
     bank.charge(order)
     effect("charged")
     await ctx.report_progress(100)
 
 
-@app.task("charge.careful")
-async def careful(ctx: JobContext, order: str) -> str:
+@app.task("charge.idempotent")
+async def idempotent(ctx: JobContext, order: str) -> str:
     bank.charge_once(order)
     effect("charged")
     await ctx.checkpoint("charged")
     await ctx.log("info", "charged")
-    await ctx.spawn(careless, {"order": "child"}, key="receipt")
+    await ctx.spawn(repeating, {"order": "child"}, key="receipt")
     return order
 
 
@@ -86,7 +86,7 @@ async def outside(order: str) -> None:
 
 @app.task("charge.submitting")
 async def submitting(order: str) -> None:
-    await careless.submit(order)
+    await repeating.submit(order)
 
 
 @app.task("charge.many")
@@ -106,15 +106,15 @@ def charged_once(box: Sandbox) -> None:
     assert ["7"] == bank.charges, f"charged {len(bank.charges)} times"
 
 
-async def test_a_task_that_repeats_its_effect_is_found_out() -> None:
-    report = await crash_points(careless, "7", prepare=reset, check=charged_once)
+async def test_a_task_that_repeats_its_effect_is_unsafe() -> None:
+    report = await crash_points(repeating, "7", prepare=reset, check=charged_once)
 
     assert [
         ("before the first line", CrashVerdict.SAFE),
         ("after effect 'charged'", CrashVerdict.UNSAFE),
         ("before report_progress", CrashVerdict.UNSAFE),
         ("after report_progress", CrashVerdict.UNSAFE),
-        ("before the answer is written", CrashVerdict.UNSAFE),
+        ("before the outcome is written", CrashVerdict.UNSAFE),
     ] == [(point.name, point.verdict) for point in report.points]
     assert not report.idempotent
     with pytest.raises(AssertionError, match=r"5 crash points, 4 of them unsafe") as caught:
@@ -124,22 +124,22 @@ async def test_a_task_that_repeats_its_effect_is_found_out() -> None:
     )
 
 
-async def test_a_task_that_bears_every_crash_passes() -> None:
+async def test_a_task_that_survives_every_crash_passes() -> None:
     def check(box: Sandbox) -> None:
         assert ["7", "child"] == bank.charges[:2]
-        assert 1 == len(box.submitted(careless))
-        assert "7" == box.assert_submitted(careful).result
+        assert 1 == len(box.submitted(repeating))
+        assert "7" == box.assert_submitted(idempotent).result
 
-    report = await crash_points(careful, order="7", prepare=reset, check=check)
+    report = await crash_points(idempotent, order="7", prepare=reset, check=check)
 
     report.assert_idempotent()
     names = [point.name for point in report.points]
-    assert "before spawn of charge.careless" in names
+    assert "before spawn of charge.repeating" in names
     assert "after checkpoint" in names
     assert 9 == len(names)
 
 
-async def test_no_finally_of_a_killed_attempt_ever_runs() -> None:
+async def test_a_killed_attempt_runs_no_finally() -> None:
     cleaned = []
 
     def check(box: Sandbox) -> None:
@@ -152,7 +152,7 @@ async def test_no_finally_of_a_killed_attempt_ever_runs() -> None:
     assert 3 == len(report.points)
 
 
-def test_plain_functions_are_killed_just_as_dead() -> None:
+def test_plain_functions_are_killed_the_same_way() -> None:
     cleaned = []
 
     def check(box: Sandbox) -> bool:
@@ -169,7 +169,7 @@ def test_plain_functions_are_killed_just_as_dead() -> None:
         (f"after {THIS}.charge_outside", "UNSAFE", "the check returned False"),
         ("before checkpoint", "UNSAFE", "the check returned False"),
         ("after checkpoint", "UNSAFE", "the check returned False"),
-        ("before the answer is written", "UNSAFE", "the check returned False"),
+        ("before the outcome is written", "UNSAFE", "the check returned False"),
     ] == [(p.name, p.verdict, p.detail) for p in report.points]
     assert [1, 1, 1, 1, 1, 1, 2] == cleaned
 
@@ -183,16 +183,16 @@ async def test_named_coroutine_functions_are_crash_points() -> None:
     assert [f"before {effects[0]}", f"after {effects[0]}"] == [p.name for p in report.points[1:3]]
 
 
-async def test_a_job_submitted_twice_is_found_out() -> None:
+async def test_a_job_submitted_twice_is_unsafe() -> None:
     def check(box: Sandbox) -> None:
-        box.assert_submitted(careless)
+        box.assert_submitted(repeating)
 
     report = await crash_points(submitting, "7", prepare=reset, check=check)
 
     assert [
-        ("before submission of charge.careless", "SAFE"),
-        ("after submission of charge.careless", "UNSAFE"),
-        ("before the answer is written", "UNSAFE"),
+        ("before submission of charge.repeating", "SAFE"),
+        ("after submission of charge.repeating", "UNSAFE"),
+        ("before the outcome is written", "UNSAFE"),
     ] == [(p.name, p.verdict) for p in report.points[1:]]
 
 
@@ -211,18 +211,18 @@ async def test_a_task_that_fails_without_a_crash_is_refused() -> None:
         raise AssertionError("always wrong")
 
     with pytest.raises(AssertionError, match=r"pass without a crash: .*always wrong"):
-        await crash_points(careful, order="7", prepare=reset, check=check)
+        await crash_points(idempotent, order="7", prepare=reset, check=check)
 
 
-async def test_a_task_that_takes_another_way_is_reported() -> None:
-    turns = iter([True] + [False] * 20)
+async def test_a_point_that_is_not_reached_again_is_reported() -> None:
+    outcomes = iter([True] + [False] * 20)
 
-    @app.task("charge.fickle")
-    async def fickle(ctx: JobContext) -> None:
-        if next(turns):
+    @app.task("charge.varying")
+    async def varying(ctx: JobContext) -> None:
+        if next(outcomes):
             await ctx.log("info", "only once")
 
-    report = await crash_points(fickle, check=lambda box: True)
+    report = await crash_points(varying, check=lambda box: True)
 
     assert CrashVerdict.NOT_REACHED in [point.verdict for point in report.points]
     assert not report.idempotent

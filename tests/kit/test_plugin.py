@@ -79,13 +79,13 @@ def test_a_fixture_names_the_app(project: Path) -> None:
     assert "1 passed" in _pytest(project).stdout
 
 
-def test_no_app_is_told_with_what_to_do(project: Path) -> None:
+def test_a_missing_app_is_an_error_that_says_what_to_do(project: Path) -> None:
     (project / "pytest.ini").write_text("[pytest]\n")
 
-    assert "say which app to test: holdfast_app" in _pytest(project).stdout
+    assert "holdfast_app is not set: add holdfast_app" in _pytest(project).stdout
 
 
-def test_an_unknown_app_is_told(project: Path) -> None:
+def test_an_unknown_app_is_an_error(project: Path) -> None:
     (project / "pytest.ini").write_text("[pytest]\nholdfast_app = jobs:nothing\n")
 
     assert "holdfast_app must name an app, got 'jobs:nothing'" in _pytest(project).stdout

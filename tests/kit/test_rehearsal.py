@@ -1,4 +1,4 @@
-"""A rehearsal runs a task inline and remembers what it did with its context."""
+"""A rehearsal runs a task inline and records what it did with its context."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def count(ctx: SyncJobContext) -> object:
 PAGES = [Page(1), Page(2)]
 
 
-async def test_a_rehearsal_remembers_everything_the_handler_did() -> None:
+async def test_a_rehearsal_records_everything_the_handler_did() -> None:
     rehearsal = Rehearsal(print_book)
 
     returned = await rehearsal(PAGES, copies=3)
@@ -84,7 +84,7 @@ async def test_a_lost_lease_stops_the_handler_and_keeps_nothing() -> None:
     assert [] == rehearsal.checkpoints
 
 
-async def test_a_cancelled_rehearsal_tells_before_the_first_line() -> None:
+async def test_a_rehearsal_can_be_cancelled_before_it_starts() -> None:
     rehearsal = Rehearsal(print_book)
     rehearsal.cancel("enough")
 
@@ -109,7 +109,7 @@ async def test_calling_a_plain_task_works_inside_a_loop() -> None:
     assert 0 == count()
 
 
-async def test_arguments_that_cannot_travel_are_refused() -> None:
+async def test_arguments_that_do_not_survive_json_are_refused() -> None:
     with pytest.raises(PermanentError, match=r"Expected `int`, got `str` - at `\$.copies`"):
         await Rehearsal(print_book)([], copies="many")  # type: ignore[arg-type]
 

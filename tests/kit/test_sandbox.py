@@ -1,4 +1,4 @@
-"""A sandbox holds an app still while a test looks at it."""
+"""A sandbox runs an app in memory, under the control of the test."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ EVERY_MINUTE = Backoff(strategy=BackoffKind.CONSTANT, initial_delay=MINUTE)
 
 
 class Shop:
-    """An app of the kind users write, with a diary of what its handlers did."""
+    """An app as users write it, with a log of what its handlers did."""
 
     def __init__(self) -> None:
         self.app = app = Holdfast("sqlite:///never-created.db")
-        self.diary: list[str] = []
+        self.actions: list[str] = []
 
         @app.task("mail.send", queue="mail")
         async def send_mail(to: str, subject: str = "hello") -> str:
-            self.diary.append(f"mail to {to}")
+            self.actions.append(f"mail to {to}")
             return f"sent to {to}"
 
         @app.task("order.take")
@@ -68,26 +68,26 @@ def shop() -> Shop:
     return Shop()
 
 
-async def test_nothing_runs_until_the_test_says_so(shop: Shop) -> None:
+async def test_nothing_runs_until_the_test_drains(shop: Shop) -> None:
     with Sandbox(shop.app) as box:
         await shop.send_mail.submit(to="ada")
 
-        assert [] == shop.diary
+        assert [] == shop.actions
         assert [State.SCHEDULED] == [job.state for job in box.submitted()]
 
 
-async def test_draining_runs_what_is_ready_and_what_that_submits(shop: Shop) -> None:
+async def test_drain_runs_ready_jobs_and_the_jobs_they_submit(shop: Shop) -> None:
     with Sandbox(shop.app) as box:
         await shop.take_order.submit(7)
 
         done = await box.drain()
 
         assert ["order.take", "mail.send"] == [job.type for job in done]
-        assert ["mail to customer 7"] == shop.diary
+        assert ["mail to customer 7"] == shop.actions
         assert "sent to customer 7" == box.assert_submitted(shop.send_mail, to="customer 7").result
 
 
-async def test_moving_the_clock_runs_what_becomes_due_on_the_way(shop: Shop) -> None:
+async def test_moving_the_clock_runs_what_becomes_due(shop: Shop) -> None:
     with Sandbox(shop.app) as box:
         await shop.take_order.submit(7)
         await box.drain()
@@ -95,7 +95,7 @@ async def test_moving_the_clock_runs_what_becomes_due_on_the_way(shop: Shop) -> 
 
         await box.advance(days=3)
 
-        assert ["mail to customer 7", "mail to reminder 7"] == shop.diary
+        assert ["mail to customer 7", "mail to reminder 7"] == shop.actions
         assert start + timedelta(days=3) == box.clock.now()
 
 
@@ -112,10 +112,10 @@ async def test_a_later_job_runs_after_an_earlier_one_when_the_clock_passes_both(
 
         await box.drain(until=box.clock.now() + MINUTE)
 
-        assert ["mail to first", "mail to second"] == shop.diary
+        assert ["mail to first", "mail to second"] == shop.actions
 
 
-async def test_retries_happen_when_their_time_comes(shop: Shop) -> None:
+async def test_retries_run_when_they_are_due(shop: Shop) -> None:
     with Sandbox(shop.app) as box:
         job = await shop.flaky.submit(good_from=3)
 
@@ -129,7 +129,7 @@ async def test_retries_happen_when_their_time_comes(shop: Shop) -> None:
         assert (State.COMPLETED, 3) == (box.job(job).state, box.job(job).result)
 
 
-async def test_finishing_moves_the_clock_only_as_far_as_the_jobs_need(shop: Shop) -> None:
+async def test_finish_moves_the_clock_only_as_far_as_needed(shop: Shop) -> None:
     with Sandbox(shop.app) as box:
         start = box.clock.now()
         job = await shop.flaky.submit(good_from=4)
@@ -140,7 +140,7 @@ async def test_finishing_moves_the_clock_only_as_far_as_the_jobs_need(shop: Shop
         assert 3 * MINUTE == box.clock.now() - start
 
 
-async def test_finishing_names_the_jobs_that_cannot_end(shop: Shop) -> None:
+async def test_finish_lists_the_jobs_that_cannot_end(shop: Shop) -> None:
     with Sandbox(shop.app) as box:
         await shop.app.submit("unknown.type", {"a": 1})
 
@@ -150,7 +150,7 @@ async def test_finishing_names_the_jobs_that_cannot_end(shop: Shop) -> None:
             await box.finish(within=60)
 
 
-async def test_what_a_handler_raises_can_be_let_through(shop: Shop) -> None:
+async def test_raising_passes_the_exceptions_of_handlers_on(shop: Shop) -> None:
     with Sandbox(shop.app) as box:
         job = await shop.hopeless.submit()
 
@@ -178,7 +178,7 @@ async def test_plain_handlers_run_in_the_thread_of_an_async_test(shop: Shop) -> 
         await box.drain()
 
         assert threading.current_thread().name == box.job(job).result
-        assert ["mail to plain"] == shop.diary
+        assert ["mail to plain"] == shop.actions
 
 
 def test_blocking_calls_work_in_other_threads(shop: Shop) -> None:
@@ -213,7 +213,7 @@ async def test_a_task_without_parameters_needs_no_payload(shop: Shop) -> None:
             await box.drain(raising=True)
 
 
-async def test_dependents_run_after_what_they_wait_for(shop: Shop) -> None:
+async def test_dependents_run_after_their_dependencies(shop: Shop) -> None:
     with Sandbox(shop.app) as box:
         first = await shop.flaky.submit(good_from=2)
         second = await shop.send_mail.using(depends_on=[first.job_id]).submit(to="after")
@@ -240,7 +240,7 @@ async def test_a_job_that_submits_itself_for_ever_is_stopped() -> None:
             await box.drain(most=20)
 
 
-async def test_a_running_job_hears_at_once_that_it_was_cancelled() -> None:
+async def test_a_running_job_sees_its_cancellation_at_once() -> None:
     app = Holdfast()
 
     @app.task("stoppable")
@@ -258,7 +258,7 @@ async def test_a_running_job_hears_at_once_that_it_was_cancelled() -> None:
         assert "here" == box.job(job).checkpoint
 
 
-async def test_a_result_that_was_set_counts_unless_another_is_returned() -> None:
+async def test_a_returned_result_overrides_one_that_was_set() -> None:
     app = Holdfast()
 
     @app.task("patient")
@@ -278,7 +278,7 @@ async def test_a_result_that_was_set_counts_unless_another_is_returned() -> None
         assert ["set", "returned"] == [box.job(job).result for job in jobs]
 
 
-async def test_jobs_of_a_callers_transaction_are_there_at_once() -> None:
+async def test_jobs_of_a_callers_transaction_exist_at_once() -> None:
     app = Holdfast("postgresql://nowhere/never")
 
     @app.task("ship")
@@ -305,7 +305,7 @@ async def test_a_connection_is_refused_where_the_apps_own_store_would_refuse_it(
         await app.submit("ship", connection=object())
 
 
-async def test_a_transaction_in_a_sandbox_is_refused_in_words() -> None:
+async def test_a_transaction_in_a_sandbox_fails_with_the_reason() -> None:
     app = Holdfast("postgresql://nowhere/never")
 
     @app.task("sell")
@@ -358,7 +358,7 @@ async def test_the_same_seed_gives_the_same_ids(shop: Shop) -> None:
     assert ids[0] == ids[1]
 
 
-async def test_the_app_is_given_back_as_it_was(shop: Shop) -> None:
+async def test_the_app_is_restored_afterwards(shop: Shop) -> None:
     clock, randomness = shop.app.clock, shop.app.randomness
 
     with Sandbox(shop.app):
@@ -371,7 +371,7 @@ async def test_the_app_is_given_back_as_it_was(shop: Shop) -> None:
         _ = shop.app.store
 
 
-async def test_what_was_not_submitted_is_told_with_what_came_close(shop: Shop) -> None:
+async def test_a_failed_assertion_lists_the_closest_jobs(shop: Shop) -> None:
     with Sandbox(shop.app) as box:
         await shop.take_order.submit(7)
         await shop.send_mail.submit(to="bob", subject="hi")
@@ -390,7 +390,7 @@ async def test_assertions_count(shop: Shop) -> None:
     with Sandbox(shop.app) as box:
         box.assert_not_submitted()
         with pytest.raises(
-            AssertionError, match=r"no job of mail\.send\(\) was submitted; nothing was"
+            AssertionError, match=r"no job of mail\.send\(\) was submitted; no job was"
         ):
             box.assert_submitted(shop.send_mail)
         await shop.send_mail.submit(to="ada")
@@ -404,6 +404,6 @@ async def test_assertions_count(shop: Shop) -> None:
         assert 2 == len(box.submitted("mail.send", to="ada"))
 
 
-def test_a_closed_sandbox_says_so(shop: Shop) -> None:
+def test_a_closed_sandbox_is_an_error(shop: Shop) -> None:
     with pytest.raises(RuntimeError, match="with Sandbox"):
         Sandbox(shop.app).submitted()

@@ -1,8 +1,8 @@
-"""How jobs arrive: keys under race, and dependents whose dependency ends meanwhile.
+"""A model of submission: racing idempotency keys, and dependencies that end meanwhile.
 
-Small and complete, like the lease protocol: two clients submit under one key and a third uses the
-same key for another type, replies get lost and submissions are repeated; a parent runs and ends
-at any moment of its child's submission. The rules are those of the reference store.
+Two clients submit under one key, and a third uses the same key for another type. Replies get
+lost and submissions are repeated. A parent runs and ends at any moment of its child's
+submission. The rules are those of the reference store.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ def _judged(tables: Tables, job: Job) -> Added:
 
 @dataclass(frozen=True)
 class Rules:
-    """What arriving rests on; a mutant breaks one of them."""
+    """The rules that submission depends on; each mutant breaks one of them."""
 
     judge: Callable[[Tables, Job], Added] = _judged
     judged_and_written_at_once: bool = True
     linked_at_once: bool = True
-    """Whether a dependency is looked at in the very moment in which its dependent is written."""
+    """Whether the dependency is read in the transaction that writes its dependent."""
     told_at_once: bool = True
-    """Whether dependents learn of an end in the very moment of that end."""
+    """Whether dependents are notified in the transaction that ends their dependency."""
     swept: bool = True
-    """Whether anybody looks for dependents, or only the one who ended their dependency."""
+    """Whether a sweep looks for dependents, or only the process that ended the dependency."""
     has_dependents: Callable[[Job, dict[str, State | None]], bool] = is_ripe
     scope: Callable[[str], str] = lambda client: TYPES[client]
 
 
 class World(msgspec.Struct, frozen=True):
-    """Everything there is at one moment."""
+    """One state of the model."""
 
     parent: Job
     child: Job | None = None
     edge: State | None = None
-    """How the parent ended, as the child knows."""
+    """The end of the parent, as recorded with the child."""
     seen: State | None = None
-    """The parent's state as someone saw it who has not yet written the child."""
+    """The parent's state as read before the child is written."""
     news: bool = False
-    """The parent's end is still to be told."""
+    """Whether dependents are still to be notified of the parent's end."""
     stored: tuple[str, ...] = ()
-    """Clients whose job is there."""
+    """Clients whose job is stored."""
     looked: tuple[str, ...] = ()
-    """Clients whose job was judged, but is not written."""
+    """Clients whose job was checked, but is not written."""
     told: tuple[tuple[str, str], ...] = ()
-    """What clients were answered: their own id, another's, or a refusal."""
+    """The responses to clients: their own id, the id of another, or a refusal."""
     wrong: str = ""
 
     @property
@@ -90,7 +90,7 @@ class World(msgspec.Struct, frozen=True):
 
 
 def walk(rules: Rules) -> Walk:
-    """Walk through every world under these rules."""
+    """Visit every state under these rules."""
     parent = accept(Submission(type="parent"), job_id="parent", now=NOW)
     return walking.walk(World(replace(parent, trail=())), lambda world: _moves(world, rules))
 

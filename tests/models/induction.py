@@ -1,8 +1,8 @@
-"""The lease protocol as a relation between any two moments, proved to keep its promises.
+"""The lease protocol as a relation between two states, proved to keep its promises.
 
-The explicit walk is complete for two workers and three claims. Here the number of workers, claims,
-messages and their delays is anything: a change on its way is never forgotten and may be heard at
-any time, any number of times. Z3 shows that what holds before a move holds after it.
+The model in ``lease`` is complete for two workers and three claims. Here the number of workers,
+claims, messages and delays is unbounded: a change in transit is never lost and may be received at
+any time, any number of times. Z3 shows that every move preserves the invariant.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WAITING, RELEASED, ENDED = range(3)
-"""A job that depends on this one."""
+"""The states of a job that depends on this one."""
 
 
 class Moment:
-    """Everything there is, as unknowns."""
+    """One state of the protocol, as unknowns."""
 
     def __init__(self, name: str) -> None:
         ints = {f.name: z3.Int(f"{f.name}{name}") for f in fields(Job)}
@@ -58,16 +58,16 @@ class Moment:
         self.told, self.wanted, self.fresh = z3.Bools(f"told{name} wanted{name} fresh{name}")
         whole, flag = z3.IntSort(), z3.BoolSort()
         self.sent = z3.Function(f"sent{name}", whole, whole, whole, whole, flag)
-        """(kind, revision decided on, claim answered for, end of the lease seen)"""
+        """(kind, revision decided on, claim reported, end of the lease as read)"""
         self.answered = z3.Function(f"answered{name}", whole, flag)
 
 
 KIND, AT, CLAIM, SEEN = z3.Ints("kind at claim seen")
-"""Any change on its way."""
+"""Any change in transit."""
 
 
 def facts(here: Moment, kind: int) -> Any:
-    """What is true of a change that was decided on the job as it is now."""
+    """Return what is true of a change that was decided on the current job."""
     job = here.job
     match kind:
         case _ if kind in ANSWERS:
@@ -81,7 +81,7 @@ def facts(here: Moment, kind: int) -> Any:
 
 
 def invariant(here: Moment) -> dict[str, Any]:
-    """What always holds, by name."""
+    """Return the parts of the invariant by name."""
     job = here.job
     kinds = range(REOPEN + 1)
     known = z3.And(*(z3.Implies(KIND == kind, facts(here, kind)) for kind in kinds))
@@ -89,50 +89,50 @@ def invariant(here: Moment) -> dict[str, Any]:
     message = z3.And(message, z3.Implies(AT == job.revision, known))
     return {
         "a job is in one of nine states": z3.And(job.state >= 0, job.state < len(STATES)),
-        "numbers are numbers": z3.And(
+        "counters are not negative": z3.And(
             job.claims >= 0, job.attempt >= 0, job.most >= 1, job.revision >= 0
         ),
-        "starts never exceed what is allowed": job.attempt <= job.most,
+        "starts never exceed the limit": job.attempt <= job.most,
         "every start counts": job.attempt == here.starts,
-        "what waits has an attempt left": z3.Implies(
+        "a waiting job has an attempt left": z3.Implies(
             one_of(job.state, P, S, D, W), job.attempt < job.most
         ),
         "only a running job is asked to stop": z3.Implies(
             job.wish, z3.Or(job.state == R, z3.Not(live(job.state)))
         ),
-        "who was asked to stop never waits again": z3.Implies(
+        "a job asked to stop never waits again": z3.Implies(
             z3.And(here.wanted, live(job.state)), z3.And(job.wish, job.state == R)
         ),
         "an open lease was counted": z3.Implies(
             z3.And(live(job.state), job.open), job.attempt >= 1
         ),
         "a running job was claimed": z3.Implies(job.state == R, z3.And(job.claims > 0, job.open)),
-        "a lease is open until it is answered": z3.Implies(
+        "a lease is open until its outcome is reported": z3.Implies(
             job.claims > 0, z3.Implies(job.open, z3.Not(here.answered(job.claims)))
         ),
-        "answers are for claims that were": z3.ForAll(
+        "outcomes belong to existing claims": z3.ForAll(
             CLAIM, z3.Implies(here.answered(CLAIM), z3.And(CLAIM >= 1, CLAIM <= job.claims))
         ),
-        "what was completed was answered": z3.Implies(job.state == DONE, here.answered(job.claims)),
-        "who is heard was claimed in this life of the job": z3.Implies(
+        "a completed job has an outcome": z3.Implies(job.state == DONE, here.answered(job.claims)),
+        "an open lease was claimed in this generation of the job": z3.Implies(
             z3.And(live(job.state), job.open), here.fresh
         ),
-        "no answer under an older lease": z3.Not(here.stale),
-        "no answer twice": z3.Not(here.twice),
-        "no valid lease is taken back": z3.Not(here.robbed),
-        "no holder of an older lease keeps the job": z3.Not(here.early),
-        "who was told CANCELLED was told the truth": z3.Implies(here.told, job.state == GONE),
+        "no outcome under an older lease": z3.Not(here.stale),
+        "no outcome twice": z3.Not(here.twice),
+        "no valid lease is reaped": z3.Not(here.robbed),
+        "no holder of an older lease renews it": z3.Not(here.early),
+        "a job reported as CANCELLED is CANCELLED": z3.Implies(here.told, job.state == GONE),
         "a dependent runs after success only": z3.Implies(
             here.child == RELEASED, job.state == DONE
         ),
-        "changes on their way know what they were decided on": z3.ForAll(
+        "changes in transit match the job they were decided on": z3.ForAll(
             [KIND, AT, CLAIM, SEEN], z3.Implies(here.sent(KIND, AT, CLAIM, SEEN), message)
         ),
     }
 
 
 def begin(here: Moment) -> Any:
-    """A job that was just accepted."""
+    """Return the condition of a job that was just accepted."""
     job = here.job
     return z3.And(
         one_of(job.state, P, S, D),
@@ -150,7 +150,7 @@ def begin(here: Moment) -> Any:
 
 
 class Step:
-    """One move from a moment to the next: what changes, and that all else stays."""
+    """One move from a state to the next: what changes, and that all else stays."""
 
     def __init__(self, before: Moment, after: Moment, when: Any) -> None:
         self._before, self._after = before, after
@@ -197,7 +197,7 @@ _PLAIN = (
 
 
 def moves(a: Moment, b: Moment, rules: Rules) -> Iterator[tuple[str, Any]]:
-    """Everything that can happen, by name."""
+    """Yield all moves by name."""
     job = a.job
     yield "time passes", Step(a, b, b.now >= a.now).that("now").relation()
     yield "a lifetime ends", Step(a, b, True).job(replace(job, over=z3.BoolVal(True))).relation()
@@ -217,7 +217,7 @@ def moves(a: Moment, b: Moment, rules: Rules) -> Iterator[tuple[str, Any]]:
 
 
 def _decided(a: Moment, b: Moment, kind: int, rules: Rules) -> Any:
-    """Someone looks at the job as it is and sends a change: it may be heard from now on."""
+    """A process reads the current job and sends a change, which may be received from now on."""
     job, change = a.job, (KIND, AT, CLAIM, SEEN)
     who = z3.Int("who")
     holder = who == job.claims
@@ -231,7 +231,7 @@ def _decided(a: Moment, b: Moment, kind: int, rules: Rules) -> Any:
 
 
 def _heard(a: Moment, b: Moment, kind: int, rules: Rules) -> Any:
-    """A change arrives at the store, which looks whether it was decided on what is stored."""
+    """The store receives a change and checks whether it was decided on the stored job."""
     job = a.job
     at, claim, seen = z3.Ints("at_ claim_ seen_")
     fence = [a.sent(kind, at, claim, seen)]
@@ -251,7 +251,7 @@ def _heard(a: Moment, b: Moment, kind: int, rules: Rules) -> Any:
 
 
 def _remembered(a: Moment, kind: int, after: Job) -> dict[str, Any]:
-    """What is noted beside the job when a change is written, for the promises to speak of."""
+    """Return what is recorded beside the job with a change, for the invariant to refer to."""
     match kind:
         case 3:  # GIVE_BACK
             return {"starts": a.starts - z3.If(a.job.wish, 0, 1)}
@@ -266,7 +266,7 @@ def _remembered(a: Moment, kind: int, after: Job) -> dict[str, Any]:
 
 
 def lasting(a: Moment, b: Moment, name: str) -> dict[str, Any]:
-    """What holds between any moment and the next."""
+    """Return what holds between any state and the next."""
     kept = z3.And(a.job.state == b.job.state, a.job.claims == b.job.claims)
     final = one_of(a.job.state, DONE, GONE)
     if name != "reopen is heard":
@@ -282,7 +282,7 @@ def lasting(a: Moment, b: Moment, name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Gap:
-    """A move after which something does not hold, and a moment from which it leads there."""
+    """A move that breaks the invariant, and an example of a state before it."""
 
     move: str
     broken: str
@@ -290,7 +290,7 @@ class Gap:
 
 
 def gaps(rules: Rules, only: str = "") -> list[Gap]:
-    """Return what any move breaks, or only one; nothing, when the protocol is proved."""
+    """Return what any move breaks, or only one move; nothing if the protocol is proved."""
     a, b = Moment(""), Moment("'")
     always = z3.And(*invariant(a).values())
     found = [] if only else list(_gaps(begin(a), invariant(a), "at the start"))
@@ -301,7 +301,7 @@ def gaps(rules: Rules, only: str = "") -> list[Gap]:
 
 
 def impossible(rules: Rules) -> list[str]:
-    """Return the moves that can never be made: of those, anything would be proved."""
+    """Return the moves that are never possible, and about which a proof says nothing."""
     a, b = Moment(""), Moment("'")
     always = z3.And(*invariant(a).values())
     never = z3.BoolVal(False)
@@ -317,7 +317,7 @@ def _gaps(given: Any, goals: dict[str, Any], move: str) -> Iterator[Gap]:
 
 
 def _example(given: Any, goal: Any) -> str:
-    """A situation in which what is given holds and the goal does not; nothing if it follows."""
+    """Return a state in which the assumption holds and the goal does not; empty if it follows."""
     solver = z3.Solver()
     solver.set("timeout", 20_000)
     solver.add(given, z3.Not(goal))

@@ -1,8 +1,8 @@
-"""The lease protocol as a small world, to be walked through completely.
+"""The lease protocol as a small model whose states are all visited.
 
-The moves use the real lifecycle and the real fence of the reference store; what is small is the
-world: one job with a dependent, two workers, a reaper, a client who cancels, and messages that
-may be late, lost or heard twice. Each rule can be replaced, to see that its absence is noticed.
+The moves use the real lifecycle and the real fence of the reference store. The model has one job
+with a dependent, two workers, a reaper, a client that cancels, and messages that may be late,
+lost or delivered twice. Each rule can be replaced, to show that its absence is detected.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAST = NOW
-"""When a lease that has run out ended; a valid one ends after ``NOW``."""
+"""When an expired lease ended; a valid one ends after ``NOW``."""
 
 ATTEMPTS = 2
 WORKERS = ("w1", "w2")
 MOST_MESSAGES = 2
 MOST_CLAIMS = 3
-"""A job can be given back for ever; its story is followed so far."""
+"""A job can be given back forever; it is followed for this many claims."""
 
 OUTCOMES = ("complete", "fail", "give back")
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What the protocol rests on; a mutant breaks one of them."""
+    """The rules that the protocol depends on; each mutant breaks one of them."""
 
     matches: Callable[[Job, Change], bool] = matches
     may_answer: Callable[[Job, str], bool] = lifecycle.may_answer
@@ -56,26 +56,26 @@ class Rules:
         job.state is State.RUNNING and job.lease is not None and job.lease.token == token
     )
     reaper_looks_again: bool = True
-    """Whether taking a lease back is refused when it was renewed meanwhile."""
+    """Whether reaping a lease is refused when it was renewed meanwhile."""
     expired: Callable[[Lease], bool] = lambda lease: lease.until is not None and lease.until <= NOW
-    """Which leases the reaper takes back."""
+    """Which leases the reaper ends."""
     runs_out: bool = True
-    """Whether a claim ends by itself when its holder is gone."""
+    """Whether a claim expires when its worker dies."""
     token: Callable[[Job, str], str] = lambda job, worker: f"t{job.lease_version + 1}"
-    """What a new claim is known by."""
+    """The token of a new claim."""
     claimed: Callable[..., Job] = lifecycle.claimed
     early: bool = False
-    """Whether a worker answers before its work is done."""
+    """Whether a worker reports an outcome before its work is done."""
     confirms: bool = False
-    """Whether a client is told CANCELLED although nothing was written."""
+    """Whether a client receives CANCELLED although nothing was written."""
     resends: bool = True
-    """Whether a late answer that is still welcome is given again."""
+    """Whether a late outcome that is still valid is sent again."""
     cancels: Callable[..., Job] = lifecycle.cancel_requested
     release: Callable[..., Job] = lifecycle.dependency_ended
 
 
 class Message(msgspec.Struct, frozen=True, dict=True):
-    """A change on its way to the store."""
+    """A change in transit to the store."""
 
     sender: str
     change: Change
@@ -88,18 +88,18 @@ class Message(msgspec.Struct, frozen=True, dict=True):
 
 
 class World(msgspec.Struct, frozen=True):
-    """Everything there is at one moment."""
+    """One state of the model."""
 
     job: Job
     child: Job
     held: tuple[Job | None, ...] = (None,) * len(WORKERS)
-    """What each worker claimed and has not answered for."""
+    """The job that each worker has claimed and not reported."""
     messages: tuple[Message, ...] = ()
     cancelled: str = ""
-    """What the client was told."""
+    """The response to the client."""
     claims_after_wish: int = 0
     starts: int = 0
-    """Claims less those that were given back."""
+    """Claims, minus those that were given back."""
     wrong: str = ""
 
     @property
@@ -118,13 +118,13 @@ class World(msgspec.Struct, frozen=True):
 
 
 def key(job: Job) -> tuple[object, ...]:
-    """What of a job the protocol depends on."""
+    """Return the part of a job that the protocol depends on."""
     lease = job.lease and (job.lease.token, job.lease.until)
     return (job.state, job.revision, job.attempt, lease, job.cancel is not None)
 
 
 def begin() -> World:
-    """A job that is ready, and one that waits for it."""
+    """Return a ready job and one that depends on it."""
     job = accept(Submission(type="work", max_attempts=ATTEMPTS), job_id="job", now=NOW)
     child = accept(
         Submission(type="work", depends_on=["job"]),
@@ -136,17 +136,17 @@ def begin() -> World:
 
 
 def is_told(world: World) -> bool:
-    """Whether the story of the job has been followed far enough."""
+    """Whether the job has been followed far enough."""
     return world.job.lease_version >= MOST_CLAIMS
 
 
 def walk(rules: Rules) -> Walk:
-    """Walk through every world under these rules."""
+    """Visit every state under these rules."""
     return walking.walk(begin(), lambda world: moves(world, rules))
 
 
 def moves(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
-    """Everything that can happen next, with its name."""
+    """Yield every possible next state with the name of the move."""
     yield from _work(world, rules)
     yield from _maintain(world, rules)
     yield from _cancel(world, rules)
@@ -169,7 +169,9 @@ def _work(world: World, rules: Rules) -> Iterator[tuple[str, World]]:
             continue
         if rules.beats(world.job, mine.lease.token) and world.job.lease is not None:
             lease = replace(world.job.lease, until=NOW + world.job.lease_ttl)
-            foreign = "a lease was renewed by who lost it" if lease.worker != worker else ""
+            foreign = (
+                "a lease was renewed by a worker that lost it" if lease.worker != worker else ""
+            )
             yield (
                 f"{worker} beats",
                 replace(world, job=_with(world.job, lease=lease), wrong=foreign),
@@ -235,7 +237,7 @@ def _deliver(world: World, message: Message, rules: Rules) -> World:
 
 
 def _refused(world: World, message: Message, rules: Rules) -> World:
-    """What a sender does with the job as it is: a worker whose answer is welcome gives it again."""
+    """Return the state after a refusal: a worker whose outcome is still valid sends it again."""
     lease = message.change.before.lease
     if message.sender == "client" and rules.confirms:
         return _checked(world, replace(world, cancelled="CANCELLED"))
@@ -243,7 +245,7 @@ def _refused(world: World, message: Message, rules: Rules) -> World:
         return world
     if not rules.resends or not rules.may_answer(world.job, lease.token):
         welcome = lifecycle.may_answer(world.job, lease.token)
-        return replace(world, wrong="a welcome answer was dropped" if welcome else "")
+        return replace(world, wrong="a valid outcome was dropped" if welcome else "")
     job = world.job
     if job.state is not State.RUNNING:
         job = lifecycle.resumed(job, now=NOW)
@@ -260,11 +262,11 @@ def _decided(job: Job, outcome: str, rules: Rules) -> Job:
     return rules.failed(job, failure, now=NOW)
 
 
-# --- what must never be -------------------------------------------------------------------
+# --- what must never happen ----------------------------------------------------------------
 
 
 def _checked(before: World, after: World, message: Message | None = None) -> World:
-    """A world after a move, with what that move broke."""
+    """Return a state with the property that the last move broke."""
     checks = (_terminal, _starts, _fence, _early, _token, _lapse, _cancel_lie, _early_child)
     wrong = next((text for check in checks if (text := check(before, after, message))), "")
     return replace(after, wrong=wrong)
@@ -290,13 +292,13 @@ def _token(before: World, after: World, message: Message | None) -> str:
 
 
 def _early(before: World, after: World, message: Message | None) -> str:
-    """A worker's answer is written while it still works."""
+    """A worker's outcome is written while the handler still runs."""
     if message is None or not message.outcome:
         return ""
     mine = before.held[WORKERS.index(message.sender)]
     claimed = message.change.before.lease
     if mine is not None and mine.lease == claimed:
-        return f"{message.sender} was heard before its work was done"
+        return f"{message.sender} was received before its work was done"
     return ""
 
 
@@ -307,8 +309,8 @@ def _fence(before: World, after: World, message: Message | None) -> str:
     newest = before.job.lease
     holder = next((w for w in WORKERS if w == message.sender), "")
     if claimed is None or newest.worker != holder or claimed.version != newest.version:
-        return f"{message.sender} answered under the lease of {newest.worker}"
-    return "an answer was written twice" if newest.until is None else ""
+        return f"{message.sender} reported under the lease of {newest.worker}"
+    return "an outcome was written twice" if newest.until is None else ""
 
 
 def _lapse(before: World, after: World, message: Message | None) -> str:
@@ -321,9 +323,9 @@ def _lapse(before: World, after: World, message: Message | None) -> str:
 
 def _cancel_lie(before: World, after: World, message: Message | None) -> str:
     if after.cancelled == "CANCELLED" and after.job.state is not State.CANCELLED:
-        return f"told to be cancelled, and is {after.job.state}"
+        return f"reported as cancelled, but is {after.job.state}"
     if after.claims_after_wish:
-        return "asked to stop, and claimed again"
+        return "asked to stop, but claimed again"
     return ""
 
 

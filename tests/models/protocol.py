@@ -1,6 +1,6 @@
-"""What a decision makes of a job, in the terms of a prover.
+"""The decisions of ``holdfast.model.lifecycle`` as terms for the prover.
 
-The same as in ``holdfast.model.lifecycle``, which ``test_induction`` compares it with.
+``test_induction`` compares them with the real ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def live(state: Any) -> Any:
 
 @dataclass(frozen=True)
 class Job:
-    """What of a job the protocol depends on."""
+    """The part of a job that the protocol depends on."""
 
     state: Any
     revision: Any
@@ -55,11 +55,11 @@ class Job:
     attempt: Any
     most: Any
     open: Any
-    """The newest lease is not answered."""
+    """No outcome was reported under the newest lease."""
     wish: Any
-    """Someone wants it to stop."""
+    """Cancellation was requested."""
     over: Any
-    """Its lifetime is over."""
+    """The lifetime of the job is over."""
 
 
 def claimed(job: Job) -> Job:
@@ -150,14 +150,14 @@ def may_answer(job: Job) -> Any:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the protocol rests on; a mutant breaks one of them."""
+    """The rules that the protocol depends on; each mutant breaks one of them."""
 
     revision: bool = True
     """A change is written only on the revision it was decided on."""
     token: bool = True
-    """An answer is written only under the newest token."""
+    """An outcome is written only under the newest token."""
     until: bool = True
-    """A lease is taken back only as it was seen."""
+    """A lease is reaped only if it still ends when the reaper read it to end."""
     beats_by_token: bool = True
     decide: dict[int, Callable[[Job], Job]] = field(
         default_factory=lambda: {
@@ -180,8 +180,8 @@ class Rules:
             REOPEN: lambda job: one_of(job.state, FAILED, DEAD),
         }
     )
-    """When somebody may decide so."""
+    """In which states each decision is possible."""
     knows_holder: bool = True
-    """Whoever answers holds the newest lease, as far as the job it decided on says."""
+    """A worker reports only if it held the newest lease of the job it decided on."""
     release: Callable[[Any], Any] = lambda state: state == DONE
     """When a dependent may run."""

@@ -1,4 +1,4 @@
-"""Submission walked through completely: keys, lost replies, dependencies that end meanwhile."""
+"""Every state of the submission model: keys, lost replies, dependencies that end meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.req("M-2", "M-9", "S-12")
-def test_no_order_of_arrivals_loses_or_doubles_anything() -> None:
+def test_no_order_of_submissions_loses_or_duplicates_a_job() -> None:
     found = walk(Rules())
 
     assert ("", ()) == (found.wrong, found.path)
@@ -49,27 +49,27 @@ MUTANTS = {
         Rules(scope=lambda client: ""),
         "was given the job of",
     ),
-    "a dependency is looked at before its dependent is written": (
+    "a dependency is read before its dependent is written": (
         Rules(linked_at_once=False),
-        "no way leads to an end",
+        "no path leads to an end",
     ),
-    "the end of a dependency is told later, by who may die": (
+    "dependents are notified later, by a process that may die": (
         Rules(told_at_once=False),
-        "no way leads to an end",
+        "no path leads to an end",
     ),
-    "only who ended a dependency looks for its dependents": (
+    "only the process that ended a dependency looks for its dependents": (
         Rules(swept=False),
-        "no way leads to an end",
+        "no path leads to an end",
     ),
     "a failed dependency leaves its dependent waiting": (
         Rules(has_dependents=_only_after_success),
-        "no way leads to an end",
+        "no path leads to an end",
     ),
 }
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_published_bug_of_arriving_is_found_with_the_way_to_it(name: str) -> None:
+def test_known_bug_of_submission_is_found_with_its_path(name: str) -> None:
     rules, wrong = MUTANTS[name]
 
     found = walk(rules)

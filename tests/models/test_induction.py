@@ -18,7 +18,7 @@ from holdfast.model.submission import Submission
 
 z3 = pytest.importorskip("z3", reason="the proof needs z3-solver, of the group 'proof'")
 
-from tests.models import protocol  # noqa: E402  # after it is known that z3 is there
+from tests.models import protocol  # noqa: E402  # only if z3 is installed
 from tests.models.induction import gaps, impossible  # noqa: E402
 from tests.models.protocol import (  # noqa: E402
     CANCEL,
@@ -41,7 +41,7 @@ PERMANENT = Failure(category=FailureCategory.PERMANENT, message="")
 
 
 @pytest.mark.req("M-3", "S-4", "S-5", "S-6", "S-10", "S-12", "M-9", "A-12")
-def test_protocol_keeps_its_promises_for_any_number_of_anything() -> None:
+def test_protocol_keeps_its_promises_for_unbounded_workers_and_messages() -> None:
     assert [] == gaps(Rules())
 
 
@@ -50,11 +50,11 @@ def test_every_move_can_be_made_so_the_proof_is_not_empty() -> None:
 
 
 @pytest.mark.req("S-5")
-def test_either_fence_alone_keeps_older_leases_out() -> None:
+def test_either_fence_alone_refuses_older_leases() -> None:
     for rules in (Rules(token=False), Rules(revision=False)):
         for kind in ("complete", "fail"):
             broken = {gap.broken for gap in gaps(rules, only=f"{kind} is heard")}
-            assert "no answer under an older lease" not in broken
+            assert "no outcome under an older lease" not in broken
 
 
 def _with(kind: int, decide: Callable[[protocol.Job], protocol.Job]) -> Rules:
@@ -90,27 +90,27 @@ def _in_any_state(job: protocol.Job) -> Any:
 
 
 MUTANTS = {
-    "a zombie's answer is accepted": (
+    "an outcome of a stale worker is accepted": (
         Rules(revision=False, token=False),
         "complete is heard",
-        "no answer under an older lease",
+        "no outcome under an older lease",
     ),
-    "a stale worker decides on the job as others left it": (
+    "a stale worker decides on the current job": (
         Rules(token=False, knows_holder=False),
         "complete is decided",
-        "changes on their way",
+        "changes in transit",
     ),
-    "a rescue overwrites what ended meanwhile": (
+    "the reaper overwrites a job that ended meanwhile": (
         Rules(revision=False),
         "lapse is heard",
         "an end is final",
     ),
-    "a lease renewed meanwhile is taken back": (
+    "the reaper ends a lease that was renewed meanwhile": (
         Rules(until=False),
         "lapse is heard",
-        "no valid lease is taken back",
+        "no valid lease is reaped",
     ),
-    "a heartbeat revives a job that others hold": (
+    "a heartbeat renews the lease of another worker": (
         Rules(beats_by_token=False),
         "beat",
         "no holder of an older lease",
@@ -120,32 +120,32 @@ MUTANTS = {
         "lapse is heard",
         "every start counts",
     ),
-    "a retry forgets that someone wanted it to stop": (
+    "a retry drops the cancel request": (
         _with(FAIL, _forgetting),
         "fail is heard",
-        "who was asked to stop never waits again",
+        "a job asked to stop never waits again",
     ),
-    "an answer leaves the lease open": (
+    "an outcome leaves the lease open": (
         _with(FAIL, _not_closing),
         "fail is heard",
-        "a lease is open until it is answered",
+        "a lease is open until its outcome is reported",
     ),
-    "a worker of a former life is heard": (
+    "a worker of an earlier generation may report": (
         _with(REOPEN, _still_open),
         "reopen is heard",
-        "who is heard was claimed in this life",
+        "an open lease was claimed in this generation",
     ),
-    "a wish does not move the revision": (
+    "a cancel request does not increase the revision": (
         _with(CANCEL, _not_counting),
         "cancel is heard",
-        "changes on their way",
+        "changes in transit",
     ),
     "cancelling overwrites an end": (
         _if(CANCEL, _in_any_state),
         "cancel is decided",
-        "changes on their way",
+        "changes in transit",
     ),
-    "a dependent runs whatever became of its dependency": (
+    "a dependent runs whatever the end of its dependency": (
         Rules(release=lambda state: z3.Not(protocol.live(state))),
         "the dependent is judged",
         "a dependent runs after success only",
@@ -165,11 +165,11 @@ def test_broken_protocol_is_refuted_with_an_example(name: str) -> None:
     assert broken not in {gap.broken for gap in gaps(Rules(), only=move)}
 
 
-# --- that this is the protocol of the real lifecycle ---------------------------------------
+# --- comparison with the real lifecycle ------------------------------------------------------
 
 
 def _jobs() -> list[Job]:
-    """Jobs in every situation that the protocol can tell apart."""
+    """Return jobs in every situation that the protocol distinguishes."""
     made = accept(Submission(type="t"), job_id="j", now=NOW)
     leases = (None, Lease("t2", 2, "w", NOW), Lease("t2", 2, "w", None))
     claims = (None, CancelRequest("", force=False, at=NOW))
@@ -242,7 +242,7 @@ def test_decision_of_the_model_is_the_decision_of_the_lifecycle(kind: int) -> No
     assert compared > 5
 
 
-def test_lifecycle_refuses_what_the_model_says_nobody_decides() -> None:
+def test_lifecycle_refuses_what_the_model_excludes() -> None:
     refused = 0
     for job in _jobs():
         known = _abstract(job)

@@ -1,4 +1,4 @@
-"""The lease protocol, walked through completely, and the bugs others published."""
+"""Every state of the lease protocol, and known bugs of other queues."""
 
 from __future__ import annotations
 
@@ -84,79 +84,82 @@ def _in_any_case(job: Job, verdict: Verdict, **options: Any) -> Job:
 
 
 MUTANTS = {
-    "a zombie's verdict is accepted by state alone": (
+    "an outcome of a stale worker is accepted by state alone": (
         Rules(matches=_by_state_alone),
-        "answered under the lease",
+        "reported under the lease",
     ),
-    "a rescue overwrites what ended meanwhile": (
+    "the reaper overwrites a job that ended meanwhile": (
         Rules(matches=_reaper_without_looking),
         "taken back|became",
     ),
-    "a heartbeat revives a job that others hold": (
+    "a heartbeat renews the lease of another worker": (
         Rules(beats=lambda job, token: job.state is State.RUNNING),
-        "renewed by who lost it",
+        "renewed by a worker that lost it",
     ),
-    "a lease renewed meanwhile is taken back": (
+    "the reaper ends a lease that was renewed meanwhile": (
         Rules(reaper_looks_again=False),
         "a valid lease was taken back",
     ),
-    "work that ended after its lease is thrown away": (
+    "the outcome of work that ended after its lease is dropped": (
         Rules(may_answer=_not_after_expiry),
-        "a welcome answer was dropped",
+        "a valid outcome was dropped",
     ),
-    "an answer that met a newer revision is given up": (
+    "an outcome that met a newer revision is not sent again": (
         Rules(resends=False),
-        "a welcome answer was dropped",
+        "a valid outcome was dropped",
     ),
-    "a stale worker decides on the job as others left it": (
+    "a stale worker decides on the current job": (
         Rules(may_answer=_by_revision_of_nobody),
-        "answered under the lease|written twice",
+        "reported under the lease|written twice",
     ),
-    "a repeated answer is written again": (
+    "a repeated outcome is written again": (
         Rules(may_answer=_also_when_answered),
         "written twice",
     ),
-    "a retry forgets that someone wanted it to stop": (
+    "a retry drops the cancel request": (
         Rules(failed=_forgetting(lifecycle.after_failure)),
-        "asked to stop, and claimed again",
+        "asked to stop, but claimed again",
     ),
-    "a lapsed lease forgets that someone wanted it to stop": (
+    "an expired lease drops the cancel request": (
         Rules(lease_lost=_forgetting(lifecycle.lease_lost)),
-        "asked to stop, and claimed again",
+        "asked to stop, but claimed again",
     ),
-    "a job given back forgets that someone wanted it to stop": (
+    "giving a job back drops the cancel request": (
         Rules(given_back=_forgetting(lifecycle.given_back)),
-        "asked to stop, and claimed again",
+        "asked to stop, but claimed again",
     ),
     "giving back uses up an attempt": (Rules(given_back=_burning), "count as"),
     "crashes do not count as attempts": (Rules(lease_lost=_uncounted), "start 3 of 2"),
-    "whoever has the name of the worker may answer": (
+    "any process with the name of the worker may report": (
         Rules(matches=_by_name_of_the_worker),
-        "answered under the lease",
+        "reported under the lease",
     ),
-    "a worker that was started again uses its old token": (
+    "a restarted worker uses its old token": (
         Rules(token=lambda job, worker: worker),
-        "heard before its work was done",
+        "received before its work was done",
     ),
     "claims are not numbered": (Rules(claimed=_same_token_again), "was followed by"),
-    "a job in hand is nobody's when its worker dies": (
+    "the lease of a dead worker never expires": (
         Rules(runs_out=False),
-        "no way leads to an end",
+        "no path leads to an end",
     ),
     "a job is acknowledged before its work is done": (
         Rules(early=True),
         "before its work was done",
     ),
-    "a long run is taken back although it beats": (
+    "a long run is reaped although its lease is renewed": (
         Rules(expired=lambda lease: lease.until is not None),
         "a valid lease was taken back",
     ),
-    "cancelling overwrites what happened meanwhile": (
+    "cancelling overwrites a change made meanwhile": (
         Rules(matches=_client_without_looking),
         "was followed by",
     ),
-    "cancelling is confirmed without being written": (Rules(confirms=True), "told to be cancelled"),
-    "a dependent runs whatever became of its dependency": (
+    "cancelling is confirmed without being written": (
+        Rules(confirms=True),
+        "reported as cancelled",
+    ),
+    "a dependent runs whatever the end of its dependency": (
         Rules(release=_in_any_case),
         "the child starts while",
     ),
@@ -164,7 +167,7 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_published_bug_is_found_with_the_way_to_it(name: str) -> None:
+def test_known_bug_is_found_with_its_path(name: str) -> None:
     rules, wrong = MUTANTS[name]
 
     found = walk(rules)

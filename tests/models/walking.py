@@ -1,4 +1,4 @@
-"""Walking through every world that can be, shortest ways first."""
+"""Visits every reachable state of a model, shortest paths first."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ MOST_WORLDS = 400_000
 
 
 class Place(Protocol):
-    """A world as the walk sees it."""
+    """A state of a model."""
 
     @property
     def key(self) -> object:
-        """What tells it from others."""
+        """The value that identifies the state."""
         ...
 
     @property
     def wrong(self) -> str:
-        """What the move that led here broke."""
+        """The property that the last move broke."""
         ...
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing needs to happen any more."""
+        """Whether the state is final."""
         ...
 
 
@@ -36,18 +36,18 @@ W = TypeVar("W", bound=Place)
 
 @dataclass(frozen=True)
 class Walk:
-    """What was found: how many worlds, and the shortest way to one that must not be."""
+    """The result: how many states were visited, and the shortest path to a wrong one."""
 
     worlds: int
     moves: int
     wrong: str = ""
     path: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()
-    """The names of all moves that were made."""
+    """The names of all moves."""
 
 
 def walk(first: W, moves: Callable[[W], Iterator[tuple[str, W]]]) -> Walk:
-    """Visit every world; stop at the first wrong one, or where no way leads to an end."""
+    """Visit every state; stop at the first wrong one; report states that reach no final state."""
     came: dict[object, tuple[object, str]] = {first.key: (None, "")}
     before: dict[object, list[object]] = {first.key: []}
     ends: list[object] = []
@@ -67,14 +67,14 @@ def walk(first: W, moves: Callable[[W], Iterator[tuple[str, W]]]) -> Walk:
                 return Walk(len(came), made, after.wrong, (*_path(came, here), name))
             if there not in came:
                 if len(came) >= MOST_WORLDS:
-                    raise AssertionError(f"more than {MOST_WORLDS} worlds")
+                    raise AssertionError(f"more than {MOST_WORLDS} states")
                 came[there] = (here, name)
                 before[there] = []
                 waiting.append(after)
             before[there].append(here)
     stuck = set(came) - _reaching(ends, before)
     path = min((_path(came, place) for place in stuck), key=len, default=())
-    wrong = "no way leads to an end" if stuck else ""
+    wrong = "no path leads to an end" if stuck else ""
     return Walk(len(came), made, wrong, path, frozenset(named))
 
 

@@ -69,12 +69,12 @@ def _audit(evidence: Evidence) -> Iterator[str]:
     witness = Witness()
     witness.accepted = set(evidence.record.accepted)
     witness.cancelled = {id_ for _, id_, told in evidence.record.cancels if told == "CANCELLED"}
-    checker = Checker(witness, slack=timedelta(0), on_its_way=AGES, tended=False)
+    checker = Checker(witness, slack=timedelta(0), order_slack=AGES, has_workers=False)
     for job in evidence.jobs:
         parents = {
             parent: evidence.histories.get(parent, []) for parent in evidence.parents[job.id]
         }
-        checker.see(job, evidence.histories[job.id], parents, now=_instant(evidence.end))
+        checker.check(job, evidence.histories[job.id], parents, now=_instant(evidence.end))
     for found in checker.finish().findings:
         yield f"{found.job_id} {found.text}"
 

@@ -82,7 +82,7 @@ def test_a_job_that_never_ends_is_named(story: Story) -> None:
 def test_a_lost_job_is_named(story: Story) -> None:
     story.record.accepted["b"] = "client"
 
-    assert ["b was accepted and is lost"] == story.wrong()
+    assert ["b was accepted, but is not in the store"] == story.wrong()
 
 
 def test_a_claim_given_twice_is_named(story: Story) -> None:
@@ -199,7 +199,7 @@ def test_two_jobs_with_one_key_are_named(story: Story) -> None:
         replace(lifecycle.cancelled(_job("b"), now=_at(4)), dedupe=key),
     ]
 
-    assert ["b has the key 'k' of work, which was another's"] == story.wrong()
+    assert ["b has the key 'k' of work, which another job held"] == story.wrong()
 
 
 @pytest.mark.parametrize("answer", ["CANCELLED", "CANCEL_REQUESTED"])
@@ -207,7 +207,7 @@ def test_a_cancellation_that_was_a_lie_is_named(story: Story, answer: str) -> No
     story.record.cancels.append((0.5, "a", answer))
 
     assert "a was asked to stop and started again" in story.wrong()
-    assert ("a was said to be cancelled and is COMPLETED" in story.wrong()) == (
+    assert ("a was reported as cancelled, but is COMPLETED" in story.wrong()) == (
         answer == "CANCELLED"
     )
 
@@ -232,7 +232,7 @@ def test_a_child_spawned_twice_is_named(story: Story) -> None:
 def test_what_a_jobs_own_history_tells_is_named_too(story: Story) -> None:
     story.jobs = [replace(story.done, state=State.FAILED)]
 
-    assert any("is FAILED, but its history ends COMPLETED" in text for text in story.wrong())
+    assert any("is FAILED, but its history ends with COMPLETED" in text for text in story.wrong())
 
 
 def test_what_was_wrong_when_it_happened_is_named(story: Story) -> None:

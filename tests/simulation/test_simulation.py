@@ -93,9 +93,9 @@ def test_other_seeds_tell_other_stories() -> None:
 
 def test_a_report_names_jobs_shortly_and_ends_with_what_is_wrong() -> None:
     run = simulate(0)
-    run.violations = [f"{run.jobs[0].id} was accepted and is lost"]
+    run.violations = [f"{run.jobs[0].id} was accepted, but is not in the store"]
 
     lines = run.report().splitlines()
 
-    assert ["seed 0 on memory:", "  j1 was accepted and is lost"] == lines[-2:]
+    assert ["seed 0 on memory:", "  j1 was accepted, but is not in the store"] == lines[-2:]
     assert any("claim -> j1 attempt 1" in line for line in lines)

@@ -1,4 +1,4 @@
-"""The full crash runs, on servers of their own: ``python -m tests.torture [STORE...]``.
+"""The full crash runs, on their own servers: ``python -m tests.torture [STORE...]``.
 
 Without arguments: a million jobs on PostgreSQL, 700,000 on SQLite, half a million on Valkey.
 """
@@ -28,33 +28,33 @@ FULL = {
 
 
 def main() -> int:
-    """Run what was asked for; the exit code tells whether all of it held."""
-    asked = _arguments()
+    """Run on the given stores; return 1 if a run has problems."""
+    arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     failed = []
-    for store in asked.stores or list(FULL):
-        outcome = asyncio.run(_run(store, asked))
+    for store in arguments.stores or list(FULL):
+        outcome = asyncio.run(_run(store, arguments))
         print(f"\n=== {store} ===")
         show(outcome)
-        if asked.json:
-            Path(asked.json).mkdir(exist_ok=True)
-            Path(asked.json, f"{store}.json").write_bytes(msgspec.json.encode(outcome))
+        if arguments.json:
+            Path(arguments.json).mkdir(exist_ok=True)
+            Path(arguments.json, f"{store}.json").write_bytes(msgspec.json.encode(outcome))
         if outcome.problems:
             failed.append(store)
-    print(f"failed: {', '.join(failed)}" if failed else "everything held fast")
+    print(f"failed: {', '.join(failed)}" if failed else "every promise held")
     return 1 if failed else 0
 
 
-async def _run(store: str, asked: argparse.Namespace) -> Outcome:
-    wanted = {name: getattr(asked, name) for name in ("jobs", "kills", "pauses", "cuts")}
-    wanted |= {"crashes": asked.server_crashes, "seed": asked.seed}
-    given = {name: value for name, value in wanted.items() if value is not None}
+async def _run(store: str, arguments: argparse.Namespace) -> Outcome:
+    values = {name: getattr(arguments, name) for name in ("jobs", "kills", "pauses", "cuts")}
+    values |= {"crashes": arguments.server_crashes, "seed": arguments.seed}
+    given = {name: value for name, value in values.items() if value is not None}
     plan = msgspec.structs.replace(FULL[store], **given)
     with tempfile.TemporaryDirectory(prefix="holdfast-run-") as folder:
-        return await on_store(store, plan, Path(folder), tell=_tell)
+        return await on_store(store, plan, Path(folder), progress=_report)
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
 
 

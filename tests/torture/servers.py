@@ -1,4 +1,4 @@
-"""A run on a store of its own, whose server it may crash."""
+"""A run on its own store, whose server it can crash."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from holdfast.torture.run import torture
 from tests.servers import Postgres, Server, ServerUnavailable, Valkey
 
 STORES = ("postgres", "sqlite", "valkey")
-LONGEST_AWAY = 1.0
-TRIES = 30
+MAX_DOWNTIME = 1.0
+MAX_STARTS = 30
 
 
 async def on_store(
-    store: str, plan: TorturePlan, folder: Path, *, tell: Callable[[str], None] = lambda _: None
+    store: str, plan: TorturePlan, folder: Path, *, progress: Callable[[str], None] = lambda _: None
 ) -> Outcome:
-    """Torture one kind of store."""
+    """Run the torture on one kind of store."""
     if store == "sqlite":
-        return await torture(f"sqlite:///{folder}/jobs.db", plan, tell=tell)
+        return await torture(f"sqlite:///{folder}/jobs.db", plan, progress=progress)
     server: Postgres | Valkey = (
         Postgres() if store == "postgres" else Valkey(["--appendfsync", "always"])
     )
     with server:
         url = server.dsn if isinstance(server, Postgres) else server.url
-        return await torture(url, plan, crash=_crasher(server, plan.seed), tell=tell)
+        return await torture(url, plan, crash=_crasher(server, plan.seed), progress=progress)
 
 
 def _crasher(server: Server, seed: int) -> Crash:
-    draw = random.Random(seed)
+    randomness = random.Random(seed)
 
     async def crash() -> None:
         server.kill()
-        await asyncio.sleep(draw.random() * LONGEST_AWAY)
+        await asyncio.sleep(randomness.random() * MAX_DOWNTIME)
         await _start(server)
 
     return crash
 
 
 async def _start(server: Server) -> None:
-    """Start again, however long processes of the killed server take to go."""
-    for left in range(TRIES, -1, -1):
+    """Start again, however long the processes of the killed server take to end."""
+    for starts_left in range(MAX_STARTS, -1, -1):
         try:
             await asyncio.to_thread(server.start)
         except ServerUnavailable:
-            if not left:
+            if not starts_left:
                 raise
             await asyncio.sleep(1.0)
         else:

@@ -1,4 +1,4 @@
-"""The parts of the harness, one by one."""
+"""The parts of a crash run, one by one."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ from holdfast.torture import ledger
 from holdfast.torture.plan import TorturePlan
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.report import Outcome, Recovery
-from holdfast.torture.sandbox import Ground
-from holdfast.torture.verdict import Judge
-from holdfast.torture.watch import Watch
+from holdfast.torture.sandbox import TortureSandbox
+from holdfast.torture.verdict import Evaluator
+from holdfast.torture.watch import StoreMonitor
 from tests.cli.conftest import Place, place
 from tests.conformance.hand import make
 
 __all__ = ["place"]
 
 
-# --- the line --------------------------------------------------------------------------------
+# --- the proxy -------------------------------------------------------------------------------
 
 
 class Echo:
-    """A server that answers with what it hears, and remembers it."""
+    """A server that replies with what it receives, and records it."""
 
     def __init__(self, *, silent: bool = False) -> None:
-        self.heard: list[bytes] = []
+        self.received: list[bytes] = []
         self.silent = silent
-        """Whether it answers the first request only."""
-        self._news = asyncio.Event()
+        """Whether it replies to the first request only."""
+        self._arrived = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(100):
-                self.heard.append(data)
-                self._news.set()
-                if not self.silent or len(self.heard) == 1:
+                self.received.append(data)
+                self._arrived.set()
+                if not self.silent or len(self.received) == 1:
                     writer.write(data)
         writer.close()
 
-    async def has_heard(self, data: bytes) -> None:
-        while data not in self.heard:
-            self._news.clear()
-            await self._news.wait()
+    async def wait_until_received(self, data: bytes) -> None:
+        while data not in self.received:
+            self._arrived.clear()
+            await self._arrived.wait()
 
 
 @contextlib.asynccontextmanager
-async def _line(
+async def _connected(
     echo: Echo,
 ) -> AsyncIterator[tuple[Proxy, asyncio.StreamReader, asyncio.StreamWriter]]:
     server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
@@ -72,50 +72,50 @@ async def _line(
         writer.close()
 
 
-async def test_line_passes_requests_and_replies_on() -> None:
+async def test_proxy_passes_requests_and_replies() -> None:
     echo = Echo()
-    async with _line(echo) as (_, reader, writer):
+    async with _connected(echo) as (_, reader, writer):
         writer.write(b"second")
 
         assert b"second" == await reader.read(100)
 
 
-async def test_line_cut_before_the_request_sends_nothing() -> None:
+async def test_cut_before_the_request_sends_nothing() -> None:
     echo = Echo()
-    async with _line(echo) as (proxy, reader, writer):
+    async with _connected(echo) as (proxy, reader, writer):
         proxy.cut(after=False)
         writer.write(b"second")
 
         with pytest.raises(ConnectionResetError):
             await reader.read(100)
-        assert [b"first"] == echo.heard
+        assert [b"first"] == echo.received
         assert (1, 0) == (proxy.cut_before, proxy.cut_after)
 
 
-async def test_line_cut_before_the_reply_has_sent_the_request() -> None:
+async def test_cut_before_the_reply_has_sent_the_request() -> None:
     echo = Echo()
-    async with _line(echo) as (proxy, reader, writer):
+    async with _connected(echo) as (proxy, reader, writer):
         proxy.cut(after=True)
         writer.write(b"second")
 
         with pytest.raises(ConnectionResetError):
             await reader.read(100)
-        assert [b"first", b"second"] == echo.heard
+        assert [b"first", b"second"] == echo.received
         assert (0, 1) == (proxy.cut_before, proxy.cut_after)
 
 
-async def test_line_that_ends_by_itself_leaves_its_cut_to_the_next() -> None:
+async def test_connection_that_closes_by_itself_leaves_its_cut_to_the_next() -> None:
     echo = Echo(silent=True)
-    async with _line(echo) as (proxy, _, writer):
+    async with _connected(echo) as (proxy, _, writer):
         proxy.cut(after=True)
         writer.write(b"second")
-        await echo.has_heard(b"second")
+        await echo.wait_until_received(b"second")
         writer.close()
         await writer.wait_closed()
         echo.silent = False
         reader, another = await asyncio.open_connection("127.0.0.1", proxy.port)
         another.write(b"third")
-        assert b"third" == await reader.read(100), "sent before the line was complete"
+        assert b"third" == await reader.read(100), "sent before the proxy was connected"
         another.write(b"fourth")
 
         with pytest.raises(ConnectionResetError):
@@ -123,7 +123,7 @@ async def test_line_that_ends_by_itself_leaves_its_cut_to_the_next() -> None:
         assert 1 == proxy.cut_after
 
 
-# --- the ground ------------------------------------------------------------------------------
+# --- the sandbox -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -136,49 +136,49 @@ async def test_line_that_ends_by_itself_leaves_its_cut_to_the_next() -> None:
         ("redis://h:1/0?timeout=3", "redis://h:1/0?timeout=3&prefix=torture_x"),
     ],
 )
-def test_run_has_a_place_of_its_own(url: str, own: str) -> None:
-    assert own == Ground(url, "x").url
+def test_run_uses_a_separate_place_in_the_store(url: str, own: str) -> None:
+    assert own == TortureSandbox(url, "x").url
 
 
-def test_place_behind_a_proxy_keeps_everything_but_the_address() -> None:
-    ground = Ground("postgresql://u:p@db:7/x", "x")
+def test_url_through_a_proxy_changes_only_the_address() -> None:
+    sandbox = TortureSandbox("postgresql://u:p@db:7/x", "x")
 
-    assert ("db", 7) == ground.server
-    assert "postgresql://u:p@127.0.0.1:99/x?schema=torture_x" == ground.through(99)
-    assert Ground("sqlite:///j.db", "x").server is None
+    assert ("db", 7) == sandbox.server
+    assert "postgresql://u:p@127.0.0.1:99/x?schema=torture_x" == sandbox.url_through(99)
+    assert TortureSandbox("sqlite:///j.db", "x").server is None
 
 
-def test_store_in_memory_cannot_be_tortured() -> None:
+def test_memory_store_is_refused() -> None:
     with pytest.raises(ValidationError, match="several processes"):
-        Ground("memory://", "x")
+        TortureSandbox("memory://", "x")
 
 
-def test_clearing_removes_a_run_and_nothing_else(tmp_path: Path) -> None:
+def test_remove_deletes_only_the_files_of_the_run(tmp_path: Path) -> None:
     for name in ("jobs.db", "jobs.db-wal", "jobs.db.torture_x", "jobs.db.torture_x-wal"):
         (tmp_path / name).touch()
 
-    Ground(f"sqlite:///{tmp_path}/jobs.db", "x").clear()
+    TortureSandbox(f"sqlite:///{tmp_path}/jobs.db", "x").remove()
 
     assert ["jobs.db", "jobs.db-wal"] == sorted(path.name for path in tmp_path.iterdir())
 
 
-# --- the files outside -------------------------------------------------------------------------
+# --- the files outside the queue ---------------------------------------------------------------
 
 
 def test_ledgers_of_several_processes_are_read_together(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        ledger.Ledger(str(tmp_path), "told", name).write(f"accepted {name}", "other")
+        ledger.Ledger(str(tmp_path), "responses", name).write(f"accepted {name}", "other")
 
-    words = list(ledger.read(str(tmp_path), "told"))
+    words = list(ledger.read(str(tmp_path), "responses"))
 
     assert [["accepted", "a"], ["other"], ["accepted", "b"], ["other"]] == words
 
 
-def test_ledger_goes_on_where_it_ended(tmp_path: Path) -> None:
+def test_ledger_appends_after_a_restart(tmp_path: Path) -> None:
     for line in ("one", "two"):
-        ledger.Ledger(str(tmp_path), "told", "a").write(line)
+        ledger.Ledger(str(tmp_path), "responses", "a").write(line)
 
-    assert "one\ntwo\n" == (tmp_path / "told-a").read_text()
+    assert "one\ntwo\n" == (tmp_path / "responses-a").read_text()
 
 
 # --- recoveries ------------------------------------------------------------------------------
@@ -190,62 +190,58 @@ def _later(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def _taken_back(claimed: float, lapsed: float, ready: float, again: float) -> Job:
+def _reaped(claimed: float, expired: float, ready: float, again: float) -> Job:
     job = lifecycle.claimed(make("a", now=NOW), token="t", worker="w", now=_later(claimed))
-    job = lifecycle.due(lifecycle.lease_lost(job, now=_later(lapsed)), now=_later(ready))
+    job = lifecycle.due(lifecycle.lease_lost(job, now=_later(expired)), now=_later(ready))
     return lifecycle.claimed(job, token="u", worker="v", now=_later(again))
 
 
-def _judge(died: float, *away: tuple[float, float]) -> Judge:
-    watch = Watch("memory://", SystemClock())
-    watch.away = [(_later(begin), _later(end)) for begin, end in away]
-    chaos: Any = SimpleNamespace(deaths={"w": _later(died)})
-    return Judge(TorturePlan(), "", chaos, watch, None)
+def _evaluator(killed: float, *outages: tuple[float, float]) -> Evaluator:
+    monitor = StoreMonitor("memory://", SystemClock())
+    monitor.outages = [(_later(begin), _later(end)) for begin, end in outages]
+    faults: Any = SimpleNamespace(killed_at={"w": _later(killed)})
+    return Evaluator(TorturePlan(), "", faults, monitor, None)
 
 
 @pytest.mark.parametrize(
-    ("died", "away", "ready", "recovered"),
+    ("killed", "outages", "ready", "recovered"),
     [
         (2.0, [], [4.0], [5.0]),
         (2.0, [(3.0, 3.5), (9.0, 10.0)], [3.5], [4.5]),
         (2.0, [(6.5, 20.0)], [4.0], [4.5]),
         (9.0, [], [], []),
     ],
-    ids=["killed", "store was away", "store went away", "stopped, killed later"],
+    ids=["killed", "outage before", "outage at the end", "paused, killed later"],
 )
-def test_recovery_counts_from_the_death_without_the_stores_absence(
-    died: float, away: list[tuple[float, float]], ready: list[float], recovered: list[float]
+def test_recovery_counts_from_the_kill_without_outages(
+    killed: float, outages: list[tuple[float, float]], ready: list[float], recovered: list[float]
 ) -> None:
-    job = _taken_back(claimed=1, lapsed=5, ready=6, again=7)
-    judge = _judge(died, *away)
-    judge.hear(job, job.trail)
+    job = _reaped(claimed=1, expired=5, ready=6, again=7)
+    evaluator = _evaluator(killed, *outages)
+    evaluator.add(job, job.trail)
 
-    assert (ready, recovered) == (judge.ready, judge.recovered)
+    assert (ready, recovered) == (evaluator.ready, evaluator.recovered)
 
 
 @pytest.mark.parametrize(("priority", "counted"), [("NORMAL", [5.0]), ("LOW", []), ("BULK", [])])
-def test_job_that_lets_others_pass_is_not_counted_as_late(
-    priority: str, counted: list[float]
-) -> None:
-    job = replace(
-        _taken_back(claimed=1, lapsed=5, ready=6, again=7), priority=int(Priority[priority])
-    )
-    judge = _judge(2.0)
-    judge.hear(job, job.trail)
+def test_job_of_low_priority_does_not_count_as_late(priority: str, counted: list[float]) -> None:
+    job = replace(_reaped(claimed=1, expired=5, ready=6, again=7), priority=int(Priority[priority]))
+    evaluator = _evaluator(2.0)
+    evaluator.add(job, job.trail)
 
-    assert ([4.0], counted) == (judge.ready, judge.recovered)
+    assert ([4.0], counted) == (evaluator.ready, evaluator.recovered)
 
 
-def test_jobs_that_are_alive_are_remembered() -> None:
-    job, judge = _taken_back(claimed=1, lapsed=5, ready=6, again=7), _judge(2.0)
-    judge.hear(job, job.trail)
+def test_unfinished_jobs_are_kept() -> None:
+    job, evaluator = _reaped(claimed=1, expired=5, ready=6, again=7), _evaluator(2.0)
+    evaluator.add(job, job.trail)
     done = lifecycle.completed(job, b"1", now=_later(8))
-    judge.hear(done, done.trail)
+    evaluator.add(done, done.trail)
 
-    assert [job] == [alive for alive, _ in judge.alive]
+    assert [job] == [unfinished for unfinished, _ in evaluator.unfinished]
 
 
-# --- the verdict -----------------------------------------------------------------------------
+# --- the outcome -----------------------------------------------------------------------------
 
 
 def _outcome(**changes: object) -> Outcome:
@@ -279,13 +275,13 @@ def test_good_outcome_has_no_problems() -> None:
         ({"repeated": 101, "jobs": 9_999}, "101 effects repeated, above 100"),
     ],
 )
-def test_whatever_is_not_as_it_must_be_is_a_problem(
+def test_every_counter_that_is_not_as_required_is_a_problem(
     changes: dict[str, object], problem: str
 ) -> None:
     assert [problem] == _outcome(**changes).problems
 
 
-def test_recovery_is_summed_up_by_percentiles() -> None:
+def test_recovery_has_percentiles() -> None:
     assert (101, 50.0, 99.0, 100.0) == (
         *(Recovery.of([float(n) for n in range(101)]).count,),
         *(
@@ -300,20 +296,20 @@ def test_recovery_is_summed_up_by_percentiles() -> None:
 
 
 @pytest.mark.slow
-def test_command_tortures_beside_the_users_file_and_leaves_nothing(place: Place) -> None:
+def test_command_runs_beside_the_users_file_and_removes_its_own(place: Place) -> None:
     job_id = place.submit("greet", '{"name": "you"}')
 
     done = place.process("torture", "--jobs", "400", "--kills", "2", "--pauses", "0", "--json")
 
     assert 0 == done.returncode, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    assert (2, []) == (told["happened"]["kills"], told["problems"])
-    assert told["jobs"] >= 400
+    result = json.loads(done.stdout)
+    assert (2, []) == (result["happened"]["kills"], result["problems"])
+    assert result["jobs"] >= 400
     assert ["greet"] == [job.type for job in place.stored(job_id)]
     assert not list(place.path.glob("*torture*"))
 
 
-def test_crashes_without_somebody_who_can_bring_them_about_are_refused(place: Place) -> None:
+def test_server_crashes_need_a_command_that_crashes_the_server(place: Place) -> None:
     result = place.run("torture", "--server-crashes", "1")
 
     assert 2 == result.exit_code

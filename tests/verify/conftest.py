@@ -1,4 +1,4 @@
-"""The same places as in the conformance suite."""
+"""The same stores as in the conformance suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker over many jobs names each thing that cannot be, and nothing that can."""
+"""The checker over many jobs reports what is impossible, and nothing that is possible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.model import lifecycle
 from holdfast.model.dependencies import Verdict
 from holdfast.model.job import DedupeKey, DependencyKind, Job, State
 from holdfast.verify import Checker, Kind, Report, Witness
-from holdfast.verify.checker import MOST_TOLD
+from holdfast.verify.checker import MAX_FINDINGS
 from tests.conformance.hand import failure, make
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,10 +41,10 @@ def _child(parent: Job, *, enqueued: float, claimed: float, **changes: object) -
 def _report(
     *jobs: Job, witness: Witness | None = None, parents: tuple[Job, ...] = (), now: float = 100
 ) -> Report:
-    checker = Checker(witness, slack=NO_SLACK, on_its_way=NO_SLACK)
+    checker = Checker(witness, slack=NO_SLACK, order_slack=NO_SLACK)
     histories = {parent.id: parent.trail for parent in parents}
     for job in jobs:
-        checker.see(job, job.trail, histories if job.depends_on else {}, now=_later(now))
+        checker.check(job, job.trail, histories if job.depends_on else {}, now=_later(now))
     return checker.finish()
 
 
@@ -62,7 +62,7 @@ def test_dependent_that_started_after_its_dependency_is_sound() -> None:
     assert [] == _found(_child(parent, enqueued=2, claimed=3), parents=(parent,), now=5)
 
 
-def test_dependent_that_started_too_early_is_named() -> None:
+def test_dependent_that_started_too_early_is_reported() -> None:
     parent = _done("parent", claimed=3, ended=9)
 
     assert [(Kind.DEPENDENT_EARLY, "started before its dependencies completed")] == _found(
@@ -70,7 +70,7 @@ def test_dependent_that_started_too_early_is_named() -> None:
     )
 
 
-def test_dependent_of_any_that_started_before_all_is_named() -> None:
+def test_dependent_of_any_that_started_before_every_end_is_reported() -> None:
     parent = _done("parent", claimed=3, ended=9)
     child = _child(parent, enqueued=2, claimed=4, dependency_kind=DependencyKind.AFTER_ANY)
 
@@ -91,38 +91,38 @@ def test_dependent_that_an_operator_started_is_sound() -> None:
     )
 
 
-def test_dependent_left_waiting_is_named() -> None:
+def test_dependent_left_waiting_is_reported() -> None:
     parent = _done("parent")
     child = make("child", now=NOW, after=[parent])
-    told = "waits although its dependencies are decided"
+    text = "is PENDING although its dependencies are decided"
 
-    assert [(Kind.STUCK, told)] == _found(child, parents=(parent,), now=40)
+    assert [(Kind.STUCK, text)] == _found(child, parents=(parent,), now=40)
     assert [] == _found(child, parents=(parent,), now=20), "the sweep may still find it"
     assert [] == _found(replace(child, held=True), parents=(parent,), now=40)
 
 
-# --- nothing stays due ------------------------------------------------------------------------
+# --- stuck jobs ------------------------------------------------------------------------------
 
 
-def test_retry_that_nobody_made_ready_is_named() -> None:
+def test_retry_that_stays_due_is_reported() -> None:
     job = lifecycle.claimed(make("a", now=NOW), token="t", worker="w", now=_later(1))
     job = lifecycle.after_failure(job, failure(retry_after=timedelta(0)), now=_later(2))
 
-    assert [(Kind.STUCK, "is RETRYING although its time has come")] == _found(job, now=40)
+    assert [(Kind.STUCK, "is RETRYING although it is due")] == _found(job, now=40)
     assert [] == _found(job, now=20)
 
 
-def test_lease_that_nobody_took_back_is_named() -> None:
+def test_expired_lease_that_was_never_reaped_is_reported() -> None:
     job = lifecycle.claimed(make("a", now=NOW), token="t", worker="w", now=_later(1))
 
-    assert [(Kind.STUCK, "is RUNNING although its lease ended long ago")] == _found(job, now=100)
+    assert [(Kind.STUCK, "is RUNNING although its lease has expired")] == _found(job, now=100)
     assert [] == _found(job, now=31)
 
 
-def test_nothing_is_stuck_while_no_worker_is_there() -> None:
+def test_nothing_is_stuck_while_no_worker_runs() -> None:
     job = lifecycle.claimed(make("a", now=NOW), token="t", worker="w", now=_later(1))
-    checker = Checker(tended=False)
-    checker.see(job, job.trail, now=_later(1000))
+    checker = Checker(has_workers=False)
+    checker.check(job, job.trail, now=_later(1000))
 
     assert checker.finish().sound
 
@@ -137,11 +137,11 @@ def _keyed(label: str, *, at: float, ends: float | None, scope: str = "t") -> Jo
 
 
 @pytest.mark.parametrize(("ends", "wrong"), [(None, True), (6.0, True), (5.0, False)])
-def test_two_jobs_for_one_key_are_named_unless_the_first_had_expired(
+def test_two_jobs_for_one_key_are_reported_unless_the_first_had_expired(
     ends: float | None, wrong: bool
 ) -> None:
-    told = "has the key 'k' of t, which was another's"
-    expected = [(Kind.TWO_FOR_ONE_KEY, told)] if wrong else []
+    text = "has the key 'k' of t, which another job held"
+    expected = [(Kind.TWO_FOR_ONE_KEY, text)] if wrong else []
 
     assert expected == _found(_keyed("a", at=0, ends=ends), _keyed("b", at=5, ends=99))
 
@@ -154,26 +154,26 @@ def test_equal_keys_of_different_types_are_sound() -> None:
 
 
 def _inverted(worker: str = "w") -> list[Job]:
-    return [_done("a", at=0, claimed=3, ended=4, worker="w"), _served_early(worker)]
+    return [_done("a", at=0, claimed=3, ended=4, worker="w"), _claimed_early(worker)]
 
 
-def _served_early(worker: str) -> Job:
+def _claimed_early(worker: str) -> Job:
     return _done("b", at=1, claimed=2, ended=5, worker=worker)
 
 
-def test_job_served_before_an_older_one_is_named() -> None:
+def test_job_claimed_before_an_older_one_is_reported() -> None:
     (found,) = _found(*_inverted())
 
     assert found[0] is Kind.ORDER
     assert 2 == _report(*_inverted()).ordered
-    assert found[1].startswith("was served before")
+    assert found[1].startswith("was claimed before")
 
 
-def test_job_served_while_an_older_one_still_waits_is_named() -> None:
+def test_job_claimed_while_an_older_one_still_waits_is_reported() -> None:
     waiting = make("a", now=NOW, type="t")
 
-    assert [Kind.ORDER] == [kind for kind, _ in _found(waiting, _served_early("w"))]
-    assert [] == _found(waiting, _served_early("w"), now=1.5), "claimed after the first was read"
+    assert [Kind.ORDER] == [kind for kind, _ in _found(waiting, _claimed_early("w"))]
+    assert [] == _found(waiting, _claimed_early("w"), now=1.5), "claimed after the first was read"
 
 
 def test_two_claimers_may_start_jobs_out_of_order() -> None:
@@ -196,46 +196,46 @@ def _other(job: Job, **changes: object) -> list[Job]:
 @pytest.mark.parametrize(
     "changes", [{"queue": "q"}, {"priority": 0}, {"type": "u"}, {"limit_key": "k"}]
 )
-def test_only_jobs_that_nothing_but_age_tells_apart_have_an_order(
+def test_only_jobs_that_differ_only_in_age_have_an_order(
     changes: dict[str, object],
 ) -> None:
-    assert [] == _found(*_other(_served_early("w"), **changes))
+    assert [] == _found(*_other(_claimed_early("w"), **changes))
 
 
-def test_submissions_that_were_long_on_their_way_have_no_order() -> None:
-    checker = Checker(on_its_way=timedelta(seconds=1))
+def test_jobs_queued_within_the_slack_have_no_order() -> None:
+    checker = Checker(order_slack=timedelta(seconds=1))
     for job in _inverted():
-        checker.see(job, job.trail, now=_later(100))
+        checker.check(job, job.trail, now=_later(100))
 
     assert checker.finish().sound
 
 
-# --- what was seen outside -------------------------------------------------------------------
+# --- what clients and handlers saw -----------------------------------------------------------
 
 
-def _witness(emit: Callable[[Witness], object]) -> Witness:
+def _witness_with(record: Callable[[Witness], object]) -> Witness:
     witness = Witness()
-    emit(witness)
+    record(witness)
     return witness
 
 
-def test_accepted_job_that_is_not_there_is_named() -> None:
+def test_accepted_job_that_is_missing_is_reported() -> None:
     job = _done("a")
-    witness = _witness(lambda seen: seen.accepted.update([job.id, "gone"]))
+    witness = _witness_with(lambda seen: seen.accepted.update([job.id, "gone"]))
 
     (found,) = _report(job, witness=witness).findings
 
-    assert (Kind.LOST, "gone", "was accepted and is lost") == (
+    assert (Kind.LOST, "gone", "was accepted, but is not in the store") == (
         *(found.kind, found.job_id),
         found.text,
     )
 
 
-def test_cancellation_that_was_promised_and_did_not_happen_is_named() -> None:
+def test_confirmed_cancellation_that_did_not_happen_is_reported() -> None:
     job = _done("a")
-    witness = _witness(lambda seen: seen.cancelled.add(job.id))
+    witness = _witness_with(lambda seen: seen.cancelled.add(job.id))
 
-    assert [(Kind.CANCEL_LIE, "was said to be cancelled and is COMPLETED")] == _found(
+    assert [(Kind.CANCEL_IGNORED, "was reported as cancelled, but is COMPLETED")] == _found(
         job, witness=witness
     )
 
@@ -263,14 +263,14 @@ def test_effects_that_claims_explain_are_counted_and_sound() -> None:
     assert (2, 1) == (witness.effects, witness.repeated)
 
 
-def test_completion_without_an_effect_is_named() -> None:
+def test_completion_without_an_effect_is_reported() -> None:
     job = _retried()
-    told = "completed under claim 2, which had no effect"
+    text = "completed under claim 2, which had no effect"
 
-    assert [(Kind.MISSING_EFFECT, told)] == _found(job, witness=_seen(job, 1))
+    assert [(Kind.MISSING_EFFECT, text)] == _found(job, witness=_seen(job, 1))
 
 
-def test_effect_that_happened_twice_under_one_claim_is_named() -> None:
+def test_effect_that_happened_twice_under_one_claim_is_reported() -> None:
     job = _retried()
 
     assert [(Kind.REPEATED_EFFECT, "had its effect twice under claim 2")] == _found(
@@ -278,21 +278,21 @@ def test_effect_that_happened_twice_under_one_claim_is_named() -> None:
     )
 
 
-def test_effect_under_a_claim_that_nobody_made_is_named() -> None:
+def test_effect_under_an_unknown_claim_is_reported() -> None:
     job = lifecycle.cancelled(make("a", now=NOW), now=_later(1))
 
-    assert [(Kind.REPEATED_EFFECT, "had an effect under claim 3, which nobody made")] == _found(
-        job, witness=_seen(job, 3)
-    )
+    assert [
+        (Kind.REPEATED_EFFECT, "had an effect under claim 3, which is not in its history")
+    ] == _found(job, witness=_seen(job, 3))
 
 
-def test_second_effect_although_the_first_claim_stood_is_named() -> None:
+def test_second_effect_while_the_first_claim_is_open_is_reported() -> None:
     job = _retried()
     forged = replace(job, trail=tuple(edge for edge in job.trail if edge.event != "lapse"))
 
     found = _found(forged, witness=_seen(job, 1, 2))
 
-    assert (Kind.REPEATED_EFFECT, "had another effect although claim 1 stood") in found
+    assert (Kind.REPEATED_EFFECT, "had another effect although claim 1 did not end") in found
 
 
 # --- the report -------------------------------------------------------------------------------
@@ -301,13 +301,13 @@ def test_second_effect_although_the_first_claim_stood_is_named() -> None:
 def test_report_counts_every_kind_and_keeps_the_first_of_each() -> None:
     job = replace(_done("a"), state=State.RUNNING)
 
-    report = _report(*[job] * (MOST_TOLD + 5))
+    report = _report(*[job] * (MAX_FINDINGS + 5))
 
-    assert MOST_TOLD + 5 == report.counts[Kind.RECORD]
-    assert MOST_TOLD == len(report.findings)
+    assert MAX_FINDINGS + 5 == report.counts[Kind.RECORD]
+    assert MAX_FINDINGS == len(report.findings)
     assert set(Kind) == set(report.counts)
     assert not report.sound
 
 
-def test_report_of_nothing_is_sound() -> None:
+def test_report_of_an_empty_store_is_sound() -> None:
     assert Checker().finish().sound

@@ -1,4 +1,4 @@
-"""The check of a store that is in use."""
+"""The check of a store in use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _app(url: str) -> Holdfast:
     return app
 
 
-async def _busy(app: Holdfast) -> list[str]:
+async def _fill(app: Holdfast) -> list[str]:
     """Submit several kinds of jobs and wait for the last of them."""
     ids = [(await app.submit("add", {"a": n, "b": 1})).job_id for n in range(30)]
     failed = await app.submit("fail", {})
@@ -45,7 +45,7 @@ async def test_store_in_use_is_sound(place: Place) -> None:
     app = Holdfast(store=place.open(SystemClock()))
     app.registry = _app("memory://").registry
     async with working(app):
-        ids = await _busy(app)
+        ids = await _fill(app)
         witness = Witness()
         witness.accepted = set(ids)
 
@@ -56,7 +56,7 @@ async def test_store_in_use_is_sound(place: Place) -> None:
     assert 32 == report.states[State.COMPLETED]
 
 
-async def test_jobs_that_move_meanwhile_raise_no_alarm(tmp_path: Path) -> None:
+async def test_jobs_that_change_during_the_check_are_not_reported(tmp_path: Path) -> None:
     app = _app(f"sqlite:///{tmp_path}/jobs.db")
     async with working(app):
         for _ in range(10):
@@ -76,7 +76,7 @@ async def test_jobs_that_move_meanwhile_raise_no_alarm(tmp_path: Path) -> None:
         ("DELETE FROM job", Kind.LOST),
     ],
 )
-async def test_forged_store_is_found_out(tmp_path: Path, forgery: str, kind: Kind) -> None:
+async def test_forged_record_is_reported(tmp_path: Path, forgery: str, kind: Kind) -> None:
     app = _app(f"sqlite:///{tmp_path}/jobs.db")
     async with working(app):
         result = await app.submit("add", {"a": 1, "b": 1})

@@ -39,7 +39,7 @@ async def _copied(source: str, target: str, *, quiet: bool) -> CopyReport:
         await here.start()
         await there.start()
         progress = None if quiet else _report
-        return await Copier(here, there, names=names, told=progress).run()
+        return await Copier(here, there, names=names, progress=progress).run()
     finally:
         await there.close()
         await here.close()

@@ -64,7 +64,7 @@ def torture(  # one argument per option
     plan = msgspec.convert({**numbers, "crashes": server_crashes}, TorturePlan)
     crash = _crasher(on_crash) if on_crash else None
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    outcome = asyncio.run(tortured(place, plan, crash=crash, tell=_tell, keep=keep))
+    outcome = asyncio.run(tortured(place, plan, crash=crash, progress=_report, keep=keep))
     document = {**msgspec.to_builtins(outcome), "problems": outcome.problems}
     answer(document, as_json=as_json, show=lambda: show(outcome))
     if outcome.problems:
@@ -92,7 +92,7 @@ def show(outcome: Outcome) -> None:
     click.echo("" if outcome.problems else "\nevery promise held")
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     click.echo(f"holdfast: {line}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""Moving everything from one store to another: jobs, settings, records."""
+"""Copies jobs, settings and records from one store to another."""
 
 from __future__ import annotations
 

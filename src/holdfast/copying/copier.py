@@ -1,7 +1,7 @@
-"""A copy from store to store that can be killed at any instant and run again.
+"""A copy from store to store that can be killed at any instant and resumed.
 
-The source's queues are paused first and stay so; the target's are opened last, after every
-job was compared. Adopting is idempotent, so a page that was half written is simply repeated.
+It pauses the source's queues first and leaves them paused; it opens the target's queues last,
+after it has compared every job. ``adopt`` is idempotent, so a half-written page is repeated.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.copying.progress import (
-    CLAIM,
     FROM,
     KIND,
+    LOCK_TTL,
     TO,
     CopyNote,
     CopyRefusedError,
@@ -29,16 +29,16 @@ from holdfast.copying.progress import (
     write_note,
 )
 from holdfast.maintenance.cron import PREFIX as CRON
-from holdfast.model.job import Job
+from holdfast.model.job import Job, Transition
 from holdfast.model.reserved import PLACE
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import JobExport, Order, PortableStore, Record, RecordWrite, Search, Store
 
 PAGE = 200
 AT_ONCE = 20
-"""Reads of one page that are under way together."""
+"""How many jobs of a page are read concurrently."""
 SHOWN = 10
-"""Differences that a report names."""
+"""How many differences a report lists."""
 
 
 class CopyReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,9 +62,9 @@ class CopyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Copier:
-    """Copies everything of one store into another; both are started, neither has workers.
+    """Copies everything from one store into another; both are started, neither has workers.
 
-    ``told`` hears how many jobs are done: copied, then compared.
+    ``progress`` is called with "copied" or "compared" and the number of jobs so far.
     """
 
     def __init__(
@@ -74,41 +74,41 @@ class Copier:
         *,
         names: tuple[str, str] = ("source", "target"),
         randomness: Randomness | None = None,
-        told: Callable[[str, int], None] | None = None,
+        progress: Callable[[str, int], None] | None = None,
     ) -> None:
         self._source = source
         self._target = target
         self._names = names
-        self._me = (randomness or Randomness()).token()
-        self._told = told or (lambda _, __: None)
+        self._id = (randomness or Randomness()).token()
+        self._progress = progress or (lambda _, __: None)
 
     async def run(self) -> CopyReport:
-        """Copy, or go on copying, and compare; CopyRefusedError when that is not safe."""
+        """Copy, or resume a copy, and compare; raise CopyRefusedError when that is not safe."""
         for store, where in ((self._source, "source"), (self._target, "target")):
             if not isinstance(store, PortableStore):
                 raise CopyRefusedError(
-                    f"the {where} is a view of a store: copy what open_store gives"
+                    f"the {where} is a view of a store: pass the store that open_store returns"
                 )
         try:
-            await self._claim()
+            await self._lock()
             return await self._run()
         finally:
             for store in (self._source, self._target):
-                await store.hold(KIND, self._me, timedelta(0))
+                await store.hold(KIND, self._id, timedelta(0))
 
     async def _run(self) -> CopyReport:
-        note, resumed = await self._noted()
+        note, resumed = await self._resume_or_begin()
         await refuse_workers(self._source, "source")
         await refuse_workers(self._target, "target")
         await refuse_running(self._source)
-        note = await self._pause(note)
+        note = await self._pause_queues(note)
         counts = {
             "queues": len(note.queues),
-            "limits": await self._limits(),
-            "schedules": await self._schedules(),
-            "records": await self._records(),
+            "limits": await self._copy_limits(),
+            "schedules": await self._copy_schedules(),
+            "records": await self._copy_records(),
         }
-        adopted, note = await self._jobs(note)
+        adopted, note = await self._copy_jobs(note)
         found, count = await self._differences()
         note = replace(note, jobs=count)
         if not found:
@@ -123,37 +123,37 @@ class Copier:
             **counts,
         )
 
-    async def _claim(self) -> None:
-        """Keep others from copying from or to these stores for a while."""
+    async def _lock(self) -> None:
+        """Hold a lock on both stores, so that no other copy uses them."""
         for store in (self._source, self._target):
-            if not await store.hold(KIND, self._me, CLAIM):
+            if not await store.hold(KIND, self._id, LOCK_TTL):
                 raise CopyRefusedError(
-                    "another copy is at work on one of the stores: let it end; if it was killed,"
-                    f" try again in {CLAIM.total_seconds():g} s"
+                    "another copy is using one of the stores: wait until it ends; if it was killed,"
+                    f" try again in {LOCK_TTL.total_seconds():g} s"
                 )
 
-    async def _noted(self) -> tuple[CopyNote, bool]:
-        """Return the note to go on from, and whether a copy was begun before."""
+    async def _resume_or_begin(self) -> tuple[CopyNote, bool]:
+        """Return the note to continue from, and whether an earlier copy wrote it."""
         there, here = await read_note(self._target, FROM), await read_note(self._source, TO)
         if there is not None and there.finished_at is not None and not there.opened:
-            await self._open(there)
+            await self._open_queues(there)
         for note in (there, here):
             if note is not None and note.finished_at is not None:
                 when = f"{note.finished_at:%Y-%m-%d %H:%M} UTC"
                 raise CopyRefusedError(
-                    f"{note.source} was copied to {note.target} at {when}, and once is enough"
+                    f"{note.source} was already copied to {note.target} at {when}"
                 )
         if there is not None:
             if here is not None and here.id != there.id:
                 raise CopyRefusedError(
-                    f"the target holds an unfinished copy of {there.source}, which is another store"
+                    f"the target holds an unfinished copy of another store, {there.source}"
                 )
             await write_note(self._source, TO, replace(there, queues={}, cursor=None))
             return there, True
         await refuse_contents(self._target)
         source, target = self._names
         note = CopyNote(
-            id=self._me if here is None else here.id,
+            id=self._id if here is None else here.id,
             source=source,
             target=target,
             started_at=self._source.now(),
@@ -162,90 +162,90 @@ class Copier:
         await write_note(self._source, TO, note)
         return note, False
 
-    async def _pause(self, note: CopyNote) -> CopyNote:
-        """Let nothing start in either store; the target's note keeps how queues were set."""
+    async def _pause_queues(self, note: CopyNote) -> CopyNote:
+        """Pause the queues of both stores; the target's note keeps their settings."""
         queues = await self._source.queues()
-        flags = {q.name: QueueFlags(q.paused, q.ageing) for q in queues}
-        note = replace(note, queues={**flags, **note.queues})
+        current = {q.name: QueueFlags(q.paused, q.ageing) for q in queues}
+        note = replace(note, queues={**current, **note.queues})
         await write_note(self._target, FROM, note)
-        for name, kept in note.queues.items():
-            await self._target.configure(name, {"paused": True, "ageing": kept.ageing})
+        for name, flags in note.queues.items():
+            await self._target.configure(name, {"paused": True, "ageing": flags.ageing})
             await self._source.configure(name, {"paused": True})
         return note
 
-    async def _limits(self) -> int:
-        # A key's own usage is listed below its rule: key:TYPE:KEY.
+    async def _copy_limits(self) -> int:
+        # The usage of a single key, key:TYPE:KEY, is listed as well as its rule.
         rules = [s for s in await self._source.limits() if s.scope.count(":") == 1]
         for state in rules:
             await self._target.limit(state.scope, state.rule)
         return len(rules)
 
-    async def _schedules(self) -> int:
-        kept, now = await self._source.holds(CRON), self._source.now()
-        for hold in kept:
+    async def _copy_schedules(self) -> int:
+        holds, now = await self._source.holds(CRON), self._source.now()
+        for hold in holds:
             await self._target.hold(hold.name, hold.holder, hold.until - now, hold.data)
-        return len(kept)
+        return len(holds)
 
-    async def _records(self) -> int:
+    async def _copy_records(self) -> int:
         count = 0
         for kind in await cast(PortableStore, self._source).kinds():
             after = ""
             while kind != KIND and (page := await self._source.browse(kind, after=after)):
-                await self._target.keep([_carried(record) for record in page])
+                await self._target.keep([_copied_record(record) for record in page])
                 count, after = count + len(page), page[-1].key
         return count
 
-    async def _jobs(self, note: CopyNote) -> tuple[int, CopyNote]:
+    async def _copy_jobs(self, note: CopyNote) -> tuple[int, CopyNote]:
         adopted = 0
         target = cast(PortableStore, self._target)
         async for jobs, cursor in _pages(self._source, note.cursor):
-            adopted += sum(await target.adopt(await _dossiers(self._source, jobs)))
+            adopted += sum(await target.adopt(await _exports(self._source, jobs)))
             note = replace(note, cursor=cursor or note.cursor, jobs=note.jobs + len(jobs))
             await write_note(self._target, FROM, note)
-            await self._claim()
-            self._told("copied", note.jobs)
+            await self._lock()
+            self._progress("copied", note.jobs)
         return adopted, note
 
     async def _differences(self) -> tuple[list[str], int]:
-        """Compare both stores job by job; say where they differ, and how many were compared."""
+        """Compare both stores job by job; return the differences and the number of jobs."""
         found: list[str] = []
         count = 0
         async for jobs, _ in _pages(self._source, None):
-            here, there = await _dossiers(self._source, jobs), await self._adopted(jobs)
+            here, there = await _exports(self._source, jobs), await self._copies(jobs)
             pairs = zip(here, there, strict=True)
-            found += [told for ours, theirs in pairs if (told := _difference(ours, theirs))]
+            found += [text for ours, theirs in pairs if (text := _difference(ours, theirs))]
             count += len(jobs)
-            await self._claim()
-            self._told("compared", count)
+            await self._lock()
+            self._progress("compared", count)
         total = (await self._target.find(Search(limit=1))).total
         if total != count:
             found.append(f"the source holds {count} jobs, the target {total}")
         more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
         return found[:SHOWN] + more, count
 
-    async def _adopted(self, jobs: Sequence[Job]) -> list[JobExport | None]:
+    async def _copies(self, jobs: Sequence[Job]) -> list[JobExport | None]:
         stored = await self._target.get([job.id for job in jobs])
-        made = await _dossiers(self._target, [job for job in stored if job is not None])
-        by_id = {dossier.job.id: dossier for dossier in made}
+        exports = await _exports(self._target, [job for job in stored if job is not None])
+        by_id = {export.job.id: export for export in exports}
         return [by_id.get(job.id) for job in jobs]
 
     async def _finish(self, note: CopyNote) -> CopyNote:
-        """Open the target; from the first note on, the copy is over and will not be repeated."""
+        """Open the target; once the first note is written, the copy counts as finished."""
         note = replace(note, finished_at=self._source.now())
         await write_note(self._target, FROM, note)
-        return await self._open(note)
+        return await self._open_queues(note)
 
-    async def _open(self, note: CopyNote) -> CopyNote:
-        for name, kept in note.queues.items():
-            await self._target.configure(name, {"paused": kept.paused})
+    async def _open_queues(self, note: CopyNote) -> CopyNote:
+        for name, flags in note.queues.items():
+            await self._target.configure(name, {"paused": flags.paused})
         note = replace(note, opened=True)
         await write_note(self._source, TO, replace(note, queues={}, cursor=None))
         await write_note(self._target, FROM, note)
         return note
 
 
-def _carried(record: Record) -> RecordWrite:
-    """A record as it goes to the other store; places in an event stream mean nothing there."""
+def _copied_record(record: Record) -> RecordWrite:
+    """Return a record for the other store, without its position in this store's event stream."""
     data = record.data
     if record.kind == PLACE:
         data = msgspec.json.encode({**msgspec.json.decode(data), "cursor": None})
@@ -255,7 +255,7 @@ def _carried(record: Record) -> RecordWrite:
 async def _pages(
     store: Store, cursor: str | None
 ) -> AsyncIterator[tuple[Sequence[Job], str | None]]:
-    """Every job in order of submission, page by page, each with where the next one begins."""
+    """Yield all jobs in order of submission, page by page, each with the cursor of the next."""
     while True:
         page = await store.find(Search(order=Order.CREATED_ASC, limit=PAGE, cursor=cursor))
         cursor = page.next_cursor
@@ -265,15 +265,15 @@ async def _pages(
             return
 
 
-async def _dossiers(store: Store, jobs: Sequence[Job]) -> list[JobExport]:
+async def _exports(store: Store, jobs: Sequence[Job]) -> list[JobExport]:
     histories = await store.history([job.id for job in jobs])
-    room = asyncio.Semaphore(AT_ONCE)
+    limit = asyncio.Semaphore(AT_ONCE)
 
-    async def complete(job: Job, history: Sequence[object]) -> JobExport:
-        async with room:
-            return JobExport(job, tuple(history), tuple(await store.logs(job.id)))  # type: ignore[arg-type]
+    async def export(job: Job, history: Sequence[Transition]) -> JobExport:
+        async with limit:
+            return JobExport(job, tuple(history), tuple(await store.logs(job.id)))
 
-    return await asyncio.gather(*map(complete, jobs, histories))
+    return await asyncio.gather(*map(export, jobs, histories))
 
 
 def _difference(here: JobExport, there: JobExport | None) -> str:

@@ -1,4 +1,4 @@
-"""What users need to test their own tasks: a sandbox, rehearsals, and crashes on purpose."""
+"""Tools to test your own tasks: a sandbox, rehearsals and simulated crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocking calls inside a sandbox: from plain tests, from handlers, from threads."""
+"""Blocking calls inside a sandbox: from plain tests, handlers and threads."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class BlockingBridge:
     """Runs coroutines for blocking callers, whether or not an event loop runs in their thread."""
 
     def __init__(self) -> None:
-        self._home = threading.get_ident()
+        self._owner = threading.get_ident()
         self._runner: asyncio.Runner | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Block until a coroutine is done."""
+        """Run a coroutine and return its result."""
         if loop_runs_here():
-            return _in_a_thread(coroutine)
-        if threading.get_ident() != self._home:
+            return _run_in_thread(coroutine)
+        if threading.get_ident() != self._owner:
             return asyncio.run(coroutine)
         if self._runner is None:
             self._runner = asyncio.Runner()
         return self._runner.run(coroutine)
 
     def close(self) -> None:
-        """Let go of the event loop, if there was need of one."""
+        """Close the event loop, if one was opened."""
         if self._runner is not None:
             self._runner.close()
 
@@ -49,7 +49,7 @@ class SandboxOperations(SyncOperations):
         self._bridge = bridge
 
     def close(self) -> None:
-        """Nothing to let go of: the sandbox does."""
+        """Do nothing: the sandbox closes the bridge."""
 
     def _run(self, operate: Callable[[OperationsBackend], Coroutine[Any, Any, T]]) -> T:
         return self._bridge.run(operate(self._sandboxed.over(self._sandboxed.store)))
@@ -64,16 +64,16 @@ def loop_runs_here() -> bool:
     return True
 
 
-def _in_a_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a loop of its own while this thread's loop stands still."""
-    answers: list[T] = []
+def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on its own loop in a new thread, and block this thread until it ends."""
+    results: list[T] = []
     errors: list[BaseException] = []
     context = contextvars.copy_context()
 
     def work() -> None:
         try:
-            answers.append(context.run(asyncio.run, coroutine))
-        except BaseException as error:  # noqa: BLE001  # it belongs to the caller
+            results.append(context.run(asyncio.run, coroutine))
+        except BaseException as error:  # noqa: BLE001  # the caller raises it
             errors.append(error)
 
     thread = threading.Thread(target=work, name="holdfast-sandbox", daemon=True)
@@ -81,4 +81,4 @@ def _in_a_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     thread.join()
     if errors:
         raise errors[0]
-    return answers[0]
+    return results[0]

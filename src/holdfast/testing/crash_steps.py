@@ -1,4 +1,4 @@
-"""The steps of an attempt: the points between which a crash can fall."""
+"""The steps of an attempt: the points at which a crash can happen."""
 
 from __future__ import annotations
 
@@ -17,59 +17,57 @@ from holdfast.store import Added, Store
 from holdfast.tasks.context import Channel
 from holdfast.worker.executor import Outcome
 
-Answer = concurrent.futures.Future[Outcome | None]
-
 
 class Steps:
-    """Counts the steps of one attempt, and kills it at one of them."""
+    """Records the steps of one attempt, and kills it at one of them."""
 
     def __init__(self, kill_at: int | None = None) -> None:
         self.names: list[str] = []
-        self.answer: Answer = concurrent.futures.Future()
-        """How the attempt went; None once it was killed."""
+        self.outcome: concurrent.futures.Future[Outcome | None] = concurrent.futures.Future()
+        """The outcome of the attempt; None when it was killed."""
         self._kill_at = kill_at
         self._counts: Counter[str] = Counter()
 
-    def take(self, name: str) -> None:
-        """Come to a step; the attempt does not come back from the one where it is killed."""
+    def reach(self, name: str) -> None:
+        """Record a step; never return from the one at which the attempt is killed."""
         number = len(self.names)
         self.names.append(name)
         if number == self._kill_at:
-            self._die()
+            self._stop_forever()
 
-    def around(self, name: str) -> tuple[str, str]:
-        """The names of the steps before and after something that may happen several times."""
+    def before_and_after(self, name: str) -> tuple[str, str]:
+        """Return the names of the steps around an action, numbered when it is repeated."""
         self._counts[name] += 1
         numbered = name if self._counts[name] == 1 else f"{name} #{self._counts[name]}"
         return f"before {numbered}", f"after {numbered}"
 
-    def _die(self) -> NoReturn:
-        """End as a killed process does: no except, no finally, no further step.
+    def _stop_forever(self) -> NoReturn:
+        """Stop as a killed process does: no except, no finally, no further step.
 
-        The thread, its event loop and everything on its stack stand still for ever; raising
-        would run the handler's clean-up, and a collected coroutine would run it later.
+        The thread, its event loop and its stack block forever. An exception would run the
+        handler's clean-up at once, and a garbage-collected coroutine would run it later.
         """
-        self.answer.set_result(None)
+        self.outcome.set_result(None)
         while True:
             threading.Event().wait()
 
 
-CURRENT: ContextVar[Steps | None] = ContextVar("holdfast_steps", default=None)
-"""The steps of the attempt this code is part of, while a crash is being rehearsed."""
+CURRENT_STEPS: ContextVar[Steps | None] = ContextVar("holdfast_steps", default=None)
+"""The steps of the current attempt, inside ``crash_points``."""
 
 
 def effect(name: str) -> None:
-    """Mark a point in a handler as one where a crash is to be tried; does nothing otherwise.
+    """Mark a point in a handler at which ``crash_points`` kills the attempt.
 
-    Put it right after a side effect, so that ``crash_points`` kills the attempt there.
+    Call it right after a side effect. Outside ``crash_points`` it does nothing.
     """
-    steps = CURRENT.get()
+    steps = CURRENT_STEPS.get()
     if steps is not None:
-        steps.take(steps.around(f"effect {name!r}")[1])
+        steps.reach(steps.before_and_after(f"effect {name!r}")[1])
 
 
 class SteppingChannel:
-    """A context's channel where every write is a step."""
+    """A context's channel that records a step before and after every write."""
 
     def __init__(self, channel: Channel, steps: Steps) -> None:
         self._channel = channel
@@ -79,31 +77,31 @@ class SteppingChannel:
         return self._channel.now()
 
     async def progress(self, progress: Progress) -> None:
-        before, after = self._steps.around("report_progress")
-        self._steps.take(before)
+        before, after = self._steps.before_and_after("report_progress")
+        self._steps.reach(before)
         await self._channel.progress(progress)
-        self._steps.take(after)
+        self._steps.reach(after)
 
     async def checkpoint(self, data: bytes) -> bool:
-        before, after = self._steps.around("checkpoint")
-        self._steps.take(before)
-        kept = await self._channel.checkpoint(data)
-        self._steps.take(after)
-        return kept
+        before, after = self._steps.before_and_after("checkpoint")
+        self._steps.reach(before)
+        saved = await self._channel.checkpoint(data)
+        self._steps.reach(after)
+        return saved
 
     async def log(self, line: LogLine) -> None:
-        before, after = self._steps.around("log")
-        self._steps.take(before)
+        before, after = self._steps.before_and_after("log")
+        self._steps.reach(before)
         await self._channel.log(line)
-        self._steps.take(after)
+        self._steps.reach(after)
 
     async def spawn(
         self, type_: str, payload: object, key: str | None, options: SubmitOptions
     ) -> str:
-        before, after = self._steps.around(f"spawn of {type_}")
-        self._steps.take(before)
+        before, after = self._steps.before_and_after(f"spawn of {type_}")
+        self._steps.reach(before)
         job_id = await self._channel.spawn(type_, payload, key, options)
-        self._steps.take(after)
+        self._steps.reach(after)
         return job_id
 
     async def results(self) -> dict[str, bytes | None]:
@@ -116,7 +114,7 @@ class SteppingChannel:
 
 
 class SteppingStore:
-    """A store where every submission is a step."""
+    """A store that records a step before and after every submission."""
 
     def __init__(self, store: Store, steps: Steps) -> None:
         self._store = store
@@ -125,9 +123,9 @@ class SteppingStore:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    async def add(self, jobs: Sequence[Job], **how: Any) -> list[Added]:
-        before, after = self._steps.around(f"submission of {jobs[0].type}")
-        self._steps.take(before)
-        added = await self._store.add(jobs, **how)
-        self._steps.take(after)
+    async def add(self, jobs: Sequence[Job], **options: Any) -> list[Added]:
+        before, after = self._steps.before_and_after(f"submission of {jobs[0].type}")
+        self._steps.reach(before)
+        added = await self._store.add(jobs, **options)
+        self._steps.reach(after)
         return added

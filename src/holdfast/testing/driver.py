@@ -1,4 +1,4 @@
-"""One attempt at a time, as a worker would make it, on a clock that a test moves."""
+"""Runs one attempt at a time, as a worker would, on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ WORKER = "sandbox"
 PAGE = 1000
 
 Execute = Callable[[Run], Awaitable[Outcome | None]]
-"""Runs the handler of a job; None when the attempt was killed and nobody will answer for it."""
+"""Runs the handler of a job; returns None when the attempt was killed."""
 
 
 class Driver:
-    """Makes attempts and does the maintenance between them."""
+    """Runs attempts, and the maintenance between them."""
 
     def __init__(self, app: Holdfast, store: Store, execute: Execute | None = None) -> None:
         self._app = app
@@ -52,11 +52,11 @@ class Driver:
         self._reaper = Reaper(store, app.randomness, Silent())
         self._cron = CronService(app, store)
         self.raised: BaseException | None = None
-        """What the newest attempt's handler raised."""
+        """The exception of the newest attempt, if its handler raised one."""
 
     async def attempt(self) -> str | None:
-        """Claim the next ready job, run it, write how it went; return its id, None if none is."""
-        job = await self._claimed()
+        """Claim the next ready job, run it and write its outcome; return its id, or None."""
+        job = await self._claim()
         if job is None:
             return None
         run = self._run(job)
@@ -66,7 +66,7 @@ class Driver:
         return job.id
 
     async def maintain(self, *, cron: bool = True) -> None:
-        """Do everything that is due now besides running jobs."""
+        """Do all maintenance that is due now."""
         if cron:
             await self._cron.once()
         await self._reaper.once()
@@ -74,39 +74,39 @@ class Driver:
         await self._store.promote(PAGE)
 
     async def next_instant(self, *, cron: bool = True) -> datetime | None:
-        """Return when something will be due next, after now."""
+        """Return the next instant after now at which something is due."""
         now = self._store.now()
-        ahead = [moment for moment in self._instants() if moment > now]
-        ahead += [limit.until for limit in await self._store.limits() if limit.until]
+        upcoming = [moment for moment in self._instants() if moment > now]
+        upcoming += [limit.until for limit in await self._store.limits() if limit.until]
         if cron:
-            ahead += [next(instants(entry, after=now)) for entry in self._app.crons.values()]
-        return min(ahead, default=None)
+            upcoming += [next(instants(entry, after=now)) for entry in self._app.crons.values()]
+        return min(upcoming, default=None)
 
     def jobs(self) -> list[Job]:
-        """Every job, in the order of submission."""
+        """Return all jobs in the order of submission."""
         found: list[Job] = []
         cursor: str | None = None
         while True:
-            wanted = Search(order=Order.CREATED_ASC, cursor=cursor, limit=PAGE)
-            page = run_now(self._store.find(wanted))
+            search = Search(order=Order.CREATED_ASC, cursor=cursor, limit=PAGE)
+            page = run_now(self._store.find(search))
             found.extend(page.jobs)
             cursor = page.next_cursor
             if cursor is None:
                 return found
 
-    def live(self) -> list[Job]:
-        """The jobs that have not ended."""
+    def unfinished(self) -> list[Job]:
+        """Return the jobs that have not ended."""
         return [job for job in self.jobs() if job.state not in TERMINAL]
 
     def _instants(self) -> Iterator[datetime]:
-        for job in self.live():
+        for job in self.unfinished():
             yield job.expires_at
             if job.state in (State.DELAYED, State.RETRYING) and job.due_at is not None:
                 yield job.due_at
             if job.state is State.RUNNING and job.lease is not None and job.lease.until is not None:
                 yield job.lease.until
 
-    async def _claimed(self) -> Job | None:
+    async def _claim(self) -> Job | None:
         queues = tuple(queue.name for queue in await self._store.queues())
         jobs = await self._store.claim(
             Claim(
@@ -123,38 +123,38 @@ class Driver:
         handler = self._app.registry.get(job.type)
         assert handler is not None
         self.raised = None
-        watched = replace(handler, function=self._watching(handler.function))
-        run = Run(job, watched, self._channel, self._app.clock.monotonic())
-        run.signals = LiveSignals(self._store, job.id)
+        recorded = replace(handler, function=self._recording_errors(handler.function))
+        run = Run(job, recorded, self._channel, self._app.clock.monotonic())
+        run.signals = StoreSignals(self._store, job.id)
         run.context = JobContext(job, run.context.deadline, run.signals, self._channel(run))
         return run
 
     def _channel(self, run: Run) -> WorkerChannel:
         return WorkerChannel(run, self._store, self._notes, self._submitter)
 
-    def _watching(self, function: Callable[..., object]) -> Callable[..., object]:
-        """Remember what a handler raises: a test may want to see it."""
+    def _recording_errors(self, function: Callable[..., object]) -> Callable[..., object]:
+        """Wrap a handler so that its exception is kept for the test."""
 
         def call(**arguments: object) -> object:
             try:
-                answer = function(**arguments)
+                result = function(**arguments)
             except BaseException as error:
                 self.raised = error
                 raise
-            return self._awaited(answer) if isinstance(answer, Awaitable) else answer
+            return self._awaited(result) if isinstance(result, Awaitable) else result
 
         return call
 
-    async def _awaited(self, answer: Awaitable[object]) -> object:
+    async def _awaited(self, result: Awaitable[object]) -> object:
         try:
-            return await answer
+            return await result
         except BaseException as error:
             self.raised = error
             raise
 
 
 class DirectNotes(Notes):
-    """Notes that are written at once: nothing is lost and nothing waits."""
+    """Writes every note at once, so that none is lost or late."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -167,8 +167,8 @@ class DirectNotes(Notes):
         run_now(self._direct.note([note]))
 
 
-class LiveSignals(Signals):
-    """Signals that look for themselves: no heartbeat runs in a sandbox."""
+class StoreSignals(Signals):
+    """Reads cancel requests from the store, because no heartbeat runs in a sandbox."""
 
     def __init__(self, store: Store, job_id: str) -> None:
         self._store = store
@@ -181,11 +181,11 @@ class LiveSignals(Signals):
 
     @cancel.setter
     def cancel(self, request: CancelRequest | None) -> None:
-        """Only the store says so."""
+        """Do nothing: only the store decides."""
 
 
 async def run_here(run: Run) -> Outcome:
-    """Run a handler in this thread, on this loop."""
+    """Run a handler in this thread and on this loop."""
     if run.handler.runner is not RunnerKind.ASYNC:
         return perform_sync(run.handler, run.job, sync_context(run))
     try:
@@ -196,10 +196,10 @@ async def run_here(run: Run) -> Outcome:
 
 
 def sync_context(run: Run) -> SyncJobContext:
-    """Return the context of a plain function."""
+    """Return the context for a plain function."""
 
     def call(method: str, *args: object, **kwargs: object) -> object:
-        asked = getattr(run.context, method)(*args, **kwargs)
-        return run_now(asked) if loop_runs_here() else asyncio.run(asked)
+        coroutine = getattr(run.context, method)(*args, **kwargs)
+        return run_now(coroutine) if loop_runs_here() else asyncio.run(coroutine)
 
     return SyncJobContext(run.job, run.context.deadline, run.signals, call)

@@ -1,4 +1,4 @@
-"""Jobs as a test looks at them, and the words for what was not there."""
+"""Jobs as tests see them, and the messages of failed assertions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SHOWN = 10
 
 
 class SandboxJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was when the test looked: what was asked for and what became of it."""
+    """A snapshot of a job: what was submitted, and its outcome so far."""
 
     id: str
     type: str
     queue: str
     payload: object
-    """What was submitted: the decoded JSON, or bytes."""
+    """The submitted payload: decoded JSON, or bytes."""
     state: State
     attempt: int
     priority: Priority
@@ -31,14 +31,14 @@ class SandboxJob(msgspec.Struct, frozen=True, kw_only=True):
     depends_on: tuple[str, ...]
     spawned_by: str
     result: object
-    """What the handler returned."""
+    """The decoded result of the handler."""
     failure: Failure | None
     progress: Progress | None
     checkpoint: object
-    """What the handler kept for the next attempt: the decoded JSON, or bytes."""
+    """The newest checkpoint: decoded JSON, or bytes."""
 
     def has(self, arguments: Mapping[str, object]) -> bool:
-        """Whether the job was submitted with these arguments, whatever else it was given."""
+        """Whether the job was submitted with these arguments, and possibly others."""
         return not _differences(self.payload, arguments)
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class SandboxJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sandbox_job(job: Job) -> SandboxJob:
-    """Return a job as tests see it."""
+    """Return a snapshot of a job."""
     return SandboxJob(
         id=job.id,
         type=job.type,
@@ -68,26 +68,26 @@ def sandbox_job(job: Job) -> SandboxJob:
     )
 
 
-def missing(type_: str | None, arguments: Mapping[str, object], jobs: Iterable[SandboxJob]) -> str:
-    """Say that no job matches, and which ones come closest."""
-    wanted = f"no job of {type_ or 'any type'}{_shown(dict(arguments))} was submitted"
+def no_match(type_: str | None, arguments: Mapping[str, object], jobs: Iterable[SandboxJob]) -> str:
+    """Return the message that no job matches, with the closest ones first."""
+    message = f"no job of {type_ or 'any type'}{_shown(dict(arguments))} was submitted"
     ranked = sorted(jobs, key=lambda job: (job.type != type_, _distance(job, arguments)))
     if not ranked:
-        return f"{wanted}; nothing was"
-    lines = [f"  {job}{_why(job, type_, arguments)}" for job in ranked[:SHOWN]]
+        return f"{message}; no job was submitted at all"
+    lines = [f"  {job}{_hint(job, type_, arguments)}" for job in ranked[:SHOWN]]
     more = [f"  and {len(ranked) - SHOWN} more"] if len(ranked) > SHOWN else []
-    return "\n".join([f"{wanted}; these were:", *lines, *more])
+    return "\n".join([f"{message}; these were:", *lines, *more])
 
 
-def unwanted(found: Iterable[SandboxJob], expected: str) -> str:
-    """Say that there are too many jobs."""
+def unexpected(found: Iterable[SandboxJob], expected: str) -> str:
+    """Return the message that these jobs were not expected."""
     jobs = list(found)
     lines = [f"  {job}" for job in jobs[:SHOWN]]
     more = [f"  and {len(jobs) - SHOWN} more"] if len(jobs) > SHOWN else []
     return "\n".join([f"expected {expected}, found {len(jobs)}:", *lines, *more])
 
 
-def _why(job: SandboxJob, type_: str | None, arguments: Mapping[str, object]) -> str:
+def _hint(job: SandboxJob, type_: str | None, arguments: Mapping[str, object]) -> str:
     if job.type != type_ and type_ is not None:
         return ""
     different = _differences(job.payload, arguments)
@@ -99,23 +99,23 @@ def _distance(job: SandboxJob, arguments: Mapping[str, object]) -> int:
 
 
 def _differences(payload: object, arguments: Mapping[str, object]) -> list[str]:
-    """The names of arguments that the payload does not hold with the same value."""
+    """Return the names of the arguments that the payload lacks or has with another value."""
     if not arguments:
         return []
     if not isinstance(payload, dict):
-        same = "payload" in arguments and _plain(arguments["payload"]) == payload
+        same = "payload" in arguments and _through_json(arguments["payload"]) == payload
         return [] if same and len(arguments) == 1 else list(arguments)
     if list(arguments) == ["payload"] and "payload" not in payload:
-        return [] if _plain(arguments["payload"]) == payload else ["payload"]
+        return [] if _through_json(arguments["payload"]) == payload else ["payload"]
     return [
         name
         for name, value in arguments.items()
-        if name not in payload or payload[name] != _plain(value)
+        if name not in payload or payload[name] != _through_json(value)
     ]
 
 
-def _plain(value: object) -> object:
-    """A value as JSON gives it back; what JSON cannot hold stays as it is."""
+def _through_json(value: object) -> object:
+    """Return a value after a round trip through JSON, or unchanged if JSON cannot encode it."""
     try:
         return msgspec.json.decode(msgspec.json.encode(value))
     except (TypeError, ValueError, OverflowError):

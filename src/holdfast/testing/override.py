@@ -1,4 +1,4 @@
-"""Putting another store, clock and chance under an app for a while."""
+"""Replaces the store, clock and randomness of an app for the time of a test."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from holdfast.runtime.randomness import Randomness
 from holdfast.store import Added, Fence, MemoryStore, Store
 from holdfast.store.urls import is_postgres
 
-BORROWED = ("clock", "randomness", "_own_store", "_operations", "_loop", "_users", "_sync")
+REPLACED = ("clock", "randomness", "_own_store", "_operations", "_loop", "_users", "_sync")
 
 
 @contextmanager
-def borrowed(
+def overridden(
     app: Holdfast, store: Store, clock: Clock, randomness: Randomness, sync: SyncOperations
 ) -> Iterator[None]:
-    """Let an app, which may be started or not, stand on something else; then give it back."""
-    saved = {name: getattr(app, name) for name in BORROWED}
+    """Replace what an app uses, started or not, and restore it afterwards."""
+    saved = {name: getattr(app, name) for name in REPLACED}
     app.clock, app.randomness = clock, randomness
-    put_under(app, store)
+    use_store(app, store)
     app._sync = sync
     app._users = 1
     try:
@@ -34,21 +34,21 @@ def borrowed(
             setattr(app, name, value)
 
 
-def put_under(app: Holdfast, store: Store) -> None:
-    """Let a borrowed app go on over a store, as a new process would."""
+def use_store(app: Holdfast, store: Store) -> None:
+    """Make an overridden app use a store, as in a new process."""
     app._own_store = store
     app._operations = app.over(store)
 
 
 def sandbox_store(app: Holdfast, clock: Clock) -> MemoryStore:
-    """Return a store in memory that takes what the app's own store would take."""
+    """Return a store in memory that accepts what the app's own store would accept."""
     if is_postgres(app.url):
-        return CarelessStore(clock)
+        return ConnectionIgnoringStore(clock)
     return MemoryStore(clock)
 
 
-class CarelessStore(MemoryStore):
-    """Takes jobs that are submitted in a caller's transaction at once, whatever becomes of it."""
+class ConnectionIgnoringStore(MemoryStore):
+    """Adds jobs with ``connection=`` at once, whether or not the transaction commits."""
 
     async def add(
         self,
@@ -56,12 +56,12 @@ class CarelessStore(MemoryStore):
         *,
         atomic: bool = True,
         fence: Fence | None = None,
-        connection: object = None,  # its transaction is not ours to follow
+        connection: object = None,  # its transaction is ignored
     ) -> list[Added]:
-        """Write new jobs."""
+        """Add new jobs."""
         return await super().add(jobs, atomic=atomic, fence=fence)
 
     async def lineage(self, ids: Sequence[str], connection: object) -> dict[str, Parent]:
-        """Return what new jobs inherit of those they depend on."""
+        """Return what new jobs inherit from their dependencies."""
         found = await self.get(ids)
         return {job.id: Parent(job.priority, job.depth) for job in found if job is not None}

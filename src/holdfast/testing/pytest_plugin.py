@@ -1,4 +1,4 @@
-"""Fixtures for pytest, found by it once holdfast is installed.
+"""Fixtures for pytest, which loads them when holdfast is installed.
 
 Name the app in the configuration, ``holdfast_app = "shop.jobs:app"``, or define a fixture
 ``holdfast_app`` that returns it. Then ``holdfast_sandbox`` is that app in a sandbox.
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the configuration name the app."""
+    """Add the setting ``holdfast_app`` to the configuration."""
     parser.addini("holdfast_app", "the app for holdfast_sandbox, as module:name", default="")
 
 
 @pytest.fixture
 def holdfast_app(pytestconfig: pytest.Config) -> Holdfast:
-    """The app that the configuration names; define a fixture of this name to choose another."""
+    """The app named in the configuration; override this fixture to use another app."""
     name = pytestconfig.getini("holdfast_app")
     if not name:
         raise pytest.UsageError(
-            'say which app to test: holdfast_app = "module:name" in the configuration of pytest,'
-            " or a fixture named holdfast_app that returns it"
+            'holdfast_app is not set: add holdfast_app = "module:name" to the pytest configuration,'
+            " or define a fixture holdfast_app that returns the app"
         )
     try:
         found = pkgutil.resolve_name(name)
@@ -41,7 +41,7 @@ def holdfast_app(pytestconfig: pytest.Config) -> Holdfast:
 
 @pytest.fixture
 def holdfast_sandbox(holdfast_app: Holdfast) -> Iterator[Sandbox]:
-    """The app in a sandbox: jobs in memory, a clock that stands still, chance from a seed."""
+    """The app in a sandbox: jobs in memory, a clock that the test moves, a fixed seed."""
     from holdfast.testing import Sandbox
 
     with Sandbox(holdfast_app) as sandbox:

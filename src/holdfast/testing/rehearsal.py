@@ -1,4 +1,4 @@
-"""Running a task inline with a context that remembers everything the handler did with it."""
+"""Runs a task inline with a context that records everything the handler does with it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,17 @@ R = TypeVar("R")
 
 
 class Rehearsal(Generic[P, R]):
-    """A task, run here and now by calling this: no queue, no store, no retries.
+    """Runs a task when called, at once and in place: no queue, no store, no retries.
 
-    The arguments go through JSON as they would on their way to a worker; what the handler
-    returns or raises comes back as it is. ``attempt``, ``checkpoint`` and
-    ``dependency_results`` are what the handler finds. ``cancel_at`` and ``lose_lease_at``
-    name the write (1 is the first progress, checkpoint, log or spawn) at which someone asks
-    it to stop, or its lease is lost; 0 is before it starts.
+    The arguments pass through JSON, as on their way to a worker. The call returns what the
+    handler returns and raises what it raises. The handler finds ``attempt``, ``checkpoint``
+    and ``dependency_results`` in its context. ``cancel_at`` and ``lose_lease_at`` number the
+    write at which a cancellation arrives or the lease is lost: 1 is the first progress,
+    checkpoint, log line or spawn, 0 is before the handler starts.
+
+        rehearsal = Rehearsal(index, attempt=2, checkpoint=2)
+        await rehearsal(pages=4)
+        assert rehearsal.checkpoints == [3, 4]
     """
 
     def __init__(
@@ -48,21 +52,21 @@ class Rehearsal(Generic[P, R]):
         signals = Signals()
         self._function = task.function
         self._signature = Signature(task.function)
-        self._channel = _Rehearsed(self.clock, randomness, signals, cancel_at, lose_lease_at)
+        self._channel = _RehearsalChannel(self.clock, randomness, signals, cancel_at, lose_lease_at)
         self._channel.given_results = {
             job_id: None if value is None else encode_json(value)
             for job_id, value in (dependency_results or {}).items()
         }
         job = inline_job(task.type, self.clock, randomness)
         assert job.started_at is not None
-        kept = None if checkpoint is None else encode(checkpoint)[0]
-        self._job = replace(job, attempt=attempt, checkpoint=kept)
+        data = None if checkpoint is None else encode(checkpoint)[0]
+        self._job = replace(job, attempt=attempt, checkpoint=data)
         deadline = job.started_at + job.timeout
         self._context = JobContext(self._job, deadline, signals, self._channel)
         self._sync_context = SyncJobContext(self._job, deadline, signals, self._call)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the task; for a coroutine function this is to be awaited, as ever."""
+        """Run the task; await the call if the task is a coroutine function."""
         payload, encoding = encode(self._signature.pack(args, kwargs))
         arguments = self._signature.unpack(replace(self._job, payload=payload, encoding=encoding))
         if self._signature.context is not None:
@@ -73,39 +77,39 @@ class Rehearsal(Generic[P, R]):
 
     @property
     def job_id(self) -> str:
-        """The id the handler sees."""
+        """The job id that the handler sees."""
         return self._job.id
 
     @property
     def progress(self) -> list[Progress]:
-        """What was reported, oldest first."""
+        """The progress that the handler reported, oldest first."""
         return self._channel.progressed
 
     @property
     def checkpoints(self) -> list[object]:
-        """What was kept for a next attempt, oldest first, as the next attempt would find it."""
+        """The checkpoints, oldest first, as the next attempt would restore them."""
         return [_decoded(data) for data in self._channel.checkpoints]
 
     @property
     def logs(self) -> list[LogLine]:
-        """The lines that were logged."""
+        """The lines that the handler logged, oldest first."""
         return self._channel.lines
 
     @property
     def spawned(self) -> list[InlineSpawn]:
-        """The jobs that were spawned; a key that came again counts once."""
+        """The jobs that the handler spawned; spawns with the same key count once."""
         return self._channel.spawned
 
     def cancel(self, reason: str = "cancelled", *, force: bool = False) -> None:
-        """Ask the handler to stop, from now on."""
+        """Request cancellation from now on."""
         self._channel.cancel(reason, force=force)
 
     def _call(self, method: str, *args: object, **kwargs: object) -> object:
         return run_now(getattr(self._context, method)(*args, **kwargs))
 
 
-class _Rehearsed(InlineChannel):
-    """Remembers every write, and lets the world interfere at one of them."""
+class _RehearsalChannel(InlineChannel):
+    """Records every write; cancels the job or loses the lease at one of them."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""An app in a sandbox: its jobs in memory, its clock in the test's hand, its chance seeded."""
+"""An app in a sandbox: jobs in memory, a clock that the test moves, a fixed seed."""
 
 from __future__ import annotations
 
@@ -16,23 +16,29 @@ from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import Named
 from holdfast.testing.blocking import BlockingBridge, SandboxOperations
 from holdfast.testing.driver import Driver, Execute
-from holdfast.testing.jobs import SandboxJob, missing, sandbox_job, unwanted
-from holdfast.testing.override import borrowed, sandbox_store
+from holdfast.testing.jobs import SandboxJob, no_match, sandbox_job, unexpected
+from holdfast.testing.override import overridden, sandbox_store
 
 T = TypeVar("T")
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-MOST_ATTEMPTS = 1000
-PATIENCE = timedelta(days=30)
+MAX_ATTEMPTS = 1000
+FINISH_WITHIN = timedelta(days=30)
 
 
 class Sandbox:
-    """Holds an app still while a test looks at it.
+    """Runs an app in memory, under the control of a test.
 
-    Inside ``with Sandbox(app) as box`` the app and its tasks keep their jobs in memory, take
-    the time from ``box.clock`` and their chance from a seed; nothing runs until the test says
-    so. Coroutine methods are for async tests; ``box.sync`` has them for plain ones. Handlers
-    run one at a time in the test's own thread. Limits of tasks and retention do not apply.
+    Inside ``with Sandbox(app) as box`` the app and its tasks keep their jobs in memory, read
+    the time from ``box.clock`` and use random numbers from ``seed``. No job runs until the
+    test calls ``drain``, ``advance`` or ``finish``; plain tests call them on ``box.sync``.
+    Handlers run one at a time in the test's own thread. The limits of tasks and retention do
+    not apply.
+
+        with Sandbox(app) as box:
+            await open_account.submit(owner="ada@example.org")
+            await box.advance(days=3)
+            box.assert_submitted(send_mail, to="ada@example.org")
     """
 
     def __init__(
@@ -50,13 +56,15 @@ class Sandbox:
         self._randomness = Randomness(seed)
         self._execute = execute
         self._bridge = BlockingBridge()
-        self._open = ExitStack()
+        self._stack = ExitStack()
         self._driver: Driver | None = None
 
     def __enter__(self) -> Self:
         sync = SandboxOperations(self.app, self._bridge)
-        self._open.callback(self._bridge.close)
-        self._open.enter_context(borrowed(self.app, self.store, self.clock, self._randomness, sync))
+        self._stack.callback(self._bridge.close)
+        self._stack.enter_context(
+            overridden(self.app, self.store, self.clock, self._randomness, sync)
+        )
         self._driver = Driver(self.app, self.store, self._execute)
         return self
 
@@ -66,103 +74,99 @@ class Sandbox:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._open.close()
+        self._stack.close()
         self._driver = None
-
-    # --- looking -------------------------------------------------------------------------
 
     def submitted(
         self, task: Named | str | None = None, /, **arguments: object
     ) -> list[SandboxJob]:
-        """Return the jobs that were submitted so far, in order: of a task, with these arguments.
+        """Return the jobs submitted so far, in order; with ``task``, only the jobs of that task.
 
-        Arguments that are not named may have any value.
+        With ``arguments``, only jobs submitted with these values; other arguments may have
+        any value.
         """
         type_ = _type(task)
-        jobs = (sandbox_job(job) for job in self._drives.jobs())
+        jobs = (sandbox_job(job) for job in self._active_driver.jobs())
         return [job for job in jobs if type_ in (None, job.type) and job.has(arguments)]
 
     def job(self, job: str | SubmissionResult | SandboxJob) -> SandboxJob:
-        """Return a job as it is now."""
+        """Return the current snapshot of a job; raise AssertionError if it does not exist."""
         if isinstance(job, SubmissionResult):
             job = job.job_id
-        wanted = job if isinstance(job, str) else job.id
+        job_id = job if isinstance(job, str) else job.id
         for one in self.submitted():
-            if one.id == wanted:
+            if one.id == job_id:
                 return one
-        raise AssertionError(f"no job has the id {wanted}")
+        raise AssertionError(f"no job has the id {job_id}")
 
     def assert_submitted(self, task: Named | str, /, **arguments: object) -> SandboxJob:
-        """Return the one job of a task with these arguments; it is an error to find none or two."""
+        """Return the only job of a task with these arguments; fail if there is none or several."""
         found = self.submitted(task, **arguments)
         if not found:
-            raise AssertionError(missing(_type(task), arguments, self.submitted()))
+            raise AssertionError(no_match(_type(task), arguments, self.submitted()))
         if len(found) > 1:
-            raise AssertionError(unwanted(found, f"one job of {_type(task)}"))
+            raise AssertionError(unexpected(found, f"one job of {_type(task)}"))
         return found[0]
 
     def assert_not_submitted(self, task: Named | str | None = None, /, **arguments: object) -> None:
-        """Make sure that no such job was submitted."""
+        """Fail if a job of a task with these arguments was submitted."""
         found = self.submitted(task, **arguments)
         if found:
-            raise AssertionError(unwanted(found, f"no job of {_type(task) or 'any type'}"))
-
-    # --- running -------------------------------------------------------------------------
+            raise AssertionError(unexpected(found, f"no job of {_type(task) or 'any type'}"))
 
     async def drain(
         self,
         *,
         until: datetime | timedelta | None = None,
         raising: bool = False,
-        most: int = MOST_ATTEMPTS,
+        most: int = MAX_ATTEMPTS,
     ) -> list[SandboxJob]:
-        """Run everything that is ready, and what that submits, until nothing is.
+        """Run every ready job, and the jobs that these submit, until no job is ready.
 
-        With ``until``, an instant or a span from now, the clock moves there, stopping
-        wherever something is due: delays, retries, lapsed leases, cron. Returns each job as
-        its attempt left it, in order. ``raising`` lets what a handler raises through.
+        With ``until``, an instant or a span from now, also move the clock there, and stop
+        wherever something is due: delays, retries, expired leases, cron. Return a snapshot of
+        each job after its attempt, in order. With ``raising``, raise the exceptions of
+        handlers. Raise AssertionError after ``most`` attempts.
         """
-        end = self._moment(until)
+        end = self._end(until)
         done: list[SandboxJob] = []
         while True:
             await self._run_ready(done, raising=raising, most=most)
-            instant = await self._drives.next_instant()
+            instant = await self._active_driver.next_instant()
             if instant is None or instant > end:
                 self.clock.set(end)
                 return done
             self.clock.set(instant)
 
     async def advance(self, *, raising: bool = False, **span: float) -> list[SandboxJob]:
-        """Move the clock, ``advance(days=3)``, and run in order what becomes due on the way."""
+        """Move the clock, as in ``advance(days=3)``, and run in order what becomes due."""
         return await self.drain(until=timedelta(**span), raising=raising)
 
     async def finish(
-        self, *, within: Span = PATIENCE, raising: bool = False, most: int = MOST_ATTEMPTS
+        self, *, within: Span = FINISH_WITHIN, raising: bool = False, most: int = MAX_ATTEMPTS
     ) -> list[SandboxJob]:
-        """Run until every job has ended, moving the clock as far as that takes; cron stands still.
+        """Run until every job has ended, and move the clock as far as needed; cron is off.
 
-        AssertionError names the jobs that are still there after ``within``.
+        Raise AssertionError with the unfinished jobs if that takes longer than ``within``.
         """
         end = self.clock.now() + parse_duration(within)
         done: list[SandboxJob] = []
         while True:
             await self._run_ready(done, raising=raising, most=most, cron=False)
-            live = self._drives.live()
-            if not live:
+            unfinished = self._active_driver.unfinished()
+            if not unfinished:
                 return done
-            instant = await self._drives.next_instant(cron=False)
+            instant = await self._active_driver.next_instant(cron=False)
             if instant is None or instant > end:
-                raise AssertionError(unwanted(map(sandbox_job, live), "every job to end"))
+                raise AssertionError(unexpected(map(sandbox_job, unfinished), "every job to end"))
             self.clock.set(instant)
 
     def block(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine for a plain test, on the sandbox's own event loop."""
+        """Run a coroutine to its end on the sandbox's event loop, for plain tests."""
         return self._bridge.run(coroutine)
 
-    # --- inside --------------------------------------------------------------------------
-
     @property
-    def _drives(self) -> Driver:
+    def _active_driver(self) -> Driver:
         if self._driver is None:
             raise RuntimeError("the sandbox is closed: use 'with Sandbox(app) as box'")
         return self._driver
@@ -170,33 +174,33 @@ class Sandbox:
     async def _run_ready(
         self, done: list[SandboxJob], *, raising: bool, most: int, cron: bool = True
     ) -> None:
-        driver = self._drives
+        driver = self._active_driver
         while True:
             await driver.maintain(cron=cron)
-            moved = False
+            ran = False
             while (job_id := await driver.attempt()) is not None:
-                moved = True
+                ran = True
                 done.append(self.job(job_id))
                 if raising and driver.raised is not None:
                     raise driver.raised
                 if len(done) >= most:
-                    told = f"{most} attempts were made and jobs are still ready, the last:"
-                    raise AssertionError("\n".join([told, *(f"  {job}" for job in done[-3:])]))
-            if not moved:
+                    message = f"{most} attempts were made and jobs are still ready, the last:"
+                    raise AssertionError("\n".join([message, *(f"  {job}" for job in done[-3:])]))
+            if not ran:
                 return
 
-    def _moment(self, until: datetime | timedelta | None) -> datetime:
+    def _end(self, until: datetime | timedelta | None) -> datetime:
         now = self.clock.now()
         if until is None:
             return now
         end = now + until if isinstance(until, timedelta) else until
         if end < now:
-            raise ValueError(f"until must not lie before {now}, got {end}")
+            raise ValueError(f"until must not be before {now}, got {end}")
         return end
 
 
 class SyncSandbox:
-    """The running methods of a sandbox, blocking, for plain tests."""
+    """The blocking forms of ``drain``, ``advance`` and ``finish``, for plain tests."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
@@ -206,9 +210,9 @@ class SyncSandbox:
         *,
         until: datetime | timedelta | None = None,
         raising: bool = False,
-        most: int = MOST_ATTEMPTS,
+        most: int = MAX_ATTEMPTS,
     ) -> list[SandboxJob]:
-        """Run everything that is ready; see ``Sandbox.drain``."""
+        """Run every ready job; see ``Sandbox.drain``."""
         return self._sandbox.block(self._sandbox.drain(until=until, raising=raising, most=most))
 
     def advance(self, *, raising: bool = False, **span: float) -> list[SandboxJob]:
@@ -216,7 +220,7 @@ class SyncSandbox:
         return self._sandbox.block(self._sandbox.advance(raising=raising, **span))
 
     def finish(
-        self, *, within: Span = PATIENCE, raising: bool = False, most: int = MOST_ATTEMPTS
+        self, *, within: Span = FINISH_WITHIN, raising: bool = False, most: int = MAX_ATTEMPTS
     ) -> list[SandboxJob]:
         """Run until every job has ended; see ``Sandbox.finish``."""
         return self._sandbox.block(self._sandbox.finish(within=within, raising=raising, most=most))

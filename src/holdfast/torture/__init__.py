@@ -1,6 +1,6 @@
-"""Crash runs with real processes: the queue under kill -9, frozen workers and cut lines.
+"""Crash runs with real processes: kill -9, frozen workers and cut connections under load.
 
-What clients were told and what handlers did is written to plain files outside the queue; in the
-end the history checker compares both with everything the store recorded. ``run.torture`` is the
-whole of it. Nothing is imported here: every process of a run pays for it.
+The responses that clients received and the effects of handlers are written to plain files
+outside the queue; at the end the history checker compares both with every audit record.
+``run.torture`` is the entry point. Nothing is imported here, because every process would pay.
 """

@@ -8,9 +8,9 @@ import sys
 from datetime import timedelta
 
 from holdfast.runtime.event_loop import run
-from holdfast.torture._tasks import app, post
-from holdfast.torture.ledger import Ledger
-from holdfast.torture.processes import die_with_parent
+from holdfast.torture._tasks import app, plan
+from holdfast.torture.ledger import EVENTS, Ledger
+from holdfast.torture.processes import exit_with_parent
 from holdfast.worker import Worker
 from holdfast.worker.supervisor.supervisor import supervise
 
@@ -21,27 +21,27 @@ COUNTED = frozenset(
 )
 
 
-class Listener:
-    """Writes down what workers tell and a run must have seen."""
+class EventRecorder:
+    """Records the events of workers that a run must have caused."""
 
     def __init__(self) -> None:
-        self._ledger = Ledger(post.folder, "heard")
+        self._ledger = Ledger(plan.folder, EVENTS)
 
     def emit(self, event: str, **fields: object) -> None:
-        """Hear of something."""
+        """Record an event, if it counts."""
         if event in COUNTED:
             self._ledger.write(event)
 
 
-async def alone() -> None:
-    """Work until told to stop."""
+async def run_worker() -> None:
+    """Run a worker until a signal stops it."""
     worker = Worker(
         app,
-        queues=post.queues,
-        slots=post.slots,
+        queues=plan.queues,
+        slots=plan.slots,
         grace=GRACE,
-        name=post.name,
-        observer=Listener(),
+        name=plan.name,
+        observer=EventRecorder(),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, worker.stop)
@@ -49,20 +49,20 @@ async def alone() -> None:
 
 
 def main() -> int:
-    """Run one worker, or several under a supervisor."""
-    if post.processes:
+    """Run one worker, or a supervisor with several."""
+    if plan.processes:
         return supervise(
             "holdfast.torture._tasks:app",
-            processes=post.processes,
-            queues=post.queues,
-            slots=post.slots,
+            processes=plan.processes,
+            queues=plan.queues,
+            slots=plan.slots,
             grace=GRACE,
-            observer="holdfast.torture._worker:Listener",
+            observer="holdfast.torture._worker:EventRecorder",
         )
-    run(alone())
+    run(run_worker())
     return 0
 
 
 if __name__ == "__main__":
-    die_with_parent()
+    exit_with_parent()
     sys.exit(main())

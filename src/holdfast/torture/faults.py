@@ -1,4 +1,4 @@
-"""Misfortune, spread evenly over the jobs."""
+"""Injects the faults of a plan, spread evenly over the jobs."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from datetime import datetime
 
 from holdfast.runtime.randomness import Randomness
 from holdfast.torture.plan import TorturePlan
-from holdfast.torture.processes import Crew, Seat, kill
+from holdfast.torture.processes import ManagedProcess, Processes, kill
 from holdfast.torture.proxy import Proxy
 
 Crash = Callable[[], Awaitable[None]]
 """Crashes the store's server and returns when it is back."""
 
-YOUNG = 0.7
-"""Seconds after its start in which a process had hardly time to take anything."""
+MIN_AGE = 0.7
+"""Seconds after its start before which a process has hardly claimed anything."""
 
-AT_ONCE = 2
-"""Processes that may be stopped at the same time."""
+MAX_PAUSED = 2
+"""Processes that may be paused at the same time."""
 
-LAST = 0.9
+LAST_FAULT = 0.9
 """The last fault comes when this share of the jobs has ended."""
 
 
-class Chaos:
-    """Brings about the faults of a plan, each when its share of the jobs has ended."""
+class FaultInjector:
+    """Injects the faults of a plan, each when its share of the jobs has ended."""
 
     def __init__(
         self,
         plan: TorturePlan,
-        crew: Crew,
+        processes: Processes,
         randomness: Randomness,
         now: Callable[[], datetime],
         proxy: Proxy | None,
         crash: Crash | None,
     ) -> None:
         self._plan = plan
-        self._crew = crew
+        self._processes = processes
         self._randomness = randomness
         self._now = now
         self._proxy = proxy
@@ -52,12 +52,12 @@ class Chaos:
             "producer kills": min(plan.kills // 10, 20),
         }
         self.counts: Counter[str] = Counter()
-        self.deaths: dict[str, datetime] = {}
+        self.killed_at: dict[str, datetime] = {}
         """When workers were killed, by the store's clock."""
 
     @property
-    def is_over(self) -> bool:
-        """Whether everything that was planned has happened."""
+    def is_done(self) -> bool:
+        """Whether all planned faults have happened."""
         if self._crashing is not None and self._crashing.done():
             self._crashing.result()
         busy = self._crashing is not None and not self._crashing.done()
@@ -65,76 +65,77 @@ class Chaos:
 
     @property
     def crashes_planned(self) -> int:
-        """How often the server is to crash, if anybody can bring that about."""
+        """How often the server is to crash; 0 if the caller cannot crash it."""
         return self._totals["crashes"]
 
     @property
     def allowed(self) -> float:
         """The share of the jobs that may be submitted before more faults have happened."""
-        left = [
+        shares = [
             (self.counts[kind] + 1) / total
             for kind, total in self._totals.items()
             if self.counts[kind] < total
         ]
-        return min([1.0, *left])
+        return min([1.0, *shares])
 
-    def once(self, ended: float) -> None:
-        """Do what is due now that a share of the jobs has ended."""
-        deeds: dict[str, Callable[[], bool]] = {
+    def inject(self, ended: float) -> None:
+        """Inject the faults that are due after this share of the jobs has ended."""
+        actions: dict[str, Callable[[], bool]] = {
             "kills": self._kill,
             "pauses": self._pause,
             "cuts": self._cut,
             "crashes": self._crash_server,
             "producer kills": self._kill_producer,
         }
-        for kind, deed in deeds.items():
+        for kind, action in actions.items():
             total, done = self._totals[kind], self.counts[kind]
-            if done < total and ended >= LAST * (done + 0.5) / total and deed():
+            if done < total and ended >= LAST_FAULT * (done + 0.5) / total and action():
                 self.counts[kind] += 1
 
     def _kill(self) -> bool:
-        if self._crew.members and self.counts["supervised kills"] < 0.3 * (
+        if self._processes.supervised and self.counts["supervised kills"] < 0.3 * (
             self.counts["kills"] + 1
         ):
             return self._kill_supervised()
-        seat = self._chosen(self._crew.workers)
-        if seat is None:
+        worker = self._pick(self._processes.workers)
+        if worker is None:
             return False
-        self.deaths[seat.name] = self._now()
-        seat.process.kill()
+        self.killed_at[worker.name] = self._now()
+        worker.popen.kill()
         return True
 
     def _kill_supervised(self) -> bool:
-        """Kill a process under a supervisor, or, now and then, the supervisor."""
-        supervisor = self._chosen(self._crew.supervisors)
+        """Kill a process under a supervisor, or, one time in five, the supervisor."""
+        supervisor = self._pick(self._processes.supervisors)
         if supervisor is not None and self._randomness.fraction() < 0.2:
-            supervisor.process.kill()
+            supervisor.popen.kill()
             self.counts["supervisor kills"] += 1
             return True
-        pids = sorted(self._crew.members)
+        pids = sorted(self._processes.supervised)
         pid = pids[int(self._randomness.fraction() * len(pids))]
-        name = self._crew.members.pop(pid)
-        moment = self._now()
+        name = self._processes.supervised.pop(pid)
+        now = self._now()
         if not kill(pid):
             return False
-        self.deaths[name] = moment
+        self.killed_at[name] = now
         self.counts["supervised kills"] += 1
         return True
 
     def _pause(self) -> bool:
-        if sum(seat.resume_at is not None for seat in self._crew.workers) >= AT_ONCE:
+        paused = sum(worker.resume_at is not None for worker in self._processes.workers)
+        if paused >= MAX_PAUSED:
             return False
-        seat = self._chosen(self._crew.workers)
-        if seat is None:
+        worker = self._pick(self._processes.workers)
+        if worker is None:
             return False
-        seat.pause(self._plan.lease * (1.2 + self._randomness.fraction()))
+        worker.pause(self._plan.lease * (1.2 + self._randomness.fraction()))
         return True
 
     def _cut(self) -> bool:
         assert self._proxy is not None
-        before = self._proxy.cut_before + self._proxy.cut_after
-        if before < self.counts["cuts"]:
-            return False  # the one before has not found a victim yet
+        done = self._proxy.cut_before + self._proxy.cut_after
+        if done < self.counts["cuts"]:
+            return False  # the cut before still waits for a request
         self._proxy.cut(after=self._randomness.fraction() < 0.5)
         return True
 
@@ -146,12 +147,12 @@ class Chaos:
         return True
 
     def _kill_producer(self) -> bool:
-        seat = self._chosen(self._crew.producers)
-        if seat is None:
-            return not self._crew.producing
-        seat.process.kill()
+        producer = self._pick(self._processes.producers)
+        if producer is None:
+            return not self._processes.producing
+        producer.popen.kill()
         return True
 
-    def _chosen(self, seats: list[Seat]) -> Seat | None:
-        ready = [seat for seat in seats if seat.is_up and seat.age > YOUNG]
+    def _pick(self, processes: list[ManagedProcess]) -> ManagedProcess | None:
+        ready = [process for process in processes if process.is_up and process.age > MIN_AGE]
         return ready[int(self._randomness.fraction() * len(ready))] if ready else None

@@ -1,44 +1,44 @@
-"""How hard a run is."""
+"""How many jobs and faults a run has, and what its processes need to know."""
 
 from __future__ import annotations
 
 import msgspec
 
 QUEUE = "default"
-LINE = "line"
-"""A queue that one worker serves and one producer fills: its order can be judged."""
+ORDERED_QUEUE = "ordered"
+"""A queue with one worker and one producer, so that its order can be checked."""
 
 CRON = "* * * * *"
-TICK = "tick"
+CRON_TASK = "tick"
 
 
 class TorturePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to happen; faults are spread evenly over the jobs."""
+    """The size of a run; faults are spread evenly over the jobs."""
 
     jobs: int = 20_000
     kills: int = 50
-    """Worker processes to be killed with SIGKILL."""
+    """Worker processes to kill with SIGKILL."""
     pauses: int = 20
-    """Worker processes to be stopped for longer than a lease, then to go on."""
+    """Worker processes to stop for longer than a lease, and then to continue."""
     cuts: int = 20
-    """Connections to be cut, before or after a request was sent; where there are any."""
+    """Connections to cut, before or after a request is sent; for stores with a server."""
     crashes: int = 0
-    """Crashes of the store's server, where somebody can bring them about."""
+    """Crashes of the store's server, for callers that can crash it."""
     lease: float = 3.0
     alone: int = 3
-    """Worker processes without a supervisor; one more serves a queue by itself."""
+    """Worker processes without a supervisor; one more serves the ordered queue."""
     supervised: int = 2
     """Worker processes under a supervisor."""
     slots: int = 10
     backlog: int = 100
-    """Jobs that may wait at once: what is taken back stands in line behind them."""
+    """Jobs that may be ready at once: a job that is retried waits behind them."""
     seed: int = 0
     patience: float = 120.0
-    """Seconds that the queue has to finish everything once the faults are over."""
+    """Seconds in which all jobs must end after the last fault."""
 
 
 class ProcessPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process of a run must know."""
+    """The settings of one process of a run."""
 
     folder: str
     url: str
@@ -47,12 +47,12 @@ class ProcessPlan(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()
     slots: int = 0
     processes: int = 0
-    """For a supervisor."""
+    """For a supervisor: how many workers it runs."""
     jobs: int = 0
-    """For a producer: how many it shall submit."""
+    """For a producer: how many jobs it submits."""
     backlog: int = 0
     seed: int = 0
 
 
-POST = "HOLDFAST_TORTURE"
-"""The environment variable that holds a post."""
+PLAN_VARIABLE = "HOLDFAST_TORTURE"
+"""The environment variable that holds a ProcessPlan as JSON."""

@@ -1,4 +1,4 @@
-"""No process outlives the run it belongs to, however that ends."""
+"""The processes of a run: started, replaced when they die, and stopped at the end."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.clock import Clock
-from holdfast.torture.plan import LINE, POST, QUEUE, ProcessPlan, TorturePlan
+from holdfast.torture.plan import ORDERED_QUEUE, PLAN_VARIABLE, QUEUE, ProcessPlan, TorturePlan
 
-LOOK = 0.5
+WORKER, PRODUCER = "holdfast.torture._worker", "holdfast.torture._producer"
+
+MAX_FAILURES = 5
+"""How often in a row a process may fail at startup before the run is aborted."""
+
+STARTUP = 10.0
+"""Seconds after which a process counts as started."""
+
+STOP_TIMEOUT = 15.0
+"""Seconds that workers have to stop before they are killed."""
+
+POLL = 0.5
 
 
-def die_with_parent() -> None:
-    """Have this process end when the one that started it is gone."""
-    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+def exit_with_parent() -> None:
+    """End this process when its parent process ends, so that none outlives a run."""
+    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
 
 
-def _watch(parent: int) -> None:
+def _watch_parent(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(LOOK)
+        time.sleep(POLL)
     os._exit(1)
 
 
-WORKER, PRODUCER = "holdfast.torture._worker", "holdfast.torture._producer"
-FAILURES = 5
-"""So often in a row a process may fail to get going before a run is given up."""
-
-STEADY = 10.0
-"""Seconds after which a process had got going."""
-
-FAREWELL = 15.0
-"""Seconds that workers have to stop in order."""
-
-
 class TortureError(HoldfastError):
-    """A run that cannot be brought to its end."""
+    """A run that cannot be completed."""
 
     def __init__(self, program: str, log: str) -> None:
         self.program = program
@@ -53,33 +53,32 @@ class TortureError(HoldfastError):
         super().__init__(program, log)
 
     def __str__(self) -> str:
-        return f"{self.program} does not go on:\n{self.log}"
+        return f"{self.program} makes no progress:\n{self.log}"
 
 
-class Seat:
-    """A process that is to be there, whoever sits in it."""
+class ManagedProcess:
+    """A process that is started again whenever it dies."""
 
-    def __init__(self, module: str, post: ProcessPlan, log: Path, clock: Clock) -> None:
+    def __init__(self, module: str, plan: ProcessPlan, log: Path, clock: Clock) -> None:
         self.module = module
         self.resume_at: float | None = None
-        self._post = post
+        self._plan = plan
         self._log = log
         self._clock = clock
-        self._count = 0
+        self._starts = 0
         self._failures = 0
         self.name = ""
-        self.process = self._start()
+        self.popen = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._count += 1
-        one_of_many = self.module == WORKER
-        self.name = f"{self._post.name}-{self._count}" if one_of_many else self._post.name
-        post = replace(self._post, name=self.name, seed=self._post.seed + 1000 * self._count)
-        search = os.pathsep.join(place for place in sys.path if place)
+        self._starts += 1
+        is_worker = self.module == WORKER
+        self.name = f"{self._plan.name}-{self._starts}" if is_worker else self._plan.name
+        plan = replace(self._plan, name=self.name, seed=self._plan.seed + 1000 * self._starts)
         environment = {
             **os.environ,
-            "PYTHONPATH": search,
-            POST: msgspec.json.encode(post).decode(),
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            PLAN_VARIABLE: msgspec.json.encode(plan).decode(),
         }
         self.started = self._clock.monotonic()
         with self._log.open("ab") as log:
@@ -95,137 +94,131 @@ class Seat:
     @property
     def is_done(self) -> bool:
         """Whether a producer has submitted its share."""
-        return self.module == PRODUCER and self.process.poll() == 0
+        return self.module == PRODUCER and self.popen.poll() == 0
 
     @property
     def is_up(self) -> bool:
-        return self.process.poll() is None and self.resume_at is None
+        """Whether the process runs and is not paused."""
+        return self.popen.poll() is None and self.resume_at is None
 
     @property
     def age(self) -> float:
         """Seconds since the process was started."""
         return self._clock.monotonic() - self.started
 
-    def tend(self) -> None:
-        """Let a stopped process go on when it is time; replace a dead one."""
+    def maintain(self) -> None:
+        """Resume a paused process when it is time; start a dead one again."""
         if self.resume_at is not None and self._clock.monotonic() >= self.resume_at:
             self.resume()
-        code = self.process.poll()
+        code = self.popen.poll()
         if code is not None and not self.is_done:
-            self._failures = self._failures + 1 if code > 0 and self.age < STEADY else 0
-            if self._failures > FAILURES:
+            self._failures = self._failures + 1 if code > 0 and self.age < STARTUP else 0
+            if self._failures > MAX_FAILURES:
                 raise TortureError(self.module, self._log.read_text("utf-8", "replace")[-2000:])
             self.resume_at = None
-            self.process = self._start()
+            self.popen = self._start()
 
     def pause(self, seconds: float) -> None:
-        """Stop the process where it stands."""
-        self.process.send_signal(signal.SIGSTOP)
+        """Stop the process with SIGSTOP for a while."""
+        self.popen.send_signal(signal.SIGSTOP)
         self.resume_at = self._clock.monotonic() + seconds
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue a paused process."""
         self.resume_at = None
-        self.process.send_signal(signal.SIGCONT)
+        self.popen.send_signal(signal.SIGCONT)
 
 
-class Crew:
-    """Everybody."""
+class Processes:
+    """All processes of a run.
+
+    ``proxied_url`` leads through the proxy; one worker and one producer use it.
+    """
 
     def __init__(
-        self, plan: TorturePlan, url: str, far_url: str, folder: str, clock: Clock
+        self, plan: TorturePlan, url: str, proxied_url: str, folder: str, clock: Clock
     ) -> None:
-        """``far_url`` leads through the proxy: one worker and one producer go that way."""
         self._clock = clock
         self._log = Path(folder) / "log"
-        near = ProcessPlan(
+        common = ProcessPlan(
             folder=folder, url=url, lease=plan.lease, slots=plan.slots, seed=plan.seed
         )
         self.workers = [
-            self._seat(WORKER, replace(near, name=f"alone{n}", queues=(QUEUE,), url=place))
-            for n, place in enumerate([far_url, *[url] * (plan.alone - 1)])
+            self._start(WORKER, replace(common, name=f"alone{n}", queues=(QUEUE,), url=worker_url))
+            for n, worker_url in enumerate([proxied_url, *[url] * (plan.alone - 1)])
         ]
-        self.workers.append(self._seat(WORKER, replace(near, name="line", queues=(LINE,))))
-        self.supervisors = [
-            self._seat(
-                WORKER,
-                replace(near, name="supervisor", queues=(QUEUE,), processes=plan.supervised),
-            )
-            for _ in range(1 if plan.supervised else 0)
-        ]
-        share = replace(near, jobs=plan.jobs // 2 + 1, backlog=plan.backlog)
+        ordered = replace(common, name="ordered", queues=(ORDERED_QUEUE,))
+        self.workers.append(self._start(WORKER, ordered))
+        supervisor = replace(common, name="supervisor", queues=(QUEUE,), processes=plan.supervised)
+        self.supervisors = [self._start(WORKER, supervisor)] if plan.supervised else []
+        share = replace(common, jobs=plan.jobs // 2 + 1, backlog=plan.backlog)
         self.producers = [
-            self._seat(PRODUCER, replace(share, name="p0", queues=(LINE,), seed=plan.seed)),
-            self._seat(PRODUCER, replace(share, name="p1", url=far_url, seed=plan.seed + 1)),
+            self._start(
+                PRODUCER, replace(share, name="p0", queues=(ORDERED_QUEUE,), seed=plan.seed)
+            ),
+            self._start(PRODUCER, replace(share, name="p1", url=proxied_url, seed=plan.seed + 1)),
         ]
-        self.members: dict[int, str] = {}
-        """Processes under supervisors, as far as they announced themselves: pid -> worker id."""
-        self._met: set[int] = set()
+        self.supervised: dict[int, str] = {}
+        """The announced workers under supervisors: pid to worker id."""
+        self._all_supervised: set[int] = set()
 
-    def _seat(self, module: str, post: ProcessPlan) -> Seat:
-        return Seat(module, post, self._log, self._clock)
+    def _start(self, module: str, plan: ProcessPlan) -> ManagedProcess:
+        return ManagedProcess(module, plan, self._log, self._clock)
 
-    @property
-    def _seats(self) -> Iterator[Seat]:
+    def __iter__(self) -> Iterator[ManagedProcess]:
         yield from (*self.workers, *self.supervisors, *self.producers)
 
     @property
     def producing(self) -> bool:
         """Whether a producer has jobs left to submit."""
-        return not all(seat.is_done for seat in self.producers)
+        return not all(producer.is_done for producer in self.producers)
 
-    def tend(self) -> None:
-        """Keep every seat taken."""
-        for seat in self._seats:
-            seat.tend()
-
-    def met(self, present: dict[int, str]) -> None:
-        """Hear which workers announced themselves."""
-        own = {seat.process.pid for seat in self._seats}
-        self.members = {
-            pid: name for pid, name in present.items() if pid not in own and is_there(pid)
+    def maintain(self, announced: dict[int, str]) -> None:
+        """Resume and restart processes; ``announced`` are the workers in the store."""
+        own = {process.popen.pid for process in self}
+        self.supervised = {
+            pid: name for pid, name in announced.items() if pid not in own and is_running(pid)
         }
-        self._met |= set(self.members)
+        self._all_supervised |= set(self.supervised)
+        for process in self:
+            process.maintain()
 
     def resume_all(self) -> None:
-        """Let everybody go on who was stopped."""
-        for seat in self._seats:
-            if seat.resume_at is not None:
-                seat.resume()
+        """Continue every paused process."""
+        for process in self:
+            if process.resume_at is not None:
+                process.resume()
 
-    def dismiss(self) -> int:
-        """Stop everybody; return how many had to be killed for it."""
+    def stop(self) -> None:
+        """Stop every process; kill those that do not stop in time."""
         self.resume_all()
-        for seat in self._seats:
-            if seat.process.poll() is None:
-                seat.process.send_signal(signal.SIGTERM)
-        deadline = self._clock.monotonic() + FAREWELL
-        stubborn = 0
-        for seat in self._seats:
+        for process in self:
+            if process.popen.poll() is None:
+                process.popen.send_signal(signal.SIGTERM)
+        deadline = self._clock.monotonic() + STOP_TIMEOUT
+        for process in self:
             try:
-                seat.process.wait(max(0.1, deadline - self._clock.monotonic()))
+                process.popen.wait(max(0.1, deadline - self._clock.monotonic()))
             except subprocess.TimeoutExpired:
-                stubborn += 1
-                seat.process.kill()
-                seat.process.wait()
-        for pid in self._met:
-            if is_there(pid):
+                process.popen.kill()
+                process.popen.wait()
+        for pid in self._all_supervised:
+            if is_running(pid):
                 kill(pid)
-        return stubborn
 
 
 def kill(pid: int) -> bool:
-    """Kill -9; tell whether there was somebody."""
+    """Send SIGKILL; return whether the process existed."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
         return True
     return False
 
 
-def is_there(pid: int) -> bool:
-    """Whether a process exists and is one of a run, as far as this machine tells."""
+def is_running(pid: int) -> bool:
+    """Whether a process exists on this machine and looks like one of a run."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"holdfast" in words
+    return b"holdfast" in command

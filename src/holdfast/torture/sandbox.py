@@ -1,4 +1,4 @@
-"""A place of its own in somebody's store: a file, a schema, or a prefix, gone afterwards."""
+"""A separate place in the user's store: a file, a schema or a prefix, removed afterwards."""
 
 from __future__ import annotations
 
@@ -12,41 +12,40 @@ from holdfast.store.urls import with_option
 PORTS = {"postgresql": 5432, "postgres": 5432, "redis": 6379, "valkey": 6379}
 
 
-class Ground:
-    """Where a run takes place."""
+class TortureSandbox:
+    """The place in a store that a run uses; ``name`` must be unique."""
 
     def __init__(self, url: str, name: str) -> None:
-        """``name`` is one that nobody else has."""
         self._parts = urlsplit(url)
         self._name = f"torture_{name}"
         match self._parts.scheme:
             case "sqlite":
-                place, mark, options = url.partition("?")
-                self.url = f"{place}.{self._name}{mark}{options}"
+                path, mark, options = url.partition("?")
+                self.url = f"{path}.{self._name}{mark}{options}"
             case "postgresql" | "postgres":
                 self.url = with_option(url, f"schema={self._name}")
             case "redis" | "rediss" | "valkey" | "valkeys":
                 self.url = with_option(url, f"prefix={self._name}")
             case _:
-                told = "must be one that several processes can open: sqlite, postgresql or redis"
-                raise ValidationError([Fault("url", "UNSUPPORTED", told)])
+                message = "must be one that several processes can open: sqlite, postgresql or redis"
+                raise ValidationError([Fault("url", "UNSUPPORTED", message)])
 
     @property
     def server(self) -> tuple[str, int] | None:
-        """Host and port of the store's server, when lines to it can be cut."""
+        """Host and port of the store's server, if connections to it can be cut."""
         parts = self._parts
         if parts.scheme not in PORTS or not parts.hostname or "," in parts.netloc:
             return None
         return parts.hostname, parts.port or PORTS[parts.scheme]
 
-    def through(self, port: int) -> str:
-        """The same place behind a local port."""
+    def url_through(self, port: int) -> str:
+        """Return the URL of the same place behind a local port."""
         parts = urlsplit(self.url)
-        who, at, _ = parts.netloc.rpartition("@")
-        return urlunsplit(parts._replace(netloc=f"{who}{at}127.0.0.1:{port}"))
+        user, at, _ = parts.netloc.rpartition("@")
+        return urlunsplit(parts._replace(netloc=f"{user}{at}127.0.0.1:{port}"))
 
-    def clear(self) -> None:
-        """Remove everything a run left there."""
+    def remove(self) -> None:
+        """Delete everything that a run has written."""
         match self._parts.scheme:
             case "sqlite":
                 self._unlink()
@@ -59,9 +58,9 @@ class Ground:
         from holdfast.store.sqlite.location import Location
 
         path = Location.from_url(self.url).path
-        for found in path.parent.glob(f"{path.name}*"):
+        for file in path.parent.glob(f"{path.name}*"):
             with contextlib.suppress(FileNotFoundError):
-                Path(found).unlink()
+                Path(file).unlink()
 
     def _drop_schema(self) -> None:
         import psycopg

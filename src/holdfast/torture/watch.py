@@ -1,4 +1,4 @@
-"""Looking at the store from outside while a run goes on."""
+"""Watches the store from outside during a run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from holdfast.operations.workers import workers
 from holdfast.runtime.clock import Clock
 from holdfast.store import Store, open_store
 
-EVERY = 0.2
+INTERVAL = 0.2
 SLOW = 0.5
-"""A write that takes longer, in seconds, means that the store was away."""
+"""A write that takes longer, in seconds, counts as an outage of the store."""
 
 NAME = "torture"
 
 
-class Watch:
-    """Knows how far a run is and when the store did not answer."""
+class StoreMonitor:
+    """Knows how many jobs have ended and when the store was unavailable."""
 
     def __init__(self, url: str, clock: Clock) -> None:
         self._url = url
@@ -29,29 +29,29 @@ class Watch:
         self._tasks: list[asyncio.Task[None]] = []
         self.ended = 0
         self.live = 0
-        self.present: dict[int, str] = {}
-        self.away: list[tuple[datetime, datetime]] = []
-        """When the store did not answer, by its own clock."""
-        self.looks = 0
+        self.workers: dict[int, str] = {}
+        self.outages: list[tuple[datetime, datetime]] = []
+        """When the store was unavailable, by its own clock."""
+        self.reads = 0
 
     async def start(self) -> None:
-        """Begin to look, over two connections: reads must not wait for writes."""
-        for deed in (self._look, self._probe):
+        """Start to watch, over two connections, because reads must not wait for writes."""
+        for action in (self._read, self._probe):
             store = await open_store(self._url).start()
-            self._tasks.append(asyncio.ensure_future(_again_and_again(store, deed)))
+            self._tasks.append(asyncio.ensure_future(_repeat(store, action)))
 
     async def stop(self) -> None:
-        """Look away."""
+        """Stop watching."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def lost(self, begin: datetime, end: datetime) -> float:
-        """How many seconds between two instants the store was away."""
-        gaps = [min(end, b) - max(begin, a) for a, b in self.away if a < end and b > begin]
+    def outage_seconds(self, begin: datetime, end: datetime) -> float:
+        """Return for how long the store was unavailable between two instants."""
+        gaps = [min(end, b) - max(begin, a) for a, b in self.outages if a < end and b > begin]
         return sum(gap.total_seconds() for gap in gaps)
 
-    async def _look(self, store: Store) -> None:
+    async def _read(self, store: Store) -> None:
         ended = live = 0
         for tally in (await store.stats(timedelta(0))).tallies:
             if tally.state in TERMINAL:
@@ -59,12 +59,12 @@ class Watch:
             else:
                 live += tally.count
         self.ended, self.live = ended, live
-        self.looks += 1
-        self.present = {info.pid: info.id for info in await workers(store)}
+        self.reads += 1
+        self.workers = {info.pid: info.id for info in await workers(store)}
 
     async def _probe(self, store: Store) -> None:
-        """Write something; until that works the store is away."""
-        begin, asked = store.now(), self._clock.monotonic()
+        """Write something; the store is unavailable until that succeeds."""
+        begin, started = store.now(), self._clock.monotonic()
         while True:
             try:
                 await store.hold(NAME, NAME, timedelta(minutes=1))
@@ -72,15 +72,15 @@ class Watch:
                 await asyncio.sleep(0.05)
             else:
                 break
-        if self._clock.monotonic() - asked > SLOW:
-            self.away.append((begin, store.now()))
+        if self._clock.monotonic() - started > SLOW:
+            self.outages.append((begin, store.now()))
 
 
-async def _again_and_again(store: Store, deed: Callable[[Store], Awaitable[None]]) -> None:
+async def _repeat(store: Store, action: Callable[[Store], Awaitable[None]]) -> None:
     try:
         while True:
             with contextlib.suppress(StoreError):
-                await deed(store)
-            await asyncio.sleep(EVERY)
+                await action(store)
+            await asyncio.sleep(INTERVAL)
     finally:
         await store.close()

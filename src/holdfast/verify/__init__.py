@@ -1,6 +1,6 @@
-"""Proof after the fact: the audit records of every job, judged against the promises.
+"""Checks the audit records of every job against the promises of the queue.
 
-``Checker`` is pure; ``verify`` feeds it everything a store holds, while workers go on.
+``Checker`` is pure; ``verify`` gives it every job of a store, while workers may keep running.
 """
 
 from __future__ import annotations

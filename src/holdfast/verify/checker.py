@@ -12,22 +12,22 @@ from holdfast.model.job import Job, State, Transition
 from holdfast.verify import rules
 from holdfast.verify.findings import Kind, Violation
 from holdfast.verify.order import ServiceOrder
-from holdfast.verify.rules import KeyRule, violations
+from holdfast.verify.rules import Histories, KeyRule, violations
 from holdfast.verify.witness import Witness
 
 GRACE = timedelta(seconds=30)
-"""How long something may be due, with workers there, before it counts as stuck."""
+"""How long something may be due, while workers run, before it counts as stuck."""
 
 CLOCK_SLACK = timedelta(seconds=1)
-"""How far the clocks may be apart by which processes date what they write."""
+"""How far apart the clocks of the processes that write records may be."""
 
-ON_ITS_WAY = timedelta(seconds=60)
-"""How long a submission may take from being dated to having its place in the queue."""
+ORDER_SLACK = timedelta(seconds=60)
+"""How long a submission may take from its timestamp to its place in the queue."""
 
-MOST_TOLD = 100
-"""Findings of one kind that are kept word for word; all are counted."""
+MAX_FINDINGS = 100
+"""How many findings of one kind a report lists; it counts all of them."""
 
-NOBODY: Mapping[str, Sequence[Transition]] = {}
+NO_PARENTS: Histories = {}
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,14 +35,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     jobs: int
     counts: Mapping[str, int]
-    """How many findings there are of each kind, also where there are none."""
+    """The number of findings of each kind, zeros included."""
     findings: tuple[Violation, ...]
     states: Mapping[str, int]
     events: Mapping[str, int]
     ordered: int = 0
-    """Jobs whose order of service could be judged: one worker at a time served their line."""
+    """Jobs whose order could be checked: one worker at a time claimed from their group."""
     moving: int = 0
-    """Jobs that moved on faster than they could be read."""
+    """Jobs that changed faster than they could be read."""
 
     @property
     def sound(self) -> bool:
@@ -51,38 +51,42 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checker:
-    """Judges jobs one after the other, oldest first."""
+    """Checks jobs one after the other, oldest first.
+
+    ``slack`` is how far the clocks of the recording processes may be apart. Of two jobs that
+    were queued within ``order_slack``, either may be claimed first. With ``has_workers``
+    nothing may stay due for long.
+    """
 
     def __init__(
         self,
         witness: Witness | None = None,
         *,
         slack: timedelta = CLOCK_SLACK,
-        on_its_way: timedelta = ON_ITS_WAY,
-        tended: bool = True,
+        order_slack: timedelta = ORDER_SLACK,
+        has_workers: bool = True,
     ) -> None:
-        """``tended``: workers are there, so that nothing may stay due for long."""
         self._witness = witness
         self._slack = slack
-        self._tended = tended
+        self._has_workers = has_workers
         self._keys = KeyRule(slack)
-        self._order = ServiceOrder(on_its_way)
+        self._order = ServiceOrder(order_slack)
         self._counts: Counter[Kind] = Counter()
-        self._told: list[Violation] = []
+        self._findings: list[Violation] = []
         self._states: Counter[str] = Counter()
         self._events: Counter[str] = Counter()
         self._jobs = 0
         self.moving = 0
 
-    def see(
+    def check(
         self,
         job: Job,
         history: Sequence[Transition],
-        parents: Mapping[str, Sequence[Transition]] = NOBODY,
+        parents: Histories = NO_PARENTS,
         *,
         now: datetime,
     ) -> None:
-        """Judge a job by its history, and those of the jobs it waits for, as of ``now``."""
+        """Check a job by its history, and by those of its dependencies, as of ``now``."""
         self._jobs += 1
         self._states[job.state] += 1
         self._events.update(edge.event for edge in history)
@@ -90,44 +94,42 @@ class Checker:
         if not history:
             return
         if parents:
-            self._add(rules.early(job, history, parents, slack=self._slack))
-        if self._tended:
-            self._add(_forsaken(job, parents, now - GRACE))
-        self._add(self._keys.see(job))
-        self._order.see(job, history, now)
+            self._add(rules.started_early(job, history, parents, slack=self._slack))
+        if self._has_workers:
+            self._add(_overdue(job, parents, now - GRACE))
+        self._add(self._keys.check(job))
+        self._order.add(job, history, now)
         if self._witness is not None:
-            self._add(self._witness.doubts(job, history))
+            self._add(self._witness.contradictions(job, history))
 
     def finish(self) -> Report:
-        """Say what was found, now that every job was seen."""
+        """Return the report, after every job was checked."""
         self._add(self._order.inversions())
         if self._witness is not None:
             self._add(self._witness.lost())
         return Report(
             jobs=self._jobs,
             counts={kind: self._counts[kind] for kind in Kind},
-            findings=tuple(self._told),
+            findings=tuple(self._findings),
             states=dict(sorted(self._states.items())),
             events=dict(sorted(self._events.items())),
-            ordered=self._order.judged,
+            ordered=self._order.checked,
             moving=self.moving,
         )
 
     def _add(self, findings: Iterable[Violation]) -> None:
         for finding in findings:
             self._counts[finding.kind] += 1
-            if self._counts[finding.kind] <= MOST_TOLD:
-                self._told.append(finding)
+            if self._counts[finding.kind] <= MAX_FINDINGS:
+                self._findings.append(finding)
 
 
-def _forsaken(
-    job: Job, parents: Mapping[str, Sequence[Transition]], before: datetime
-) -> Iterable[Violation]:
-    """Name a job on which something was due before the given instant."""
+def _overdue(job: Job, parents: Histories, before: datetime) -> Iterable[Violation]:
+    """Report a job on which something has been due since before the given instant."""
     match job.state:
         case State.PENDING:
-            yield from rules.forgotten(job, parents, before=before)
+            yield from rules.left_waiting(job, parents, before=before)
         case State.DELAYED | State.RETRYING if job.due_at and job.due_at < before:
-            yield Violation(Kind.STUCK, job.id, f"is {job.state} although its time has come")
+            yield Violation(Kind.STUCK, job.id, f"is {job.state} although it is due")
         case State.RUNNING if job.lease and job.lease.until and job.lease.until < before:
-            yield Violation(Kind.STUCK, job.id, "is RUNNING although its lease ended long ago")
+            yield Violation(Kind.STUCK, job.id, "is RUNNING although its lease has expired")

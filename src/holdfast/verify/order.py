@@ -1,4 +1,4 @@
-"""First in, first out, where one worker at a time served a queue."""
+"""First in, first out, where one worker at a time claimed from a queue."""
 
 from __future__ import annotations
 
@@ -9,65 +9,65 @@ from datetime import datetime, timedelta
 from holdfast.model.job import Event, Job, State, Transition
 from holdfast.verify.findings import Kind, Violation
 
-Line = tuple[str, int, str, str]
-"""Queue, priority, type and limit key: jobs that nothing but their age tells apart."""
+GroupKey = tuple[str, int, str, str]
+"""Queue, priority, type and limit key: jobs that share them differ only in their age."""
 
 
 class ServiceOrder:
-    """Remembers when jobs joined their line and when they left it.
+    """Records when jobs entered the queue and when they left it, in groups of equal jobs.
 
-    Several claimers at once may start jobs out of order; a line that saw two is forgotten.
+    Several claimers at once may start jobs out of order; a group that had two is dropped.
     """
 
     def __init__(self, slack: timedelta) -> None:
-        """``slack``: of two jobs that joined no further apart, either may be served first."""
+        """Of two jobs that were queued within ``slack``, either may be claimed first."""
         self._slack = slack.total_seconds()
-        self._lines: dict[Line, _QueueLine | None] = {}
+        self._groups: dict[GroupKey, _Group | None] = {}
 
-    def see(self, job: Job, history: Sequence[Transition], now: datetime) -> None:
-        """Hear of a job; one that is still waiting left no earlier than ``now``."""
-        joined = next((edge for edge in history if edge.to_state is State.SCHEDULED), None)
-        if joined is None or job.generation > 1:
+    def add(self, job: Job, history: Sequence[Transition], now: datetime) -> None:
+        """Record a job; one that still waits leaves the queue no earlier than ``now``."""
+        queued = next((edge for edge in history if edge.to_state is State.SCHEDULED), None)
+        if queued is None or job.generation > 1:
             return
-        name = (job.queue, job.priority, job.type, job.limit_key)
-        line = self._lines.setdefault(name, _QueueLine())
-        if line is None:
+        key = (job.queue, job.priority, job.type, job.limit_key)
+        group = self._groups.setdefault(key, _Group())
+        if group is None:
             return
         claim = next((edge for edge in history if edge.event is Event.CLAIM), None)
         ended = history[-1].at if history[-1].to_state is not State.SCHEDULED else now
-        line.joined.append(joined.at.timestamp())
-        line.left.append((claim.at if claim else ended).timestamp())
-        line.served.append(claim is not None)
-        line.ids.append(job.id)
+        group.queued.append(queued.at.timestamp())
+        group.left.append((claim.at if claim else ended).timestamp())
+        group.claimed.append(claim is not None)
+        group.ids.append(job.id)
         for edge in history:
             if edge.event is Event.CLAIM:
-                line.claimed(edge.worker, edge.at.timestamp())
-        if line.is_shared:
-            self._lines[name] = None
+                group.add_claim(edge.worker, edge.at.timestamp())
+        if group.is_shared:
+            self._groups[key] = None
 
     @property
-    def judged(self) -> int:
-        """How many jobs can be judged by their order."""
-        return sum(sum(line.served) for line in self._lines.values() if line is not None)
+    def checked(self) -> int:
+        """The number of jobs whose order can be checked."""
+        return sum(sum(group.claimed) for group in self._groups.values() if group is not None)
 
     def inversions(self) -> Iterator[Violation]:
-        """Name every job that was served before one that had waited longer."""
-        for line in self._lines.values():
-            if line is not None:
-                yield from line.inversions(self._slack)
+        """Report every job that was claimed before one that had waited longer."""
+        for group in self._groups.values():
+            if group is not None:
+                yield from group.inversions(self._slack)
 
 
-class _QueueLine:
+class _Group:
     def __init__(self) -> None:
-        self.joined = array("d")
+        self.queued = array("d")
         self.left = array("d")
-        self.served = bytearray()
+        self.claimed = bytearray()
         self.ids: list[str] = []
         self.is_shared = False
-        """Whether two workers claimed in turns."""
+        """Whether the claims of two workers alternate."""
         self._spans: dict[str, tuple[float, float]] = {}
 
-    def claimed(self, worker: str, at: float) -> None:
+    def add_claim(self, worker: str, at: float) -> None:
         first, last = self._spans.get(worker, (at, at))
         first, last = self._spans[worker] = (min(first, at), max(last, at))
         self.is_shared = self.is_shared or any(
@@ -76,13 +76,13 @@ class _QueueLine:
         )
 
     def inversions(self, slack: float) -> Iterator[Violation]:
-        places = sorted(range(len(self.ids)), key=self.joined.__getitem__)
+        by_age = sorted(range(len(self.ids)), key=self.queued.__getitem__)
         latest, older = -1, 0
-        for place in places:
-            while self.joined[places[older]] + slack < self.joined[place]:
-                if latest < 0 or self.left[places[older]] > self.left[latest]:
-                    latest = places[older]
+        for index in by_age:
+            while self.queued[by_age[older]] + slack < self.queued[index]:
+                if latest < 0 or self.left[by_age[older]] > self.left[latest]:
+                    latest = by_age[older]
                 older += 1
-            if latest >= 0 and self.served[place] and self.left[place] < self.left[latest]:
-                told = f"was served before {self.ids[latest]}, which had waited longer"
-                yield Violation(Kind.ORDER, self.ids[place], told)
+            if latest >= 0 and self.claimed[index] and self.left[index] < self.left[latest]:
+                text = f"was claimed before {self.ids[latest]}, which had waited longer"
+                yield Violation(Kind.ORDER, self.ids[index], text)

@@ -1,4 +1,4 @@
-"""Reading everything a store knows, page by page, while workers go on."""
+"""Reads every job of a store, page by page, while workers may keep running."""
 
 from __future__ import annotations
 
@@ -8,67 +8,72 @@ from datetime import timedelta
 from holdfast.model.job import DependencyKind, Job, Transition
 from holdfast.operations.workers import workers
 from holdfast.store import Order, Search, Store
-from holdfast.verify.checker import GRACE, ON_ITS_WAY, Checker, Report
-from holdfast.verify.rules import agree
+from holdfast.verify.checker import GRACE, ORDER_SLACK, Checker, Report
+from holdfast.verify.rules import matches_history
 from holdfast.verify.witness import Witness
 
 PAGE = 500
 ROUNDS = 8
-"""How often a job that keeps moving is read again."""
+"""How often a job that keeps changing is read again."""
 
-Read = Callable[[Job, Sequence[Transition]], None]
-"""Hears of every job that was read."""
+OnJob = Callable[[Job, Sequence[Transition]], None]
+"""Called with every job that was read, and its history."""
 
-Found = tuple[Job, list[Transition]]
+JobRead = tuple[Job, list[Transition]]
 
 
 async def verify(
     store: Store,
     witness: Witness | None = None,
     *,
-    heard: Read | None = None,
-    on_its_way: timedelta = ON_ITS_WAY,
+    on_job: OnJob | None = None,
+    order_slack: timedelta = ORDER_SLACK,
 ) -> Report:
-    """Judge every job in a store by its audit records; workers may run meanwhile."""
-    checker = Checker(witness, tended=await _is_tended(store), on_its_way=on_its_way)
+    """Check every job in a store against its audit records; workers may run meanwhile."""
+    checker = Checker(witness, has_workers=await _has_workers(store), order_slack=order_slack)
     cursor: str | None = None
     while True:
         page = await store.find(Search(order=Order.CREATED_ASC, cursor=cursor, limit=PAGE))
-        await _judge(store, checker, page.jobs, heard)
+        await _check(store, checker, page.jobs, on_job)
         cursor = page.next_cursor
         if cursor is None:
             return checker.finish()
 
 
-async def _is_tended(store: Store) -> bool:
-    settled = store.now() - GRACE
-    return any(worker.started_at < settled for worker in await workers(store))
+async def _has_workers(store: Store) -> bool:
+    """Whether a worker has run long enough to do everything that is due."""
+    long_ago = store.now() - GRACE
+    return any(worker.started_at < long_ago for worker in await workers(store))
 
 
-async def _judge(store: Store, checker: Checker, jobs: Sequence[Job], heard: Read | None) -> None:
+async def _check(store: Store, checker: Checker, jobs: Sequence[Job], on_job: OnJob | None) -> None:
     now = store.now()
     read = await _read(store, jobs)
     checker.moving += len(jobs) - len(read)
     parents = await _parents(store, read)
-    for found in (read[job.id] for job in jobs if job.id in read):
-        checker.see(*found, parents.get(found[0].id, {}), now=now)
-        if heard is not None:
-            heard(*found)
+    for job, history in (read[job.id] for job in jobs if job.id in read):
+        checker.check(job, history, parents.get(job.id, {}), now=now)
+        if on_job is not None:
+            on_job(job, history)
 
 
-async def _read(store: Store, jobs: Sequence[Job]) -> dict[str, Found]:
-    """Read histories; a job that moved in between is read again, until both agree.
+async def _read(store: Store, jobs: Sequence[Job]) -> dict[str, JobRead]:
+    """Read histories, and read a job that changed meanwhile again until both match.
 
-    They never will where the record is wrong: what is the same twice is taken as it is.
+    They never match where the record is wrong, so two equal reads are accepted as they are.
     """
-    done: dict[str, Found] = {}
+    done: dict[str, JobRead] = {}
     current = {job.id: job for job in jobs}
-    before: dict[str, Found] = {}
+    before: dict[str, JobRead] = {}
     for _ in range(ROUNDS):
         histories = await store.history(list(current))
-        found = dict(zip(current, zip(current.values(), histories, strict=True), strict=True))
-        done |= {id_: one for id_, one in found.items() if agree(*one) or before.get(id_) == one}
-        before = {id_: one for id_, one in found.items() if id_ not in done}
+        read = dict(zip(current, zip(current.values(), histories, strict=True), strict=True))
+        done |= {
+            job_id: one
+            for job_id, one in read.items()
+            if matches_history(*one) or before.get(job_id) == one
+        }
+        before = {job_id: one for job_id, one in read.items() if job_id not in done}
         if not before:
             break
         current = {job.id: job for job in await store.get(list(before)) if job is not None}
@@ -76,9 +81,9 @@ async def _read(store: Store, jobs: Sequence[Job]) -> dict[str, Found]:
 
 
 async def _parents(
-    store: Store, read: Mapping[str, Found]
+    store: Store, read: Mapping[str, JobRead]
 ) -> dict[str, dict[str, list[Transition]]]:
-    """The histories of everything that each job waits for, where they still exist."""
+    """Return the histories of each job's dependencies, where they still exist."""
     named: dict[str, Sequence[str]] = {}
     for job, _ in read.values():
         if job.depends_on:

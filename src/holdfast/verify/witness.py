@@ -1,4 +1,4 @@
-"""What was seen outside the store, by clients and handlers: the store must agree with it."""
+"""What clients and handlers saw outside the store; the store must agree with it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _ENDS_A_RUN = frozenset(
 
 
 class Witness:
-    """Remembers what clients were told and which claims had an effect."""
+    """Records the responses that clients received and the claims that had an effect."""
 
     def __init__(self) -> None:
         self.accepted: set[str] = set()
-        """Jobs that a client was told are stored."""
+        """Jobs that the store confirmed to a client."""
         self.cancelled: set[str] = set()
-        """Jobs that a client was told are cancelled."""
+        """Jobs whose cancellation the store confirmed to a client."""
         self.knows_effects = False
         self.effects = 0
         self.repeated = 0
-        """Effects that came after the first one of their job."""
+        """Effects after the first one of their job."""
         self._claims: dict[str, int] = {}
         self._twice: dict[str, int] = {}
 
     def effect(self, job_id: str, version: int) -> None:
-        """Hear that a claim of a job had its effect."""
+        """Record that a claim of a job had its effect."""
         self.knows_effects = True
         self.effects += 1
         seen, bit = self._claims.get(job_id, 0), 1 << version
@@ -37,40 +37,42 @@ class Witness:
             self._twice[job_id] = version
         self._claims[job_id] = seen | bit
 
-    def doubts(self, job: Job, history: Sequence[Transition]) -> Iterator[Violation]:
-        """Name what a job's record says otherwise than was seen."""
+    def contradictions(self, job: Job, history: Sequence[Transition]) -> Iterator[Violation]:
+        """Report where a job's record contradicts what clients and handlers saw."""
         self.accepted.discard(job.id)
         if job.id in self.cancelled and job.state is not State.CANCELLED:
-            told = f"was said to be cancelled and is {job.state}"
-            yield Violation(Kind.CANCEL_LIE, job.id, told)
+            text = f"was reported as cancelled, but is {job.state}"
+            yield Violation(Kind.CANCEL_IGNORED, job.id, text)
         if self.knows_effects:
             yield from self._effects(job, history)
 
     def lost(self) -> Iterator[Violation]:
-        """Name every job that was accepted and never shown; call it last."""
+        """Report every accepted job that was not checked; call this last."""
         for job_id in sorted(self.accepted):
-            yield Violation(Kind.LOST, job_id, "was accepted and is lost")
+            yield Violation(Kind.LOST, job_id, "was accepted, but is not in the store")
 
     def _effects(self, job: Job, history: Sequence[Transition]) -> Iterator[Violation]:
         seen = self._claims.get(job.id, 0)
         if job.state is State.COMPLETED and not seen >> job.lease_version & 1:
-            told = f"completed under claim {job.lease_version}, which had no effect"
-            yield Violation(Kind.MISSING_EFFECT, job.id, told)
+            text = f"completed under claim {job.lease_version}, which had no effect"
+            yield Violation(Kind.MISSING_EFFECT, job.id, text)
         if job.id in self._twice:
-            told = f"had its effect twice under claim {self._twice[job.id]}"
-            yield Violation(Kind.REPEATED_EFFECT, job.id, told)
+            text = f"had its effect twice under claim {self._twice[job.id]}"
+            yield Violation(Kind.REPEATED_EFFECT, job.id, text)
         if seen.bit_count() > 1 or seen >> job.lease_version > 1:
-            yield from self._explained(job, history, seen)
+            yield from self._unexplained(job, history, seen)
 
-    def _explained(self, job: Job, history: Sequence[Transition], seen: int) -> Iterator[Violation]:
-        """Every claim that had an effect but was not the last must have come to nothing."""
+    def _unexplained(
+        self, job: Job, history: Sequence[Transition], seen: int
+    ) -> Iterator[Violation]:
+        """Every claim that had an effect, except the last, must have ended without success."""
         ended = {edge.lease_version for edge in history if edge.event in _ENDS_A_RUN}
         claims = {edge.lease_version for edge in history if edge.event is Event.CLAIM}
         versions = [v for v in range(seen.bit_length()) if seen >> v & 1]
         for version in versions:
             if version not in claims:
-                told = f"had an effect under claim {version}, which nobody made"
-                yield Violation(Kind.REPEATED_EFFECT, job.id, told)
+                text = f"had an effect under claim {version}, which is not in its history"
+                yield Violation(Kind.REPEATED_EFFECT, job.id, text)
             elif version != versions[-1] and version not in ended:
-                told = f"had another effect although claim {version} stood"
-                yield Violation(Kind.REPEATED_EFFECT, job.id, told)
+                text = f"had another effect although claim {version} did not end"
+                yield Violation(Kind.REPEATED_EFFECT, job.id, text)

@@ -9,6 +9,7 @@ from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
 
 from holdfast import Holdfast, JobContext, JobStatus, SubmissionResult, SyncJobContext, Task
+from holdfast.testing import CrashReport, Rehearsal, Sandbox, crash_points, crash_points_sync
 
 app = Holdfast("memory://")
 
@@ -81,3 +82,28 @@ def pass_on(task: Task[[int], int]) -> int:
 
 
 pass_on(square)
+
+
+def reset(box: Sandbox) -> None:
+    box.assert_not_submitted()
+
+
+def charged_once(box: Sandbox) -> bool:
+    return len(box.submitted(charge)) == 1
+
+
+async def charged_once_async(box: Sandbox) -> None:
+    box.assert_submitted(charge, cents=5)
+
+
+async def crash() -> None:
+    report = await crash_points(charge, 5, prepare=reset, check=charged_once)
+    assert_type(report, CrashReport)
+    await crash_points(charge, cents=5, check=charged_once_async, effects=["shop.bank.charge"])
+    await crash_points(square, number=2, check=lambda box: None)
+    crash_points_sync(build_report, year=2026, check=charged_once).assert_idempotent()
+
+
+async def rehearse() -> None:
+    assert_type(await Rehearsal(ping)(), str)
+    assert_type(Rehearsal(square, attempt=2)(3), int)

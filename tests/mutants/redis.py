@@ -93,13 +93,13 @@ MUTANTS = (
         "priorities above 0 are served as one",
     ),
     _in(
-        "scripts/lib/gate.lua",
+        "scripts/lib/limits.lua",
         "running_in(scope[1], scope[2], q, j) >= rule.concurrency",
         "running_in(scope[1], scope[2], q, j) > rule.concurrency",
         "one job too many runs under a limit",
     ),
     _in(
-        "scripts/lib/gate.lua",
+        "scripts/lib/limits.lua",
         "  if tonumber(ends) <= now then return 0, nil end",
         "  if tonumber(ends) < now then return 0, nil end",
         "a rate window ends an instant too late",
@@ -177,7 +177,7 @@ MUTANTS = (
     ),
     _in(
         "wake.py",
-        "            if not self._waiters:\n                await self._give_back(queue)\n",
+        "            if not self._waiters:\n                await self._return_marker(queue)\n",
         "",
         "a marker that nobody waits for is kept",
         ("redis arrivals",),

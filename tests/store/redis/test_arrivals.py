@@ -137,7 +137,7 @@ async def _connections(server: Valkey, name: str = "") -> int:
 async def test_all_who_wait_in_a_process_share_one_connection(
     valkey_server: Valkey, sides: list[Side], start: Start
 ) -> None:
-    name = sides[0].store.keys.client_name("q")
+    name = sides[0].store.session.keys.client_name("q")
     await sides[0].claim()
     start(_watch(sides[0]))
     async with Redis(port=valkey_server.port) as raw:
@@ -177,7 +177,7 @@ async def test_worker_is_listed_for_each_of_its_queues(
     start(_wait_for(sides[0], queues))
     await asyncio.sleep(SETTLE)
 
-    names = [sides[0].store.keys.client_name(queue) for queue in queues]
+    names = [sides[0].store.session.keys.client_name(queue) for queue in queues]
 
     assert [1, 1, 1] == [await _connections(valkey_server, name) for name in names]
 
@@ -219,7 +219,7 @@ async def test_a_marker_that_a_dead_worker_took_is_left_again_by_maintenance(
 ) -> None:
     keeper, producer, worker = sides
     async with Redis(port=valkey_server.port) as dying:
-        marker = producer.store.keys.queue("q", "marker")
+        marker = producer.store.session.keys.queue("q", "marker")
         taken = asyncio.ensure_future(dying.bzpopmin(marker, 30))
         await asyncio.sleep(SETTLE)
         working = start(_work(worker))

@@ -15,7 +15,7 @@ from holdfast.model.acceptance import accept, read
 from holdfast.model.job import State
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus, Change, Claim
-from holdfast.store.redis import RedisStore, params, params_grouped
+from holdfast.store.redis import RedisStore, add, swap
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -76,13 +76,11 @@ async def test_alike_jobs_of_one_call_are_kept_like_jobs_of_many_calls(
     valkey_server: Valkey, priority: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [made(n, priority=priority) for n in range(700)]
-    assert 1 == len(params_grouped.new_jobs(jobs))
+    assert 1 == len(add.new_jobs(jobs))
 
     together = await written(valkey_server, [jobs])
     one_by_one = await written(valkey_server, [[job] for job in jobs])
-    monkeypatch.setattr(
-        params_grouped, "new_jobs", lambda jobs: [params.new_job(job) for job in jobs]
-    )
+    monkeypatch.setattr(add, "new_jobs", lambda jobs: [add.new_job(job) for job in jobs])
     spelt_out = await written(valkey_server, [jobs])
 
     assert spelt_out == together
@@ -157,7 +155,7 @@ async def test_alike_completions_are_kept_like_any_change(
 
     together = await worked(valkey_server, results)
     monkeypatch.setattr(
-        params_grouped, "changes", lambda wanted: [params.change(c) for c in wanted]
+        swap, "change_params", lambda changes: [swap.one_change(c) for c in changes]
     )
     spelt_out = await worked(valkey_server, results)
 
@@ -172,7 +170,7 @@ async def test_completion_of_a_job_that_moved_on_is_refused_among_its_like(
         jobs = await store.claim(Claim(queues=("q",), limit=4, worker="w", token="t"))
         now = store.now()
         changes = [Change(job, lifecycle.completed(job, b"1", now=now)) for job in jobs]
-        assert 1 == len(params_grouped.changes(changes))
+        assert 1 == len(swap.change_params(changes))
         await store.swap([changes[1]])
 
         answers = await store.swap(changes)

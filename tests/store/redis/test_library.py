@@ -63,7 +63,7 @@ async def test_a_call_that_failed_leaves_nothing_to_the_next(
 ) -> None:
     async with opened(valkey_server) as store, Redis(port=valkey_server.port) as raw:
         side = Side(store)
-        key = f"{store.settings.prefix}:hf:{place}"
+        key = f"{store.session.settings.prefix}:hf:{place}"
         await raw.set(key, "of another kind")
         with pytest.raises(StoreError, match="WRONGTYPE"):
             await side.add("broken")

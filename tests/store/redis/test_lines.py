@@ -56,9 +56,11 @@ async def test_answer_to_a_call_that_was_given_up_reaches_nobody_else(
     valkey_server: Valkey,
 ) -> None:
     async with opened(valkey_server) as store:
-        await store.hold("mine", "me", store.settings.timeout, b"data")
+        await store.hold("mine", "me", store.session.settings.timeout, b"data")
         for _ in range(20):
-            call = asyncio.ensure_future(store.hold("mine", "other", store.settings.timeout))
+            call = asyncio.ensure_future(
+                store.hold("mine", "other", store.session.settings.timeout)
+            )
             await asyncio.sleep(0)
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
@@ -69,6 +71,6 @@ async def test_answer_to_a_call_that_was_given_up_reaches_nobody_else(
 async def test_line_on_which_a_script_failed_is_still_good(valkey_server: Valkey) -> None:
     async with opened(valkey_server) as store:
         with pytest.raises(StoreError, match="Bad data"):
-            await store.call("get", b"\xc1")
+            await store.session.call("get", b"\xc1")
 
         assert [None] == await store.get(["nobody"])

@@ -38,7 +38,7 @@ async def test_server_that_evicts_is_refused_unless_accepted(valkey_server: Valk
             await RedisStore.from_url(place(server)).start()
 
         async with RedisStore.from_url(place(server, accept="eviction")) as store:
-            assert "allkeys-lru" in store.health.warnings[0]
+            assert "allkeys-lru" in store.session.health.warnings[0]
 
 
 @pytest.mark.req("S-13")
@@ -55,8 +55,10 @@ async def test_health_says_what_a_crash_would_lose(
 ) -> None:
     with Valkey(options) as server:
         async with RedisStore.from_url(place(server)) as store:
-            assert aof == store.health.aof
-            assert [word is not None] == [any(word or "" in w for w in store.health.warnings)]
+            assert aof == store.session.health.aof
+            assert [word is not None] == [
+                any(word or "" in w for w in store.session.health.warnings)
+            ]
 
 
 async def test_queue_of_an_old_bullmq_is_refused_unless_forced(valkey_server: Valkey) -> None:
@@ -77,8 +79,8 @@ async def test_queue_taken_over_by_an_old_bullmq_is_refused_from_then_on(
     async with RedisStore.from_url(url) as store, Redis(port=valkey_server.port) as raw:
         side = Side(store)
         await side.add("before", {}, delay=0.01)
-        await raw.hset(f"{store.settings.prefix}:q:meta", "version", "bullmq:4.18.3")
-        kept = await raw.zcard(f"{store.settings.prefix}:q:delayed")
+        await raw.hset(f"{store.session.settings.prefix}:q:meta", "version", "bullmq:4.18.3")
+        kept = await raw.zcard(f"{store.session.settings.prefix}:q:delayed")
         await asyncio.sleep(0.02)
 
         with pytest.raises(StoreError, match=r"'q' was last used by 'bullmq:4.18.3': only"):
@@ -88,10 +90,12 @@ async def test_queue_taken_over_by_an_old_bullmq_is_refused_from_then_on(
         assert 0 == (await store.promote(10)).count
         for _ in range(1000):  # a stretch of the server's keys each time, whoever's they are
             await store.promote(10)
-            if told := [text for text in store.health.warnings if "'q' was last used" in text]:
+            if told := [
+                text for text in store.session.health.warnings if "'q' was last used" in text
+            ]:
                 break
         assert told
-        assert kept == 1 == await raw.zcard(f"{store.settings.prefix}:q:delayed")
+        assert kept == 1 == await raw.zcard(f"{store.session.settings.prefix}:q:delayed")
 
         want = Claim(queues=("q", "fine"), limit=1, worker="w", token="t")
         assert [] == await store.claim(want), "its other queues are served"
@@ -116,7 +120,7 @@ async def test_backoff_strategy_that_only_node_knows_is_replaced_as_the_url_says
         RedisStore.from_url(place(valkey_server, unknown_backoff=unknown)) as store,
         Redis(port=valkey_server.port) as raw,
     ):
-        base = f"{store.settings.prefix}:q:"
+        base = f"{store.session.settings.prefix}:q:"
         await raw.hset(base + "1", mapping={"name": "t", "data": "{}", "opts": options})
         await raw.lpush(base + "wait", "1")
 

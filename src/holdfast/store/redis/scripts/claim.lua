@@ -3,7 +3,7 @@
 -- ARGV[7] how many; ARGV[8] worker; ARGV[9] token; ARGV[10] msgpack {queues, types or false}
 -- returns: images of the jobs taken, or {id, data} of one that is like the one before but for that;
 -- an error when no queue wanted can be shared
--- needs: base queue job links forget flow sync gate
+-- needs: base queue job links forget flow sync limits
 local SCAN = 1000 -- ready jobs looked at in one queue before the call gives up on finding a fit
 local room, worker, token, types, taken, strangers
 

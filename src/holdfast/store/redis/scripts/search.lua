@@ -77,7 +77,7 @@ local images, places, count = {}, {}, 0
 for i = 1, #ids, 2 do
   if fits(ids[i]) then
     count = count + 1
-    if #images < want.images then
+    if #images < want.jobs then
       local j = find(ids[i])
       if j then
         images[#images + 1] = image(j)

@@ -226,6 +226,13 @@ MUTANTS = (
         WIRE,
     ),
     _in(
+        "scripts/lib/sync.lua",
+        "    return 'due', 'SCHEDULED', 'time reached'",
+        "    return 'enqueue', 'SCHEDULED', 'time reached'",
+        "a job that Node made ready takes an edge outside the table",
+        ("redis edges",),
+    ),
+    _in(
         "scripts/claim.lua",
         "  if deferred_failure_of(j) then",
         "  if false then",

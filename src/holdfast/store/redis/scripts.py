@@ -57,13 +57,14 @@ def library() -> Library:
 
 def _script_text(name: str) -> str:
     body = _read(f"{name}.lua")
-    parts = _parts(body)
-    header = [] if name == _NEEDS_MEMORY else [_ALLOW_OOM]
-    if name in FREQUENT:
-        body = f"{body}\nbegin(given)\nreturn main()\n{_CLOSE}"
-    elif parts:
-        body = f"begin(given)\n{body}{_CLOSE}"
-    return "\n".join([*header, "local given = ARGV", *_shared(parts), body])
+    text = with_parts(f"{body}\nreturn main()\n" if name in FREQUENT else body)
+    return text if name == _NEEDS_MEMORY else f"{_ALLOW_OOM}\n{text}"
+
+
+def with_parts(body: str) -> str:
+    """Return the text of a script: the shared parts that its header names, then its body."""
+    parts = _shared(_parts(body))
+    return "\n".join(["local given = ARGV", *parts, f"begin(given)\n{body}{_CLOSE}"])
 
 
 def _library_text() -> str:
@@ -88,10 +89,8 @@ def _parts(body: str) -> list[str]:
 
 
 def _shared(parts: list[str]) -> list[str]:
-    texts = [_read(f"lib/{part}.lua") for part in parts]
-    if texts:
-        texts[0] += _OPEN
-    return texts
+    first, *others = [_read(f"lib/{part}.lua") for part in parts]
+    return [first + _OPEN, *others]
 
 
 def _read(path: str) -> str:

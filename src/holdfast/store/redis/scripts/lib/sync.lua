@@ -15,8 +15,9 @@ local function place_of(q, id)
   return 'SCHEDULED'
 end
 
--- The next edge of the state machine for a job that BullMQ has moved from one state to another.
-local function next_edge(j, from, to)
+-- The next edge of the state machine for a job that BullMQ has moved from one state to another. The
+-- table in model/lifecycle.py is the authority; tests/store/redis/test_next_edge.py compares them.
+local function next_edge(from, to, stalled)
   if not from then return 'submit', 'PENDING', 'submitted by a BullMQ client' end
   if from == 'PENDING' then
     if to == 'DELAYED' then return 'delay', to, 'delayed by a BullMQ client' end
@@ -29,8 +30,8 @@ local function next_edge(j, from, to)
     if to == 'COMPLETED' then return 'complete', to, 'handler returned' end
     if to == 'FAILED' then return 'fail', to, 'failed by a BullMQ worker' end
     if to == 'DEAD_LETTER' then return 'exhaust', to, 'failed by a BullMQ worker' end
-    if to == 'PENDING' then return 'give_back', 'RETRYING', 'waits for its children' end
-    if j.stalled then return 'lapse', 'RETRYING', 'stalled' end
+    if to == 'PENDING' then return 'give_back', to, 'waits for its children' end
+    if stalled then return 'lapse', 'RETRYING', 'stalled' end
     return 'retry', 'RETRYING', 'retried by a BullMQ worker'
   end
   return 'reopen', to == 'DELAYED' and to or 'SCHEDULED', 'retried by a BullMQ client'
@@ -75,9 +76,8 @@ local function follow(j, to, due)
     if j.state == to and not restarted then break end
     local taken_over = restarted and j.state == 'RUNNING'
     restarted = false
-    local event, state, reason = next_edge(j, j.state, taken_over and 'SCHEDULED' or to)
+    local event, state, reason = next_edge(j.state, taken_over and 'SCHEDULED' or to, j.stalled)
     local at = edge_time(j, event, state)
-    if j.state == 'RUNNING' and to == 'PENDING' and event == 'give_back' then state = to end
     j.was_running = j.state == 'RUNNING'
     apply_edge(j, event, state, at)
     move(j, event, state, at, reason)

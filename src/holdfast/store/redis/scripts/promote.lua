@@ -49,7 +49,7 @@ for _, entry in ipairs(due) do
     count = count + 1
     local q = j.q
     call('ZREM', q.base .. 'delayed', j.id)
-    if j.state ~= 'DELAYED' and j.state ~= 'RETRYING' then follow(j, 'DELAYED') end
+    if j.state ~= 'DELAYED' and j.state ~= 'RETRYING' then follow(j, delayed_state(j)) end
     j.scheduled = now
     put(j, 'delay', 0)
     j.now[SCHEDULED_AT] = int(now)

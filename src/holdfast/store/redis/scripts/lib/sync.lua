@@ -15,6 +15,12 @@ local function place_of(q, id)
   return 'SCHEDULED'
 end
 
+-- The state of a delayed job. One that was ready, or had an attempt, was started and delayed again.
+local STARTED_BEFORE = {SCHEDULED = true, RUNNING = true, RETRYING = true}
+local function delayed_state(j)
+  return (j.attempts > 0 or STARTED_BEFORE[j.state or '']) and 'RETRYING' or 'DELAYED'
+end
+
 -- The next edge of the state machine for a job that BullMQ has moved from one state to another. The
 -- table in model/lifecycle.py is the authority; tests/store/redis/test_next_edge.py compares them.
 local function next_edge(from, to, stalled)
@@ -127,8 +133,8 @@ local function reconcile(q, id)
       local attempts = within(options_of(j).attempts, MAX_COUNT) or 1
       if j.attempts >= math.max(1, attempts) and attempts > 1 then to = 'DEAD_LETTER' end
     end
-  elseif to == 'DELAYED' and (j.attempts > 0 or j.state == 'RUNNING' or j.state == 'RETRYING') then
-    to = 'RETRYING'
+  elseif to == 'DELAYED' then
+    to = delayed_state(j)
   end
   local known = tonumber(j.now[DUE])
   if due and known and math.floor(due / 4096) == math.floor(known / 1000) then due = nil end

@@ -1,4 +1,4 @@
-"""When a BullMQ schedule comes round next."""
+"""When a BullMQ schedule is next due."""
 
 from __future__ import annotations
 

@@ -95,15 +95,15 @@ return answers
 @pytest.fixture
 async def edges(valkey_server: Valkey) -> dict[tuple[State | None, State, bool], Edge]:
     """What ``next_edge`` returns for every state, every place, and stalled or not."""
-    asked = list(product((None, *State), PLACES, (False, True)))
-    words = [word for from_, to, stalled in asked for word in (from_ or "", to, str(int(stalled)))]
+    cases = list(product((None, *State), PLACES, (False, True)))
+    words = [word for from_, to, stalled in cases for word in (from_ or "", to, str(int(stalled)))]
     async with Redis(port=valkey_server.port, decode_responses=True) as raw:
         answers = await raw.eval(
             with_parts(ASK), 1, "e:hf:jobs", "e", "", "10000", "1", "1", "", *words
         )
     return {
         (from_, to, stalled): (from_, Event(event), State(state))
-        for (from_, to, stalled), (event, state) in zip(asked, answers, strict=True)
+        for (from_, to, stalled), (event, state) in zip(cases, answers, strict=True)
     }
 
 

@@ -81,8 +81,9 @@ local function write(j, c)
   local packed = j.now
   for i, value in ipairs(c.now) do packed[i] = value end
   packed[HELD], packed[FOREIGN_FAILURE] = c.held, ''
-  j.revision, j.started, j.scheduled = tonumber(packed[REVISION]), tonumber(packed[STARTED]), tonumber(packed[SCHEDULED_AT])
-  j.expires, j.lease_end = tonumber(packed[EXPIRES]), tonumber(packed[LEASE_END])
+  j.revision, j.scheduled = tonumber(packed[REVISION]), tonumber(packed[SCHEDULED_AT])
+  j.started, j.expires = tonumber(packed[STARTED]), tonumber(packed[EXPIRES])
+  j.lease_end = tonumber(packed[LEASE_END])
   for _, edge in ipairs(c.edges) do record_edge(j, edge[1], edge[2], edge[3], edge[4], edge[5]) end
   for i = 1, #c.fields, 2 do put(j, c.fields[i], c.fields[i + 1]) end
   if c.stack then add_trace(j, c.stack) end

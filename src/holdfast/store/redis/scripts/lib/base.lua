@@ -148,17 +148,17 @@ local function flush_indexes()
 end
 
 local function flush_records()
-  local sets, gone = {}, {}
+  local sets, removed = {}, {}
   for job_id, value in pairs(records) do
     if value then
       sets[#sets + 1] = job_id
       sets[#sets + 1] = value
     else
-      gone[#gone + 1] = job_id
+      removed[#removed + 1] = job_id
     end
   end
   call_in_slices('HSET', shared .. 'jobs', sets)
-  call_in_slices('HDEL', shared .. 'jobs', gone)
+  call_in_slices('HDEL', shared .. 'jobs', removed)
   records = {}
 end
 

@@ -137,18 +137,18 @@ end
 local function evict(j, completed, keep)
   local q = j.q
   local set = q.base .. (completed and 'completed' or 'failed')
-  local gone = {}
+  local removed = {}
   if keep.age then
     local limit = tonumber(keep.limit) or 1000
-    gone = call('ZREVRANGEBYSCORE', set, int(now_ms - keep.age * 1000), '-inf', 'LIMIT', 0, limit)
-    call_in_slices('ZREM', set, gone)
+    removed = call('ZREVRANGEBYSCORE', set, int(now_ms - keep.age * 1000), '-inf', 'LIMIT', 0, limit)
+    call_in_slices('ZREM', set, removed)
   end
   if keep.count and keep.count > 0 then
     local rest = call('ZREVRANGE', set, keep.count, keep.count + 999)
     call_in_slices('ZREM', set, rest)
-    for _, id in ipairs(rest) do gone[#gone + 1] = id end
+    for _, id in ipairs(rest) do removed[#removed + 1] = id end
   end
-  for _, id in ipairs(gone) do
+  for _, id in ipairs(removed) do
     local old = load_job(q, id)
     erase(q, id)
     if old then forget(old.job_id, old.state) end

@@ -47,7 +47,7 @@ local function bullmq_allows(q, j)
   local starting = q.buffers and q.buffers.active and #q.buffers.active or 0
   if q.concurrency and call('LLEN', q.base .. 'active') + starting >= q.concurrency then return false end
   if not q.max or deferred_failure_of(j) then return true end
-  -- Under a test's clock the limiter key, which expires by the server's, says nothing: our window decides.
+  -- The limiter key expires by the server's clock: under a test's clock only our own window counts.
   if ARGV[2] ~= '' and rule_of('queue:' .. q.name) then return true end
   local key = q.base .. 'limiter'
   if tonumber(call('GET', key) or 0) >= q.max and call('PTTL', key) > 0 then return false end

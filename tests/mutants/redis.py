@@ -263,7 +263,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/advance.lua",
-        "if not current or 'repeat:' .. scheduler_id .. ':' .. int(tonumber(current)) ~= ARGV[9] then",
+        "if not current or 'repeat:' .. scheduler_id .. ':' .. int(tonumber(current)) ~= ARGV[9]"
+        " then",
         "if not current then",
         "a retried tick makes another next one",
         WIRE,
@@ -278,7 +279,9 @@ MUTANTS = (
     _in(
         "scripts/lib/job.lua",
         "function() event_groups, event_count, events_added = {}, 0, 0 end",
-        "function()\n  event_groups, event_count, events_added = event_groups or {}, event_count or 0, 0\nend",
+        "function()\n"
+        "  event_groups, event_count, events_added = event_groups or {}, event_count or 0, 0\n"
+        "end",
         "a call emits events that one before it failed to emit",
         ("redis library",),
     ),

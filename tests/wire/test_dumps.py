@@ -1,4 +1,4 @@
-"""The same story told by Node alone and by Node and Python leaves the same keys behind."""
+"""The same scenario leaves the same keys, run by Node alone or by Node and Python."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tests.wire.side import Side
 
 CHANGING = {"timestamp", "processedOn", "finishedOn", "pb", "stacktrace", "returnvalue"}
-"""Fields whose values differ from run to run, or say who did the work."""
+"""Fields whose values differ from run to run, or name the worker."""
 WORKERS_OWN = re.compile(r":(stalled-check|marker|pc|hf:.*)$")
 
 
 async def dump(raw: Redis, prefix: str) -> dict[str, Any]:
-    """Every key BullMQ knows, without times, names of workers and what is ours."""
+    """Return every key that BullMQ knows, without times, names of workers and our own fields."""
     found: dict[str, Any] = {}
     for key in sorted(await raw.keys(f"{prefix}:*")):
         name = key.removeprefix(f"{prefix}:")
@@ -67,14 +67,14 @@ def _event(row: dict[str, str], prefix: str) -> dict[str, str]:
 
 
 async def by_node(peer: Peer, queue: str, count: int, end: str = "completed") -> None:
-    """Let a Node worker finish so many attempts, then stop it."""
+    """Run so many attempts in a Node worker, then stop it."""
     await peer.ask("work", queue=queue, opts={"name": "w"})
     await peer.until(end, count)
     await peer.ask("rest", queue=queue)
 
 
 async def by_us(side: Side, queue: str, count: int) -> None:
-    """Finish so many attempts as the Node worker of the tests would."""
+    """Run so many attempts as the Node worker of these tests does."""
     for _ in range(count):
         (job,) = await side.take(queue=queue)
         data = json.loads(job.payload)
@@ -86,7 +86,7 @@ async def by_us(side: Side, queue: str, count: int) -> None:
             await side.complete(job, msgspec.json.encode({"ran": job.type}))
 
 
-STORIES: dict[str, tuple[list[dict[str, Any]], int]] = {
+SCENARIOS: dict[str, tuple[list[dict[str, Any]], int]] = {
     "complete": ([{"job": "a", "data": {}}], 1),
     "priority": ([{"job": "a", "data": {}, "opts": {"priority": 3}}], 1),
     "fatal": ([{"job": "a", "data": {"fatal": "no"}, "opts": {"attempts": 3}}], 1),
@@ -122,16 +122,16 @@ STORIES: dict[str, tuple[list[dict[str, Any]], int]] = {
 
 
 @pytest.mark.req("B-1", "B-4")
-@pytest.mark.parametrize("story", STORIES)
-async def test_same_story_leaves_the_same_keys(
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_same_scenario_leaves_the_same_keys(
     side: Side,
     start_peer: Callable[[], Awaitable[Peer]],
     raw: Redis,
     prefix: str,
-    story: str,
+    scenario: str,
 ) -> None:
     peer = await start_peer()
-    adds, attempts = STORIES[story]
+    adds, attempts = SCENARIOS[scenario]
 
     for add in adds:
         await peer.ask("add", queue="q", **add)
@@ -188,7 +188,7 @@ async def test_same_flow_leaves_the_same_keys(
 async def test_same_pause_leaves_the_same_keys(
     side: Side, peer: Peer, raw: Redis, prefix: str
 ) -> None:
-    async def story(pause: Callable[[bool], Awaitable[object]]) -> list[dict[str, Any]]:
+    async def scenario(pause: Callable[[bool], Awaitable[object]]) -> list[dict[str, Any]]:
         dumps = []
         for step in ("add", "pause", "add", "resume", "add"):
             if step == "add":
@@ -200,11 +200,11 @@ async def test_same_pause_leaves_the_same_keys(
 
     prefix_now = prefix
     await peer.ask("call", queue="q", method="count")
-    mixed = await story(lambda paused: side.store.configure("q", {"paused": paused}))
+    mixed = await scenario(lambda paused: side.store.configure("q", {"paused": paused}))
 
     prefix_now = f"{prefix}n"
     await peer.ask("use", prefix=prefix_now)
     words = {True: "pause", False: "resume"}
-    pure = await story(lambda paused: peer.ask("call", queue="q", method=words[paused]))
+    pure = await scenario(lambda paused: peer.ask("call", queue="q", method=words[paused]))
 
     assert pure == mixed

@@ -66,7 +66,7 @@ async def test_parent_runs_with_us_after_node_ran_its_children(side: Side, peer:
         (None, False, State.PENDING),
     ],
 )
-async def test_child_that_we_fail_does_to_its_parent_what_its_option_says(
+async def test_child_that_we_fail_affects_its_parent_as_its_option_requires(
     side: Side, peer: Peer, option: str | None, parent_runs: bool, parent_ends: State
 ) -> None:
     opts = {option: True} if option else {}
@@ -83,7 +83,7 @@ async def test_child_that_we_fail_does_to_its_parent_what_its_option_says(
 
 
 @pytest.mark.req("B-1")
-async def test_child_that_node_fails_fails_the_parent_that_we_fetch(side: Side, peer: Peer) -> None:
+async def test_child_that_node_fails_fails_the_parent_that_we_claim(side: Side, peer: Peer) -> None:
     bad = {"name": "bad", "data": {"fail": "broken"}, "opts": {"failParentOnFailure": True}}
     made = await peer.ask("flow", tree=tree(bad))
     await peer.ask("work", queue="kid")

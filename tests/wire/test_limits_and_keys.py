@@ -1,4 +1,4 @@
-"""Deduplication, rate limits and global concurrency hold on both sides, whoever set them."""
+"""Deduplication, rate limits and global concurrency hold on both sides, set by either."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_throttling_key_outlives_its_job(side: Side, peer: Peer) -> None:
 
 
 @pytest.mark.req("B-1")
-async def test_last_job_that_came_while_its_key_was_running_follows(side: Side, peer: Peer) -> None:
+async def test_last_job_submitted_while_its_key_was_running_follows(side: Side, peer: Peer) -> None:
     options = {"deduplication": {"id": "K", "keepLastIfActive": True}}
     await peer.ask("add", queue="q", job="one", data={"n": 1}, opts=options)
     (job,) = await side.take()

@@ -126,8 +126,8 @@ async def test_we_cancel_a_job_that_node_queued(side: Side, peer: Peer) -> None:
     job = await side.get(f"q:{wire_id}")
     assert 4 == job.priority
 
-    wish = lifecycle.cancel_requested(job, reason="not now", force=False, now=side.store.now())
-    gone = await side.swap(job, wish)
+    request = lifecycle.cancel_requested(job, reason="not now", force=False, now=side.store.now())
+    gone = await side.swap(job, request)
 
     assert State.CANCELLED is gone.state
     seen = await peer.ask("job", queue="q", id=wire_id)
@@ -176,7 +176,7 @@ async def test_foreign_priority_keeps_its_number_over_a_retry(
 
 
 @pytest.mark.req("S-14")
-async def test_types_nobody_asked_for_keep_their_place(side: Side, peer: Peer) -> None:
+async def test_jobs_of_other_types_keep_their_place(side: Side, peer: Peer) -> None:
     for name in ("x", "y", "x", "y"):
         await peer.ask("add", queue="q", job=name, data={})
 
@@ -234,7 +234,7 @@ async def test_jobs_that_node_evicts_silently_leave_our_counters(side: Side, pee
     assert counts["completed"] == page.total == len(page.jobs)
 
 
-async def test_queue_full_of_old_jobs_is_met_at_start(
+async def test_queue_full_of_old_jobs_is_found_at_start(
     peer: Peer, valkey_server: Valkey, prefix: str
 ) -> None:
     jobs = [{"name": "old", "data": {"n": n}} for n in range(1200)]
@@ -269,7 +269,7 @@ async def test_nodes_jobs_are_kept_as_long_as_node_keeps_them(
 
 
 @pytest.mark.req("B-1")
-async def test_nodes_job_never_expires_unless_that_was_asked_for(
+async def test_nodes_job_never_expires_unless_the_url_sets_a_lifetime(
     side: Side, peer6: Peer, valkey_server: Valkey, prefix: str
 ) -> None:
     wire_id = await peer6.ask("add", queue="q", job="old", data={})

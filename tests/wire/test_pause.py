@@ -50,7 +50,7 @@ async def test_queue_paused_by_us_holds_node_workers_back(side: Side, peer: Peer
 @pytest.mark.parametrize(
     ("pauser", "resumer"), list(itertools.product(["python", BULLMQ_5, BULLMQ_6], repeat=2))
 )
-async def test_no_job_is_lost_whoever_pauses_and_resumes(
+async def test_no_job_is_lost_when_either_side_pauses_or_resumes(
     side: Side,
     start_peer: Callable[[str], Awaitable[Peer]],
     raw: Redis,

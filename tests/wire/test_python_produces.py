@@ -94,7 +94,9 @@ async def test_progress_and_logs_of_node_worker_reach_us(side: Side, peer: Peer)
 
 
 @pytest.mark.req("B-1", "M-9")
-async def test_dependent_of_a_job_that_node_finished_becomes_ripe(side: Side, peer: Peer) -> None:
+async def test_dependent_of_a_job_that_node_finished_is_due_for_a_verdict(
+    side: Side, peer: Peer
+) -> None:
     first = await side.add("first", {})
     second = await side.add("second", {}, after=[first])
     assert "waiting-children" == await peer.ask("state", queue="q", id=second.id)
@@ -102,17 +104,17 @@ async def test_dependent_of_a_job_that_node_finished_becomes_ripe(side: Side, pe
     await peer.ask("work", queue="q")
     await side.becomes(first.id, State.COMPLETED)
 
-    (has_dependents,) = await side.store.dependents(10)
+    (dependent,) = await side.store.dependents(10)
     assert (second.id, ((first.id, State.COMPLETED),)) == (
-        has_dependents.job.id,
-        has_dependents.parents,
+        dependent.job.id,
+        dependent.parents,
     )
     decided = lifecycle.dependency_ended(
-        has_dependents.job,
-        verdict(has_dependents.job.dependency_kind, has_dependents.parents),
+        dependent.job,
+        verdict(dependent.job.dependency_kind, dependent.parents),
         now=side.store.now(),
     )
-    await side.swap(has_dependents.job, decided)
+    await side.swap(dependent.job, decided)
     await side.becomes(second.id, State.COMPLETED)
 
 

@@ -1,4 +1,4 @@
-"""BullMQ's job schedulers: whoever fetches one's job makes the next."""
+"""BullMQ's job schedulers: the worker that claims a scheduler's job makes the next one."""
 
 from __future__ import annotations
 

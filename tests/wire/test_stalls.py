@@ -1,4 +1,4 @@
-"""Workers that die without a word, on either side."""
+"""Workers that die without releasing their jobs, on either side."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ async def test_late_answer_is_refused_once_node_has_taken_the_job(side: Side, pe
     (answer,) = await side.store.swap([Change(held, late)])
 
     assert not answer.written
-    assert not await side.beat(held)
+    assert not await side.extend(held)
     done = await side.becomes(job.id, State.COMPLETED)
     assert b'{"ran":"orphan"}' == done.result
 
 
 @pytest.mark.req("S-5")
-async def test_late_answer_is_accepted_while_nobody_took_the_job(
+async def test_late_answer_is_accepted_while_no_other_worker_has_the_job(
     side: Side, raw: Redis, prefix: str
 ) -> None:
     job = await side.add("late", {}, lease=0.2)
@@ -124,7 +124,7 @@ async def test_late_answer_is_accepted_while_nobody_took_the_job(
 async def test_job_that_node_found_stalled_too_often_is_failed_not_run(
     side: Side, raw: Redis, prefix: str
 ) -> None:
-    job = await side.add("doomed", {})
+    job = await side.add("stalled", {})
     await raw.hset(f"{prefix}:q:{job.id}", "defa", "job stalled more than allowable limit")
 
     assert [] == await side.claim()
@@ -139,7 +139,7 @@ async def _overdue(side: Side) -> list[Job]:
     for _ in range(200):
         if found := await side.store.overdue(10):
             return found
-        await asyncio.sleep(0.05)  # a lock that expires tells nobody
+        await asyncio.sleep(0.05)  # an expiring lock emits no event
     return []
 
 

@@ -1,4 +1,4 @@
-"""QueueEvents, dashboards and getWorkers see a mixed queue as they see any other."""
+"""QueueEvents, dashboards and getWorkers show a shared queue as any other."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.req("B-4")
-async def test_queue_events_tell_the_whole_life_of_our_job(side: Side, peer: Peer) -> None:
+async def test_queue_events_report_every_step_of_our_job(side: Side, peer: Peer) -> None:
     await peer.ask("listen", queue="q")
-    job = await side.add("told", {}, max_attempts=2, backoff={"initial_delay": 0.01})
+    job = await side.add("reported", {}, max_attempts=2, backoff={"initial_delay": 0.01})
 
     (first,) = await side.take()
     assert first.lease is not None
@@ -41,14 +41,14 @@ async def test_queue_events_tell_the_whole_life_of_our_job(side: Side, peer: Pee
     await side.complete(second, b'{"fine":true}')
 
     await peer.until("event:completed", jobId=job.id)
-    told = [each for each in await peer.ask("seen") if each.get("jobId") == job.id]
+    events = [each for each in await peer.ask("seen") if each.get("jobId") == job.id]
     assert [
         *("event:added", "event:waiting", "event:active", "event:progress", "event:delayed"),
         *("event:waiting", "event:active", "event:completed"),
-    ] == [each["on"] for each in told]
-    assert {"percent": 50, "message": "half"} == told[3]["data"]
-    assert {"fine": True} == told[-1]["returnvalue"]
-    assert "active" == told[-1]["prev"]
+    ] == [each["on"] for each in events]
+    assert {"percent": 50, "message": "half"} == events[3]["data"]
+    assert {"fine": True} == events[-1]["returnvalue"]
+    assert "active" == events[-1]["prev"]
     logs = await peer.ask("logs", queue="q", id=job.id)
     assert "line" == json.loads(logs["logs"][0])["message"]
 
@@ -113,7 +113,7 @@ async def test_get_workers_lists_ours_for_each_queue_while_it_waits(side: Side, 
         for _ in range(50):
             if found := await peer.ask("call", queue=queue, method="getWorkers"):
                 break
-            await asyncio.sleep(0.05)  # a connection that gets its name tells nobody
+            await asyncio.sleep(0.05)  # naming a connection emits no event
         assert 1 == len(found)
 
     await side.add("wake", {})

@@ -1,4 +1,4 @@
-"""Jobs that BullMQ workers end are told like any other; sealed ones pass through them unread."""
+"""Jobs that BullMQ workers end reach webhooks; encrypted ones pass through Node unread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALLOW = WebhookSettings(allow=("http", "ports", "127.0.0.0/8"), timeout=timedelt
 
 
 @pytest.mark.req("A-19", "B-1")
-async def test_webhook_hears_of_a_job_that_node_ended(
+async def test_webhook_reports_a_job_that_node_ended(
     valkey_server: Valkey, prefix: str, peer: Peer
 ) -> None:
     app = Holdfast(f"{valkey_server.url}?prefix={prefix}", webhooks=ALLOW)
@@ -34,18 +34,18 @@ async def test_webhook_hears_of_a_job_that_node_ended(
         job = await app.submit("greet", {"result": {"ok": 1}}, queue="q")
         (call,) = await receiver.heard()
 
-    told = json.loads(call.body)["data"]
-    assert (job.job_id, "COMPLETED", {"ok": 1}) == (told["job_id"], told["state"], told["result"])
+    data = json.loads(call.body)["data"]
+    assert (job.job_id, "COMPLETED", {"ok": 1}) == (data["job_id"], data["state"], data["result"])
 
 
 @pytest.mark.req("B-1", "M-12")
-async def test_node_carries_a_sealed_job_without_reading_it(side: Side, peer: Peer) -> None:
+async def test_node_runs_an_encrypted_job_without_reading_it(side: Side, peer: Peer) -> None:
     ring = KeyRing.parse(KeyRing.generate("k1"))
     async with Holdfast(store=sealed(side.store, ring)) as app:
         await peer.ask("work", queue="q")
         job = await app.submit("greet", {"iban": "DE00"}, queue="q")
         status = await app.wait(job.job_id, timeout=15)
-        carried = await side.get(job.job_id)
+        stored = await side.get(job.job_id)
 
     assert "COMPLETED" == status.state
-    assert ("k1", True) == (unwrap(carried.payload)[0], b"DE00" not in carried.payload)
+    assert ("k1", True) == (unwrap(stored.payload)[0], b"DE00" not in stored.payload)

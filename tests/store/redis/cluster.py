@@ -27,7 +27,7 @@ class Node(Valkey):
 
 @contextlib.contextmanager
 def running_cluster() -> Iterator[list[Node]]:
-    """Start three nodes and let them know each other."""
+    """Start three nodes and join them."""
     with contextlib.ExitStack() as stack:
         nodes = [stack.enter_context(Node()) for _ in range(NODES)]
         clients = [stack.enter_context(Redis(port=node.port)) for node in nodes]
@@ -47,9 +47,9 @@ def running_cluster() -> Iterator[list[Node]]:
 
 def _is_whole(client: Redis) -> bool:
     info = client.execute_command("CLUSTER INFO")
-    text = (
+    fields = (
         info
         if isinstance(info, dict)
         else dict(line.split(":", 1) for line in bytes(info).decode().split("\r\n") if ":" in line)
     )
-    return (text["cluster_state"], text["cluster_known_nodes"]) == ("ok", str(NODES))
+    return (fields["cluster_state"], fields["cluster_known_nodes"]) == ("ok", str(NODES))

@@ -1,4 +1,4 @@
-"""What several tests of the Redis store ask of their server."""
+"""Requirements of Redis store tests on their server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.servers import find_valkey
 
 @pytest.fixture
 def waits_for_disk() -> None:
-    """The server under test can be asked to wait for its disk."""
-    told = subprocess.run([find_valkey(), "--version"], capture_output=True, text=True, check=True)
-    if "v=7.0" in told.stdout:
+    """Skip on servers without WAITAOF."""
+    version = subprocess.run(
+        [find_valkey(), "--version"], capture_output=True, text=True, check=True
+    )
+    if "v=7.0" in version.stdout:
         pytest.skip("WAITAOF came with Redis 7.2")

@@ -1,4 +1,4 @@
-"""Servers around a primary: replicas, a sentinel, and a line that speaks TLS."""
+"""Servers around a primary: replicas, a sentinel, and a proxy with TLS."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MASTER = "jobs"
 
 
 class Replica(Valkey):
-    """Follows a primary, by its port or through a line to it."""
+    """A replica of a primary, by its port or through a proxy."""
 
     def __init__(self, primary: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Replica(Valkey):
         self.options = ["--replicaof", "127.0.0.1", str(primary)]
 
     def in_step(self) -> None:
-        """Wait until it has heard everything so far."""
+        """Wait until it is connected to the primary."""
         until(lambda: self._link() == "up", "the replica did not connect")
 
     def _link(self) -> str:
@@ -46,7 +46,7 @@ class Replica(Valkey):
 
 
 class SentinelServer(Valkey):
-    """One sentinel that decides by itself, and quickly."""
+    """One sentinel with a quorum of one and short timeouts."""
 
     def __init__(self, primary: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class SentinelServer(Valkey):
         return [self.binary, str(settings), "--sentinel"]
 
     def knows_a_replica(self) -> None:
-        """Wait until a failover would find someone."""
+        """Wait until a failover would find a replica."""
 
         def known() -> bool:
             with Redis(port=self.port) as client:
@@ -73,11 +73,11 @@ class SentinelServer(Valkey):
         until(known, "the sentinel did not find the replica")
 
 
-def until(true: Callable[[], bool], otherwise: str) -> None:
-    """Wait for something that another process does."""
+def until(condition: Callable[[], bool], otherwise: str) -> None:
+    """Wait until a condition on another process is true."""
     deadline = time.monotonic() + READY_WITHIN
     while time.monotonic() < deadline:
-        if true():
+        if condition():
             return
         time.sleep(0.05)
     raise ServerUnavailable(otherwise)
@@ -85,29 +85,29 @@ def until(true: Callable[[], bool], otherwise: str) -> None:
 
 @contextlib.asynccontextmanager
 async def behind_tls(port: int, folder: Path) -> AsyncIterator[int]:
-    """Lend a port that speaks TLS and passes on to a server, with a certificate of our own."""
+    """Yield a port with TLS in front of a server, with our own certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.pem", folder / "server.key")
-    lines: set[asyncio.Task[None]] = set()
+    relays: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", port)
         for source, target in ((reader, back), (there, writer)):
-            task = asyncio.create_task(_pass_on(source, target))
-            lines.add(task)
-            task.add_done_callback(lines.discard)
+            task = asyncio.create_task(_relay(source, target))
+            relays.add(task)
+            task.add_done_callback(relays.discard)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        for task in list(lines):
+        for task in list(relays):
             task.cancel()
-        await asyncio.gather(*lines, return_exceptions=True)
+        await asyncio.gather(*relays, return_exceptions=True)
 
 
-async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+async def _relay(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError, ssl.SSLError):
         while data := await source.read(65_536):
             target.write(data)

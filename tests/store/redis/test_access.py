@@ -1,4 +1,4 @@
-"""Reaching a Redis server: through TLS, as a user with few rights, by way of a sentinel."""
+"""Connecting to a Redis server: with TLS, as a user with few rights, through a sentinel."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_certificate_of_another_machine_is_refused(
             await RedisStore.from_url(url).start()
 
 
-@pytest.fixture(params=["with functions", "without functions", "that may not teach them"])
+@pytest.fixture(params=["with functions", "without functions", "without the right to load them"])
 async def user(request: pytest.FixtureRequest) -> AsyncIterator[str]:
     """A URL of a user with the rights that the page on Redis names."""
     rule = re.search(r"^user holdfast (.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
@@ -72,7 +72,7 @@ async def user(request: pytest.FixtureRequest) -> AsyncIterator[str]:
     words = rule[1].replace(">PASSWORD", ">secret").split()
     if request.param == "without functions":
         words.remove("+fcall")
-    elif request.param == "that may not teach them":
+    elif request.param == "without the right to load them":
         words[words.index("+function|load")] = "-function|load"
     with Valkey() as server:
         async with Redis(port=server.port) as raw:
@@ -131,7 +131,7 @@ async def test_user_with_the_documented_rights_can_do_nothing_else(
             await raw.execute_command(*words)
 
 
-async def test_wrong_password_is_told_as_such(user: str) -> None:
+async def test_wrong_password_is_reported(user: str) -> None:
     with pytest.raises(StoreError, match=r"(?i)password"):
         await RedisStore.from_url(user.replace(":secret@", ":wrong@")).start()
 
@@ -143,7 +143,7 @@ async def test_worker_goes_on_after_a_sentinel_changed_the_primary() -> None:
         replica.in_step()
         with SentinelServer(primary.port) as sentinel:
             sentinel.knows_a_replica()
-            # The first of the sentinels named is not there: the others are asked.
+            # The first sentinel does not answer: the others are tried.
             url = f"redis://127.0.0.1:1,127.0.0.1:{sentinel.port}/0?sentinel={MASTER}&timeout=2"
             async with Holdfast(url) as app, asyncio.timeout(2 * WITHIN):
                 ran: list[int] = []

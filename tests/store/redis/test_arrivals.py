@@ -1,4 +1,4 @@
-"""Who is woken when work arrives: a marker wakes one, and it must be one that can work."""
+"""Which waiters wake when work arrives: a marker wakes one, which must be one that can claim."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SETTLE = 0.15
 
 @pytest.fixture
 async def sides(valkey_server: Valkey) -> AsyncIterator[list[Side]]:
-    """Three processes' worth of stores on one place."""
+    """Three stores on one prefix, as three processes would have."""
     url = f"{valkey_server.url}?prefix=a{uuid.uuid4().hex[:10]}"
     async with AsyncExitStack() as stack:
         yield [Side(await stack.enter_async_context(RedisStore.from_url(url))) for _ in range(3)]
@@ -41,7 +41,7 @@ async def sides(valkey_server: Valkey) -> AsyncIterator[list[Side]]:
 
 @pytest.fixture
 async def start(sides: list[Side]) -> AsyncIterator[Start]:
-    """Run something beside the test, and end it with the test."""
+    """Run a task beside the test, and cancel it at the end."""
     tasks: list[asyncio.Task[str]] = []
 
     def start(work: Coroutine[object, object, str]) -> asyncio.Task[str]:
@@ -55,7 +55,7 @@ async def start(sides: list[Side]) -> AsyncIterator[Start]:
 
 
 async def _work(side: Side, types: tuple[str, ...] | None = None) -> str:
-    """Wait for a job as a worker does, and take it."""
+    """Wait for a job as a worker does, and claim it."""
     seen = 0
     while True:
         if jobs := await side.claim(types=types):
@@ -72,14 +72,16 @@ async def _wait_for(side: Side, queues: list[str]) -> str:
 
 
 async def _watch(side: Side) -> str:
-    """Wait for work without ever taking any, as a supervisor's maintenance does."""
+    """Wait for work without ever claiming, as a supervisor's maintenance does."""
     seen = 0
     while True:
         seen = await side.store.arrivals(["q"], seen, LONG)
         await asyncio.sleep(0.01)
 
 
-async def test_who_takes_no_jobs_takes_no_workers_wake_up(sides: list[Side], start: Start) -> None:
+async def test_waiter_that_never_claims_takes_no_wake_up_from_a_worker(
+    sides: list[Side], start: Start
+) -> None:
     start(_watch(sides[1]))
     for number in range(6):
         await asyncio.sleep(SETTLE)
@@ -90,7 +92,7 @@ async def test_who_takes_no_jobs_takes_no_workers_wake_up(sides: list[Side], sta
         assert f"t{number}" == await asyncio.wait_for(working, SOON)
 
 
-async def test_worker_with_full_hands_passes_the_wake_up_on(
+async def test_worker_without_free_slots_passes_the_wake_up_on(
     sides: list[Side], start: Start
 ) -> None:
     assert [] == await sides[1].claim()
@@ -105,7 +107,7 @@ async def test_worker_with_full_hands_passes_the_wake_up_on(
 
 
 async def test_worker_of_other_types_passes_the_wake_up_on(sides: list[Side], start: Start) -> None:
-    strangers = start(_work(sides[1], ("x",)))
+    other = start(_work(sides[1], ("x",)))
     await asyncio.sleep(SETTLE)
     for _ in range(4):
         working = start(_work(sides[0], ("y",)))
@@ -114,10 +116,12 @@ async def test_worker_of_other_types_passes_the_wake_up_on(sides: list[Side], st
 
         assert "y" == await asyncio.wait_for(working, SOON)
     await sides[2].add("x")
-    assert "x" == await asyncio.wait_for(strangers, SOON)
+    assert "x" == await asyncio.wait_for(other, SOON)
 
 
-async def test_who_only_watches_is_told_of_new_due_times(sides: list[Side], start: Start) -> None:
+async def test_waiter_that_never_claims_learns_of_new_due_times(
+    sides: list[Side], start: Start
+) -> None:
     seen = await sides[1].store.arrivals(["q"], -1, timedelta(0))
     seen = await sides[1].store.arrivals(["q"], seen, timedelta(seconds=SETTLE))
     waiting = start(_wait(sides[1], seen))
@@ -134,10 +138,10 @@ async def _connections(server: Valkey, name: str = "") -> int:
     return sum(1 for each in listed if each["name"] == name)
 
 
-async def test_all_who_wait_in_a_process_share_one_connection(
+async def test_waiters_of_one_process_share_one_connection(
     valkey_server: Valkey, sides: list[Side], start: Start
 ) -> None:
-    name = sides[0].store.keys.client_name("q")
+    name = sides[0].store.session.keys.client_name("q")
     await sides[0].claim()
     start(_watch(sides[0]))
     async with Redis(port=valkey_server.port) as raw:
@@ -150,16 +154,14 @@ async def test_all_who_wait_in_a_process_share_one_connection(
             assert f"t{number}" == await asyncio.wait_for(working, SOON)
         opened = (await raw.info("stats"))["total_connections_received"] - before
 
-    assert opened <= 2 + 5 + 5, "one to wait, one to work, and those of this test"
+    assert opened <= 2 + 5 + 5, "one to wait, one to claim, and those of this test"
 
 
-async def test_marker_that_nobody_waits_for_any_more_is_left_to_others(
-    sides: list[Side], start: Start
-) -> None:
+async def test_marker_without_a_waiter_is_returned(sides: list[Side], start: Start) -> None:
     await sides[1].claim()
-    gone = start(_wait(sides[1], 0))
+    cancelled = start(_wait(sides[1], 0))
     await asyncio.sleep(SETTLE)
-    gone.cancel()
+    cancelled.cancel()
     await asyncio.sleep(SETTLE)
     working = start(_work(sides[0]))
     await asyncio.sleep(SETTLE)
@@ -177,28 +179,28 @@ async def test_worker_is_listed_for_each_of_its_queues(
     start(_wait_for(sides[0], queues))
     await asyncio.sleep(SETTLE)
 
-    names = [sides[0].store.keys.client_name(queue) for queue in queues]
+    names = [sides[0].store.session.keys.client_name(queue) for queue in queues]
 
     assert [1, 1, 1] == [await _connections(valkey_server, name) for name in names]
 
 
-async def test_silent_line_delays_nobody_beyond_the_wait_and_is_replaced(
+async def test_silent_connection_delays_no_waiter_and_is_replaced(
     valkey_server: Valkey, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call that blocks for seconds must not wait for an answer that never comes."""
+    """A blocking call must not wait for an answer that never arrives."""
     monkeypatch.setattr(wake, "LONGEST", 1.0)
-    assert client.GRACE <= timedelta(seconds=2), "with a lease of 3 s the call is over before it"
+    assert client.GRACE <= timedelta(seconds=2), "a call must end before a lease of 3 s does"
     prefix = f"a{uuid.uuid4().hex[:10]}"
     async with (
-        Proxy(valkey_server.port) as line,
-        RedisStore.from_url(f"redis://127.0.0.1:{line.port}?prefix={prefix}") as far,
+        Proxy(valkey_server.port) as proxy,
+        RedisStore.from_url(f"redis://127.0.0.1:{proxy.port}?prefix={prefix}") as far,
         RedisStore.from_url(f"{valkey_server.url}?prefix={prefix}") as near,
     ):
         assert [] == await Side(far).claim()
         loop = asyncio.get_running_loop()
         waiting = start(_wait(Side(far), 0))
         await asyncio.sleep(SETTLE)
-        line.silence()
+        proxy.silence()
         began = loop.time()
 
         assert 0 == await far.arrivals(["q"], 0, timedelta(seconds=0.5))
@@ -206,7 +208,7 @@ async def test_silent_line_delays_nobody_beyond_the_wait_and_is_replaced(
 
         with pytest.raises(StoreUnavailableError):
             await asyncio.wait_for(waiting, 1.0 + client.GRACE.total_seconds())
-        line.heal()
+        proxy.heal()
         working = start(_work(Side(far)))
         await asyncio.sleep(SETTLE)
         await Side(near).add("t")
@@ -214,18 +216,18 @@ async def test_silent_line_delays_nobody_beyond_the_wait_and_is_replaced(
 
 
 @pytest.mark.req("S-6")
-async def test_a_marker_that_a_dead_worker_took_is_left_again_by_maintenance(
+async def test_maintenance_returns_a_marker_that_a_dead_worker_removed(
     sides: list[Side], start: Start, valkey_server: Valkey
 ) -> None:
     keeper, producer, worker = sides
     async with Redis(port=valkey_server.port) as dying:
-        marker = producer.store.keys.queue("q", "marker")
+        marker = producer.store.session.keys.queue("q", "marker")
         taken = asyncio.ensure_future(dying.bzpopmin(marker, 30))
         await asyncio.sleep(SETTLE)
         working = start(_work(worker))
         await asyncio.sleep(SETTLE)
         await producer.add("t")
-        await taken  # and nothing comes of it
+        await taken  # without a claim after it
 
         await keeper.store.promote(10)
 

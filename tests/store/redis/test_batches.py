@@ -1,4 +1,4 @@
-"""Jobs that are alike are written together, and what is written is what each alone would be."""
+"""Jobs that are alike are written together, with the same result as one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.model.acceptance import accept, read
 from holdfast.model.job import State
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus, Change, Claim
-from holdfast.store.redis import RedisStore, params, params_grouped
+from holdfast.store.redis import RedisStore, add, swap
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -29,14 +29,14 @@ Dump = dict[str, object]
 CLOCK = ManualClock()
 
 
-def made(n: int, **asked: object) -> Job:
-    given = {"type": "alike", "payload": {"n": n}, "queue": "q", **asked}
+def made(n: int, **options: object) -> Job:
+    given = {"type": "alike", "payload": {"n": n}, "queue": "q", **options}
     return accept(read(given), job_id=f"job-{n}", now=CLOCK.now())
 
 
 @contextlib.asynccontextmanager
 async def opened(server: Valkey) -> AsyncIterator[tuple[RedisStore, Redis, str]]:
-    """Open a store in a place of its own, and a plain client beside it; with its prefix."""
+    """Open a store under a new prefix, with a plain client; yield both and the prefix."""
     prefix = f"b{uuid.uuid4().hex[:10]}"
     async with (
         RedisStore.from_url(f"{server.url}?prefix={prefix}", clock=CLOCK) as store,
@@ -46,7 +46,7 @@ async def opened(server: Valkey) -> AsyncIterator[tuple[RedisStore, Redis, str]]
 
 
 async def dump(raw: Redis, prefix: str) -> Dump:
-    """Return every key without the entry ids of streams and what a moment ago only counted."""
+    """Return every key except our own streams, without the ids of stream entries."""
     found: Dump = {}
     for key in [each async for each in raw.scan_iter(f"{prefix}:*")]:
         name = key.decode().removeprefix(f"{prefix}:")
@@ -72,24 +72,22 @@ async def written(server: Valkey, calls: Sequence[Sequence[Job]]) -> Dump:
 
 
 @pytest.mark.parametrize("priority", ["CRITICAL", "NORMAL"])
-async def test_alike_jobs_of_one_call_are_kept_like_jobs_of_many_calls(
+async def test_jobs_added_together_are_stored_like_jobs_added_one_by_one(
     valkey_server: Valkey, priority: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [made(n, priority=priority) for n in range(700)]
-    assert 1 == len(params_grouped.new_jobs(jobs))
+    assert 1 == len(add.new_jobs(jobs))
 
     together = await written(valkey_server, [jobs])
     one_by_one = await written(valkey_server, [[job] for job in jobs])
-    monkeypatch.setattr(
-        params_grouped, "new_jobs", lambda jobs: [params.new_job(job) for job in jobs]
-    )
-    spelt_out = await written(valkey_server, [jobs])
+    monkeypatch.setattr(add, "new_jobs", lambda jobs: [add.new_job(job) for job in jobs])
+    separately = await written(valkey_server, [jobs])
 
-    assert spelt_out == together
-    assert spelt_out == one_by_one
+    assert separately == together
+    assert separately == one_by_one
 
 
-async def test_what_differs_within_a_batch_keeps_its_order(valkey_server: Valkey) -> None:
+async def test_batch_of_different_jobs_keeps_its_order(valkey_server: Valkey) -> None:
     jobs = [
         made(1, priority="CRITICAL"),
         made(2, priority="CRITICAL"),
@@ -98,19 +96,19 @@ async def test_what_differs_within_a_batch_keeps_its_order(valkey_server: Valkey
         made(5, priority="CRITICAL", timeout="PT5S"),
     ]
 
-    kept = await written(valkey_server, [jobs])
+    stored = await written(valkey_server, [jobs])
 
-    assert [b"job-5", b"job-4", b"job-3", b"job-2", b"job-1"] == kept["q:wait"]
-    assert b"5" == kept["q:id"]
+    assert [b"job-5", b"job-4", b"job-3", b"job-2", b"job-1"] == stored["q:wait"]
+    assert b"5" == stored["q:id"]
 
 
-async def test_job_of_a_batch_that_is_there_already_is_left_alone(valkey_server: Valkey) -> None:
+async def test_job_of_a_batch_that_exists_is_not_written_again(valkey_server: Valkey) -> None:
     first, second, third = (made(n) for n in range(3))
 
-    kept = await written(valkey_server, [[first, second], [second, third, third, first]])
+    stored = await written(valkey_server, [[first, second], [second, third, third, first]])
 
-    assert b"3" == kept["q:id"]
-    assert {b"q:2:SCHEDULED:alike": b"3"} == kept["hf:tally"]
+    assert b"3" == stored["q:id"]
+    assert {b"q:2:SCHEDULED:alike": b"3"} == stored["hf:tally"]
 
 
 async def test_plain_jobs_of_a_batch_that_is_refused_are_not_written(
@@ -131,7 +129,7 @@ async def test_plain_jobs_of_a_batch_that_is_refused_are_not_written(
 
 
 async def worked(server: Valkey, results: Sequence[bytes | None]) -> Dump:
-    """Claim and complete jobs, with other results each, and return what is kept then."""
+    """Claim jobs and complete each with a result, and return what is stored."""
     async with opened(server) as (store, raw, prefix):
         await store.add([made(n) for n in range(len(results))])
         want = Claim(queues=("q",), limit=len(results), worker="w", token="t")
@@ -150,21 +148,21 @@ async def worked(server: Valkey, results: Sequence[bytes | None]) -> Dump:
         return await dump(raw, prefix)
 
 
-async def test_alike_completions_are_kept_like_any_change(
+async def test_completions_written_together_are_stored_like_single_ones(
     valkey_server: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = [*([b"1", b'"two"', b"[3]"] * 200), b"null", b"null", None, b"\xff\xfe", b"4"]
 
     together = await worked(valkey_server, results)
     monkeypatch.setattr(
-        params_grouped, "changes", lambda wanted: [params.change(c) for c in wanted]
+        swap, "change_params", lambda changes: [swap.one_change(c) for c in changes]
     )
-    spelt_out = await worked(valkey_server, results)
+    separately = await worked(valkey_server, results)
 
-    assert spelt_out == together
+    assert separately == together
 
 
-async def test_completion_of_a_job_that_moved_on_is_refused_among_its_like(
+async def test_completion_of_a_job_that_changed_is_refused_within_a_group(
     valkey_server: Valkey,
 ) -> None:
     async with opened(valkey_server) as (store, _, _):
@@ -172,7 +170,7 @@ async def test_completion_of_a_job_that_moved_on_is_refused_among_its_like(
         jobs = await store.claim(Claim(queues=("q",), limit=4, worker="w", token="t"))
         now = store.now()
         changes = [Change(job, lifecycle.completed(job, b"1", now=now)) for job in jobs]
-        assert 1 == len(params_grouped.changes(changes))
+        assert 1 == len(swap.change_params(changes))
         await store.swap([changes[1]])
 
         answers = await store.swap(changes)
@@ -182,7 +180,7 @@ async def test_completion_of_a_job_that_moved_on_is_refused_among_its_like(
         assert State.COMPLETED is answers[1].job.state
 
 
-async def test_jobs_claimed_together_are_read_as_each_alone(valkey_server: Valkey) -> None:
+async def test_jobs_claimed_together_are_read_like_jobs_read_alone(valkey_server: Valkey) -> None:
     async with opened(valkey_server) as (store, _, _):
         jobs = [
             *(made(n) for n in range(3)),
@@ -200,7 +198,7 @@ async def test_jobs_claimed_together_are_read_as_each_alone(valkey_server: Valke
 
 
 async def claimed(server: Valkey, jobs: Sequence[Job], limit: int) -> tuple[Dump, list[object]]:
-    """Claim jobs, so many by a call, and return what is kept and what was told then."""
+    """Claim jobs, up to a limit per call, and return what is stored and the events."""
     async with opened(server) as (store, raw, prefix):
         await store.add(jobs)
         want = Claim(queues=("q", "p"), limit=limit, worker="w", token="t")
@@ -211,7 +209,7 @@ async def claimed(server: Valkey, jobs: Sequence[Job], limit: int) -> tuple[Dump
 
 
 @pytest.mark.parametrize("priority", ["CRITICAL", "NORMAL"])
-async def test_jobs_claimed_together_are_kept_like_jobs_claimed_one_by_one(
+async def test_jobs_claimed_together_are_stored_like_jobs_claimed_one_by_one(
     valkey_server: Valkey, priority: str
 ) -> None:
     jobs = [
@@ -228,7 +226,7 @@ async def test_jobs_claimed_together_are_kept_like_jobs_claimed_one_by_one(
     assert one_by_one == together
 
 
-async def test_jobs_that_end_in_another_order_than_they_began_leave_the_others_running(
+async def test_jobs_that_end_out_of_order_leave_the_others_running(
     valkey_server: Valkey,
 ) -> None:
     async with opened(valkey_server) as (store, raw, prefix):

@@ -58,7 +58,7 @@ async def test_cluster_holds_every_situation_like_the_reference(
 
     assert [] == differences(reference.answers, world.answers, "answers")
     expected = await snapshot(reference.store, LABELS)
-    assert [] == differences(expected, await snapshot(world.store, LABELS), "told")
+    assert [] == differences(expected, await snapshot(world.store, LABELS), "snapshot")
     sizes = []
     for node in cluster:
         with Redis(port=node.port) as client:

@@ -1,4 +1,4 @@
-"""What a Redis server keeps when it is killed, and what submissions can be made to wait for."""
+"""What a killed Redis server keeps, and what submissions can wait for."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ async def test_submission_waits_for_a_replica_when_asked(pair: tuple[Valkey, Rep
 async def test_submission_no_replica_confirms_exists_and_says_so(
     pair: tuple[Valkey, Replica],
 ) -> None:
-    """The replica hangs but stays connected, so that only what it confirms can tell."""
+    """The replica hangs but stays connected, so that only the confirmation is missing."""
     primary, replica = pair
     assert replica.process is not None
-    asked = "&replicas=1&confirm_within=1"
-    async with opened(primary, asked) as side, opened(primary, asked) as other:
+    options = "&replicas=1&confirm_within=1"
+    async with opened(primary, options) as side, opened(primary, options) as other:
         os.kill(replica.process.pid, signal.SIGSTOP)
         try:
             with pytest.raises(UnconfirmedError, match="0 of 1 replicas") as caught:
@@ -101,7 +101,7 @@ async def test_submission_no_replica_confirms_exists_and_says_so(
             (job,) = (await side.store.find(Search())).jobs
 
             with pytest.raises(UnconfirmedError):
-                await other.store.add([job])  # which writes nothing, so that only a mark can tell
+                await other.store.add([job])  # which writes nothing but the counter
         finally:
             os.kill(replica.process.pid, signal.SIGCONT)
         (answer,) = await _persistently(side, job)
@@ -114,17 +114,17 @@ async def test_submission_no_replica_confirms_exists_and_says_so(
 @pytest.mark.slow
 @pytest.mark.req("S-1", stores=["redis"])
 async def test_failover_to_a_replica_that_was_cut_off_loses_what_it_had_not_received() -> None:
-    """What the page on Redis says: without ``replicas`` an answered submission can be lost."""
+    """As docs/redis.md warns: without ``replicas`` an answered submission can be lost."""
     with Valkey() as primary, contextlib.closing(Replica(0)) as replica:
-        async with Proxy(primary.port) as line:
-            replica.follow(line.port)
+        async with Proxy(primary.port) as proxy:
+            replica.follow(proxy.port)
             await asyncio.to_thread(replica.start)
             await asyncio.to_thread(replica.in_step)
             async with opened(primary) as side:
                 before = await side.add("before")
                 while not await holds(replica, before):  # noqa: ASYNC110  # another process
                     await asyncio.sleep(0.02)
-                line.silence()
+                proxy.silence()
                 after = await side.add("after")
             async with opened(primary, "&replicas=1&confirm_within=1") as side:
                 with pytest.raises(UnconfirmedError):
@@ -155,7 +155,7 @@ async def test_submission_waits_for_the_disk_when_asked() -> None:
 @pytest.mark.usefixtures("waits_for_disk")
 @pytest.mark.req("S-1", "S-9", stores=["redis"])
 async def test_submission_the_disk_does_not_confirm_exists_and_says_so() -> None:
-    with Valkey(["--appendfsync", "no"]) as server:  # the kernel syncs when it likes
+    with Valkey(["--appendfsync", "no"]) as server:  # only the kernel decides when to sync
         async with opened(server, "&durability=fsync&confirm_within=1") as side:
             with pytest.raises(UnconfirmedError, match="not on the server's disk"):
                 await side.add("t")
@@ -164,7 +164,7 @@ async def test_submission_the_disk_does_not_confirm_exists_and_says_so() -> None
 
 
 @pytest.mark.req("S-13", stores=["redis"])
-async def test_disk_cannot_be_waited_for_where_nothing_is_written() -> None:
+async def test_disk_confirmation_without_an_append_only_file_is_refused() -> None:
     with (
         Valkey(["--appendonly", "no"]) as server,
         pytest.raises(UnsafeStoreError, match="needs an append-only file"),
@@ -175,13 +175,13 @@ async def test_disk_cannot_be_waited_for_where_nothing_is_written() -> None:
 @pytest.mark.parametrize(
     "query", ["durability=disk", "replicas=0", "replicas=x", "replicas=1&cluster=1&prefix={b}"]
 )
-def test_confirmation_that_cannot_be_had_is_refused_by_name(query: str) -> None:
+def test_confirmation_that_is_not_available_is_refused_by_name(query: str) -> None:
     with pytest.raises(StoreError, match=r"durability|replicas"):
         RedisSettings.from_url(f"redis://h?{query}")
 
 
 async def _synced(server: Valkey) -> None:
-    """Wait until everything so far is on disk; Redis 7.0 cannot be asked, but says what it does."""
+    """Wait until everything so far is on disk, without WAITAOF, which Redis 7.0 lacks."""
     async with Redis(port=server.port) as raw:
         for _ in range(3):  # what was written since the last fsync is due within a second
             await asyncio.sleep(1.1)

@@ -1,4 +1,4 @@
-"""Hashes that anyone with access to the server may have written in a queue's name."""
+"""Invalid hashes that any client of the server may have written to a queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.redis
 
-SOUND = {
+VALID = {
     b"name": b"work",
     b"data": b"{}",
     b"opts": b"{}",
@@ -27,9 +27,21 @@ SOUND = {
     b"delay": b"0",
     b"priority": b"0",
 }
-JUNK = (b"", b"x", b"-1", b"1e400", b"nan", b"9" * 400, b"\xff\xfe", b"\x00", b"[", b'{"a":', b"{}")
+INVALID = (
+    b"",
+    b"x",
+    b"-1",
+    b"1e400",
+    b"nan",
+    b"9" * 400,
+    b"\xff\xfe",
+    b"\x00",
+    b"[",
+    b'{"a":',
+    b"{}",
+)
 FIELDS = (
-    *SOUND,
+    *VALID,
     *(b"atm", b"ats", b"stc", b"progress", b"returnvalue", b"failedReason", b"stacktrace"),
     *(b"processedOn", b"finishedOn", b"pb", b"parentKey", b"parent", b"rjk", b"deid", b"defa"),
 )
@@ -47,11 +59,11 @@ OPTIONS = (
 def _hashes() -> dict[str, dict[bytes, bytes]]:
     found = {"nothing": {b"x": b"y"}, "only a name": {b"name": b"work"}}
     for field in FIELDS:
-        for number, junk in enumerate(JUNK):
-            found[f"{field.decode()} {number}"] = {**SOUND, field: junk}
-        found[f"no {field.decode()}"] = {k: v for k, v in SOUND.items() if k != field}
+        for number, value in enumerate(INVALID):
+            found[f"{field.decode()} {number}"] = {**VALID, field: value}
+        found[f"no {field.decode()}"] = {k: v for k, v in VALID.items() if k != field}
     for number, options in enumerate(OPTIONS):
-        found[f"options {number}"] = {**SOUND, b"opts": options}
+        found[f"options {number}"] = {**VALID, b"opts": options}
     return found
 
 
@@ -73,13 +85,13 @@ async def test_hostile_hash_neither_stops_the_queue_nor_its_readers(url: str, pa
             key = f"{prefix}:q:{number}"
             await raw.hset(key, mapping=HASHES[name])
             await raw.lpush(f"{prefix}:q:wait", number)
-        await raw.hset(f"{prefix}:q:sound", mapping=SOUND)
-        await raw.lpush(f"{prefix}:q:wait", "sound")
+        await raw.hset(f"{prefix}:q:valid", mapping=VALID)
+        await raw.lpush(f"{prefix}:q:wait", "valid")
         side = Side(store)
 
         found = [job for _ in range(len(names) + 5) for job in await side.claim()]
         for number, job in enumerate(found):
-            if number % 2 and job.id != "q:sound":
+            if number % 2 and job.id != "q:valid":
                 await side.fail(job, category="PERMANENT")
             else:
                 await side.complete(job)
@@ -90,9 +102,9 @@ async def test_hostile_hash_neither_stops_the_queue_nor_its_readers(url: str, pa
         await store.promote(1000)
         ids = [f"q:{number}" for number in range(len(names))]
         await store.history(ids)
-        jobs = await store.get([*ids, "q:sound"])
+        jobs = await store.get([*ids, "q:valid"])
 
-    sound = jobs[-1]
-    assert sound is not None
-    assert State.COMPLETED is sound.state
+    valid = jobs[-1]
+    assert valid is not None
+    assert State.COMPLETED is valid.state
     assert [] == [job.id for job in jobs if job and job.state is State.RUNNING]

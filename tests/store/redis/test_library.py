@@ -1,4 +1,4 @@
-"""The calls made for every job are functions that a server learns, and learns again."""
+"""The frequent verbs are functions that the store loads into the server, again if need be."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def opened(server: Valkey) -> RedisStore:
 
 
 async def calls(raw: Redis) -> set[str]:
-    """Return which commands the server was given since it last forgot them."""
+    """Return which commands the server ran since its statistics were reset."""
     return {name.removeprefix("cmdstat_") for name in await raw.info("commandstats")}
 
 
-async def test_a_job_goes_by_functions_from_its_submission_to_its_end() -> None:
+async def test_job_uses_functions_from_submission_to_end() -> None:
     with Valkey() as server:
         async with opened(server) as store, Redis(port=server.port) as raw:
             side = Side(store)
@@ -44,7 +44,7 @@ async def test_a_job_goes_by_functions_from_its_submission_to_its_end() -> None:
             assert "evalsha" not in await calls(raw)
 
 
-async def test_a_server_that_forgot_the_functions_is_taught_again() -> None:
+async def test_server_that_lost_the_functions_gets_them_again() -> None:
     with Valkey() as server:
         async with opened(server) as store, Redis(port=server.port) as raw:
             side = Side(store)
@@ -58,12 +58,10 @@ async def test_a_server_that_forgot_the_functions_is_taught_again() -> None:
 
 
 @pytest.mark.parametrize("place", ["created", "events"])
-async def test_a_call_that_failed_leaves_nothing_to_the_next(
-    valkey_server: Valkey, place: str
-) -> None:
+async def test_failed_call_leaves_no_state_to_the_next(valkey_server: Valkey, place: str) -> None:
     async with opened(valkey_server) as store, Redis(port=valkey_server.port) as raw:
         side = Side(store)
-        key = f"{store.settings.prefix}:hf:{place}"
+        key = f"{store.session.settings.prefix}:hf:{place}"
         await raw.set(key, "of another kind")
         with pytest.raises(StoreError, match="WRONGTYPE"):
             await side.add("broken")

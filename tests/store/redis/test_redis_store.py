@@ -1,4 +1,4 @@
-"""What only the Redis store has: its settings, its refusals, its crashes."""
+"""Settings, refusals and crashes that only the Redis store has."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.redis
 
 
 def place(server: Valkey, **query: str) -> str:
-    asked = {"prefix": f"s{uuid.uuid4().hex[:10]}", **query}
-    return f"{server.url}?" + "&".join(f"{name}={value}" for name, value in asked.items())
+    options = {"prefix": f"s{uuid.uuid4().hex[:10]}", **query}
+    return f"{server.url}?" + "&".join(f"{name}={value}" for name, value in options.items())
 
 
 @pytest.mark.req("S-13")
@@ -38,7 +38,7 @@ async def test_server_that_evicts_is_refused_unless_accepted(valkey_server: Valk
             await RedisStore.from_url(place(server)).start()
 
         async with RedisStore.from_url(place(server, accept="eviction")) as store:
-            assert "allkeys-lru" in store.health.warnings[0]
+            assert "allkeys-lru" in store.session.health.warnings[0]
 
 
 @pytest.mark.req("S-13")
@@ -50,13 +50,15 @@ async def test_server_that_evicts_is_refused_unless_accepted(valkey_server: Valk
         (["--appendfsync", "always"], "always", None),
     ],
 )
-async def test_health_says_what_a_crash_would_lose(
+async def test_health_reports_what_a_crash_would_lose(
     options: list[str], aof: str, word: str | None
 ) -> None:
     with Valkey(options) as server:
         async with RedisStore.from_url(place(server)) as store:
-            assert aof == store.health.aof
-            assert [word is not None] == [any(word or "" in w for w in store.health.warnings)]
+            assert aof == store.session.health.aof
+            assert [word is not None] == [
+                any(word or "" in w for w in store.session.health.warnings)
+            ]
 
 
 async def test_queue_of_an_old_bullmq_is_refused_unless_forced(valkey_server: Valkey) -> None:
@@ -77,8 +79,8 @@ async def test_queue_taken_over_by_an_old_bullmq_is_refused_from_then_on(
     async with RedisStore.from_url(url) as store, Redis(port=valkey_server.port) as raw:
         side = Side(store)
         await side.add("before", {}, delay=0.01)
-        await raw.hset(f"{store.settings.prefix}:q:meta", "version", "bullmq:4.18.3")
-        kept = await raw.zcard(f"{store.settings.prefix}:q:delayed")
+        await raw.hset(f"{store.session.settings.prefix}:q:meta", "version", "bullmq:4.18.3")
+        kept = await raw.zcard(f"{store.session.settings.prefix}:q:delayed")
         await asyncio.sleep(0.02)
 
         with pytest.raises(StoreError, match=r"'q' was last used by 'bullmq:4.18.3': only"):
@@ -86,12 +88,14 @@ async def test_queue_taken_over_by_an_old_bullmq_is_refused_from_then_on(
         with pytest.raises(StoreError, match="accept=unknown-version"):
             await side.claim()
         assert 0 == (await store.promote(10)).count
-        for _ in range(1000):  # a stretch of the server's keys each time, whoever's they are
+        for _ in range(1000):  # each looks at some of all keys of the server
             await store.promote(10)
-            if told := [text for text in store.health.warnings if "'q' was last used" in text]:
+            if warnings := [
+                text for text in store.session.health.warnings if "'q' was last used" in text
+            ]:
                 break
-        assert told
-        assert kept == 1 == await raw.zcard(f"{store.settings.prefix}:q:delayed")
+        assert warnings
+        assert kept == 1 == await raw.zcard(f"{store.session.settings.prefix}:q:delayed")
 
         want = Claim(queues=("q", "fine"), limit=1, worker="w", token="t")
         assert [] == await store.claim(want), "its other queues are served"
@@ -116,7 +120,7 @@ async def test_backoff_strategy_that_only_node_knows_is_replaced_as_the_url_says
         RedisStore.from_url(place(valkey_server, unknown_backoff=unknown)) as store,
         Redis(port=valkey_server.port) as raw,
     ):
-        base = f"{store.settings.prefix}:q:"
+        base = f"{store.session.settings.prefix}:q:"
         await raw.hset(base + "1", mapping={"name": "t", "data": "{}", "opts": options})
         await raw.lpush(base + "wait", "1")
 
@@ -147,7 +151,7 @@ async def test_id_that_would_break_a_queue_is_refused(valkey_server: Valkey, job
         "redis://h?unknown_backoff=linear",
     ],
 )
-def test_nonsense_in_a_url_is_refused(url: str) -> None:
+def test_invalid_option_in_a_url_is_refused(url: str) -> None:
     with pytest.raises(StoreError):
         open_store(url)
 
@@ -208,7 +212,7 @@ async def test_full_server_refuses_work_but_not_answers() -> None:
 
 @pytest.mark.req("S-1", "S-9")
 async def test_batch_that_a_full_server_refused_left_nothing_behind() -> None:
-    """All of a batch is there or none of it, and the same batch can be given again."""
+    """All of a batch is stored or none of it, and the same batch can be added again."""
     with Valkey(["--maxmemory", "12mb", "--maxmemory-policy", "noeviction"]) as server:
         async with (
             RedisStore.from_url(place(server, prefix="full")) as store,
@@ -277,8 +281,8 @@ async def test_many_jobs_of_other_types_do_not_hide_one_behind_them(
 ) -> None:
     async with RedisStore.from_url(place(valkey_server)) as store:
         side = Side(store)
-        strange = [replace(_made(store), type="strange", queue="q") for _ in range(1100)]
-        await store.add([replace(job, priority=Priority[priority]) for job in strange])
+        others = [replace(_made(store), type="other", queue="q") for _ in range(1100)]
+        await store.add([replace(job, priority=Priority[priority]) for job in others])
         wanted = await side.add("wanted", {}, priority=priority)
 
         found = [job.id for _ in range(3) for job in await side.claim(types=("wanted",))]

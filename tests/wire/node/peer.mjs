@@ -1,5 +1,5 @@
 // A BullMQ client driven over stdin: one JSON command per line, one JSON answer per line.
-// argv: package ("bullmq" or "bullmq5"), port; `use` says under which prefix to go on
+// argv: package ("bullmq" or "bullmq5"), port; the verb `use` sets the prefix
 import { createInterface } from "node:readline";
 import Redis from "ioredis";
 
@@ -81,10 +81,10 @@ const verbs = {
     events.on("error", (error) => note({ on: "error", message: error.message }));
     listeners.set(name, events);
     await events.waitUntilReady();
-    // It reads from "now" on, some time after it says that it is ready.
-    let heard = false;
-    events.on("probe", () => (heard = true));
-    while (!heard) {
+    // It reads events from a moment some time after it reports that it is ready.
+    let received = false;
+    events.on("probe", () => (received = true));
+    while (!received) {
       await redis.xadd(`${options.prefix}:${name}:events`, "*", "event", "probe");
       await new Promise((done) => setTimeout(done, 20));
     }

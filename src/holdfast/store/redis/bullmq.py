@@ -1,4 +1,4 @@
-"""Jobs that BullMQ clients made: read with BullMQ's defaults, whatever they hold."""
+"""Jobs that BullMQ clients made, read with BullMQ's defaults; invalid values are replaced."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from holdfast.model.policy import HOUR, MAX_ATTEMPTS, Backoff, BackoffKind
 from holdfast.model.profiles import BULLMQ
 from holdfast.model.times import CENTURY
 from holdfast.store.redis.fields import (
+    MILLISECOND,
     Now,
     Rest,
     Row,
@@ -23,7 +24,6 @@ from holdfast.store.redis.fields import (
 )
 from holdfast.store.redis.settings import FOREVER
 
-_MILLISECOND = timedelta(milliseconds=1)
 STALL = "stalled"
 
 
@@ -52,18 +52,22 @@ def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "exponent
         max_attempts=max(1, min(allowed, MAX_ATTEMPTS), rest.max_attempts),
         generation=rest.generation,
         cancel=rest.cancel,
-        failure=None if ended else rest.failure if _is_ours(now, rest) else failure(row, now),
+        failure=None
+        if ended
+        else rest.failure
+        if _has_own_failure(now, rest)
+        else failure(row, now),
         result=row.returnvalue if ended else None,
         **mutable(row, now),  # type: ignore[arg-type]  # one value per field of Job
     )
 
 
-def _is_ours(now: Now, rest: Rest) -> bool:
+def _has_own_failure(now: Now, rest: Rest) -> bool:
     return rest.failure is not None and not now.foreign_failure
 
 
 def backoff(option: object, unknown: str = "exponential") -> Backoff:
-    """Read BullMQ's backoff option; for a strategy only Node knows, ``unknown`` is one we do."""
+    """Read BullMQ's backoff option; ``unknown`` replaces a strategy that only Node knows."""
     if isinstance(option, int | float):
         option = {"type": "fixed", "delay": option}
     kind = option.get("type") if isinstance(option, dict) else None
@@ -73,7 +77,7 @@ def backoff(option: object, unknown: str = "exponential") -> Backoff:
             strategy=BackoffKind.CONSTANT, initial_delay=timedelta(0), max_delay=timedelta(0)
         )
     given = option.get("delay")
-    delay = _span(given) if isinstance(given, int | float) else _MILLISECOND
+    delay = _span(given) if isinstance(given, int | float) else MILLISECOND
     return Backoff(
         strategy=BackoffKind.CONSTANT if kind == "fixed" else BackoffKind.EXPONENTIAL,
         initial_delay=delay,
@@ -83,8 +87,8 @@ def backoff(option: object, unknown: str = "exponential") -> Backoff:
 
 
 def _span(milliseconds: float) -> timedelta:
-    """Return a delay of BullMQ within the bounds of ours, whatever number it is."""
-    return max(0.0, min(milliseconds, CENTURY / _MILLISECOND)) * _MILLISECOND
+    """Return a delay of BullMQ, limited to the range of ours."""
+    return max(0.0, min(milliseconds, CENTURY / MILLISECOND)) * MILLISECOND
 
 
 def failure(row: Row, now: Now) -> Failure | None:

@@ -1,8 +1,8 @@
-"""One server: connections, script calls, and errors in the store's words.
+"""One server: connections, script calls, and its errors as errors of the store.
 
-The client library's own retries are off: a script sent twice runs twice. So are its timeouts:
-before Python 3.12 they may lose a cancellation, and a task that should have ended goes on for
-ever. Calls are timed here; those that block have a connection of their own.
+The client library's own retries are off, because a script sent twice runs twice. So are its
+timeouts: before Python 3.12 they may lose a cancellation, and a task that should have ended runs
+for ever. Calls have a timeout here; blocking calls have connections of their own.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from redis.backoff import NoBackoff
 
 from holdfast.errors import StoreError, StoreUnavailableError, UnconfirmedError
 from holdfast.store.redis.connections import Connections
-from holdfast.store.redis.scripts import HOT, library, script
+from holdfast.store.redis.scripts import FREQUENT, library, script
 from holdfast.store.redis.settings import RedisSettings
 
-CONNECTIONS = 16
+MAX_CONNECTIONS = 16
 SENTINEL_PORT = 26379
-ASK_SENTINEL = 0.5
-"""Seconds for one sentinel to answer before the next one is asked."""
+SENTINEL_TIMEOUT = 0.5
+"""Seconds for one sentinel to answer before the next one is tried."""
 GRACE = timedelta(seconds=2)
-"""How late the answer to a blocking call may be; later, its connection is taken to be dead."""
-PASSING = (
+"""How late a blocking call may return before its connection counts as dead."""
+TRANSIENT = (
     "OOM",
     "LOADING",
     "BUSY",
@@ -43,56 +43,59 @@ PASSING = (
     "TRYAGAIN",
     "NOREPLICAS",
 )
-"""Beginnings of errors that go away by themselves."""
-UNTAUGHT = "Function not found"
-UNCALLABLE = ("unknown command 'FCALL'", "run the 'fcall' command")
-"""What a server says that knows no functions, or may not run them for us."""
+"""First words of errors that pass without a change here."""
+UNKNOWN_FUNCTION = "Function not found"
+NO_FUNCTIONS = ("unknown command 'FCALL'", "run the 'fcall' command")
+"""Errors of a server without functions, or of a user without the right to call them."""
 KEYLESS = frozenset({"PING", "TIME", "INFO", "CONFIG", "SCAN"})
-"""Commands that name no key: on a cluster the node that has ours is asked."""
+"""Commands without a key: on a cluster they go to the node that holds our keys."""
 
 Value = str | bytes | int | float
 
 
 class RedisClient:
-    """Talks to one server, one cluster, or the master that sentinels name."""
+    """A client of one server, of one cluster, or of the primary that sentinels name."""
 
     def __init__(self, settings: RedisSettings) -> None:
         self._settings = settings
         self._redis: Redis | RedisCluster | None = None
-        self._lines: Connections | None = None
+        self._connections: Connections | None = None
         self._has_library = False
-        """Whether hot verbs are functions of the server, as far as we know."""
-        self._waiting: dict[str, Connections] = {}
-        self._place: dict[str, Any] = {}
+        """Whether the server has the library of frequent verbs, as far as known."""
+        self._blocking: dict[str, Connections] = {}
+        self._address: dict[str, Any] = {}
         self._sentinel: Sentinel | None = None
-        self._route = ""
+        self._routing_key = ""
 
     @property
     def is_open(self) -> bool:
         return self._redis is not None
 
-    async def open(self, route: str) -> None:
-        """Connect; ``route`` is a key of the slot in which everything lives."""
-        self._route = route
+    async def open(self, routing_key: str) -> None:
+        """Connect; on a cluster all keys are in the slot of ``routing_key``."""
+        self._routing_key = routing_key
         with translated():
             if self._settings.cluster:
                 await self._open_cluster()
             elif self._settings.sentinel:
                 self._open_sentinel()
             else:
-                self._redis = self._connected()
-                self._lines = Connections(self._redis.connection_pool, CONNECTIONS)
+                self._redis = self._new_client()
+                self._connections = Connections(self._redis.connection_pool, MAX_CONNECTIONS)
                 self._has_library = True
             await self.command("PING")
 
     async def close(self) -> None:
-        """Let go of every connection."""
-        lines = [*self._waiting.values(), *([self._lines] if self._lines else [])]
-        held = [*([self._redis] if self._redis else [])]
+        """Close every connection."""
+        connections = [
+            *self._blocking.values(),
+            *([self._connections] if self._connections else []),
+        ]
+        clients = [*([self._redis] if self._redis else [])]
         if self._sentinel is not None:
-            held += self._sentinel.sentinels
-        self._redis, self._lines, self._waiting, self._sentinel = None, None, {}, None
-        for close in [*(each.close for each in lines), *(each.aclose for each in held)]:
+            clients += self._sentinel.sentinels
+        self._redis, self._connections, self._blocking, self._sentinel = None, None, {}, None
+        for close in [*(each.close for each in connections), *(each.aclose for each in clients)]:
             with contextlib.suppress(exceptions.RedisError, OSError):
                 await close()
 
@@ -103,15 +106,15 @@ class RedisClient:
         with translated():
             async with asyncio.timeout(self._settings.timeout.total_seconds()):
                 if isinstance(self._redis, RedisCluster) and words[0] in KEYLESS:
-                    return await self._home(self._redis).execute_command(*words)
+                    return await self._own_node(self._redis).execute_command(*words)
                 return await self._redis.execute_command(*words)
 
     async def run(self, name: str, key: str, args: Sequence[Value]) -> Any:
-        """Run the script of a verb; a server that does not know it yet is taught."""
-        if self._has_library and name in HOT:
+        """Run the script of a verb, and load it first when the server does not have it."""
+        if self._has_library and name in FREQUENT:
             function = library().functions[name]
             try:
-                return await self._ask("FCALL", function, 1, key, *args)
+                return await self._send("FCALL", function, 1, key, *args)
             except UnknownScript:
                 self._has_library = await self._load_library()
             except NoFunctions:
@@ -119,12 +122,12 @@ class RedisClient:
             return await self.run(name, key, args)
         program = script(name)
         try:
-            return await self._ask("EVALSHA", program.sha, 1, key, *args)
+            return await self._send("EVALSHA", program.sha, 1, key, *args)
         except UnknownScript:
             return await self.command("EVAL", program.text, 1, key, *args)
 
     async def _load_library(self) -> bool:
-        """Teach the server the functions; whether it may and can learn them."""
+        """Load the library of functions; return whether the server accepts it."""
         try:
             await self.command("FUNCTION", "LOAD", "REPLACE", library().text)
         except StoreUnavailableError:
@@ -133,19 +136,19 @@ class RedisClient:
             return False
         return True
 
-    async def _ask(self, *words: Value) -> Any:
-        """Send a command whose answer needs no reading, the short way if there is one."""
-        if self._lines is None:
+    async def _send(self, *words: Value) -> Any:
+        """Send a command whose answer needs no conversion, on the fast connections if possible."""
+        if self._connections is None:
             return await self.command(*words)
         with translated():
             async with asyncio.timeout(self._settings.timeout.total_seconds()):
-                return await self._lines.ask(words)
+                return await self._connections.send(words)
 
     async def run_confirmed(self, name: str, key: str, args: Sequence[Value]) -> Any:
-        """Run a script, then wait until its effects are as safe as the settings ask.
+        """Run a script, then wait until its writes are as safe as the settings require.
 
-        The server counts what a connection wrote last, so all of it goes down one connection;
-        the mark is written so that a repeat, which finds its jobs there, waits for them too.
+        WAIT covers the last write of its connection, so all commands use one connection. The
+        counter is written so that a repeat, which finds its jobs stored, waits for them too.
         """
         program = script(name)
         try:
@@ -166,9 +169,9 @@ class RedisClient:
             *([("WAITAOF", 1, 0, millis)] if settings.fsync else []),
         ):
             pipe.execute_command(*each)
-        longest = settings.timeout + 2 * settings.confirm_within
+        timeout = settings.timeout + 2 * settings.confirm_within
         with translated():
-            async with asyncio.timeout(longest.total_seconds()):
+            async with asyncio.timeout(timeout.total_seconds()):
                 answer, _, *counts = await pipe.execute(raise_on_error=False)
             for each in (answer, *counts):
                 if isinstance(each, Exception):
@@ -190,45 +193,49 @@ class RedisClient:
         """Send a command that blocks on the server for up to ``wait``, under a client name."""
         if self._redis is None:
             raise StoreUnavailableError("the store is not started")
-        if name not in self._waiting:
-            self._waiting[name] = Connections(self._patient(name).connection_pool, CONNECTIONS)
-        grace = wait + min(self._settings.timeout, GRACE)
+        if name not in self._blocking:
+            self._blocking[name] = Connections(
+                self._new_blocking_client(name).connection_pool, MAX_CONNECTIONS
+            )
+        timeout = wait + min(self._settings.timeout, GRACE)
         try:
-            return await self._wait(grace, self._waiting[name], words)
+            return await self._send_within(timeout, self._blocking[name], words)
         except StoreUnavailableError:
-            await self._forget(name)
+            await self._drop(name)
             raise
 
-    async def _forget(self, name: str) -> None:
-        """Drop a broken connection; the next call looks where the server is by then."""
-        broken = self._waiting.pop(name, None)
+    async def _drop(self, name: str) -> None:
+        """Drop a broken connection; the next call looks up where the server is then."""
+        broken = self._blocking.pop(name, None)
         if broken is not None:
             with contextlib.suppress(exceptions.RedisError, OSError):
                 await broken.close()
         if isinstance(self._redis, RedisCluster):
-            node = self._home(self._redis)
-            self._place = {"host": node.host, "port": node.port}
+            node = self._own_node(self._redis)
+            self._address = {"host": node.host, "port": node.port}
 
-    async def _wait(self, grace: timedelta, lines: Connections, words: Sequence[Value]) -> Any:
+    async def _send_within(
+        self, timeout: timedelta, connections: Connections, words: Sequence[Value]
+    ) -> Any:
         with translated():
-            async with asyncio.timeout(grace.total_seconds()):
-                return await lines.ask(words)
+            async with asyncio.timeout(timeout.total_seconds()):
+                return await connections.send(words)
 
-    def _connected(self, **more: Any) -> Redis:
+    def _new_client(self, **more: Any) -> Redis:
         options = {**self._options(), **more}
         return Redis.from_pool(BlockingConnectionPool.from_url(self._settings.url, **options))
 
-    def _patient(self, name: str) -> Redis:
-        """Return a client for calls that block, under a name of its own."""
+    def _new_blocking_client(self, name: str) -> Redis:
+        """Return a client for blocking calls, under a name of its own."""
         more = {"client_name": name} if name else {}
         if self._sentinel is not None:
-            options = {**self._place, **self._options(), **more}
+            options = {**self._address, **self._options(), **more}
             master: Redis = self._sentinel.master_for(self._settings.sentinel, **options)
             return master
         if self._settings.cluster:
-            options = {**self._place, **self._options(), **more}
+            options = {**self._address, **self._options(), **more}
             return Redis.from_pool(BlockingConnectionPool(**options))
-        return self._connected(**more)
+        return self._new_client(**more)
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -237,7 +244,7 @@ class RedisClient:
             "socket_keepalive": True,
             "retry": Retry(NoBackoff(), 0),
             "protocol": 2,
-            "max_connections": CONNECTIONS,
+            "max_connections": MAX_CONNECTIONS,
         }
 
     async def _open_cluster(self) -> None:
@@ -247,49 +254,49 @@ class RedisClient:
         self._redis = cluster
         async with asyncio.timeout(self._settings.timeout.total_seconds()):
             await cluster.initialize()
-        node = self._home(cluster)
-        self._place = {"host": node.host, "port": node.port}
+        node = self._own_node(cluster)
+        self._address = {"host": node.host, "port": node.port}
 
-    def _home(self, cluster: RedisCluster) -> ClusterNode:
-        node = cluster.get_node_from_key(self._route)
+    def _own_node(self, cluster: RedisCluster) -> ClusterNode:
+        node = cluster.get_node_from_key(self._routing_key)
         if node is None:
-            raise StoreUnavailableError("no node of the cluster serves the prefix")
+            raise StoreUnavailableError("redis: no node of the cluster serves the prefix")
         return node
 
     def _open_sentinel(self) -> None:
         parts = urlsplit(self._settings.url)
         user, at, hosts = parts.netloc.rpartition("@")
         first, *others = hosts.split(",")
-        where = dict(parse_url(urlunsplit(parts._replace(netloc=f"{user}{at}{first}"))))
-        self._place = {name: where[name] for name in where if name not in ("host", "port")}
-        asking = {
+        address = dict(parse_url(urlunsplit(parts._replace(netloc=f"{user}{at}{first}"))))
+        self._address = {name: address[name] for name in address if name not in ("host", "port")}
+        sentinel_options = {
             "retry": Retry(NoBackoff(), 0),
-            "socket_connect_timeout": ASK_SENTINEL,
-            "socket_timeout": ASK_SENTINEL,
+            "socket_connect_timeout": SENTINEL_TIMEOUT,
+            "socket_timeout": SENTINEL_TIMEOUT,
         }
         addresses = [_address(host) for host in (first, *others)]
-        self._sentinel = Sentinel(addresses, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]  # redis-py
-        options = {**self._place, **self._options()}
+        self._sentinel = Sentinel(addresses, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]  # redis-py
+        options = {**self._address, **self._options()}
         self._redis = self._sentinel.master_for(self._settings.sentinel, **options)
 
 
 def _address(host: str) -> tuple[str, int]:
-    """Read one of the sentinels that a URL names."""
+    """Return the address of a sentinel in the URL."""
     parts = urlsplit(f"//{host}")
     return parts.hostname or "localhost", parts.port or SENTINEL_PORT
 
 
 class UnknownScript(StoreError):
-    """The server has not seen a script or function yet."""
+    """The server does not have a script or function yet."""
 
 
 class NoFunctions(StoreError):
-    """The server runs no functions for us."""
+    """The server runs no functions for this user."""
 
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Say in the store's words what went wrong."""
+    """Raise errors of the client library as errors of the store."""
     try:
         yield
     except exceptions.NoScriptError as error:
@@ -305,11 +312,11 @@ def translated() -> Iterator[None]:
 
 
 def _refusal(error: exceptions.ResponseError) -> StoreError:
-    told = str(error)
-    if told.startswith(UNTAUGHT):
-        return UnknownScript(told)
-    if any(words in told for words in UNCALLABLE):
-        return NoFunctions(told)
-    if told.startswith(PASSING) or isinstance(error, exceptions.ReadOnlyError):
-        return StoreUnavailableError(f"redis: {told}")
-    return StoreError(f"redis: {told}")
+    message = str(error)
+    if message.startswith(UNKNOWN_FUNCTION):
+        return UnknownScript(message)
+    if any(words in message for words in NO_FUNCTIONS):
+        return NoFunctions(message)
+    if message.startswith(TRANSIENT) or isinstance(error, exceptions.ReadOnlyError):
+        return StoreUnavailableError(f"redis: {message}")
+    return StoreError(f"redis: {message}")

@@ -1,7 +1,7 @@
-"""Connections to one server for calls that are made often.
+"""Connections to one server for frequent calls.
 
 The client library's pool, retries and measuring around each command take several times as long
-as the command; here a call takes the connection used last, sends, and reads.
+as the command. Here a call takes the connection used last, sends, and reads.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from redis.asyncio.connection import AbstractConnection
 
 
 class Connections:
-    """So many connections at most, made by a pool of the library as its settings say."""
+    """Up to ``limit`` connections, made by a pool of the library with its settings."""
 
-    def __init__(self, pool: ConnectionPool, most: int) -> None:
+    def __init__(self, pool: ConnectionPool, limit: int) -> None:
         self._pool = pool
-        self._room = asyncio.Semaphore(most)
+        self._free = asyncio.Semaphore(limit)
         self._idle: list[AbstractConnection] = []
 
-    async def ask(self, words: Sequence[str | bytes | int | float]) -> Any:
-        """Send one command and return the answer as it came."""
-        async with self._room:
-            line = self._idle.pop() if self._idle else self._new()
+    async def send(self, words: Sequence[str | bytes | int | float]) -> Any:
+        """Send one command and return the answer as received."""
+        async with self._free:
+            connection = self._idle.pop() if self._idle else self._new()
             try:
-                await _ready(line)
-                await line.send_packed_command(_packed(words), check_health=False)
-                answer = await line.read_response()
+                await _connect(connection)
+                await connection.send_packed_command(_packed(words), check_health=False)
+                answer = await connection.read_response()
             except exceptions.ResponseError:
-                self._idle.append(line)
+                self._idle.append(connection)
                 raise
             except BaseException:
-                await line.disconnect(nowait=True)
+                await connection.disconnect(nowait=True)
                 raise
-            self._idle.append(line)
+            self._idle.append(connection)
             return answer
 
     def _new(self) -> AbstractConnection:
@@ -46,24 +46,24 @@ class Connections:
         return made
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every idle connection."""
         idle, self._idle = self._idle, []
-        for line in idle:
-            await line.disconnect()
+        for connection in idle:
+            await connection.disconnect()
 
 
 def _packed(words: Sequence[str | bytes | int | float]) -> bytes:
     return pack_command(tuple(words))  # type: ignore[arg-type, no-any-return]  # typed as if for one word
 
 
-async def _ready(line: AbstractConnection) -> None:
-    """Connect, again if the other side has hung up since the last call."""
-    if line.is_connected:
+async def _connect(connection: AbstractConnection) -> None:
+    """Connect, and reconnect if the server has closed the connection since the last call."""
+    if connection.is_connected:
         try:
-            # Older releases of the library know the question by its longer name only.
-            if not await getattr(line, "can_read", line.can_read_destructive)():
+            # Older releases of the library have only the longer name.
+            if not await getattr(connection, "can_read", connection.can_read_destructive)():
                 return
         except (exceptions.ConnectionError, OSError):
             pass
-        await line.disconnect(nowait=True)
-    await line.connect()  # type: ignore[no-untyped-call]  # redis-py is half typed
+        await connection.disconnect(nowait=True)
+    await connection.connect()  # type: ignore[no-untyped-call]  # redis-py is half typed

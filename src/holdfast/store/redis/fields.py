@@ -1,21 +1,55 @@
-"""The fields of a job's hash, typed; and what every job on the wire has, whoever made it."""
+"""The fields of a job's hash, typed, and how single values are written and read."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from holdfast.model.job import CancelRequest, Failure, Lease, Priority, Progress, State
+from holdfast.model.job import (
+    CancelRequest,
+    DedupeKey,
+    DependencyKind,
+    Encoding,
+    Event,
+    Failure,
+    Lease,
+    Priority,
+    Progress,
+    State,
+)
+from holdfast.model.policy import Backoff
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-MOST = 10**9
+MILLISECOND = timedelta(milliseconds=1)
+MAX_NUMBER = 10**9
+
+
+class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``hf:job``: what BullMQ has no field for, as submitted."""
+
+    profile: str
+    max_attempts: int
+    timeout: timedelta
+    lease_ttl: timedelta
+    lifetime: timedelta
+    backoff: Backoff
+    encoding: Encoding = Encoding.JSON
+    retry_timeouts: bool = True
+    tags: Mapping[str, str] = {}
+    correlation_id: str = ""
+    callback_url: str = ""
+    dedupe: DedupeKey | None = None
+    dependency_kind: DependencyKind = DependencyKind.AFTER
+    depth: int = 0
+    spawned_by: str = ""
 
 
 class Rest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What changes rarely and no script needs to look into."""
+    """``hf:rest``: what changes rarely and no script reads; absent until the first change."""
 
     max_attempts: int
     generation: int = 1
@@ -23,48 +57,28 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failure: Failure | None = None
 
 
-_rest = msgspec.json.Decoder(Rest)
-_progress = msgspec.json.Decoder(Progress)
-_encode = msgspec.json.Encoder().encode
+class Edge(msgspec.Struct, frozen=True, array_like=True):
+    """A transition as stored; scripts write the same list of values."""
 
-
-_STATES = {state.value.encode(): state for state in State}
-
-# Jobs of one batch share most of their instants: the same few are read and written again and again.
-_remembered = functools.lru_cache(4096)
-
-
-@_remembered
-def micros(moment: datetime) -> int:
-    """Return an instant as microseconds since the epoch."""
-    since = moment - EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def instant(value: int) -> datetime:
-    """Return the instant so many microseconds after the epoch."""
-    return EPOCH + timedelta(microseconds=value)
-
-
-@_remembered
-def maybe(moment: datetime | None) -> str:
-    """Write an instant that may be missing."""
-    return "" if moment is None else str(micros(moment))
-
-
-def level(priority: int) -> int:
-    """Return the level a BullMQ priority number means; numbers above 4 are BULK."""
-    return max(0, min(int(Priority.BULK), priority))
+    event: Event
+    from_state: State | None
+    to_state: State
+    at: int
+    reason: str
+    attempt: int
+    lease_version: int
+    worker: str
+    failure: Failure | None
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """The fields of a job's hash in the order in which scripts answer with them."""
+    """The fields of a job's hash in the order in which scripts return them."""
 
     name: bytes
     priority: bytes | None
     started: bytes | None
     made: bytes | None
-    doom: bytes | None
+    deferred_failure: bytes | None
     deduplication: bytes | None
     parent_key: bytes | None
     ttl: bytes | None
@@ -89,7 +103,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class Now(msgspec.Struct, frozen=True, gc=False):
-    """What scripts keep up to date, packed into one field."""
+    """``hf:now``: what scripts keep up to date, packed into one field."""
 
     state: bytes
     revision: bytes
@@ -102,15 +116,47 @@ class Now(msgspec.Struct, frozen=True, gc=False):
     until: bytes
     number: bytes
     history: bytes
-    seen: bytes
+    starts_seen: bytes
     held: bytes
     stalls: bytes
     foreign_failure: bytes
     created_at: bytes
 
 
+_rest = msgspec.json.Decoder(Rest)
+_progress = msgspec.json.Decoder(Progress)
+_encode = msgspec.json.Encoder().encode
+_STATES = {state.value.encode(): state for state in State}
+
+# Jobs of one batch share most of their instants, so the same few are converted many times.
+_cached = functools.lru_cache(4096)
+
+
+@_cached
+def micros(moment: datetime) -> int:
+    """Return an instant as microseconds since the epoch."""
+    since = moment - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def instant(value: int) -> datetime:
+    """Return the instant so many microseconds after the epoch."""
+    return EPOCH + timedelta(microseconds=value)
+
+
+@_cached
+def optional_micros(moment: datetime | None) -> str:
+    """Return an instant as a field value, empty when there is none."""
+    return "" if moment is None else str(micros(moment))
+
+
+def level(priority: int) -> int:
+    """Return the level of a BullMQ priority number; numbers above 4 are BULK."""
+    return max(0, min(int(Priority.BULK), priority))
+
+
 def read_now(row: Row) -> Now:
-    """Unpack what scripts keep up to date."""
+    """Unpack ``hf:now``."""
     return Now(*row.now.split(b"|"))
 
 
@@ -120,15 +166,15 @@ def text(value: bytes | None) -> str:
 
 
 def number(value: bytes | None) -> int:
-    """Read a field as a number from 0 to a billion, 0 when absent or not one; as scripts do."""
+    """Read a field as a number from 0 to a billion; 0 when absent or invalid, as scripts do."""
     try:
         found = int(value) if value else 0
     except ValueError:
         return 0
-    return found if 0 <= found <= MOST else 0
+    return found if 0 <= found <= MAX_NUMBER else 0
 
 
-@_remembered
+@_cached
 def at(value: bytes) -> datetime:
     """Read a field of microseconds as an instant."""
     return instant(int(value))
@@ -140,26 +186,34 @@ def time(value: bytes | None) -> datetime | None:
 
 
 def parsed(data: bytes) -> object:
-    """Return JSON from outside as a value, None when it is not JSON."""
+    """Return foreign JSON as a value, None when it is invalid."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
+def pairs(answer: object) -> dict[bytes, bytes]:
+    """Return the answer to HGETALL as a dict: a flat list, or a dict from a cluster."""
+    if isinstance(answer, dict):
+        return answer
+    assert isinstance(answer, list)
+    return dict(zip(answer[::2], answer[1::2], strict=True))
+
+
 @functools.lru_cache(1024)
 def read_rest(data: bytes) -> Rest:
-    """Read the blob of what changes rarely."""
+    """Read ``hf:rest``."""
     return _rest.decode(data)
 
 
 def read_cancel(data: bytes | None) -> CancelRequest | None:
-    """Read just the wish to cancel."""
+    """Read the request to cancel from ``hf:rest``."""
     return read_rest(data).cancel if data else None
 
 
 def mutable(row: Row, now: Now) -> dict[str, object]:
-    """Return the fields that every job on the wire has and scripts keep up to date."""
+    """Return the fields of ``Job`` that scripts keep up to date for every job."""
     lease = None
     if version := number(row.started):
         lease = Lease(text(row.token), version, text(row.worker), time(now.until))
@@ -182,19 +236,19 @@ def mutable(row: Row, now: Now) -> dict[str, object]:
 
 
 def progress_values(progress: Progress) -> tuple[str, str]:
-    """Return progress as we keep it and as Node reads it: a number, or one with a message."""
-    seen = {"percent": progress.percent, "message": progress.message}
-    wire = _encode(seen if progress.message else progress.percent)
+    """Return progress as ``hf:pg`` and as Node reads it: a number, or one with a message."""
+    shown = {"percent": progress.percent, "message": progress.message}
+    wire = _encode(shown if progress.message else progress.percent)
     return _encode(progress).decode(), wire.decode()
 
 
 def read_progress(data: bytes) -> Progress:
-    """Read progress that we wrote."""
+    """Read ``hf:pg``."""
     return _progress.decode(data)
 
 
 def _latest_progress(row: Row, now: Now) -> Progress:
-    """Ours, unless a BullMQ client has reported since."""
+    """Return our progress, unless a BullMQ client has reported since."""
     wire = row.progress or b""
     if row.own_progress is not None:
         progress = read_progress(row.own_progress)

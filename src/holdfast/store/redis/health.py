@@ -1,4 +1,4 @@
-"""Whether a server's settings can keep what it is given."""
+"""Whether a server's settings keep the jobs it accepted."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from holdfast.store.redis.settings import RedisSettings
 from holdfast.store.values import Finding, Level, clock_finding
 
 OLDEST = 7
-"""The first major version that runs scripts which free memory on a full server."""
+"""The first major version that can run scripts on a full server."""
 WAITAOF = (7, 2)
-"""The first version that can be asked to wait for its disk."""
+"""The first version with WAITAOF."""
 NEARLY_FULL = 0.8
 
 Facts = dict[str, str]
 
 
 class RedisHealth(msgspec.Struct, frozen=True):
-    """What was found at start; ``warnings`` are for the operator's eyes."""
+    """What the server looked like at start, with warnings for the operator."""
 
     server: str = ""
     policy: str = ""
@@ -32,9 +32,9 @@ class RedisHealth(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-async def examined(client: RedisClient, settings: RedisSettings) -> RedisHealth:
-    """Look at the server; refuse one that may throw jobs away unless that was accepted."""
-    facts = await _looked_up(client)
+async def examine(client: RedisClient, settings: RedisSettings) -> RedisHealth:
+    """Examine the server; refuse one that may evict jobs unless the URL accepts that."""
+    facts = await _read_facts(client)
     _check_version(facts)
     policy = facts.get("maxmemory_policy", "")
     if policy not in ("noeviction", "") and "eviction" not in settings.accept:
@@ -48,8 +48,8 @@ async def examined(client: RedisClient, settings: RedisSettings) -> RedisHealth:
 
 
 async def findings(client: RedisClient, warnings: Sequence[str], here: datetime) -> list[Finding]:
-    """Report on the server as it is now, and repeat what was noticed on the way."""
-    facts = await _looked_up(client)
+    """Report on the server as it is now, and repeat earlier warnings."""
+    facts = await _read_facts(client)
     seconds, micros = await client.command("TIME")
     found = [
         *_settings(facts),
@@ -103,8 +103,8 @@ _DURABILITY = {
     "always": (Level.OK, "appendfsync is always: an answered call is on disk.", ""),
     "unknown": (
         Level.WARN,
-        "The server does not tell how its append-only file is synced.",
-        "Allow the user CONFIG GET, or look for appendfsync where the server is run.",
+        "The server does not report how its append-only file is synced.",
+        "Allow the user CONFIG GET, or check appendfsync in the server's settings.",
     ),
 }
 
@@ -121,8 +121,8 @@ def _memory(facts: Facts) -> Finding:
         "memory",
         Level.WARN,
         text,
-        "Give the server more memory or keep ended jobs for less long: new jobs are refused"
-        " when it is full.",
+        "Give the server more memory or shorten the retention of ended jobs: a full server refuses"
+        " new jobs.",
     )
 
 
@@ -131,7 +131,7 @@ def _replicas(facts: Facts) -> Finding:
         return Finding(
             "replicas",
             Level.ERROR,
-            "This server is a replica: it takes no jobs.",
+            "This server is a replica: it accepts no jobs.",
             "Point the URL at the primary, or at a sentinel with sentinel=NAME.",
         )
     count = int(facts.get("connected_slaves", 0))
@@ -158,7 +158,7 @@ def _check_version(facts: Facts) -> None:
 
 
 def _check_confirmation(facts: Facts, settings: RedisSettings) -> None:
-    """Refuse a server that cannot confirm what the URL asks for."""
+    """Refuse a server that cannot confirm what the URL requires."""
     if not settings.fsync:
         return
     if facts["appendfsync"] == "off":
@@ -170,8 +170,8 @@ def _check_confirmation(facts: Facts, settings: RedisSettings) -> None:
         raise StoreError("redis: durability=fsync needs Redis 7.2, or any Valkey")
 
 
-async def _looked_up(client: RedisClient) -> Facts:
-    """Return what INFO says, and under ``appendfsync`` how the append-only file is synced."""
+async def _read_facts(client: RedisClient) -> Facts:
+    """Return the fields of INFO, and under ``appendfsync`` how the append-only file is synced."""
     facts = _facts(await client.command("INFO", "everything"))
     return {**facts, "appendfsync": await _append_only(client, facts)}
 

@@ -1,7 +1,7 @@
-"""The Lua scripts: each verb's file with the shared parts its header names.
+"""The Lua scripts: each verb's file after the shared parts that its header names.
 
-Making the functions of a script takes longer than a lone job's work. So verbs that are called for
-every job are also functions of a library, which a server makes once.
+Creating the functions of a script takes longer than the work for a single job. So the verbs that
+are called for every job are also functions of a library, which a server loads once.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ import hashlib
 import re
 from importlib import resources
 
-HOT = ("add", "claim", "swap")
+FREQUENT = ("add", "claim", "swap")
 """The verbs of the library."""
 
-# Answers must get through to a full server: only new work needs room.
-_NEEDING_ROOM = "add"
-_FREEING = "#!lua flags=allow-oom"
-# Making a function costs a search for each variable it shares with its surroundings, among all
-# those that are shared there; but none for what the surroundings share already.
-_INSIDE, _OUTSIDE = "return (function()", "end)()\n"
+# A full server must still accept answers: only new jobs need memory.
+_NEEDS_MEMORY = "add"
+_ALLOW_OOM = "#!lua flags=allow-oom"
+# Creating a closure costs a search for each captured variable of the enclosing function, among all
+# its captured variables; but none for those that the enclosing function captured itself.
+_OPEN, _CLOSE = "return (function()", "end)()\n"
 _NAME = "@library@"
 _NEEDS = re.compile(r"^-- needs: (.*)$", re.MULTILINE)
 
 
 class Script:
-    """One script: its text, and the digest by which a server that knows it is told to run it."""
+    """One script: its text, and the digest by which a server that has it runs it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.text = _assembled(name)
+        self.text = _script_text(name)
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
 class Library:
-    """The hot verbs as functions; its name tells its content, so versions live side by side."""
+    """The frequent verbs as functions; the name is a digest, so that versions can coexist."""
 
     def __init__(self) -> None:
-        text = _together()
+        text = _library_text()
         name = f"holdfast_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
         self.text = f"#!lua name={name}\n" + text.replace(_NAME, name)
-        self.functions = {verb: f"{name}_{verb}" for verb in HOT}
+        self.functions = {verb: f"{name}_{verb}" for verb in FREQUENT}
 
 
 @functools.cache
@@ -51,30 +51,31 @@ def script(name: str) -> Script:
 
 @functools.cache
 def library() -> Library:
-    """Return the library of the hot verbs."""
+    """Return the library of the frequent verbs."""
     return Library()
 
 
-def _assembled(name: str) -> str:
+def _script_text(name: str) -> str:
     body = _read(f"{name}.lua")
-    parts = _parts(body)
-    first = [] if name == _NEEDING_ROOM else [_FREEING]
-    if name in HOT:
-        body = f"{body}\nbegin(given)\nreturn main()\n{_OUTSIDE}"
-    elif parts:
-        body = f"begin(given)\n{body}{_OUTSIDE}"
-    return "\n".join([*first, "local given = ARGV", *_shared(parts), body])
+    text = with_parts(f"{body}\nreturn main()\n" if name in FREQUENT else body)
+    return text if name == _NEEDS_MEMORY else f"{_ALLOW_OOM}\n{text}"
 
 
-def _together() -> str:
-    bodies = {verb: _read(f"{verb}.lua") for verb in HOT}
+def with_parts(body: str) -> str:
+    """Return the text of a script: the shared parts that its header names, then its body."""
+    parts = _shared(_parts(body))
+    return "\n".join(["local given = ARGV", *parts, f"begin(given)\n{body}{_CLOSE}"])
+
+
+def _library_text() -> str:
+    bodies = {verb: _read(f"{verb}.lua") for verb in FREQUENT}
     parts = dict.fromkeys(part for body in bodies.values() for part in _parts(body))
-    return "\n".join([*_shared(list(parts)), *map(_function, bodies.items()), _OUTSIDE])
+    return "\n".join([*_shared(list(parts)), *map(_function, bodies.items()), _CLOSE])
 
 
 def _function(verb: tuple[str, str]) -> str:
     name, body = verb
-    flags = "" if name == _NEEDING_ROOM else "'allow-oom'"
+    flags = "" if name == _NEEDS_MEMORY else "'allow-oom'"
     return (
         f"do\n{body}\n"
         f"redis.register_function{{function_name = '{_NAME}_{name}', flags = {{{flags}}},\n"
@@ -88,10 +89,8 @@ def _parts(body: str) -> list[str]:
 
 
 def _shared(parts: list[str]) -> list[str]:
-    texts = [_read(f"lib/{part}.lua") for part in parts]
-    if texts:
-        texts[0] += _INSIDE
-    return texts
+    first, *others = [_read(f"lib/{part}.lua") for part in parts]
+    return [first + _OPEN, *others]
 
 
 def _read(path: str) -> str:

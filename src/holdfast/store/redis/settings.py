@@ -1,4 +1,4 @@
-"""What a URL says about a Redis store."""
+"""The settings in a Redis store's URL, and the names of its keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RedisKeys:
         self.jobs = f"{prefix}:hf:jobs"
 
     def shared(self, name: str) -> str:
-        """Return a key that belongs to all queues together."""
+        """Return a key that all queues share."""
         return f"{self.prefix}:hf:{name}"
 
     def queue(self, queue: str, name: str) -> str:
@@ -48,9 +48,24 @@ def is_usable(job_id: str) -> bool:
     return job_id not in RESERVED and ":" not in job_id and job_id != "0"
 
 
+def dedupe_field(scope: str, key: str) -> str:
+    """Return the field that stands for a deduplication key."""
+    return f"{scope}\n{key}"
+
+
+def tag_index(name: str, value: str) -> str:
+    """Return the name of the index of jobs with a tag."""
+    return f"g:{name}\n{value}"
+
+
+def correlation_index(correlation_id: str) -> str:
+    """Return the name of the index of jobs with a correlation id."""
+    return f"r:{correlation_id}"
+
+
 _PREFIX = re.compile(r"[^\s:\x00]{1,64}")
 _TAG = re.compile(r"\{[^{}]+\}")
-_OURS = frozenset(
+_OPTIONS = frozenset(
     {
         *("prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"),
         *("durability", "replicas", "confirm_within", "unknown_backoff"),
@@ -62,12 +77,12 @@ ACCEPTABLE = frozenset({"eviction", "unknown-version"})
 """Weaker promises that a user may name in ``accept=``."""
 
 UNKNOWN_BACKOFFS = ("exponential", "fixed", "none")
-"""What may stand in for a backoff strategy that only Node knows."""
-MOST = 10**9
+"""What may replace a backoff strategy that only Node knows."""
+MAX_NUMBER = 10**9
 
 
 class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach a server and which promises to insist on."""
+    """How to reach a server, and which promises are required."""
 
     url: str
     prefix: str = "bull"
@@ -93,55 +108,69 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Read a URL; what is not ours goes on to the client library."""
+        """Read a URL; options of the client library stay in ``url``."""
         parts = urlsplit(url)
-        asked = dict(parse_qsl(parts.query, keep_blank_values=True))
-        rest = {name: value for name, value in asked.items() if name not in _OURS}
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        rest = {name: value for name, value in options.items() if name not in _OPTIONS}
         scheme = {"valkey": "redis", "valkeys": "rediss"}.get(parts.scheme, parts.scheme)
-        plain = urlunsplit((scheme, parts.netloc, parts.path, urlencode(rest), ""))
-        accept = frozenset(filter(None, asked.get("accept", "").split(",")))
-        if unknown := accept - ACCEPTABLE:
-            known = ", ".join(sorted(ACCEPTABLE))
-            raise StoreError(f"accept must name {known}, got {', '.join(sorted(unknown))}")
-        prefix = asked.get("prefix", "bull")
-        if not _PREFIX.fullmatch(prefix):
-            raise StoreError(f"prefix must be 1 to 64 characters without ':', got {prefix!r:.60}")
-        cluster = asked.get("cluster", "") in ("1", "true", "yes")
-        if cluster and not _TAG.search(prefix):
+        cluster = options.get("cluster", "") in ("1", "true", "yes")
+        durability = _choice(options, "durability", ("server", "fsync"))
+        if cluster and ("replicas" in options or durability == "fsync"):
             raise StoreError(
-                "on a cluster the prefix must hold a hash tag, such as {bull}, so that all keys"
-                f" share a slot, got {prefix!r:.60}"
+                "durability=fsync and replicas= do not work on a cluster: leave them out"
             )
-        if asked.get("durability", "server") not in ("server", "fsync"):
-            raise StoreError(f"durability must be server or fsync, got {asked['durability']!r:.60}")
-        if cluster and ("replicas" in asked or asked.get("durability") == "fsync"):
-            raise StoreError("durability=fsync and replicas= cannot be asked of a cluster")
-        unknown_backoff = asked.get("unknown_backoff", "exponential")
-        if unknown_backoff not in UNKNOWN_BACKOFFS:
-            known = ", ".join(UNKNOWN_BACKOFFS)
-            raise StoreError(f"unknown_backoff must be one of {known}, got {unknown_backoff!r:.60}")
         return cls(
-            url=plain,
-            prefix=prefix,
-            events_kept=_number(asked, "events_kept", EVENTS_KEPT),
-            timeout=timedelta(seconds=_number(asked, "timeout", 10)),
-            accept=accept,
+            url=urlunsplit((scheme, parts.netloc, parts.path, urlencode(rest), "")),
+            prefix=_prefix(options, cluster=cluster),
+            events_kept=_number(options, "events_kept", EVENTS_KEPT),
+            timeout=timedelta(seconds=_number(options, "timeout", 10)),
+            accept=_accept(options),
             cluster=cluster,
-            sentinel=asked.get("sentinel", ""),
-            unknown_backoff=unknown_backoff,
-            fsync=asked.get("durability") == "fsync",
-            replicas=_number(asked, "replicas", 0),
-            confirm_within=timedelta(seconds=_number(asked, "confirm_within", 5)),
+            sentinel=options.get("sentinel", ""),
+            unknown_backoff=_choice(options, "unknown_backoff", UNKNOWN_BACKOFFS),
+            fsync=durability == "fsync",
+            replicas=_number(options, "replicas", 0),
+            confirm_within=timedelta(seconds=_number(options, "confirm_within", 5)),
             foreign_lifetime=timedelta(
-                seconds=_number(asked, "foreign_lifetime", int(FOREVER.total_seconds()))
+                seconds=_number(options, "foreign_lifetime", int(FOREVER.total_seconds()))
             ),
         )
 
 
-def _number(asked: dict[str, str], name: str, default: int) -> int:
-    value = asked.get(name)
+def _accept(options: dict[str, str]) -> frozenset[str]:
+    accept = frozenset(filter(None, options.get("accept", "").split(",")))
+    if unknown := accept - ACCEPTABLE:
+        known = ", ".join(sorted(ACCEPTABLE))
+        raise StoreError(f"accept must name {known}, got {', '.join(sorted(unknown))}")
+    return accept
+
+
+def _prefix(options: dict[str, str], *, cluster: bool) -> str:
+    prefix = options.get("prefix", "bull")
+    if not _PREFIX.fullmatch(prefix):
+        raise StoreError(f"prefix must be 1 to 64 characters without ':', got {prefix!r:.60}")
+    if cluster and not _TAG.search(prefix):
+        raise StoreError(
+            "prefix must have a hash tag on a cluster, such as {bull}, so that all keys share a"
+            f" slot, got {prefix!r:.60}"
+        )
+    return prefix
+
+
+def _choice(options: dict[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """Return one of several words, the first when the URL has none."""
+    value = options.get(name, choices[0])
+    if value not in choices:
+        raise StoreError(f"{name} must be one of {', '.join(choices)}, got {value!r:.60}")
+    return value
+
+
+def _number(options: dict[str, str], name: str, default: int) -> int:
+    value = options.get(name)
     if value is None:
         return default
-    if not (value.isascii() and value.isdigit() and len(value) <= 10 and 0 < int(value) <= MOST):
+    if not (
+        value.isascii() and value.isdigit() and len(value) <= 10 and 0 < int(value) <= MAX_NUMBER
+    ):
         raise StoreError(f"{name} must be a whole number from 1 to a billion, got {value!r:.60}")
     return int(value)

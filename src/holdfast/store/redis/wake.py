@@ -1,8 +1,8 @@
 """Waiting for work on BullMQ's markers.
 
-Whoever makes a job ready leaves a marker; taking it out wakes one worker, which leaves another
-when more is ready. One that led to no job is put back, and from then on the queue is merely
-watched, until there is a job for us in it again.
+A call that makes a job ready adds a marker to its queue. Removing it wakes one worker, whose claim
+adds another when more jobs are ready. When a marker led to no job here, it is returned, and the
+queue is polled until a claim here finds a job in it again.
 """
 
 from __future__ import annotations
@@ -15,52 +15,52 @@ from holdfast.store.redis.client import RedisClient
 from holdfast.store.redis.settings import RedisKeys
 
 LONGEST = 5.0
-"""Seconds of one blocking call at most; a connection that hangs is noticed that soon."""
-WATCH = 0.1
-"""Seconds between two looks at a queue that is merely watched."""
-SEEN = 60.0
-"""Seconds for which a connection that only bears a name is taken to be there."""
+"""Seconds of one blocking call at most; a dead connection is noticed that soon."""
+POLL = 0.1
+"""Seconds between two polls of a queue."""
+NAMED_FOR = 60.0
+"""Seconds for which a connection that only carries a queue's name is assumed to be open."""
 READY = b"0"
-"""The marker of ready jobs; the other one tells when the next job is due."""
+"""The marker of ready jobs; the other marker holds the time when the next job is due."""
 
-Left = Callable[[Sequence[str]], Awaitable[list[bytes]]]
-"""Puts back the markers of queues that still have ready jobs; returns their names."""
+ReturnMarkers = Callable[[Sequence[str]], Awaitable[list[bytes]]]
+"""Returns the markers of queues that still have ready jobs, and the names of those queues."""
 
 
 class Arrivals:
-    """A number that moves when there may be work."""
+    """A number that changes when there may be work."""
 
-    def __init__(self, client: RedisClient, keys: RedisKeys, left: Left) -> None:
+    def __init__(self, client: RedisClient, keys: RedisKeys, return_markers: ReturnMarkers) -> None:
         self._client = client
         self._keys = keys
-        self._left = left
+        self._return_markers = return_markers
         self._number = 0
-        self._rung = asyncio.Event()
-        self._served: set[str] = set()
-        """Queues that somebody here takes jobs from."""
-        self._owing: set[str] = set()
-        """Queues whose marker was taken, and no job since."""
-        self._watched: set[str] = set()
-        """Queues whose ready jobs are not for us."""
+        self._changed = asyncio.Event()
+        self._claimed: set[str] = set()
+        """Queues from which this process claims."""
+        self._unanswered: set[str] = set()
+        """Queues whose marker was removed here, without a job claimed since."""
+        self._polled: set[str] = set()
+        """Queues whose ready jobs no worker of this process can claim."""
         self._newest: dict[str, object] = {}
-        self._seen_until: dict[str, float] = {}
+        self._named_until: dict[str, float] = {}
         self._waiters: dict[object, Sequence[str]] = {}
-        self._looking: asyncio.Task[None] | None = None
-        self._looked_for: frozenset[str] = frozenset()
+        self._listener: asyncio.Task[None] | None = None
+        self._listened: frozenset[str] = frozenset()
 
-    def ring(self) -> None:
-        """Move the number, and wake who waits in this process."""
+    def notify(self) -> None:
+        """Change the number, and wake every waiter of this process."""
         self._number += 1
-        self._rung.set()
-        self._rung = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    def claimed(self, queues: Sequence[str], taken: Iterable[str]) -> None:
-        """Note from which queues somebody wanted jobs, and from which there were some."""
-        self._served.update(queues)
-        again = self._watched.intersection(queues)
-        self._watched -= again
-        self._owing |= again
-        self._owing.difference_update(taken)
+    def claimed(self, queues: Sequence[str], found_in: Iterable[str]) -> None:
+        """Record which queues a claim named, and in which it found jobs."""
+        self._claimed.update(queues)
+        again = self._polled.intersection(queues)
+        self._polled -= again
+        self._unanswered |= again
+        self._unanswered.difference_update(found_in)
 
     async def wait(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
         """Return the number once it differs from ``seen``, or after ``wait``."""
@@ -70,68 +70,68 @@ class Arrivals:
         self._waiters[waiter] = tuple(queues)
         try:
             while self._number == seen and (left := deadline - loop.time()) > 0:
-                looking = self._looking_for(queues)
-                rung = asyncio.ensure_future(self._rung.wait())
+                listener = self._listen_for(queues)
+                changed = asyncio.ensure_future(self._changed.wait())
                 try:
                     await asyncio.wait(
-                        {looking, rung}, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                        {listener, changed}, timeout=left, return_when=asyncio.FIRST_COMPLETED
                     )
                 finally:
-                    rung.cancel()
-                if looking.done() and not looking.cancelled():
-                    looking.result()
+                    changed.cancel()
+                if listener.done() and not listener.cancelled():
+                    listener.result()
         finally:
             del self._waiters[waiter]
         return self._number
 
     async def close(self) -> None:
-        """Look out no more."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
-            self._looking = None
+        """Stop listening."""
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.wait({self._listener})
+            self._listener = None
 
-    def _looking_for(self, queues: Sequence[str]) -> asyncio.Task[None]:
-        """Return the one look-out of this process; it goes on when who asked for it has left.
+    def _listen_for(self, queues: Sequence[str]) -> asyncio.Task[None]:
+        """Return the one listener of this process, which outlives the caller that started it.
 
-        To call it off would cost its connection.
+        Cancelling it would cost its connection.
         """
-        if self._looking is not None and not self._looking.done():
-            if self._looked_for.issuperset(queues):
-                return self._looking
-            self._looking.cancel()
-        self._looked_for = frozenset(q for each in self._waiters.values() for q in each)
-        self._looking = asyncio.ensure_future(self._look(sorted(self._looked_for)))
-        self._looking.add_done_callback(_heed)
-        return self._looking
+        if self._listener is not None and not self._listener.done():
+            if self._listened.issuperset(queues):
+                return self._listener
+            self._listener.cancel()
+        self._listened = frozenset(q for each in self._waiters.values() for q in each)
+        self._listener = asyncio.ensure_future(self._listen(sorted(self._listened)))
+        self._listener.add_done_callback(_retrieve_exception)
+        return self._listener
 
-    async def _look(self, queues: Sequence[str]) -> None:
-        """Look out for work until there is some or a blocking call takes long enough."""
-        if owing := self._owing.intersection(queues):
-            self._owing -= owing
-            names = await self._left(sorted(owing))
-            self._watched.update(name.decode() for name in names)
-        mine = [q for q in queues if q in self._served and q not in self._watched]
-        seconds = LONGEST if len(mine) == len(queues) else WATCH
-        if mine:
-            await self._be_seen(mine)
-            await self._pop(mine, seconds)
+    async def _listen(self, queues: Sequence[str]) -> None:
+        """Wait until there is work, or until one blocking call or poll interval is over."""
+        if unanswered := self._unanswered.intersection(queues):
+            self._unanswered -= unanswered
+            names = await self._return_markers(sorted(unanswered))
+            self._polled.update(name.decode() for name in names)
+        own = [q for q in queues if q in self._claimed and q not in self._polled]
+        seconds = LONGEST if len(own) == len(queues) else POLL
+        if own:
+            await self._name_connections(own)
+            await self._wait_for_marker(own, seconds)
         else:
             await asyncio.sleep(seconds)
         for queue in queues:
-            if queue not in mine:
-                await self._watch(queue)
+            if queue not in own:
+                await self._poll(queue)
 
-    async def _be_seen(self, queues: Sequence[str]) -> None:
-        """Have a connection under each queue's name, by which BullMQ lists who works for it."""
+    async def _name_connections(self, queues: Sequence[str]) -> None:
+        """Keep a connection under each queue's name, by which BullMQ lists its workers."""
         now = asyncio.get_running_loop().time()
         for queue in queues[1:]:
-            if now >= self._seen_until.get(queue, 0.0):
+            if now >= self._named_until.get(queue, 0.0):
                 name = self._keys.client_name(queue)
                 await self._client.blocking(timedelta(0), "PING", name=name)
-                self._seen_until[queue] = now + SEEN
+                self._named_until[queue] = now + NAMED_FOR
 
-    async def _pop(self, queues: Sequence[str], seconds: float) -> None:
+    async def _wait_for_marker(self, queues: Sequence[str], seconds: float) -> None:
         markers = {self._keys.queue(queue, "marker"): queue for queue in queues}
         answer = await self._client.blocking(
             timedelta(seconds=seconds),
@@ -142,18 +142,18 @@ class Arrivals:
             marker, member, _ = answer
             queue = markers[marker.decode()]
             if member == READY:
-                self._owing.add(queue)
-            self.ring()
+                self._unanswered.add(queue)
+            self.notify()
             if not self._waiters:
-                await self._give_back(queue)
+                await self._return_marker(queue)
 
-    async def _give_back(self, queue: str) -> None:
-        """Leave a marker that nobody here waits for any more to somebody else."""
-        self._owing.discard(queue)
-        await self._left([queue])
+    async def _return_marker(self, queue: str) -> None:
+        """Return a marker to other processes, because no caller waits here any more."""
+        self._unanswered.discard(queue)
+        await self._return_markers([queue])
 
-    async def _watch(self, queue: str) -> None:
-        """Ring when anything was told in a queue since the last look."""
+    async def _poll(self, queue: str) -> None:
+        """Notify when a queue has a new event since the last poll."""
         stream = self._keys.queue(queue, "events")
         newest = [
             each[0]
@@ -161,10 +161,10 @@ class Arrivals:
         ]
         if queue not in self._newest or self._newest[queue] != newest:
             self._newest[queue] = newest
-            self.ring()
+            self.notify()
 
 
-def _heed(looking: asyncio.Task[None]) -> None:
-    """Take note of how a look-out ended; nobody may be left to ask."""
-    if not looking.cancelled():
-        looking.exception()
+def _retrieve_exception(listener: asyncio.Task[None]) -> None:
+    """Mark an exception as retrieved: there may be no waiter left to receive it."""
+    if not listener.cancelled():
+        listener.exception()

@@ -1,13 +1,15 @@
--- adopt: write jobs that lived elsewhere before, as they are.
--- edges: none of its own; the history that each brings
--- ARGV[7] msgpack: a list of jobs, see dossier in calls.py
--- returns: per job 1 when written, 0 when its id was there
+-- adopt: writes jobs of another store with their state and history.
+-- edges: none
+-- ARGV[7] msgpack: a list of jobs, see exported_job in add.py
+-- returns: per job 1 when written, 0 when its id exists
 -- needs: base queue job links forget flow sync
-local PLACED = {COMPLETED = 'completed', FAILED = 'failed', DEAD_LETTER = 'failed', CANCELLED = 'failed'}
+local ENDED_PLACES = {
+  COMPLETED = 'completed', FAILED = 'failed', DEAD_LETTER = 'failed', CANCELLED = 'failed',
+}
 
-local function enter(j, job)
+local function put_in_place(j, job)
   local q, id, state = j.q, j.id, j.state
-  tell(q, 'added', 'jobId', id, 'name', j.type)
+  emit(q, 'added', 'jobId', id, 'name', j.type)
   if state == 'SCHEDULED' then
     push(q, id, j.priority)
   elseif state == 'DELAYED' or state == 'RETRYING' then
@@ -15,44 +17,45 @@ local function enter(j, job)
   elseif state == 'PENDING' then
     call('ZADD', q.base .. 'waiting-children', now_ms, id)
   elseif state == 'RUNNING' then
-    local left = int(math.max(1, (j.unt - now) / 1000))
+    local left = int(math.max(1, (j.lease_end - now) / 1000))
     call('SET', j.key .. ':lock', job.token, 'PX', left)
     call('LPUSH', q.base .. 'active', id)
   else
-    place(q, PLACED[state], int(job.finished), id)
+    buffer(q, ENDED_PLACES[state], int(job.finished), id)
   end
 end
 
--- Its dependencies that are there, and for FAN_IN what those spawned.
-local function tie(j, job)
+-- Link a job to the dependencies that exist here, and for FAN_IN to the jobs they spawned.
+local function add_links(j, job)
   local fan_in = job.kind == 'FAN_IN'
-  call('HSET', shared .. 'kinds', j.hid, job.kind)
+  call('HSET', shared .. 'kinds', j.job_id, job.kind)
   for _, parent in ipairs(job.after) do
     if record_of(parent) then
-      link(j.hid, parent, fan_in)
+      link(j.job_id, parent, fan_in)
       if fan_in then
-        for _, each in ipairs(spawned(parent, {})) do link(j.hid, each, true) end
+        for _, each in ipairs(spawned(parent, {})) do link(j.job_id, each, true) end
       end
     end
   end
-  if j.state == 'PENDING' and ripe(j.hid) then rank('ripe', j.hid, j.n) end
+  if j.state == 'PENDING' and is_verdict_due(j.job_id) then set_index('ripe', j.job_id, j.number) end
 end
 
-local function descend(j, spawner)
-  call('ZADD', shared .. 'spawn:' .. spawner, j.n, j.hid)
+-- Add a job to those its spawner spawned, and link FAN_IN jobs that wait for the spawner to it.
+local function add_to_spawner(j, spawner)
+  call('ZADD', shared .. 'spawn:' .. spawner, j.number, j.job_id)
   for _, waiting in ipairs(call('SMEMBERS', shared .. 'f:' .. spawner)) do
     if state_of(waiting) == 'PENDING' then
-      link(waiting, j.hid, true)
-      rank('ripe', waiting, ripe(waiting) and number_of(waiting) or nil)
+      link(waiting, j.job_id, true)
+      set_index('ripe', waiting, is_verdict_due(waiting) and number_of(waiting) or nil)
     end
   end
 end
 
-local function index(j, job)
-  rank('created', j.hid, j.n)
-  rank('t:' .. j.type, j.hid, j.n)
-  for _, name in ipairs(job.index) do rank(name, j.hid, j.n) end
-  if job.trace then call('HSET', shared .. 'traces', j.hid, job.trace) end
+local function add_to_indexes(j, job)
+  set_index('created', j.job_id, j.number)
+  set_index('t:' .. j.type, j.job_id, j.number)
+  for _, name in ipairs(job.index) do set_index(name, j.job_id, j.number) end
+  if job.trace then call('HSET', shared .. 'traces', j.job_id, job.trace) end
   if job.key then
     call('HSET', shared .. 'keys', job.key, job.digest .. '|' .. job.expires .. '|' .. job.id)
     if job.expires ~= '' then call('ZADD', shared .. 'expiring', job.expires, job.key) end
@@ -61,23 +64,24 @@ end
 
 local function write(job)
   local q = queue(job.queue)
-  touch(q)
+  register(q)
   call('INCR', q.base .. 'id')
   local j = {
-    q = q, id = job.id, hid = job.id, key = q.base .. job.id, ttl = true, out = job.fields,
-    type = job.type, level = job.level, from_level = job.level, priority = job.level, hn = 0,
-    ats = job.starts, limit = job.limit, n = draw('number', 1), p = blank(),
+    q = q, id = job.id, job_id = job.id, key = q.base .. job.id, ttl = true, fields = job.fields,
+    type = job.type, level = job.level, counted_level = job.level, priority = job.level,
+    histories = 0, starts = job.starts, limit_key = job.limit, number = take_numbers('number', 1),
+    now = new_now(),
   }
-  for i, value in ipairs(job.now) do j.p[i] = value end
-  j.exp, j.unt = tonumber(j.p[EXP]), tonumber(j.p[UNT])
-  j.p[NUM], j.p[HELD], j.p[CRT] = int(j.n), job.held, job.created
-  for _, edge in ipairs(job.edges) do go(j, edge[1], edge[2], edge[3], edge[4], edge[5]) end
+  for i, value in ipairs(job.now) do j.now[i] = value end
+  j.expires, j.lease_end = tonumber(j.now[EXPIRES]), tonumber(j.now[LEASE_END])
+  j.now[NUMBER], j.now[HELD], j.now[CREATED] = int(j.number), job.held, job.created
+  for _, edge in ipairs(job.edges) do record_edge(j, edge[1], edge[2], edge[3], edge[4], edge[5]) end
   save(j)
-  enter(j, job)
-  index(j, job)
-  if #job.after > 0 then tie(j, job) end
-  if job.spawner then descend(j, job.spawner) end
-  sliced('RPUSH', j.key .. ':logs', job.lines)
+  put_in_place(j, job)
+  add_to_indexes(j, job)
+  if #job.after > 0 then add_links(j, job) end
+  if job.spawner then add_to_spawner(j, job.spawner) end
+  call_in_slices('RPUSH', j.key .. ':logs', job.lines)
 end
 
 local answers = {}

@@ -1,37 +1,37 @@
--- configure: change settings of a queue: paused and ageing.
+-- configure: changes settings of a queue: paused and ageing.
 -- edges: none
 -- ARGV[7] queue; ARGV[8] '1', '0' or '' for paused; ARGV[9] microseconds, '0' for none, or ''
 -- returns: nothing
 -- needs: base queue job links forget flow sync
 local q = queue(ARGV[7])
-touch(q)
+register(q)
 call('HSET', shared .. 'settings', q.name, '1')
 if ARGV[9] == '0' then call('HDEL', shared .. 'ageing', q.name)
 elseif ARGV[9] ~= '' then call('HSET', shared .. 'ageing', q.name, ARGV[9]) end
 
--- Lists are merged, never renamed over one another: a client of the other generation may have
--- put jobs into either.
+-- Lists are merged and never renamed, because a client of the other version may have put jobs into
+-- either.
 local function merge(from, into)
   local ids = call('LRANGE', q.base .. from, 0, -1)
-  sliced('RPUSH', q.base .. into, ids)
+  call_in_slices('RPUSH', q.base .. into, ids)
   call('DEL', q.base .. from)
 end
 if ARGV[8] == '1' and not q.paused then
   call('HSET', q.base .. 'meta', 'paused', '1')
   call('DEL', q.base .. 'marker')
-  if q.old then merge('wait', 'paused') end
+  if q.uses_paused_list then merge('wait', 'paused') end
   q.paused = true
-  tell(q, 'paused')
+  emit(q, 'paused')
 elseif ARGV[8] == '0' and q.paused then
   call('HDEL', q.base .. 'meta', 'paused')
   q.paused = false
   merge('paused', 'wait')
   if call('LLEN', q.base .. 'wait') > 0 or call('ZCARD', q.base .. 'prioritized') > 0 then
-    q.rung = true
+    q.needs_marker = true
   else
-    q.later = true
+    q.needs_due_marker = true
   end
-  tell(q, 'resumed')
+  emit(q, 'resumed')
 end
 flush()
 return 1

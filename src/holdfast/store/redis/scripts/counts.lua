@@ -1,8 +1,8 @@
--- counts: the counters of the store, and what belongs beside them.
--- edges: none; notices what others did
--- ARGV[7] 'stats', 'queues', 'limits' or 'tally'; ARGV[8] first minute of the readings
--- returns: {tally, more}: readings per minute; or per queue {name, paused, ageing, has settings};
--- or {limits, windows, running, per queue what BullMQ holds of them}
+-- counts: returns the store's counters with measures, queues or limits.
+-- edges: none of its own; follows BullMQ clients
+-- ARGV[7] 'stats', 'queues' or 'limits'; ARGV[8] first minute of the measures
+-- returns: {tally, more}: measures per minute; or per queue {name, paused, ageing, has settings};
+-- or {limits, windows, running, BullMQ's own limits per queue}
 -- needs: base queue job links forget flow sync
 local names = call('SMEMBERS', shared .. 'queues')
 for _, name in ipairs(names) do queue(name) end

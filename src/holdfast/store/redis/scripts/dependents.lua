@@ -1,29 +1,27 @@
--- dependents: PENDING jobs, not held, on which a verdict may be due, oldest first.
+-- dependents: returns PENDING jobs, not held, on which a verdict may be due, oldest first.
 -- edges: none
 -- ARGV[7] how many
--- returns: per job {image, {parent, state, ...}}
+-- returns: per job {reply, {{place, parent, state}, ...}}
 -- needs: base queue job links forget flow sync
 local limit = tonumber(ARGV[7])
 for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
-flush_ranked()
+flush_indexes()
 flush_records()
 local found, from = {}, 0
 while #found < limit do
   local ids = call('ZRANGE', shared .. 'ripe', from, from + 499)
   if #ids == 0 then break end
   from = from + #ids
-  for _, hid in ipairs(ids) do
-    local j = #found < limit and find(hid)
-    if j and j.state == 'PENDING' and j.p[HELD] ~= '1' then
-      local edges, parents = call('HGETALL', shared .. 'p:' .. hid), {}
-      for i = 1, #edges, 2 do
-        local place, state = string.match(edges[i + 1], '^(%d+):(.*)$')
-        parents[i] = place
-        if state == '' then state = state_of(edges[i]) or 'CANCELLED' end
-        parents[i] = {tonumber(place), edges[i], state}
+  for _, job_id in ipairs(ids) do
+    local j = #found < limit and find(job_id)
+    if j and j.state == 'PENDING' and j.now[HELD] ~= '1' then
+      local links, parents = call('HGETALL', shared .. 'p:' .. job_id), {}
+      for i = 1, #links, 2 do
+        local place, state = string.match(links[i + 1], '^(%d+):(.*)$')
+        if state == '' then state = state_of(links[i]) or 'CANCELLED' end
+        parents[#parents + 1] = {tonumber(place), links[i], state}
       end
-      found[#found + 1] = {image(j), {}}
-      for _, edge in pairs(parents) do table.insert(found[#found][2], edge) end
+      found[#found + 1] = {reply(j), parents}
     end
   end
 end

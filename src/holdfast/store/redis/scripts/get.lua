@@ -1,13 +1,13 @@
--- get: jobs as they are now.
+-- get: returns jobs as they are now.
 -- edges: none
 -- ARGV[7] msgpack: a list of ids
--- returns: per id an image or false
+-- returns: per id a reply or false
 -- needs: base queue job links forget flow sync
-local images = {}
-for i, hid in ipairs(cmsgpack.unpack(ARGV[7])) do
-  local j = find(hid)
-  images[i] = j and image(j) or false
-  if not j and record_of(hid) then forget(hid) end
+local replies = {}
+for i, job_id in ipairs(cmsgpack.unpack(ARGV[7])) do
+  local j = find(job_id)
+  replies[i] = j and reply(j) or false
+  if not j and record_of(job_id) then forget(job_id) end
 end
 flush()
-return images
+return replies

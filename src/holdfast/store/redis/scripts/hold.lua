@@ -1,11 +1,11 @@
--- hold: hold a name unless another holder's time is not over.
+-- hold: locks a name unless another holder's lock has not expired.
 -- edges: none
 -- ARGV[7] name; ARGV[8] holder; ARGV[9] microseconds; ARGV[10] data
 -- returns: 1 or 0
 -- needs: base
-local held = call('HGET', shared .. 'holds', ARGV[7])
-if held then
-  local ends, size, rest = string.match(held, '^(%d+)|(%d+)|(.*)$')
+local packed = call('HGET', shared .. 'holds', ARGV[7])
+if packed then
+  local ends, size, rest = string.match(packed, '^(%d+)|(%d+)|(.*)$')
   if string.sub(rest, 1, size) ~= ARGV[8] and tonumber(ends) > now then return 0 end
 end
 local ends = int(now + tonumber(ARGV[9]))

@@ -1,11 +1,11 @@
--- limit: set or lift a limit. That of a whole queue is BullMQ's global one as well, so that it
--- holds for Node's workers too.
+-- limit: sets or removes a limit. The limit of a whole queue is also stored as BullMQ's global
+-- limit, so that it applies to Node's workers too.
 -- edges: none
--- ARGV[7] scope; ARGV[8] msgpack {concurrency, rate, per in microseconds}, or '' to lift it
+-- ARGV[7] scope; ARGV[8] msgpack {concurrency, rate, per in microseconds}, or '' to remove it
 -- returns: nothing
 -- needs: base
 local scope, given = ARGV[7], ARGV[8]
-local held = call('HEXISTS', shared .. 'limits', scope) == 1
+local existed = call('HEXISTS', shared .. 'limits', scope) == 1
 local rule = {}
 if given == '' then
   call('HDEL', shared .. 'limits', scope)
@@ -14,7 +14,7 @@ else
   call('HSET', shared .. 'limits', scope, given)
 end
 local name = string.match(scope, '^queue:(.+)$')
-if name and (held or given ~= '') then
+if name and (existed or given ~= '') then
   local meta = prefix .. ':' .. name .. ':meta'
   local function mirror(field, value)
     if value then call('HSET', meta, field, int(value)) else call('HDEL', meta, field) end

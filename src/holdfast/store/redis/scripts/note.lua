@@ -1,4 +1,4 @@
--- note: keep progress, checkpoints and log lines of RUNNING jobs under their token.
+-- note: stores progress, checkpoints and log lines of RUNNING jobs under their token.
 -- edges: none
 -- ARGV[7] log lines kept; ARGV[8] msgpack: a list of {id, token, progress, wire, point, line}
 -- returns: per note 1 or 0
@@ -7,12 +7,12 @@ local answers = {}
 for i, n in ipairs(cmsgpack.unpack(ARGV[8])) do
   local j = find(n.id)
   answers[i] = 0
-  if j and j.state == 'RUNNING' and j.tok == n.token then
+  if j and j.state == 'RUNNING' and j.token == n.token then
     answers[i] = 1
     if n.progress then
       call('HSET', j.key, 'progress', n.wire, 'hf:pg', n.progress)
-      journal(j.hid, j.type, j.q.name, n.progress)
-      tell(j.q, 'progress', 'jobId', j.id, 'data', n.wire)
+      add_event(j.job_id, j.type, j.q.name, n.progress)
+      emit(j.q, 'progress', 'jobId', j.id, 'data', n.wire)
     end
     if n.point then call('HSET', j.key, 'hf:cp', n.point) end
     if n.line then

@@ -1,4 +1,4 @@
--- promote: make due jobs ready, lift aged ones, and look after queues that others use.
+-- promote: makes due jobs ready, raises aged ones, and follows queues that BullMQ clients use.
 -- edges: DELAYED -> SCHEDULED, RETRYING -> SCHEDULED
 -- ARGV[7] how many
 -- returns: {count, next due in microseconds or '', now}
@@ -7,14 +7,15 @@ local limit = tonumber(ARGV[7])
 local due, next_due = {}, nil
 local queues, names = call('SMEMBERS', shared .. 'queues'), {}
 for _, name in ipairs(queues) do
-  if not queue(name).strange then names[#names + 1] = name end
+  if not queue(name).unsupported then names[#names + 1] = name end
 end
 
+-- The score of a delayed job has milliseconds; hf:now has its exact instant, unless Node moved it.
 local function due_of(j, score)
-  local wire = math.floor(score / 4096)
-  local due = j and tonumber(j.p[DUE])
-  if due and math.floor(due / 1000) == wire then return due end
-  return wire * 1000
+  local wire_ms = math.floor(score / 4096)
+  local due = j and tonumber(j.now[DUE])
+  if due and math.floor(due / 1000) == wire_ms then return due end
+  return wire_ms * 1000
 end
 
 for _, name in ipairs(names) do
@@ -22,9 +23,9 @@ for _, name in ipairs(names) do
   local found = call('ZRANGEBYSCORE', q.base .. 'delayed', '-inf', '(' .. int((now_ms + 1) * 4096),
     'WITHSCORES', 'LIMIT', 0, limit + 1)
   for i = 1, #found, 2 do
-    local j = adopt(q, found[i])
+    local j = load_current(q, found[i])
     if j then
-      due[#due + 1] = {due_of(j, tonumber(found[i + 1])), j.n, j}
+      due[#due + 1] = {due_of(j, tonumber(found[i + 1])), j.number, j}
     else
       call('ZREM', q.base .. 'delayed', found[i])
     end
@@ -32,7 +33,7 @@ for _, name in ipairs(names) do
   local later = call('ZRANGEBYSCORE', q.base .. 'delayed', int((now_ms + 1) * 4096), '+inf',
     'WITHSCORES', 'LIMIT', 0, 1)
   if later[1] then
-    local at = due_of(adopt(q, later[1]), tonumber(later[2]))
+    local at = due_of(load_current(q, later[1]), tonumber(later[2]))
     if not next_due or at < next_due then next_due = at end
   end
 end
@@ -48,32 +49,32 @@ for _, entry in ipairs(due) do
     count = count + 1
     local q = j.q
     call('ZREM', q.base .. 'delayed', j.id)
-    if j.state ~= 'DELAYED' and j.state ~= 'RETRYING' then follow(j, 'DELAYED') end
-    j.sch = now
+    if j.state ~= 'DELAYED' and j.state ~= 'RETRYING' then follow(j, delayed_state(j)) end
+    j.scheduled = now
     put(j, 'delay', 0)
-    j.p[SCH] = int(now)
-    step(j, 'due', 'SCHEDULED', now, 'time reached')
+    j.now[SCHEDULED_AT] = int(now)
+    move(j, 'due', 'SCHEDULED', now, 'time reached')
     push(q, j.id, j.priority)
-    tell(q, 'waiting', 'jobId', j.id, 'prev', 'delayed')
+    emit(q, 'waiting', 'jobId', j.id, 'prev', 'delayed')
     save(j)
   elseif not next_due or at < next_due then
     next_due = at
   end
 end
 
--- A ready job's newest transition is the one that made it ready: its number tells the place.
-local function place_of_ready(q, id)
+-- The newest transition of a ready job made it ready, so the number of that event orders them.
+local function ready_number(q, id)
   local moved = shared .. 'moved'
   return tonumber(call('ZSCORE', moved, id) or call('ZSCORE', moved, q.name .. ':' .. id) or 0)
 end
 
--- Insert into the list of level 0 by place: behind what became ready earlier.
+-- Insert into the list of level 0 after all jobs that became ready earlier.
 local function insert(q, j)
-  local key, place = line(q), place_of_ready(q, j.id)
+  local key, number = ready_list(q), ready_number(q, j.id)
   for from = 1, call('LLEN', key), 100 do
     local ids = call('LRANGE', key, -(from + 99), -from)
     for i = #ids, 1, -1 do
-      if place_of_ready(q, ids[i]) > place then
+      if ready_number(q, ids[i]) > number then
         call('LINSERT', key, 'AFTER', ids[i], j.id)
         return
       end
@@ -82,12 +83,12 @@ local function insert(q, j)
   call('LPUSH', key, j.id)
 end
 
-local function lift(q, interval)
+local function raise_aged(q, interval)
   local ready = call('ZRANGE', q.base .. 'prioritized', 0, 999, 'WITHSCORES')
   for i = 1, #ready, 2 do
-    local j = adopt(q, ready[i])
-    if j and j.sch then
-      local level = math.max(0, j.priority - math.floor((now - j.sch) / interval))
+    local j = load_current(q, ready[i])
+    if j and j.scheduled then
+      local level = math.max(0, j.priority - math.floor((now - j.scheduled) / interval))
       if level == 0 then
         call('ZREM', q.base .. 'prioritized', j.id)
         insert(q, j)
@@ -99,21 +100,21 @@ local function lift(q, interval)
   end
 end
 
--- A marker that was taken by a worker which died or froze then has woken nobody.
+-- A worker that removed the marker and then died or hung has woken no other worker.
 for _, name in ipairs(names) do
   local q = queue(name)
   if not q.paused and (call('LLEN', q.base .. 'wait') > 0 or call('ZCARD', q.base .. 'prioritized') > 0) then
-    q.rung = true
+    q.needs_marker = true
   end
 end
 
-flush_ranked()
+flush_indexes()
 for _, name in ipairs(names) do
   local interval = tonumber(call('HGET', shared .. 'ageing', name) or nil)
-  if interval then lift(queue(name), interval) end
+  if interval then raise_aged(queue(name), interval) end
 end
 sweep()
 flush()
-weed(queues)
+drop_vanished(queues)
 flush()
 return {count, next_due and int(next_due) or '', int(now)}

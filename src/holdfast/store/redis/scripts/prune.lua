@@ -1,8 +1,8 @@
--- prune: delete ended jobs older than allowed, expired keys, old measures.
+-- prune: deletes ended jobs older than allowed, expired keys, old measures.
 -- edges: none
 -- ARGV[7] how many; ARGV[8] first minute kept; ARGV[9..12] span in microseconds or '' for
 -- COMPLETED, FAILED, DEAD_LETTER, CANCELLED
--- returns: how many jobs went
+-- returns: how many jobs were deleted
 -- needs: base queue job links forget flow sync
 local limit = tonumber(ARGV[7])
 local span = {
@@ -10,33 +10,33 @@ local span = {
   CANCELLED = tonumber(ARGV[12]),
 }
 
--- Jobs that BullMQ clients made are kept as their own options say. Where many of them lie in
--- front, the next call goes on behind those that this one looked at.
+-- Jobs that BullMQ clients made are kept as their own options require. Where many of them come
+-- first, the next call continues after those that this one looked at.
 local PAGE = limit * 2 + 100
 local old = {}
-local function look(q, set, longest)
-  if not longest then return end
-  local field, last = q.name .. ':' .. set, math.floor((now - longest) / 1000)
+local function find_old(q, set, shortest_span)
+  if not shortest_span then return end
+  local field, last = q.name .. ':' .. set, math.floor((now - shortest_span) / 1000)
   local from = tonumber(call('HGET', shared .. 'pruned', field) or 0)
   local page = call('ZRANGE', q.base .. set, from, from + PAGE - 1, 'WITHSCORES')
-  local foreign, stay, over = false, 0, #page < 2 * PAGE
+  local foreign, staying, at_end = false, 0, #page < 2 * PAGE
   for i = 1, #page, 2 do
     if tonumber(page[i + 1]) > last then
-      over = true
+      at_end = true
       break
     end
-    local j = adopt(q, page[i])
+    local j = load_current(q, page[i])
     local keep = j and j.ttl and span[j.state]
-    local fin = j and tonumber(j.p[FIN]) or 0
+    local finished = j and tonumber(j.now[FINISHED]) or 0
     if j and not j.ttl then foreign = true end
-    if keep and fin + keep <= now and not needed(j.hid) then
-      old[#old + 1] = {fin, j.n, j}
+    if keep and finished + keep <= now and not has_live_children(j.job_id) then
+      old[#old + 1] = {finished, j.number, j}
     else
-      stay = stay + 1
+      staying = staying + 1
     end
   end
-  if foreign and not over then
-    call('HSET', shared .. 'pruned', field, from + stay)
+  if foreign and not at_end then
+    call('HSET', shared .. 'pruned', field, from + staying)
   elseif from > 0 then
     call('HDEL', shared .. 'pruned', field)
   end
@@ -48,29 +48,29 @@ for _, state in ipairs({'FAILED', 'DEAD_LETTER', 'CANCELLED'}) do
 end
 for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do
   local q = queue(name)
-  look(q, 'completed', span.COMPLETED)
-  look(q, 'failed', shortest)
+  find_old(q, 'completed', span.COMPLETED)
+  find_old(q, 'failed', shortest)
 end
 table.sort(old, function(a, b)
   if a[1] ~= b[1] then return a[1] < b[1] end
   return a[2] < b[2]
 end)
-local gone = math.min(limit, #old)
-for i = 1, gone do
+local count = math.min(limit, #old)
+for i = 1, count do
   local j = old[i][3]
-  leave(j.q, j.id, j.state, j.priority)
+  remove_from_place(j.q, j.id, j.state, j.priority)
   erase(j.q, j.id)
-  forget(j.hid, j.state)
+  forget(j.job_id, j.state)
 end
 
 local expired = call('ZRANGEBYSCORE', shared .. 'expiring', '-inf', int(now), 'LIMIT', 0, 1000)
-sliced('HDEL', shared .. 'keys', expired)
-sliced('ZREM', shared .. 'expiring', expired)
+call_in_slices('HDEL', shared .. 'keys', expired)
+call_in_slices('ZREM', shared .. 'expiring', expired)
 for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', '-inf', '(' .. ARGV[8])) do
   call('DEL', shared .. 'minute:' .. minute)
   call('ZREM', shared .. 'minutes', minute)
 end
 flush()
-local told = tonumber(call('GET', shared .. 'told') or 0)
-call('XTRIM', shared .. 'events', 'MINID', int(math.max(0, told - tonumber(ARGV[3]))) .. '-0')
-return gone
+local newest = tonumber(call('GET', shared .. 'told') or 0)
+call('XTRIM', shared .. 'events', 'MINID', int(math.max(0, newest - tonumber(ARGV[3]))) .. '-0')
+return count

@@ -1,11 +1,12 @@
--- base: time, numbers, and index writes that are collected and done once per call.
+-- base: time, numbers, and writes to indexes and counters, collected and done once per call.
 -- Every script has KEYS[1] = <prefix>:hf:jobs, ARGV[1] = prefix, ARGV[2] = microseconds or '',
 -- ARGV[3] events kept, ARGV[4] and ARGV[5] lifetime and lease of foreign jobs in microseconds,
 -- ARGV[6] '1' to share queues with clients of any version.
--- Functions of a library outlive the call: what belongs to one call is made in begin.
+-- Variables of a library outlive a call, so begin resets what belongs to one call.
 local call, ARGV, prefix, shared, now, now_ms
-local written, ranked, records, looked_up, counters, drawn, sums, readings
-local beginnings = {} -- what else begins with each call
+local formatted, index_changes, records, record_cache
+local counters, stored_counters, sum_changes, measures
+local resets = {} -- functions of other parts that begin calls
 local function begin(args)
   call, ARGV, prefix, shared = redis.call, args, args[1], args[1] .. ':hf:'
   now = tonumber(args[2])
@@ -14,54 +15,55 @@ local function begin(args)
     now = t[1] * 1000000 + t[2]
   end
   now_ms = math.floor(now / 1000)
-  written, ranked, records, looked_up, counters, drawn, sums, readings = {}, {}, {}, {}, {}, {}, {}, {}
-  for _, fresh in ipairs(beginnings) do fresh() end
+  formatted, index_changes, records, record_cache = {}, {}, {}, {}
+  counters, stored_counters, sum_changes, measures = {}, {}, {}, {}
+  for _, reset in ipairs(resets) do reset() end
 end
 
 local TERMINAL = {COMPLETED = true, FAILED = true, DEAD_LETTER = true, CANCELLED = true}
 
--- Numbers of microseconds have too many digits for Lua's own way of writing them; the same few
--- instants are written again and again.
+-- Lua's own conversion rounds numbers of microseconds. The cache pays because a call writes the
+-- same few instants many times.
 local function int(n)
-  local text = written[n]
+  local text = formatted[n]
   if not text then
     text = string.format('%.0f', n)
-    written[n] = text
+    formatted[n] = text
   end
   return text
 end
 
--- Whoever can reach the server can write anything into a hash: a number is one from 0 to most.
-local function within(value, most)
+-- Any client of the server can write anything into a hash: accept numbers from 0 to max only.
+local function within(value, max)
   local n = tonumber(value)
-  if n and n >= 0 and n <= most then return math.floor(n) end
+  if n and n >= 0 and n <= max then return math.floor(n) end
   return nil
 end
-local MOST_COUNT, MOST_PRIORITY, MOST_MILLIS = 1e9, 2097152, 4102444800000 -- until the year 2100
+local MAX_COUNT, MAX_PRIORITY, MAX_MILLIS = 1e9, 2097152, 4102444800000 -- until the year 2100
 
--- name of a sorted set -> member -> score, or false to remove; the last word counts
-local function rank(name, member, score)
-  local set = ranked[name]
+-- name of a sorted set -> member -> score, or false to remove; the last call wins
+local function set_index(name, member, score)
+  local set = index_changes[name]
   if not set then
     set = {}
-    ranked[name] = set
+    index_changes[name] = set
   end
   set[member] = score or false
 end
 
--- id -> 'level:queue:type', or false to forget
-local function record_of(hid)
-  local known = records[hid]
-  if known == nil then known = looked_up[hid] end
-  if known == nil then known = call('HGET', shared .. 'jobs', hid) end
+-- id -> 'level:queue:type', or false to delete
+local function record_of(job_id)
+  local known = records[job_id]
+  if known == nil then known = record_cache[job_id] end
+  if known == nil then known = call('HGET', shared .. 'jobs', job_id) end
   return known
 end
--- Look up many records at once, for a call that changes none of them before it asks.
-local function look_up(hids)
-  for i = 1, #hids, 1000 do
-    local last = math.min(i + 999, #hids)
-    for n, record in ipairs(call('HMGET', shared .. 'jobs', unpack(hids, i, last))) do
-      looked_up[hids[i + n - 1]] = record
+-- Read many records at once, for a call that reads them before it changes any.
+local function cache_records(job_ids)
+  for i = 1, #job_ids, 1000 do
+    local last = math.min(i + 999, #job_ids)
+    for n, record in ipairs(call('HMGET', shared .. 'jobs', unpack(job_ids, i, last))) do
+      record_cache[job_ids[i + n - 1]] = record
     end
   end
 end
@@ -69,31 +71,31 @@ local function read_record(value)
   return string.match(value, '^([^:]*):([^:]*):(.*)$')
 end
 
--- counters of the whole store: the first numbers of a call are drawn there, what comes on top is
--- written back once
-local function draw(name, size)
+-- Counters of the whole store: the first numbers of a call are taken on the server; the sum of
+-- later ones is written once.
+local function take_numbers(name, size)
   local n = counters[name]
   if n then
     n = n + size
   else
     n = call('INCRBY', shared .. name, size)
-    drawn[name] = n
+    stored_counters[name] = n
   end
   counters[name] = n
   return n
 end
 local function flush_counters()
   for name, n in pairs(counters) do
-    if drawn[name] ~= n then call('SET', shared .. name, int(n)) end
+    if stored_counters[name] ~= n then call('SET', shared .. name, int(n)) end
   end
 end
 
--- hash -> field -> change; a sum that comes to nothing goes, but for the tallies: there are few
+-- hash -> field -> change; fields whose sum is 0 are deleted, except tallies, which are few
 local function add_to(hash, field, change)
-  local fields = sums[hash]
+  local fields = sum_changes[hash]
   if not fields then
     fields = {}
-    sums[hash] = fields
+    sum_changes[hash] = fields
   end
   fields[field] = (fields[field] or 0) + change
 end
@@ -104,31 +106,32 @@ local function bucket(micros)
   local mantissa, exponent = math.frexp(micros)
   return math.ceil((exponent + math.log(mantissa) / math.log(2)) * 4)
 end
-local function measure(where, type, name, at, micros, times)
+local function measure(kind_prefix, type, name, at, micros, times)
   local minute = math.floor(at / 60000000)
-  local fields = readings[minute]
+  local fields = measures[minute]
   if not fields then
     fields = {}
-    readings[minute] = fields
+    measures[minute] = fields
   end
-  local field = where .. name .. ':' .. (micros and bucket(micros) or 0) .. ':' .. type
-  local held = fields[field]
-  if held then
-    held[1] = held[1] + (times or 1)
-    held[2] = math.max(held[2], micros or 0)
+  local field = kind_prefix .. name .. ':' .. (micros and bucket(micros) or 0) .. ':' .. type
+  local sum = fields[field]
+  if sum then
+    sum[1] = sum[1] + (times or 1)
+    sum[2] = math.max(sum[2], micros or 0)
   else
     fields[field] = {times or 1, micros or 0}
   end
 end
 
-local function sliced(command, key, list)
+-- Lua limits how many values unpack returns.
+local function call_in_slices(command, key, list)
   for i = 1, #list, 1000 do
     call(command, key, unpack(list, i, math.min(i + 999, #list)))
   end
 end
 
-local function flush_ranked()
-  for name, set in pairs(ranked) do
+local function flush_indexes()
+  for name, set in pairs(index_changes) do
     local adds, removals = {}, {}
     for member, score in pairs(set) do
       if score then
@@ -138,48 +141,48 @@ local function flush_ranked()
         removals[#removals + 1] = member
       end
     end
-    sliced('ZADD', shared .. name, adds)
-    sliced('ZREM', shared .. name, removals)
+    call_in_slices('ZADD', shared .. name, adds)
+    call_in_slices('ZREM', shared .. name, removals)
   end
-  ranked = {}
+  index_changes = {}
 end
 
 local function flush_records()
-  local sets, gone = {}, {}
-  for hid, value in pairs(records) do
+  local sets, removed = {}, {}
+  for job_id, value in pairs(records) do
     if value then
-      sets[#sets + 1] = hid
+      sets[#sets + 1] = job_id
       sets[#sets + 1] = value
     else
-      gone[#gone + 1] = hid
+      removed[#removed + 1] = job_id
     end
   end
-  sliced('HSET', shared .. 'jobs', sets)
-  sliced('HDEL', shared .. 'jobs', gone)
+  call_in_slices('HSET', shared .. 'jobs', sets)
+  call_in_slices('HDEL', shared .. 'jobs', removed)
   records = {}
 end
 
 local function flush_sums()
-  for hash, fields in pairs(sums) do
+  for hash, fields in pairs(sum_changes) do
     for field, change in pairs(fields) do
       local sum = change ~= 0 and call('HINCRBY', shared .. hash, field, change)
       if sum == 0 and hash ~= 'tally' then call('HDEL', shared .. hash, field) end
     end
   end
-  sums = {}
+  sum_changes = {}
 end
 
-local function flush_readings()
-  for minute, fields in pairs(readings) do
+local function flush_measures()
+  for minute, fields in pairs(measures) do
     local key = shared .. 'minute:' .. int(minute)
     local is_new = false
-    for field, held in pairs(fields) do
-      is_new = call('HINCRBY', key, 'n:' .. field, held[1]) == held[1] or is_new
-      if held[2] > 0 and held[2] > tonumber(call('HGET', key, 't:' .. field) or 0) then
-        call('HSET', key, 't:' .. field, int(held[2]))
+    for field, sum in pairs(fields) do
+      is_new = call('HINCRBY', key, 'n:' .. field, sum[1]) == sum[1] or is_new
+      if sum[2] > 0 and sum[2] > tonumber(call('HGET', key, 't:' .. field) or 0) then
+        call('HSET', key, 't:' .. field, int(sum[2]))
       end
     end
     if is_new then call('ZADD', shared .. 'minutes', minute, int(minute)) end
   end
-  readings = {}
+  measures = {}
 end

@@ -1,4 +1,4 @@
--- flow: what BullMQ expects of whoever ends a job: its parent, its deduplication key, retention.
+-- flow: what BullMQ expects when a job ends: its parent, its deduplication key, its retention.
 local function parent_of(j)
   local name, id = string.match(parent_key_of(j), '^' ..
     string.gsub(prefix, '%p', '%%%0') .. ':([^:]+):(.+)$')
@@ -11,45 +11,46 @@ local function decoded(text)
 end
 local function options_of(j) return decoded(call('HGET', j.key, 'opts')) end
 
--- What BullMQ keeps of every failed attempt, the oldest first.
+-- BullMQ keeps the stack trace of every failed attempt, the oldest first.
 local function add_trace(j, text)
-  local ok, held = pcall(cjson.decode, call('HGET', j.key, 'stacktrace') or '[]')
-  if not ok or type(held) ~= 'table' then held = {} end
-  held[#held + 1] = text
-  local most = not j.ttl and tonumber(options_of(j).stackTraceLimit) or 10
-  while #held > most do table.remove(held, 1) end
-  put(j, 'stacktrace', #held > 0 and cjson.encode(held) or '[]')
+  local ok, traces = pcall(cjson.decode, call('HGET', j.key, 'stacktrace') or '[]')
+  if not ok or type(traces) ~= 'table' then traces = {} end
+  traces[#traces + 1] = text
+  local limit = not j.ttl and tonumber(options_of(j).stackTraceLimit) or 10
+  while #traces > limit do table.remove(traces, 1) end
+  put(j, 'stacktrace', #traces > 0 and cjson.encode(traces) or '[]')
 end
 
-local function tell_exhausted(j, made)
-  tell(j.q, 'retries-exhausted', 'jobId', j.id, 'attemptsMade', made)
+local function emit_exhausted(j, attempts)
+  emit(j.q, 'retries-exhausted', 'jobId', j.id, 'attemptsMade', attempts)
 end
 
--- Let a parent go that waits for no child any more.
-local function release(q, id, front)
+-- Make a parent ready or delayed that waits for no child any more.
+local function release_parent(q, id, front)
   if call('ZREM', q.base .. 'waiting-children', id) == 0 then return end
-  local p = call('HMGET', q.base .. id, 'delay', 'priority')
-  local delay, priority = tonumber(p[1]) or 0, tonumber(p[2]) or 0
+  local v = call('HMGET', q.base .. id, 'delay', 'priority')
+  local delay, priority = tonumber(v[1]) or 0, tonumber(v[2]) or 0
   if delay > 0 and not front then
     local due = now_ms + delay
     call('ZADD', q.base .. 'delayed', int(due * 4096), id)
-    q.later = true
-    tell(q, 'delayed', 'jobId', id, 'delay', int(due))
+    q.needs_due_marker = true
+    emit(q, 'delayed', 'jobId', id, 'delay', int(due))
   else
     push(q, id, priority, priority == 0)
-    tell(q, 'waiting', 'jobId', id, 'prev', 'waiting-children')
+    emit(q, 'waiting', 'jobId', id, 'prev', 'waiting-children')
   end
-  q.touched = q.touched or {}
-  q.touched[#q.touched + 1] = id
+  q.moved = q.moved or {}
+  q.moved[#q.moved + 1] = id
 end
 
-local function doom(q, id, child)
+-- Make a parent ready with a deferred failure: the worker that claims it fails it.
+local function fail_parent(q, id, child)
   local key = q.base .. id
   call('HSET', key, 'defa', 'child ' .. child .. ' failed')
   if call('ZREM', q.base .. 'delayed', id) == 1 then
     call('ZADD', q.base .. 'waiting-children', now_ms, id)
   end
-  release(q, id, true)
+  release_parent(q, id, true)
 end
 
 local function child_failed(j, q, id, reason)
@@ -60,16 +61,16 @@ local function child_failed(j, q, id, reason)
   local left = call('SCARD', key .. ':dependencies')
   if flags.fpof then
     call('ZADD', key .. ':unsuccessful', now_ms, child)
-    if call('ZSCORE', q.base .. 'failed', id) == false then doom(q, id, child) end
+    if call('ZSCORE', q.base .. 'failed', id) == false then fail_parent(q, id, child) end
   elseif flags.rdof then
-    if left == 0 then release(q, id) end
+    if left == 0 then release_parent(q, id) end
   else
     call('HSET', key .. ':failed', child, reason)
-    if flags.cpof or left == 0 then release(q, id) end
+    if flags.cpof or left == 0 then release_parent(q, id) end
   end
 end
 
-local function tell_parent(j, completed, value)
+local function notify_parent(j, completed, value)
   local name, id = parent_of(j)
   if not name then return end
   local q = queue(name)
@@ -78,12 +79,12 @@ local function tell_parent(j, completed, value)
   if not completed then return child_failed(j, q, id, value) end
   if call('SREM', key .. ':dependencies', j.key) == 1 then
     call('HSET', key .. ':processed', j.key, value)
-    if call('SCARD', key .. ':dependencies') == 0 then release(q, id) end
+    if call('SCARD', key .. ':dependencies') == 0 then release_parent(q, id) end
   end
 end
 
--- The job that came while the owner of its deduplication id was running takes its place.
-local function next_of_kind(j)
+-- Add the job that was submitted under the deduplication id while its owner was running.
+local function add_next_duplicate(j)
   local q = j.q
   local key = q.base .. 'dn:' .. deduplication_of(j)
   local v = call('HMGET', key, 'name', 'data', 'opts', 'jid', 'pk', 'pd', 'pdk', 'rjk')
@@ -92,7 +93,7 @@ local function next_of_kind(j)
   call('INCR', q.base .. 'id')
   local id, job = v[4], q.base .. v[4]
   local opts = decoded(v[3])
-  local delay, priority = within(opts.delay, MOST_MILLIS) or 0, within(opts.priority, MOST_PRIORITY) or 0
+  local delay, priority = within(opts.delay, MAX_MILLIS) or 0, within(opts.priority, MAX_PRIORITY) or 0
   local fields = {'name', v[1], 'data', v[2], 'opts', v[3], 'timestamp', int(now_ms), 'delay',
     int(delay), 'priority', int(priority), 'deid', deduplication_of(j)}
   if v[5] then fields[#fields + 1] = 'parentKey'; fields[#fields + 1] = v[5] end
@@ -100,26 +101,26 @@ local function next_of_kind(j)
   if v[8] then fields[#fields + 1] = 'rjk'; fields[#fields + 1] = v[8] end
   call('HSET', job, unpack(fields))
   call('SET', q.base .. 'de:' .. deduplication_of(j), id)
-  tell(q, 'added', 'jobId', id, 'name', v[1])
+  emit(q, 'added', 'jobId', id, 'name', v[1])
   if v[7] then call('SADD', v[7], job) end
   if delay > 0 then
     postpone(q, id, now_ms + delay)
-    tell(q, 'delayed', 'jobId', id, 'delay', int(now_ms + delay))
+    emit(q, 'delayed', 'jobId', id, 'delay', int(now_ms + delay))
   else
     push(q, id, priority)
-    tell(q, 'waiting', 'jobId', id)
+    emit(q, 'waiting', 'jobId', id)
   end
-  q.touched = q.touched or {}
-  q.touched[#q.touched + 1] = id
+  q.moved = q.moved or {}
+  q.moved[#q.moved + 1] = id
 end
 
-local function free_key(j)
+local function release_deduplication(j)
   local key = j.q.base .. 'de:' .. deduplication_of(j)
   if call('GET', key) == j.id and call('PTTL', key) == -1 then call('DEL', key) end
-  next_of_kind(j)
+  add_next_duplicate(j)
 end
 
-local function kept_by(opts, completed)
+local function retention_of(opts, completed)
   local keep
   if completed then keep = opts.removeOnComplete else keep = opts.removeOnFail end
   if keep == nil or keep == false or keep == cjson.null then return nil end
@@ -127,29 +128,29 @@ local function kept_by(opts, completed)
   if type(keep) == 'number' then return {count = keep} end
   if type(keep) ~= 'table' then return nil end
   return {
-    age = within(keep.age, MOST_MILLIS), count = within(keep.count, MOST_COUNT),
-    limit = within(keep.limit, MOST_COUNT),
+    age = within(keep.age, MAX_MILLIS), count = within(keep.count, MAX_COUNT),
+    limit = within(keep.limit, MAX_COUNT),
   }
 end
 
--- Old ended jobs go as the job's own options ask; its own removal is the caller's work.
+-- Delete old ended jobs as the job's options require; the caller deletes the job itself.
 local function evict(j, completed, keep)
   local q = j.q
   local set = q.base .. (completed and 'completed' or 'failed')
-  local gone = {}
+  local removed = {}
   if keep.age then
-    local most = tonumber(keep.limit) or 1000
-    gone = call('ZREVRANGEBYSCORE', set, int(now_ms - keep.age * 1000), '-inf', 'LIMIT', 0, most)
-    sliced('ZREM', set, gone)
+    local limit = tonumber(keep.limit) or 1000
+    removed = call('ZREVRANGEBYSCORE', set, int(now_ms - keep.age * 1000), '-inf', 'LIMIT', 0, limit)
+    call_in_slices('ZREM', set, removed)
   end
   if keep.count and keep.count > 0 then
     local rest = call('ZREVRANGE', set, keep.count, keep.count + 999)
-    sliced('ZREM', set, rest)
-    for _, id in ipairs(rest) do gone[#gone + 1] = id end
+    call_in_slices('ZREM', set, rest)
+    for _, id in ipairs(rest) do removed[#removed + 1] = id end
   end
-  for _, id in ipairs(gone) do
-    local old = load(q, id)
+  for _, id in ipairs(removed) do
+    local old = load_job(q, id)
     erase(q, id)
-    if old then forget(old.hid, old.state) end
+    if old then forget(old.job_id, old.state) end
   end
 end

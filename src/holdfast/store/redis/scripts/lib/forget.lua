@@ -1,47 +1,47 @@
--- forget: drop every trace of a job that is gone or goes.
+-- forget: deletes every trace of a job.
 local STATES = {'COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED', 'SCHEDULED', 'DELAYED',
   'RETRYING', 'PENDING'}
-local function last_state(hid)
+local function last_state(job_id)
   for _, state in ipairs(STATES) do
-    local moved = (ranked['s:' .. state] or {})[hid]
-    if moved or moved == nil and call('ZSCORE', shared .. 's:' .. state, hid) then return state end
+    local change = (index_changes['s:' .. state] or {})[job_id]
+    if change or change == nil and call('ZSCORE', shared .. 's:' .. state, job_id) then return state end
   end
   return 'RUNNING'
 end
 
-local function forget(hid, state)
-  local record = record_of(hid)
-  local kept = call('HGET', shared .. 'traces', hid)
+local function forget(job_id, state)
+  local record = record_of(job_id)
+  local packed_trace = call('HGET', shared .. 'traces', job_id)
   if record then
     local level, queue_name, type = read_record(record)
-    state = state or last_state(hid)
+    state = state or last_state(job_id)
     add_to('tally', queue_name .. ':' .. level .. ':' .. state .. ':' .. type, -1)
-    if state ~= 'RUNNING' then rank('s:' .. state, hid) end
-    rank('t:' .. type, hid)
-    rank('over', hid)
-    rank('created', hid)
-    rank('moved', hid)
-    rank('ripe', hid)
-    records[hid] = false
+    if state ~= 'RUNNING' then set_index('s:' .. state, job_id) end
+    set_index('t:' .. type, job_id)
+    set_index('over', job_id)
+    set_index('created', job_id)
+    set_index('moved', job_id)
+    set_index('ripe', job_id)
+    records[job_id] = false
   end
   local spawner
-  if kept then
-    local trace = cjson.decode(kept)
+  if packed_trace then
+    local trace = cjson.decode(packed_trace)
     spawner = trace.spawner
-    for _, tag in ipairs(trace.index or {}) do rank(tag, hid) end
+    for _, name in ipairs(trace.index or {}) do set_index(name, job_id) end
     if trace.key then
       local holder = call('HGET', shared .. 'keys', trace.key)
-      if holder and string.match(holder, '^[^|]*|[^|]*|(.*)$') == hid then
+      if holder and string.match(holder, '^[^|]*|[^|]*|(.*)$') == job_id then
         call('HDEL', shared .. 'keys', trace.key)
         call('ZREM', shared .. 'expiring', trace.key)
       end
     end
-    call('HDEL', shared .. 'traces', hid)
+    call('HDEL', shared .. 'traces', job_id)
   end
-  unlink(hid, spawner)
+  unlink(job_id, spawner)
 end
 
--- Delete a job with everything that BullMQ keeps beside it.
+-- Delete a job's keys, with those that BullMQ keeps beside it.
 local function erase(q, id)
   local key = q.base .. id
   call('DEL', key, key .. ':logs', key .. ':dependencies', key .. ':processed', key .. ':failed',

@@ -1,27 +1,28 @@
--- links: who waits for whom. p:<child> is a hash parent -> 'place:END' (END empty while open),
--- c:<parent> the set of its children, f:<parent> those that wait FAN_IN, spawn:<id> what it spawned.
-local function ripe(child)
+-- links: which jobs wait for which. p:<child> is a hash parent -> 'place:END' (END empty while the
+-- parent is live), c:<parent> the set of its children, f:<parent> those of kind FAN_IN, spawn:<id>
+-- the jobs it spawned. The index 'ripe' holds the jobs on which a verdict is due.
+local function is_verdict_due(child)
   local kind = call('HGET', shared .. 'kinds', child)
-  local open, ended, bad = 0, 0, 0
+  local open, ended, unsuccessful = 0, 0, 0
   for _, edge in ipairs(call('HVALS', shared .. 'p:' .. child)) do
     local state = string.match(edge, ':(.*)$')
     if state == '' then open = open + 1 else
       ended = ended + 1
-      if state ~= 'COMPLETED' then bad = bad + 1 end
+      if state ~= 'COMPLETED' then unsuccessful = unsuccessful + 1 end
     end
   end
   if kind == 'AFTER_ANY' then return ended > 0 end
-  return open == 0 or bad > 0
+  return open == 0 or unsuccessful > 0
 end
 
-local function key_of(hid)
-  local _, name = read_record(record_of(hid))
-  if string.sub(hid, 1, #name + 1) == name .. ':' then return prefix .. ':' .. hid end
-  return prefix .. ':' .. name .. ':' .. hid
+local function key_of(job_id)
+  local _, name = read_record(record_of(job_id))
+  if string.sub(job_id, 1, #name + 1) == name .. ':' then return prefix .. ':' .. job_id end
+  return prefix .. ':' .. name .. ':' .. job_id
 end
 
-local function state_of(hid)
-  local known = record_of(hid) and call('HGET', key_of(hid), 'hf:now')
+local function state_of(job_id)
+  local known = record_of(job_id) and call('HGET', key_of(job_id), 'hf:now')
   return known and string.match(known, '^[^|]*') or nil
 end
 
@@ -36,49 +37,49 @@ local function link(child, parent, fan_in)
   return ended ~= ''
 end
 
-local function number_of(hid)
-  return tonumber(unpacked(call('HGET', key_of(hid), 'hf:now'))[NUM])
+local function number_of(job_id)
+  return tonumber(unpack_now(call('HGET', key_of(job_id), 'hf:now'))[NUMBER])
 end
 
--- A job ended: everything that still waits for it learns how. Returns whether anything does.
-local function spread(hid, state)
-  local any = false
-  for _, child in ipairs(call('SMEMBERS', shared .. 'c:' .. hid)) do
+-- Record the end of a job with each child that still waits; return whether any does.
+local function notify_children(job_id, state)
+  local found = false
+  for _, child in ipairs(call('SMEMBERS', shared .. 'c:' .. job_id)) do
     if state_of(child) == 'PENDING' then
-      any = true
+      found = true
       local edges = shared .. 'p:' .. child
-      local place = string.match(call('HGET', edges, hid) or '', '^(%d+):')
-      if place then call('HSET', edges, hid, place .. ':' .. state) end
-      rank('ripe', child, ripe(child) and number_of(child) or nil)
+      local place = string.match(call('HGET', edges, job_id) or '', '^(%d+):')
+      if place then call('HSET', edges, job_id, place .. ':' .. state) end
+      set_index('ripe', child, is_verdict_due(child) and number_of(child) or nil)
     end
   end
-  return any
+  return found
 end
 
--- Everything a job spawned, and what that spawned, in order of submission.
-local function spawned(hid, found)
-  for _, each in ipairs(call('ZRANGE', shared .. 'spawn:' .. hid, 0, -1)) do
+-- All jobs that a job spawned, and those that they spawned, in order of submission.
+local function spawned(job_id, found)
+  for _, each in ipairs(call('ZRANGE', shared .. 'spawn:' .. job_id, 0, -1)) do
     found[#found + 1] = each
     spawned(each, found)
   end
   return found
 end
 
-local function needed(hid)
-  for _, child in ipairs(call('SMEMBERS', shared .. 'c:' .. hid)) do
+local function has_live_children(job_id)
+  for _, child in ipairs(call('SMEMBERS', shared .. 'c:' .. job_id)) do
     local state = state_of(child)
     if state and not TERMINAL[state] then return true end
   end
   return false
 end
 
-local function unlink(hid, spawner)
-  for _, parent in ipairs(call('HKEYS', shared .. 'p:' .. hid)) do
-    call('SREM', shared .. 'c:' .. parent, hid)
-    call('SREM', shared .. 'f:' .. parent, hid)
+local function unlink(job_id, spawner)
+  for _, parent in ipairs(call('HKEYS', shared .. 'p:' .. job_id)) do
+    call('SREM', shared .. 'c:' .. parent, job_id)
+    call('SREM', shared .. 'f:' .. parent, job_id)
   end
-  call('DEL', shared .. 'p:' .. hid, shared .. 'c:' .. hid, shared .. 'f:' .. hid,
-    shared .. 'spawn:' .. hid)
-  call('HDEL', shared .. 'kinds', hid)
-  if spawner then call('ZREM', shared .. 'spawn:' .. spawner, hid) end
+  call('DEL', shared .. 'p:' .. job_id, shared .. 'c:' .. job_id, shared .. 'f:' .. job_id,
+    shared .. 'spawn:' .. job_id)
+  call('HDEL', shared .. 'kinds', job_id)
+  if spawner then call('ZREM', shared .. 'spawn:' .. spawner, job_id) end
 end

@@ -1,14 +1,14 @@
--- queue: one queue as this call finds it; its lists, markers and event stream.
+-- queue: one queue during one call; its lists, markers and event stream.
 local catch_up
 local open_queues
-beginnings[#beginnings + 1] = function() open_queues = {} end
+resets[#resets + 1] = function() open_queues = {} end
 
--- Clients of other versions keep their jobs differently: what we wrote they would lose, or we theirs.
-local function strange(name, version)
+-- Clients of other versions store jobs differently: they would lose ours, or we theirs.
+local function unsupported_reason(name, version)
   if not version or ARGV[6] == '1' then return nil end
   if string.find(version, '^bullmq:[56]%.') or string.find(version, '^bullmq%-pro:') then return nil end
   return "queue '" .. name .. "' was last used by '" .. string.sub(version, 1, 60) .. "': only BullMQ 5 " ..
-    'and 6 share queues safely; add accept=unknown-version to the URL to go on'
+    'and 6 share queues safely; add accept=unknown-version to the URL to use it anyway'
 end
 
 local function queue(name)
@@ -19,47 +19,47 @@ local function queue(name)
     'opts.maxLenEvents', 'max', 'duration')
   q = {
     name = name, base = base, stream = base .. 'events', kinds = {}, paused = meta[1] and true or false,
-    concurrency = tonumber(meta[2]), kept = tonumber(meta[4]) or 10000,
+    concurrency = tonumber(meta[2]), events_kept = tonumber(meta[4]) or 10000,
     max = tonumber(meta[5]), duration = tonumber(meta[6]),
   }
   local major = meta[3] and tonumber(string.match(meta[3], '^bullmq:(%d+)'))
-  -- Nobody said: the older layout, because clients of both generations empty both lists.
-  q.old = not major or major <= 5
-  q.strange = strange(name, meta[3])
-  q.bare = not meta[4]
+  -- Without a version assume the older layout, because clients of both versions empty both lists.
+  q.uses_paused_list = not major or major <= 5
+  q.unsupported = unsupported_reason(name, meta[3])
+  q.lacks_length = not meta[4]
   open_queues[name] = q
   catch_up(q)
   return q
 end
 
--- The first write to a queue makes it one: Node looks for the length of its event stream.
-local function touch(q)
-  if not q.known then
+-- The first write to a queue makes it known; Node expects the length of its event stream.
+local function register(q)
+  if not q.is_registered then
     call('SADD', shared .. 'queues', q.name)
-    q.known = true
+    q.is_registered = true
   end
-  if q.bare then
+  if q.lacks_length then
     call('HSETNX', q.base .. 'meta', 'opts.maxLenEvents', 10000)
-    q.bare = false
+    q.lacks_length = false
   end
 end
 
--- The first event that a call tells makes room for them all.
-local function tell(q, event, ...)
-  if q.last then
-    q.last = call('XADD', q.stream, '*', 'event', event, ...)
+-- The first event of a call trims the stream for all of them.
+local function emit(q, event, ...)
+  if q.last_event then
+    q.last_event = call('XADD', q.stream, '*', 'event', event, ...)
   else
-    q.last = call('XADD', q.stream, 'MAXLEN', '~', q.kept, '*', 'event', event, ...)
+    q.last_event = call('XADD', q.stream, 'MAXLEN', '~', q.events_kept, '*', 'event', event, ...)
   end
 end
 
-local function ring(q)
+local function add_marker(q)
   if not q.paused then call('ZADD', q.base .. 'marker', 0, '0') end
 end
 
--- Clients up to version 5 keep ready jobs of a paused queue in a list of its own.
-local function line(q)
-  if q.paused and (q.old or call('EXISTS', q.base .. 'paused') == 1) then
+-- Clients up to version 5 keep ready jobs of a paused queue in a separate list.
+local function ready_list(q)
+  if q.paused and (q.uses_paused_list or call('EXISTS', q.base .. 'paused') == 1) then
     return q.base .. 'paused'
   end
   return q.base .. 'wait'
@@ -67,12 +67,12 @@ end
 
 local function push(q, id, priority, front)
   if priority == 0 then
-    call(front and 'RPUSH' or 'LPUSH', line(q), id)
+    call(front and 'RPUSH' or 'LPUSH', ready_list(q), id)
   else
     local pc = front and 0 or call('INCR', q.base .. 'pc') % 4294967296
     call('ZADD', q.base .. 'prioritized', int(priority * 4294967296 + pc), id)
   end
-  q.rung = true
+  q.needs_marker = true
 end
 
 local function postpone(q, id, due_ms)
@@ -81,75 +81,77 @@ local function postpone(q, id, due_ms)
     'WITHSCORES', 'LIMIT', 0, 1)
   local score = last[2] and math.min(tonumber(last[2]) + 1, low + 4095) or low
   call('ZADD', q.base .. 'delayed', int(score), id)
-  q.later = true
+  q.needs_due_marker = true
 end
 
-local function mark_due(q)
+local function add_due_marker(q)
   local first = call('ZRANGE', q.base .. 'delayed', 0, 0, 'WITHSCORES')
   if first[2] then call('ZADD', q.base .. 'marker', int(tonumber(first[2]) / 4096), '1') end
 end
 
--- Take an id out of the ready jobs, wherever they are kept.
-local function unqueue(q, id, priority)
+-- Remove an id from the ready jobs, in whichever place it is.
+local function remove_ready(q, id, priority)
   if priority ~= 0 and call('ZREM', q.base .. 'prioritized', id) == 1 then return true end
   if call('LREM', q.base .. 'wait', -1, id) == 1 then return true end
   if call('LREM', q.base .. 'paused', -1, id) == 1 then return true end
   return call('ZREM', q.base .. 'prioritized', id) == 1
 end
 
--- Places that nothing in the same call looks at are filled together when the call ends.
-local function places_of(q, set)
-  local places = q.places
-  if not places then
-    places = {}
-    q.places = places
+-- Members of sets that the same call does not read are collected and written when it ends.
+local function buffered(q, set)
+  local buffers = q.buffers
+  if not buffers then
+    buffers = {}
+    q.buffers = buffers
   end
-  local list = places[set]
+  local list = buffers[set]
   if not list then
     list = {}
-    places[set] = list
+    buffers[set] = list
   end
   return list
 end
-local function place(q, set, ...)
-  local list = places_of(q, set)
+local function buffer(q, set, ...)
+  local list = buffered(q, set)
   for i = 1, select('#', ...) do list[#list + 1] = select(i, ...) end
 end
 local function append(list, more)
   local size = #list
   for i = 1, #more do list[size + i] = more[i] end
 end
-local function place_all(q, set, members) append(places_of(q, set), members) end
-local function fill(q)
-  for set, list in pairs(q.places or {}) do
-    if set == 'line' then
-      sliced('LPUSH', line(q), list)
+local function buffer_all(q, set, members) append(buffered(q, set), members) end
+local function write_buffers(q)
+  for set, list in pairs(q.buffers or {}) do
+    if set == 'ready' then
+      call_in_slices('LPUSH', ready_list(q), list)
     else
-      sliced(set == 'active' and 'LPUSH' or 'ZADD', q.base .. set, list)
+      call_in_slices(set == 'active' and 'LPUSH' or 'ZADD', q.base .. set, list)
     end
   end
-  q.places = nil
+  q.buffers = nil
 end
 
--- Locks are given up together when the call ends.
-local function free_locks(q)
-  if q.unlocked then
-    for i = 1, #q.unlocked, 1000 do
-      call('DEL', unpack(q.unlocked, i, math.min(i + 999, #q.unlocked)))
+-- Locks are collected and deleted when the call ends.
+local function delete_locks(q)
+  if q.locks then
+    for i = 1, #q.locks, 1000 do
+      call('DEL', unpack(q.locks, i, math.min(i + 999, #q.locks)))
     end
-    if call('EXISTS', q.base .. 'stalled') == 1 then sliced('SREM', q.base .. 'stalled', q.freed) end
-    q.unlocked, q.freed = nil, nil
+    if call('EXISTS', q.base .. 'stalled') == 1 then
+      call_in_slices('SREM', q.base .. 'stalled', q.unlocked_ids)
+    end
+    q.locks, q.unlocked_ids = nil, nil
   end
 end
 
 local function unlock(q, id)
-  q.unlocked, q.freed = q.unlocked or {}, q.freed or {}
-  q.unlocked[#q.unlocked + 1] = q.base .. id .. ':lock'
-  q.freed[#q.freed + 1] = id
+  q.locks, q.unlocked_ids = q.locks or {}, q.unlocked_ids or {}
+  q.locks[#q.locks + 1] = q.base .. id .. ':lock'
+  q.unlocked_ids[#q.unlocked_ids + 1] = id
 end
 
--- Jobs mostly end in the order in which they began: then they are the last of the list.
-local function leave_active(q, ids)
+-- Jobs mostly end in the order in which they started; then they are the last of the list.
+local function remove_active(q, ids)
   local key, size = q.base .. 'active', #ids
   for _, id in ipairs(ids) do unlock(q, id) end
   local in_order = size > 1 and call('LINDEX', key, -1) == ids[1]
@@ -164,13 +166,13 @@ local function leave_active(q, ids)
   end
 end
 
--- Take a job out of the place that its state means; whether it was there.
-local function leave(q, id, state, priority)
+-- Remove a job from the place of its state; return whether it was there.
+local function remove_from_place(q, id, state, priority)
   if state == 'RUNNING' then
     unlock(q, id)
     return call('LREM', q.base .. 'active', -1, id) == 1
   elseif state == 'SCHEDULED' then
-    return unqueue(q, id, priority)
+    return remove_ready(q, id, priority)
   elseif state == 'DELAYED' or state == 'RETRYING' then
     return call('ZREM', q.base .. 'delayed', id) == 1
   elseif state == 'PENDING' then

@@ -1,11 +1,12 @@
--- sweep: queues met for the first time, or after their stream ran past us, are walked in steps.
+-- sweep: reconciles all jobs of a queue step by step, when it is new to this store or its stream was
+-- trimmed before this store had read it.
 local PLACES = {'wait', 'paused', 'active', 'prioritized', 'delayed', 'waiting-children',
   'completed', 'failed'}
 local STEP = 500
 
-local function walk(q, where, cursor)
-  local key = q.base .. PLACES[where]
-  if where <= 3 then
+local function sweep_place(q, place, cursor)
+  local key = q.base .. PLACES[place]
+  if place <= 3 then
     local ids = call('LRANGE', key, cursor, cursor + STEP - 1)
     for _, id in ipairs(ids) do reconcile(q, id) end
     return #ids == STEP and cursor + STEP or nil
@@ -18,26 +19,26 @@ end
 local function sweep()
   local pending = call('HGETALL', shared .. 'sweeps')
   for i = 1, #pending, 2 do
-    local where, cursor = string.match(pending[i + 1], '^(%d+):(%d+)$')
-    where = math.max(1, tonumber(where))
-    local rest = walk(queue(pending[i]), where, cursor)
+    local place, cursor = string.match(pending[i + 1], '^(%d+):(%d+)$')
+    place = math.max(1, tonumber(place))
+    local rest = sweep_place(queue(pending[i]), place, cursor)
     if rest then
-      call('HSET', shared .. 'sweeps', pending[i], where .. ':' .. rest)
-    elseif where < #PLACES then
-      call('HSET', shared .. 'sweeps', pending[i], (where + 1) .. ':0')
+      call('HSET', shared .. 'sweeps', pending[i], place .. ':' .. rest)
+    elseif place < #PLACES then
+      call('HSET', shared .. 'sweeps', pending[i], (place + 1) .. ':0')
     else
       call('HDEL', shared .. 'sweeps', pending[i])
     end
   end
 end
 
--- BullMQ removes old ended jobs without a word. Where we count more than there are, look for them.
-local WEEDS = 4000
-local function weed(names)
-  local excess, held = 0, call('HGETALL', shared .. 'tally')
-  for i = 1, #held, 2 do
-    local state = string.match(held[i], '^[^:]*:[^:]*:([^:]*):')
-    if TERMINAL[state] then excess = excess + held[i + 1] end
+-- BullMQ deletes old ended jobs without an event. When we count more than exist, find those.
+local VANISHED_STEP = 4000
+local function drop_vanished(names)
+  local excess, tally = 0, call('HGETALL', shared .. 'tally')
+  for i = 1, #tally, 2 do
+    local state = string.match(tally[i], '^[^:]*:[^:]*:([^:]*):')
+    if TERMINAL[state] then excess = excess + tally[i + 1] end
   end
   for _, name in ipairs(names) do
     local base = prefix .. ':' .. name .. ':'
@@ -46,10 +47,10 @@ local function weed(names)
   if excess <= 0 then return end
   for state in pairs(TERMINAL) do
     local cursor = call('HGET', shared .. 'weeds', state) or '0'
-    local page = call('ZSCAN', shared .. 's:' .. state, cursor, 'COUNT', math.min(4 * excess, WEEDS))
+    local page = call('ZSCAN', shared .. 's:' .. state, cursor, 'COUNT', math.min(4 * excess, VANISHED_STEP))
     for i = 1, #page[2], 2 do
-      local hid = page[2][i]
-      if record_of(hid) and call('EXISTS', key_of(hid)) == 0 then forget(hid, state) end
+      local job_id = page[2][i]
+      if record_of(job_id) and call('EXISTS', key_of(job_id)) == 0 then forget(job_id, state) end
     end
     call('HSET', shared .. 'weeds', state, page[1])
   end

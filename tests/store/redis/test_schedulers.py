@@ -1,10 +1,10 @@
-"""When a BullMQ schedule comes round next."""
+"""When a BullMQ schedule is next due."""
 
 from __future__ import annotations
 
 import pytest
 
-from holdfast.store.redis.bullmq_queues import next_time
+from holdfast.store.redis.bullmq_schedulers import next_time
 
 MINUTE = 60_000
 NOON = 1_767_268_800_000  # 2026-01-01T12:00:00Z

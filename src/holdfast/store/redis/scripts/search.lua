@@ -1,7 +1,7 @@
--- scan: walk one index from a place on and return the jobs that fit.
--- edges: none
--- ARGV[7] msgpack {index, ascending, from or '', limit looked at, limit of images, filters}
--- returns: {images, places, how many fit, place reached or '', tally when asked for}
+-- search: walks one index from a position and returns the jobs that match.
+-- edges: none of its own; follows BullMQ clients
+-- ARGV[7] msgpack {index, ascending, from, look: limit of entries, jobs: limit of replies, filters}
+-- returns: {replies, positions, how many match, last position or '', tally when requested}
 -- needs: base queue job links forget flow sync
 local want = cmsgpack.unpack(ARGV[7])
 local function set_of(list)
@@ -13,24 +13,24 @@ end
 local states, types = set_of(want.states), set_of(want.types)
 local queues, levels = set_of(want.queues), set_of(want.levels)
 for _, name in ipairs(want.queues) do
-  if call('EXISTS', prefix .. ':' .. name .. ':meta') == 1 then touch(queue(name)) end
+  if call('EXISTS', prefix .. ':' .. name .. ':meta') == 1 then register(queue(name)) end
 end
 for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
 flush()
 
-local function fits(hid)
-  local record = record_of(hid)
+local function matches(job_id)
+  local record = record_of(job_id)
   if not record then return false end
   local level, name, type = read_record(record)
   if types and not types[type] then return false end
   if queues and not queues[name] or levels and not levels[level] then return false end
-  if states and not states[state_of(hid) or ''] then return false end
+  if states and not states[state_of(job_id) or ''] then return false end
   for _, index in ipairs(want.within) do
-    if not call('ZSCORE', shared .. index, hid) then return false end
+    if not call('ZSCORE', shared .. index, job_id) then return false end
   end
   if want.created_after or want.created_before or want.updated_after then
-    local at = unpacked(call('HGET', key_of(hid), 'hf:now') or '')
-    local created, updated = tonumber(at[CRT] or 0) or 0, tonumber(at[UPD] or 0) or 0
+    local packed = unpack_now(call('HGET', key_of(job_id), 'hf:now') or '')
+    local created, updated = tonumber(packed[CREATED] or 0) or 0, tonumber(packed[UPDATED] or 0) or 0
     if want.created_after and created < want.created_after then return false end
     if want.created_before and created >= want.created_before then return false end
     if want.updated_after and updated < want.updated_after then return false end
@@ -38,13 +38,13 @@ local function fits(hid)
   return true
 end
 
--- The jobs that run now, as an index would list them.
+-- The running jobs, which have no index, as an index would list them.
 local function running()
   local found, ids = {}, {}
   for _, q in pairs(open_queues) do
     for _, id in ipairs(call('LRANGE', q.base .. 'active', 0, -1)) do
-      local j = load(q, id)
-      if j and j.n and j.state == 'RUNNING' then found[#found + 1] = {j.n, j.hid} end
+      local j = load_job(q, id)
+      if j and j.number and j.state == 'RUNNING' then found[#found + 1] = {j.number, j.job_id} end
     end
   end
   table.sort(found, function(a, b)
@@ -52,9 +52,9 @@ local function running()
     return a[1] > b[1]
   end)
   for _, each in ipairs(found) do
-    local behind = not want.from or want.ascending and each[1] > want.from or
+    local is_after = not want.from or want.ascending and each[1] > want.from or
       not want.ascending and each[1] < want.from
-    if behind and #ids < want.look * 2 then
+    if is_after and #ids < want.look * 2 then
       ids[#ids + 1] = each[2]
       ids[#ids + 1] = int(each[1])
     end
@@ -73,19 +73,19 @@ else
   ids = call('ZREVRANGEBYSCORE', shared .. want.index, bound or '+inf', '-inf', 'WITHSCORES',
     'LIMIT', 0, want.look)
 end
-local images, places, count = {}, {}, 0
+local replies, positions, count = {}, {}, 0
 for i = 1, #ids, 2 do
-  if fits(ids[i]) then
+  if matches(ids[i]) then
     count = count + 1
-    if #images < want.images then
+    if #replies < want.jobs then
       local j = find(ids[i])
       if j then
-        images[#images + 1] = image(j)
-        places[#places + 1] = ids[i + 1]
+        replies[#replies + 1] = reply(j)
+        positions[#positions + 1] = ids[i + 1]
       end
     end
   end
 end
-local reached = #ids >= want.look * 2 and ids[#ids] or ''
+local last = #ids >= want.look * 2 and ids[#ids] or ''
 flush()
-return {images, places, count, reached, want.tally and call('HGETALL', shared .. 'tally') or {}}
+return {replies, positions, count, last, want.tally and call('HGETALL', shared .. 'tally') or {}}

@@ -1,20 +1,20 @@
--- tail: events after a number, as far back as they are kept.
--- edges: none; notices what others did
--- ARGV[7] number, one that was never told counts as none; ARGV[8] how many
+-- events: returns events after a number, as far back as they are kept.
+-- edges: none of its own; follows BullMQ clients
+-- ARGV[7] number, 0 if it is greater than that of the newest event; ARGV[8] how many
 -- returns: {number of the newest, number of the oldest kept or '', entries}; an entry's id is
 -- the number of the last event in it
 -- needs: base queue job links forget flow sync
 for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
 flush()
-local told = tonumber(call('GET', shared .. 'told') or 0)
+local newest = tonumber(call('GET', shared .. 'told') or 0)
 local first = call('XRANGE', shared .. 'events', '-', '+', 'COUNT', 1)[1]
 local start = tonumber(ARGV[7])
-if start > told then start = 0 end
-start = math.max(start, told - tonumber(ARGV[3]))
+if start > newest then start = 0 end
+start = math.max(start, newest - tonumber(ARGV[3]))
 local rows = {}
 if ARGV[8] ~= '0' then
   rows = call('XRANGE', shared .. 'events', '(' .. int(start) .. '-0', '+', 'COUNT', ARGV[8])
 end
 local oldest = ''
 if first then oldest = int(tonumber(string.match(first[1], '^%d+')) - first[2][2] + 1) end
-return {int(told), oldest, rows}
+return {int(newest), oldest, rows}

@@ -1,4 +1,4 @@
-"""Connections for frequent calls: kept while they are good, and never used after something odd."""
+"""Connections for frequent calls: reused while they work, dropped after a cancelled call."""
 
 from __future__ import annotations
 
@@ -23,52 +23,56 @@ def opened(server: Valkey) -> RedisStore:
 
 
 async def others(raw: Redis) -> set[str]:
-    """Return who else is connected."""
+    """Return the ids of the other clients."""
     own = await raw.client_id()
     return {each["id"] for each in await raw.client_list()} - {str(own)}
 
 
-async def test_call_after_the_server_hung_up_goes_down_a_new_line(valkey_server: Valkey) -> None:
+async def test_call_after_the_server_closed_the_connection_uses_a_new_one(
+    valkey_server: Valkey,
+) -> None:
     async with opened(valkey_server) as store, Redis(port=valkey_server.port) as raw:
-        await store.get(["nobody"])
+        await store.get(["missing"])
         before = await others(raw)
         for each in before:
             await raw.client_kill_filter(_id=each)
 
-        assert [None] == await store.get(["nobody"])
+        assert [None] == await store.get(["missing"])
 
         assert not before & await others(raw)
 
 
-async def test_calls_one_after_the_other_share_a_line(valkey_server: Valkey) -> None:
+async def test_sequential_calls_share_a_connection(valkey_server: Valkey) -> None:
     async with opened(valkey_server) as store, Redis(port=valkey_server.port) as raw:
-        await store.get(["nobody"])
+        await store.get(["missing"])
         before = await others(raw)
 
         for _ in range(5):
-            await store.get(["nobody"])
+            await store.get(["missing"])
 
         assert before == await others(raw)
 
 
 @pytest.mark.req("S-9")
-async def test_answer_to_a_call_that_was_given_up_reaches_nobody_else(
+async def test_answer_to_a_cancelled_call_reaches_no_other_call(
     valkey_server: Valkey,
 ) -> None:
     async with opened(valkey_server) as store:
-        await store.hold("mine", "me", store.settings.timeout, b"data")
+        await store.hold("mine", "me", store.session.settings.timeout, b"data")
         for _ in range(20):
-            call = asyncio.ensure_future(store.hold("mine", "other", store.settings.timeout))
+            call = asyncio.ensure_future(
+                store.hold("mine", "other", store.session.settings.timeout)
+            )
             await asyncio.sleep(0)
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
 
-            assert [None] == await store.get(["nobody"])
+            assert [None] == await store.get(["missing"])
 
 
-async def test_line_on_which_a_script_failed_is_still_good(valkey_server: Valkey) -> None:
+async def test_connection_stays_usable_after_a_script_failed(valkey_server: Valkey) -> None:
     async with opened(valkey_server) as store:
         with pytest.raises(StoreError, match="Bad data"):
-            await store.call("get", b"\xc1")
+            await store.session.call("get", b"\xc1")
 
-        assert [None] == await store.get(["nobody"])
+        assert [None] == await store.get(["missing"])

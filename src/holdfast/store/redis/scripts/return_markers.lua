@@ -1,4 +1,4 @@
--- left: put back the markers of queues that still have ready jobs, for somebody else to take.
+-- return_markers: adds the markers of queues that still have ready jobs, for another process.
 -- edges: none
 -- ARGV[7] msgpack: a list of names
 -- returns: the names of those queues

@@ -1,0 +1,164 @@
+"""Finding jobs page by page: scripts walk one index, a bounded number of entries per call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from holdfast.model.job import Job
+from holdfast.model.measures import Tally
+from holdfast.store.cursors import read_cursor, write_cursor
+from holdfast.store.redis import fields
+from holdfast.store.redis.encode import pack
+from holdfast.store.redis.read import read_tallies
+from holdfast.store.redis.session import RedisSession
+from holdfast.store.redis.settings import correlation_index, tag_index
+from holdfast.store.values import COUNT_CAP, FailurePage, FailureSearch, Order, Page, Search
+
+SCANNED = 1000
+"""Index entries one script call looks at."""
+UNLIMITED = 1_000_000_000
+FAILURE_ORDER = "FAILURE"
+
+
+async def find(session: RedisSession, search: Search) -> Page:
+    """Return one page of matching jobs; see ``Store.find``."""
+    start = None
+    if search.cursor is not None:
+        (start,) = read_cursor(search.cursor, search.order)
+    walk = _Walk(session, _filters(search))
+    await walk.collect(start, search.limit + 1)
+    more = len(walk.jobs) > search.limit
+    cursor = write_cursor(search.order, walk.positions[search.limit - 1]) if more else None
+    total, exact = await _total(session, search, walk)
+    return Page(tuple(walk.jobs[: search.limit]), cursor, total, exact)
+
+
+def _filters(search: Search) -> dict[str, object]:
+    within = [tag_index(name, value) for name, value in search.tags.items()]
+    if search.correlation_id:
+        within.append(correlation_index(search.correlation_id))
+    filters: dict[str, object] = {
+        "states": [state.value for state in search.states],
+        "types": list(search.types),
+        "queues": list(search.queues),
+        "levels": list(search.priorities),
+        "within": within,
+    }
+    for name in ("created_after", "created_before", "updated_after"):
+        moment = getattr(search, name)
+        if moment is not None:
+            filters[name] = fields.micros(moment)
+    ascending = search.order is Order.CREATED_ASC
+    return {**filters, "index": _index(search, within), "ascending": ascending, "tally": True}
+
+
+def _index(search: Search, within: list[str]) -> str:
+    """Return the narrowest index that gives the order."""
+    if search.order is Order.UPDATED_DESC:
+        return "moved"
+    if within:
+        return within[0]
+    if len(search.states) == 1:
+        return f"s:{search.states[0]}"
+    if len(search.types) == 1:
+        return f"t:{search.types[0]}"
+    return "created"
+
+
+async def _total(session: RedisSession, search: Search, walk: _Walk) -> tuple[int, bool]:
+    """Return how many jobs match, and whether that is exact: counters know all but tags and dates.
+
+    Without the counters, up to ``COUNT_CAP`` jobs are counted.
+    """
+    dated = search.created_after or search.created_before or search.updated_after
+    if not (search.tags or search.correlation_id or dated):
+        return sum(tally.count for tally in walk.tallies if _matches(tally, search)), True
+    every = _Walk(session, _filters(search))
+    await every.collect(None, 0, count=COUNT_CAP + 1)
+    return min(every.count, COUNT_CAP), every.count <= COUNT_CAP
+
+
+def _matches(tally: Tally, search: Search) -> bool:
+    return (
+        (not search.types or tally.type in search.types)
+        and (not search.queues or tally.queue in search.queues)
+        and (not search.states or tally.state in search.states)
+        and (not search.priorities or tally.priority in search.priorities)
+    )
+
+
+class _Walk:
+    """A walk through an index, over several calls if need be."""
+
+    def __init__(self, session: RedisSession, filters: dict[str, object]) -> None:
+        self._session = session
+        self._filters = {**filters, "look": SCANNED}
+        self.tallies: list[Tally] = []
+        self.jobs: list[Job] = []
+        self.positions: list[int] = []
+        self.count = 0
+
+    async def collect(self, start: int | None, jobs: int, *, count: int = 0) -> None:
+        """Continue until so many jobs were read, and so many were counted."""
+        position = start
+        while True:
+            want = {**self._filters, "jobs": jobs - len(self.jobs)}
+            if position is not None:
+                want["from"] = position
+            found, positions, matching, last, tally = await self._session.call("search", pack(want))
+            self.tallies = read_tallies(tally)
+            self.jobs += [self._session.read(reply) for reply in found]
+            self.positions += [int(float(each)) for each in positions]
+            self.count += matching
+            done = len(self.jobs) >= jobs and self.count >= count
+            if not last or done:
+                return
+            position = int(float(last))
+
+
+async def failures(session: RedisSession, search: FailureSearch) -> FailurePage:
+    """Return one page of failed jobs with counts by cause; see ``Store.failures``."""
+    states = tuple(dict.fromkeys(search.states))
+    few = len(states) <= 2
+    matching: list[tuple[tuple[int, int], Job]] = []
+    for group in [(state,) for state in states] if few else [states]:
+        filters = _filters(Search(states=group, types=search.types, queues=search.queues))
+        walk = _Walk(session, {**filters, "tally": False})
+        await walk.collect(None, UNLIMITED)
+        matching += [
+            ((fields.micros(job.failure.at), number), job)
+            for number, job in zip(walk.positions, walk.jobs, strict=True)
+            if job.failure is not None and job.failure.at is not None and _failed(job, search)
+        ]
+    matching.sort(key=lambda entry: entry[0], reverse=True)
+    rest = matching
+    if search.cursor is not None:
+        last = read_cursor(search.cursor, FAILURE_ORDER, parts=2)
+        rest = [entry for entry in matching if entry[0] < last]
+    page, more = rest[: search.limit], len(rest) > search.limit
+    causes = [job.failure for _, job in matching if job.failure]
+    return FailurePage(
+        jobs=tuple(job for _, job in page),
+        next_cursor=write_cursor(FAILURE_ORDER, *page[-1][0]) if more else None,
+        total=len(matching),
+        by_category=_counted([cause.category for cause in causes]),
+        by_code=_counted([cause.code for cause in causes]),
+        by_type=_counted([job.type for _, job in matching]),
+    )
+
+
+def _failed(job: Job, search: FailureSearch) -> bool:
+    failure = job.failure
+    assert failure is not None
+    assert failure.at is not None
+    return (
+        (not search.categories or failure.category in search.categories)
+        and (not search.code or failure.code == search.code)
+        and (search.after is None or failure.at >= search.after)
+        and (search.before is None or failure.at < search.before)
+    )
+
+
+def _counted(names: Sequence[str]) -> dict[str, int]:
+    return {str(name): count for name, count in sorted(Counter(names).items())}

@@ -1,0 +1,90 @@
+"""What the verbs share: the server, its keys, its time, and how a script is called."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.model.job import Job
+from holdfast.model.profiles import BULLMQ
+from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.store.redis import fields
+from holdfast.store.redis.client import RedisClient, Value
+from holdfast.store.redis.decode import JobReply, read_job
+from holdfast.store.redis.health import RedisHealth, examine
+from holdfast.store.redis.settings import RedisKeys, RedisSettings
+
+
+class RedisSession:
+    """One store's connection to its server.
+
+    ``clock`` replaces the server's time and is for tests.
+    """
+
+    def __init__(self, settings: RedisSettings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.keys = RedisKeys(settings.prefix)
+        self.client = RedisClient(settings)
+        self.health = RedisHealth()
+        self._clock = clock
+        self._local = SystemClock()
+        self._ahead = 0.0
+        self._constants: tuple[Value, ...] = (
+            settings.events_kept,
+            settings.foreign_lifetime // fields.MICROSECOND,
+            BULLMQ.lease // fields.MICROSECOND,
+            "1" if "unknown-version" in settings.accept else "",
+        )
+
+    async def open(self) -> None:
+        """Connect, learn the server's time, and refuse a server that may lose jobs."""
+        if not self.client.is_open:
+            await self.client.open(self.keys.jobs)
+        for _ in range(3):
+            sent_at = self.monotonic()
+            seconds, micros = await self.client.command("TIME")
+            self.learn_time(int(seconds) * 1_000_000 + int(micros), sent_at)
+        self.health = await examine(self.client, self.settings)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.client.close()
+
+    def now(self) -> datetime:
+        """Return the server's time, as far as known here."""
+        if self._clock is not None:
+            return self._clock.now()
+        return fields.EPOCH + timedelta(seconds=self._local.monotonic() + self._ahead)
+
+    def monotonic(self) -> float:
+        """Return this process's monotonic time, for ``learn_time``."""
+        return self._local.monotonic()
+
+    def learn_time(self, server_micros: int, sent_at: float) -> None:
+        """Correct the offset to the server's time: the smallest that is never behind it.
+
+        So no decision after a reply is dated before the times in the reply.
+        """
+        server = server_micros / 1_000_000
+        behind = server - self._local.monotonic() > self._ahead
+        self._ahead = server - sent_at if behind else min(self._ahead, server - sent_at)
+
+    async def call(self, name: str, *args: Value) -> Any:
+        """Run a script with the arguments that every script has, then its own."""
+        return await self.client.run(name, self.keys.jobs, self.arguments(*args))
+
+    def arguments(self, *args: Value) -> tuple[Value, ...]:
+        """Return the arguments that every script has, then its own."""
+        moment = "" if self._clock is None else fields.micros(self._clock.now())
+        return (self.settings.prefix, moment, *self._constants, *args)
+
+    def read(self, reply: JobReply) -> Job:
+        """Read a job from a script's reply."""
+        return read_job(reply, self.settings.unknown_backoff)
+
+    def warn(self, text: str) -> None:
+        """Add a warning for the operator, once."""
+        if text not in self.health.warnings:
+            self.health = replace(self.health, warnings=(*self.health.warnings, text))

@@ -28,10 +28,10 @@ class RedisSession:
         self.keys = RedisKeys(settings.prefix)
         self.client = RedisClient(settings)
         self.health = RedisHealth()
-        self._clock = clock
+        self.clock = clock
         self._local = SystemClock()
         self._ahead = 0.0
-        self._constants: tuple[Value, ...] = (
+        self.constants: tuple[Value, ...] = (
             settings.events_kept,
             settings.foreign_lifetime // fields.MICROSECOND,
             BULLMQ.lease // fields.MICROSECOND,
@@ -54,8 +54,8 @@ class RedisSession:
 
     def now(self) -> datetime:
         """Return the server's time, as far as known here."""
-        if self._clock is not None:
-            return self._clock.now()
+        if self.clock is not None:
+            return self.clock.now()
         return fields.EPOCH + timedelta(seconds=self._local.monotonic() + self._ahead)
 
     def monotonic(self) -> float:
@@ -73,12 +73,9 @@ class RedisSession:
 
     async def call(self, name: str, *args: Value) -> Any:
         """Run a script with the arguments that every script has, then its own."""
-        return await self.client.run(name, self.keys.jobs, self.arguments(*args))
-
-    def arguments(self, *args: Value) -> tuple[Value, ...]:
-        """Return the arguments that every script has, then its own."""
-        moment = "" if self._clock is None else fields.micros(self._clock.now())
-        return (self.settings.prefix, moment, *self._constants, *args)
+        moment = "" if self.clock is None else fields.micros(self.clock.now())
+        common = (self.settings.prefix, moment, *self.constants)
+        return await self.client.run(name, self.keys.jobs, (*common, *args))
 
     def read(self, reply: JobReply) -> Job:
         """Read a job from a script's reply."""

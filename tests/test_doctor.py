@@ -37,7 +37,7 @@ async def found(store: Store, name: str) -> Finding:
 
 
 async def test_healthy_store_has_only_findings_of_the_store_itself(hand: Hand) -> None:
-    await hand.store.hold(LEADERSHIP, "w1", timedelta(seconds=60))
+    await hand.store.lock(LEADERSHIP, "w1", timedelta(seconds=60))
     await announce(hand.store, worker(hand, types=("a",)))
     await hand.add("a", type="a")
 

@@ -359,7 +359,7 @@ class Lockstep(Pair):
         self.instants.append(self.clock.now() + timedelta(seconds=3))
 
     @rule(holder=st.sampled_from("xy"), seconds=st.sampled_from([0, 3]))
-    def hold(self, holder: str, seconds: int) -> None:
+    def lock(self, holder: str, seconds: int) -> None:
         ttl = timedelta(seconds=seconds)
-        got = self.both(lambda store: store.hold("leader", holder, ttl))
-        self.saw("hold refused", when=got is False)
+        got = self.both(lambda store: store.lock("leader", holder, ttl))
+        self.saw("lock refused", when=got is False)

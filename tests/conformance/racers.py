@@ -83,7 +83,7 @@ async def promote_all(store: Store, seat: int, count: int) -> Report:
 async def hold_names(store: Store, seat: int, count: int) -> Report:
     """Try to hold every name; those that were got."""
     names = [f"name {n}" for n in range(count)]
-    return [[n] for n in names if await store.hold(n, f"seat {seat}", 60 * SECOND)]
+    return [[n] for n in names if await store.lock(n, f"seat {seat}", 60 * SECOND)]
 
 
 async def end_or_depend(store: Store, seat: int, count: int) -> Report:

@@ -46,7 +46,7 @@ async def snapshot(store: Store, labels: Mapping[str, str]) -> dict[str, object]
         "dependents": {
             labels.get(each.job.id, each.job.id): each for each in await store.dependents(MANY)
         },
-        "holds": await store.holds(""),
+        "locks": await store.locks(""),
         "next due": (await store.promote(0)).next_due,
     }
 

@@ -37,7 +37,7 @@ MUST_HAPPEN = (
     "heartbeat beats the reaper",
     "heartbeat brings a wish to cancel",
     "heartbeat is refused",
-    "hold refused",
+    "lock refused",
     "known id comes again",
     "late answer counts",
     "lease lapsed",

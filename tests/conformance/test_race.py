@@ -179,7 +179,7 @@ async def test_due_job_is_promoted_once_however_many_promote(
     assert {1} == {sum(edge.event is Event.DUE for edge in history) for history in histories}
 
 
-async def test_name_is_held_by_one(crew: Crew, place: Place, hand: Hand) -> None:
+async def test_one_holder_gets_a_lock(crew: Crew, place: Place, hand: Hand) -> None:
     got = await crew.race(place, hand.store, "hold_names", 40)
 
     assert sorted([f"name {n}"] for n in range(40)) == sorted(got)

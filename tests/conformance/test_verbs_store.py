@@ -71,7 +71,7 @@ async def test_cancelled_call_ends_at_whatever_point_it_is(store: Store, hand: H
     """A call that goes on regardless keeps its caller alive for ever."""
     ended = 0
     for turns in range(60):
-        call = asyncio.ensure_future(store.hold("name", "holder", timedelta(seconds=9)))
+        call = asyncio.ensure_future(store.lock("name", "holder", timedelta(seconds=9)))
         for _ in range(turns):
             await asyncio.sleep(0)
         if call.cancel():

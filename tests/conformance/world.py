@@ -72,7 +72,7 @@ class World:
                 await self._step(step, [s for s in SITUATIONS if (at, step) in s.steps])
             if at == -20:
                 self.answers.append(
-                    await self.store.hold("leader", "w1", timedelta(seconds=20), b"a\x00")
+                    await self.store.lock("leader", "w1", timedelta(seconds=20), b"a\x00")
                 )
 
     async def jobs(self) -> list[Job]:

@@ -111,9 +111,9 @@ MUTANTS = (
     ),
     _in(
         "memory/store.py",
-        "held.holder != holder and held.until > now",
-        "held.holder != holder and held.until >= now",
-        "a hold lasts a moment too long",
+        "found.holder != holder and found.until > now",
+        "found.holder != holder and found.until >= now",
+        "a lock lasts a moment too long",
     ),
     _in(
         "memory/store.py",

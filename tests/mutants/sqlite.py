@@ -343,18 +343,18 @@ MUTANTS = (
         "delete",
     ),
     _sql(
-        "held_otherwise",
+        "locked_by_other",
         "until > ?3",
         "until >= ?3",
-        "a hold lasts a moment too long",
-        "hold",
+        "a lock lasts a moment too long",
+        "lock",
     ),
     _sql(
-        "holds",
+        "locks",
         "substr(name, 1, length(?1)) = ?1",
         "name LIKE ?1 || '%'",
         "an underscore in a prefix stands for anything",
-        "hold",
+        "lock",
     ),
     _sql(
         "open_window",

@@ -214,7 +214,7 @@ async def test_commit_of_another_process_that_brings_no_work_wakes_nobody(tmp_pa
     async with SQLiteStore(location) as one, SQLiteStore(location) as other:
         seen = await one.arrivals(["default"], -1, timedelta(0))
 
-        await other.hold("leader", "other", timedelta(seconds=30))
+        await other.lock("leader", "other", timedelta(seconds=30))
 
         assert seen == await one.arrivals(["default"], seen, timedelta(seconds=0.3))
 

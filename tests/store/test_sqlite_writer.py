@@ -97,7 +97,7 @@ async def test_failing_operation_harms_no_other_in_its_transaction(tmp_path: Pat
         assert isinstance(answers[1], StaleLeaseError)
         assert isinstance(answers[2], StoreError)
         assert ["after", "before"] == [job.type for job in (await store.find(Search())).jobs]
-        assert [] == await store.holds("")
+        assert [] == await store.locks("")
         stats = await store.stats(timedelta(minutes=5))
         assert 2 == sum(tally.count for tally in stats.tallies)
 
@@ -114,7 +114,7 @@ async def test_bug_in_an_operation_reaches_its_caller_and_nobody_else(tmp_path: 
         with pytest.raises(ZeroDivisionError):
             await session.write(buggy)
 
-        assert [] == await store.holds("")
+        assert [] == await store.locks("")
         await hand.add("afterwards")
 
 

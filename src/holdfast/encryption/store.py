@@ -118,11 +118,11 @@ class EncryptedStore:
     async def delete(self, ids: Sequence[str]) -> list[bool]:
         return await self.inner.delete(ids)
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        return await self.inner.hold(name, holder, ttl, data)
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        return await self.inner.lock(name, holder, ttl, data)
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
-        return await self.inner.holds(prefix)
+    async def locks(self, prefix: str) -> list[NamedLock]:
+        return await self.inner.locks(prefix)
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return [self._opened(job) for job in await self.inner.get(ids)]

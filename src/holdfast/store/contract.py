@@ -196,15 +196,15 @@ class Store(Protocol):
         """Delete ended jobs on which no live job depends; False for any other id."""
         ...
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        """Hold a name for ``ttl`` unless another holder's time is not over; renews one's own.
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        """Lock a name for ``ttl`` unless another holder's lock has not expired; renew one's own.
 
-        A ``ttl`` of zero lets it go. Used for leadership and for presence of workers.
+        A ``ttl`` of zero releases it. Used for leadership and to list live workers.
         """
         ...
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
-        """Return the unexpired holds whose name begins so, by name."""
+    async def locks(self, prefix: str) -> list[NamedLock]:
+        """Return the unexpired locks whose name has this prefix, by name."""
         ...
 
     # --- reading -------------------------------------------------------------------------

@@ -197,7 +197,7 @@ class TenantStore:
         gone = dict(zip(mine, await self._store.delete(mine), strict=True))
         return [gone.get(job_id, False) for job_id in ids]
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         if name.startswith(WORKER_TTL) and data:
             info = json.decode(data, type=WorkerInfo)
             queues = tuple(self._prefix + queue for queue in info.queues)
@@ -205,18 +205,18 @@ class TenantStore:
         if self._prefix:
             kind, colon, rest = name.partition(":")
             name = f"{kind}{colon}{self._prefix}{rest}"
-        return await self._store.hold(name, holder, ttl, data)
+        return await self._store.lock(name, holder, ttl, data)
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
+    async def locks(self, prefix: str) -> list[NamedLock]:
         """Return who is there: workers that serve a queue of this namespace."""
         if prefix != WORKER_TTL:
             return []
         found = []
-        for hold in await self._store.holds(WORKER_TTL):
-            info = json.decode(hold.data, type=WorkerInfo)
+        for lock in await self._store.locks(WORKER_TTL):
+            info = json.decode(lock.data, type=WorkerInfo)
             queues = tuple(self.shown(q) for q in info.queues if self.within(q))
             if queues:
-                found.append(replace(hold, data=json.encode(replace(info, queues=queues))))
+                found.append(replace(lock, data=json.encode(replace(info, queues=queues))))
         return found
 
     # --- reading -------------------------------------------------------------------------

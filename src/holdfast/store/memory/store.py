@@ -277,17 +277,19 @@ class MemoryStore(RecordTable):
         self._remove(job_id)
         return True
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         now = self.now()
-        held = self._state.holds.get(name)
-        if held is not None and held.holder != holder and held.until > now:
+        found = self._state.locks.get(name)
+        if found is not None and found.holder != holder and found.until > now:
             return False
-        self._state.holds[name] = NamedLock(name, holder, now + ttl, data)
+        self._state.locks[name] = NamedLock(name, holder, now + ttl, data)
         return True
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
-        live = (h for h in self._state.holds.values() if h.until > self.now())
-        return sorted((h for h in live if h.name.startswith(prefix)), key=lambda h: h.name)
+    async def locks(self, prefix: str) -> list[NamedLock]:
+        live = (lock for lock in self._state.locks.values() if lock.until > self.now())
+        return sorted(
+            (lock for lock in live if lock.name.startswith(prefix)), key=lambda lock: lock.name
+        )
 
     # --- reading -------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class Tables:
         self.tallies: Counter[TallyKey] = Counter()
         self.readings: dict[ReadingKey, tuple[int, float]] = {}
         self.settings: defaultdict[str, dict[str, object]] = defaultdict(dict)
-        self.holds: dict[str, NamedLock] = {}
+        self.locks: dict[str, NamedLock] = {}
         self.rules: dict[str, LimitRule] = {}
         self.windows: dict[str, tuple[int, datetime]] = {}
         """Scope -> (claims in the newest rate window, its end)."""

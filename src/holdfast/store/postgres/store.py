@@ -196,10 +196,10 @@ class PostgresStore:
     async def delete(self, ids: Sequence[str]) -> list[bool]:
         return await maintain.delete(self._state, ids)
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         return await maintain.lock(self._state, name, holder, ttl, data)
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
+    async def locks(self, prefix: str) -> list[NamedLock]:
         return await read.locks(self._state, prefix)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:

@@ -130,11 +130,11 @@ class RedisStore:
     async def delete(self, ids: Sequence[str]) -> list[bool]:
         return await maintain.delete(self.session, ids)
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        return await maintain.hold(self.session, name, holder, ttl, data)
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        return await maintain.lock(self.session, name, holder, ttl, data)
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
-        return await read.holds(self.session, prefix)
+    async def locks(self, prefix: str) -> list[NamedLock]:
+        return await read.locks(self.session, prefix)
 
     # --- reading -------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ def prune(tx: Transaction, retention: Retention, limit: int) -> int:
     doomed = [seq for _, seq in sorted(old)[:limit]]
     _remove(tx, doomed)
     tx.execute(statement("expire_keys"), (tx.instant,))
-    tx.execute(statement("expire_holds"), (tx.instant,))
+    tx.execute(statement("expire_locks"), (tx.instant,))
     tx.execute(statement("expire_windows"), (tx.instant,))
     tx.execute(statement("expire_measures"), (minute_of(tx.now - MEASURES_KEPT),))
     tx.execute(statement("forget_marks"))
@@ -140,9 +140,9 @@ def _trim_events(tx: Transaction) -> None:
     tx.many("forget_gone", [(seq,) for seq, _ in stale])
 
 
-def hold(tx: Transaction, name: str, holder: str, ttl: timedelta, data: bytes) -> bool:
-    """Hold a name; see ``Store.hold``."""
-    if tx.execute(statement("held_otherwise"), (name, holder, tx.instant)).fetchone():
+def lock(tx: Transaction, name: str, holder: str, ttl: timedelta, data: bytes) -> bool:
+    """Lock a name; see ``Store.lock``."""
+    if tx.execute(statement("locked_by_other"), (name, holder, tx.instant)).fetchone():
         return False
-    tx.execute(statement("hold"), (name, holder, tx.instant + micros_of_span(ttl), data))
+    tx.execute(statement("lock"), (name, holder, tx.instant + micros_of_span(ttl), data))
     return True

@@ -59,9 +59,9 @@ def logs(connection: sqlite3.Connection, job_id: str) -> list[LogLine]:
     return log_lines(connection.execute(statement("logs"), (key_of(job_id),)))
 
 
-def holds(connection: sqlite3.Connection, prefix: str, instant: int) -> list[NamedLock]:
-    """Return who holds what; see ``Store.holds``."""
-    rows = connection.execute(statement("holds"), (prefix, instant))
+def locks(connection: sqlite3.Connection, prefix: str, instant: int) -> list[NamedLock]:
+    """Return named locks; see ``Store.locks``."""
+    rows = connection.execute(statement("locks"), (prefix, instant))
     return [NamedLock(name, holder, moment(until), data) for name, holder, until, data in rows]
 
 

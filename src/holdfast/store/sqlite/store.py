@@ -164,13 +164,13 @@ class SQLiteStore:
         session = await self._here()
         return await session.write(lambda tx: maintain.delete(tx, ids))
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         session = await self._here()
-        return await session.write(lambda tx: maintain.hold(tx, name, holder, ttl, data))
+        return await session.write(lambda tx: maintain.lock(tx, name, holder, ttl, data))
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
+    async def locks(self, prefix: str) -> list[NamedLock]:
         session, instant = await self._here(), micros(self.now())
-        return await session.read(lambda db: read.holds(db, prefix, instant))
+        return await session.read(lambda db: read.locks(db, prefix, instant))
 
     # --- reading -------------------------------------------------------------------------
 

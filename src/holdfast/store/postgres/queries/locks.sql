@@ -1,4 +1,4 @@
--- holds: the named locks that are held now
+-- locks: the named locks that are held now
 -- prefix text  now timestamptz, null for the server's own
 SELECT name, holder, until, data
 FROM {schema}.hold

@@ -1,4 +1,4 @@
--- hold: locks a name unless another holder's lock has not expired.
+-- lock: locks a name unless another holder's lock has not expired.
 -- edges: none
 -- ARGV[7] name; ARGV[8] holder; ARGV[9] microseconds; ARGV[10] data
 -- returns: 1 or 0

@@ -1,4 +1,4 @@
--- hold: take or renew a named lock unless another holder has it
+-- lock: take or renew a named lock unless another holder has it
 -- name text  holder text  ttl float8 in seconds  data bytea
 -- now timestamptz, null for the server's own
 -- returns a row if the holder has it

@@ -76,6 +76,16 @@ async def test_cancelled_job_is_out_of_every_line(hand: Hand, situation: str) ->
     assert cancelled.id not in [late.id for late in await hand.store.overdue(MANY)]
 
 
+async def test_ended_jobs_are_told_apart_from_live_and_unknown_ones(hand: Hand) -> None:
+    ends = [State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED]
+    ended = [await hand.finish(await hand.add(state), state) for state in ends]
+    live = [await hand.add("ready"), await hand.run("running"), await hand.add("late", delay=5)]
+    ids = [job.id for job in [*ended, *live]]
+
+    assert {job.id for job in ended} == await hand.store.ended([*ids, "unknown"])
+    assert set() == await hand.store.ended([])
+
+
 @pytest.mark.req("A-13")
 async def test_many_jobs_are_cancelled_in_one_call_each_with_its_own_answer(hand: Hand) -> None:
     ready, running = await hand.add("ready"), await hand.run("running")

@@ -11,7 +11,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.copying import Copier, CopyRefusedError
 from holdfast.copying.progress import FROM, read_note
-from holdfast.encryption import KeyRing, sealed
+from holdfast.encryption import KeyRing, encrypted
 from holdfast.model.job import State
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.workers import announce
@@ -274,7 +274,7 @@ async def test_decrypting_view_is_refused() -> None:
     ring = KeyRing.parse(KeyRing.generate("k1"))
 
     with pytest.raises(CopyRefusedError, match="view of a store"):
-        await Copier(MemoryStore(), sealed(MemoryStore(), ring)).run()
+        await Copier(MemoryStore(), encrypted(MemoryStore(), ring)).run()
 
 
 async def _payload(payload: dict[str, int]) -> dict[str, int]:

@@ -322,14 +322,14 @@ MUTANTS = (
         "overdue",
     ),
     _sql(
-        "ended",
+        "prunable",
         "finished_at <= ?2",
         "finished_at < ?2",
         "a job is pruned a moment late",
         "prune",
     ),
     _sql(
-        "ended",
+        "prunable",
         "child.state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING')",
         "child.state IN ('SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING')",
         "a dependency is pruned while a job waits for it",

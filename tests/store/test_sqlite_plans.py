@@ -85,7 +85,7 @@ def _faults(plans: dict[str, list[str]]) -> list[tuple[str, str]]:
 
 
 VERBS: dict[str, Callable[[Hand], Awaitable[object]]] = {
-    "kinds": lambda hand: hand.store.kinds(),  # type: ignore[attr-defined]  # more than a store
+    "kinds": lambda hand: hand.store.kinds(),
     "claim": lambda hand: hand.claim(10),
     "claim by type": lambda hand: hand.claim(10, types=["late", "good"]),
     "promote": lambda hand: hand.store.promote(10),
@@ -95,6 +95,7 @@ VERBS: dict[str, Callable[[Hand], Awaitable[object]]] = {
     "failures": lambda hand: hand.store.failures(FailureSearch(states=tuple(State))),
     "events": lambda hand: hand.store.events("3", 10, timedelta(0)),
     "get": lambda hand: hand.store.get([hand.job("good").id, "foreign"]),
+    "ended": lambda hand: hand.store.ended([hand.job("good").id, "foreign"]),
     "logs": lambda hand: hand.store.logs(hand.job("good").id),
     "parents": lambda hand: hand.store.parents(hand.job("waits").id),
     "delete": lambda hand: hand.store.delete([hand.job("good").id]),

@@ -19,6 +19,7 @@ from holdfast.operations.workers import workers
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import (
     Added,
+    Capabilities,
     Change,
     Claim,
     Dependent,
@@ -92,7 +93,7 @@ class Counting(MemoryStore):
 class Grouping(Counting):
     """Says that it writes answers and the next claim in one transaction."""
 
-    GROUPS_COMMITS = True
+    capabilities = Capabilities(groups_commits=True)
 
 
 @pytest.mark.parametrize(("kind", "asked"), [(Counting, [20, 20]), (Grouping, [40])])

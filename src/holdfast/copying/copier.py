@@ -188,7 +188,7 @@ class Copier:
 
     async def _copy_records(self) -> int:
         count = 0
-        for kind in await cast(PortableStore, self._source).kinds():
+        for kind in await self._source.kinds():
             after = ""
             while kind != KIND and (page := await self._source.browse(kind, after=after)):
                 await self._target.keep([_copied_record(record) for record in page])

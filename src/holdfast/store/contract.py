@@ -15,6 +15,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats
 from holdfast.model.policy import Retention
+from holdfast.store.capabilities import Capabilities
 from holdfast.store.values import (
     Added,
     Change,
@@ -69,6 +70,19 @@ class Store(Protocol):
     the jobs of its priority that are there; jobs that become SCHEDULED in one call do so in
     the order given (``promote``: by due time, then by submission).
     """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """How this store works, for callers that can make use of it."""
+        ...
+
+    @property
+    def not_notified_because(self) -> str:
+        """Why the store receives no notifications of new work now; empty if it does.
+
+        Also empty when it needs none. Without notifications it polls.
+        """
+        ...
 
     def now(self) -> datetime:
         """Return the store's time, as exactly as this process knows it, without a round trip."""
@@ -217,6 +231,10 @@ class Store(Protocol):
         """Return the wishes to cancel these jobs; a cheap read for whoever runs them."""
         ...
 
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        """Return which of these jobs have ended; a cheap read for callers that wait."""
+        ...
+
     async def parents(self, job_id: str) -> list[str]:
         """Return every job this one waits or waited for, in the order it came to know them.
 
@@ -319,7 +337,7 @@ class Store(Protocol):
 
     # --- small records beside the jobs ------------------------------------------------------
 
-    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
+    async def keep(self, writes: Sequence[RecordWrite]) -> list[int | None]:
         """Keep or drop small records, as durably as jobs; each draft stands alone, in order.
 
         The answer is the record's new version, 0 when it is gone, None when its version was
@@ -330,6 +348,10 @@ class Store(Protocol):
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
         """Return records by key; None where there is none."""
+        ...
+
+    async def kinds(self) -> list[str]:
+        """Return the kinds that have records, by code points."""
         ...
 
     async def browse(

@@ -18,6 +18,7 @@ from holdfast.store.values import (
     FailureSearch,
     Finding,
     Level,
+    NamedLock,
     Order,
     Page,
     QueueInfo,
@@ -118,6 +119,12 @@ def _micros(moment: datetime) -> int:
 
 def _tallied(words: Sequence[str]) -> dict[str, int]:
     return {str(word): count for word, count in sorted(Counter(words).items())}
+
+
+def locks(tables: Tables, prefix: str, now: datetime) -> list[NamedLock]:
+    """Return the unexpired locks whose name has this prefix."""
+    found = [lock for lock in tables.locks.values() if lock.until > now]
+    return sorted((x for x in found if x.name.startswith(prefix)), key=lambda x: x.name)
 
 
 def events(tables: Tables, after: str | None, limit: int, kept: int) -> EventPage:

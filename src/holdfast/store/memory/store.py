@@ -27,6 +27,7 @@ from holdfast.model.job import (
 from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.store.capabilities import Capabilities
 from holdfast.store.contract import EVENTS_KEPT, MAX_LOG_LINES, check_settings
 from holdfast.store.counters import Counters
 from holdfast.store.memory import queries
@@ -71,6 +72,9 @@ _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 
 class MemoryStore(RecordTable):
     """Jobs in memory; see ``Store`` for what each verb promises."""
+
+    capabilities = Capabilities()
+    not_notified_because = ""
 
     def __init__(self, clock: Clock | None = None, *, events_kept: int = EVENTS_KEPT) -> None:
         super().__init__()
@@ -286,10 +290,7 @@ class MemoryStore(RecordTable):
         return True
 
     async def locks(self, prefix: str) -> list[NamedLock]:
-        live = (lock for lock in self._state.locks.values() if lock.until > self.now())
-        return sorted(
-            (lock for lock in live if lock.name.startswith(prefix)), key=lambda lock: lock.name
-        )
+        return queries.locks(self._state, prefix, self.now())
 
     # --- reading -------------------------------------------------------------------------
 
@@ -297,8 +298,10 @@ class MemoryStore(RecordTable):
         return [self._state.jobs.get(job_id) for job_id in ids]
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
-        jobs = [self._state.jobs.get(job_id) for job_id in ids]
-        return [job.cancel if job else None for job in jobs]
+        return [job.cancel if job else None for job in await self.get(ids)]
+
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        return {job.id for job in await self.get(ids) if job and job.state in TERMINAL}
 
     async def parents(self, job_id: str) -> list[str]:
         return list(self._state.edges.get(job_id, ()))

@@ -13,7 +13,7 @@ from holdfast.model.measures import Stats
 from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
 from holdfast.runtime.clock import Clock
-from holdfast.store.capabilities import SchemaMove, SchemaStatus
+from holdfast.store.capabilities import Capabilities, SchemaMove, SchemaStatus
 from holdfast.store.contract import EVENTS_KEPT, check_settings
 from holdfast.store.postgres import (
     add,
@@ -65,7 +65,8 @@ class PostgresStore:
     less on the three calls that every job makes.
     """
 
-    LANES = 2  # while the server writes one group of jobs, the next one is read and packed
+    # Two at once: while the server writes one group of jobs, the next one is read and packed.
+    capabilities = Capabilities(parallel_writes=2, events_may_lag=True)
 
     def __init__(
         self,

@@ -92,7 +92,7 @@ def prune(tx: Transaction, retention: Retention, limit: int) -> int:
     for state, span in kept:
         if span is not None:
             before = tx.instant - micros_of_span(span)
-            old.extend(tx.execute(statement("ended"), (state._value_, before, limit)))
+            old.extend(tx.execute(statement("prunable"), (state._value_, before, limit)))
     doomed = [seq for _, seq in sorted(old)[:limit]]
     _remove(tx, doomed)
     tx.execute(statement("expire_keys"), (tx.instant,))

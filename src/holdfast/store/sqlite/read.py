@@ -39,6 +39,12 @@ def cancels(connection: sqlite3.Connection, ids: Sequence[str]) -> list[CancelRe
     return [cancel_of(row[0]) if row else None for row in rows]
 
 
+def ended(connection: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
+    """Return which jobs have ended; see ``Store.ended``."""
+    query = statement("ended")
+    return {i for i in ids if connection.execute(query, (key_of(i),)).fetchone()}
+
+
 def parents(connection: sqlite3.Connection, job_id: str) -> list[str]:
     """Return what a job waits or waited for; see ``Store.parents``."""
     rows = connection.execute(statement("named_parents"), (key_of(job_id),)).fetchall()

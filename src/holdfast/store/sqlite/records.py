@@ -36,7 +36,7 @@ def records(connection: sqlite3.Connection, kind: str, keys: Sequence[str]) -> l
 
 
 def kinds(connection: sqlite3.Connection) -> list[str]:
-    """Return the kinds there are; see ``PortableStore.kinds``."""
+    """Return the kinds there are; see ``Store.kinds``."""
     return sorted(kind for (kind,) in connection.execute(statement("kinds")))
 
 

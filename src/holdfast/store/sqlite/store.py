@@ -17,6 +17,7 @@ from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.store.capabilities import Capabilities
 from holdfast.store.contract import check_settings
 from holdfast.store.sqlite import add, claim, health, limits, maintain, read, records, swap
 from holdfast.store.sqlite.encode import micros
@@ -64,7 +65,8 @@ class SQLiteStore:
     reading goes on. See ``Store`` for what each verb promises.
     """
 
-    GROUPS_COMMITS = True
+    capabilities = Capabilities(groups_commits=True)
+    not_notified_because = ""
 
     def __init__(
         self,
@@ -181,6 +183,10 @@ class SQLiteStore:
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
         session = await self._here()
         return await session.read(lambda db: read.cancels(db, ids))
+
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        session = await self._here()
+        return await session.read(lambda db: read.ended(db, ids))
 
     async def parents(self, job_id: str) -> list[str]:
         session = await self._here()

@@ -1,4 +1,4 @@
-"""A sealed store keeps the contract: the suite of all stores, with a key ring in front."""
+"""An encrypted store keeps the contract: the suite of all stores, with a key ring in front."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from redis.asyncio import Redis
 
-from holdfast.encryption import KeyRing, sealed
+from holdfast.encryption import KeyRing, encrypted
 from tests.conformance.conftest import SERVED, clock, hand, store
 from tests.conformance.stores import NAMES, PLACES, SCHEMA, Place, _tables
 
@@ -89,12 +89,12 @@ def ring() -> KeyRing:
 
 @pytest.fixture(autouse=True)
 def behind_a_ring(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every store that a shared conformance test opens be a sealed one."""
+    """Let every store that a shared conformance test opens be an encrypted one."""
     if request.module.__name__.endswith("test_conformance"):
         keys = PlainDigests.parse(KeyRing.generate("k1"))
         opened = Place.open
 
-        def open_sealed(place: Place, clock: Clock | None = None) -> Store:
-            return sealed(opened(place, clock), keys)
+        def open_encrypted(place: Place, clock: Clock | None = None) -> Store:
+            return encrypted(opened(place, clock), keys)
 
-        monkeypatch.setattr(Place, "open", open_sealed)
+        monkeypatch.setattr(Place, "open", open_encrypted)

@@ -11,7 +11,7 @@ from holdfast import Holdfast, JobContext, State, SubmissionStatus, TemporaryErr
 from holdfast.encryption import KeyRing
 from holdfast.errors import DuplicateError
 from tests.conformance.stores import Place, empty_schema
-from tests.sealing.conftest import every_byte
+from tests.encryption.conftest import every_byte
 from tests.worker.rig import ended, working
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ async def test_everything_written_freely_is_unreadable_at_rest(
     assert {(f"sang {CANARY}", CANARY)} == {(line.message, line.fields["note"]) for line in logs}
     assert f"no song for {{'word': '{CANARY}'}}" == failure.failure.message
     assert "RuntimeError" in failure.attempts[0].failure.stack_trace
-    told = [e.transition.reason for e in events if e.transition and e.transition.failure]
-    assert f"could not sing {CANARY}" in told
+    reasons = [e.transition.reason for e in events if e.transition and e.transition.failure]
+    assert f"could not sing {CANARY}" in reasons
 
 
 @pytest.mark.req("M-2")
@@ -104,7 +104,7 @@ async def test_missing_key_fails_for_good_and_loses_nothing(place: Place) -> Non
             failure = (await app.get(job.job_id)).failure
             assert "PERMANENT" == failure.category
             assert "KEY_MISSING" == failure.code
-            assert "payload is sealed with key '2026-01'" in failure.message
+            assert "payload is encrypted with key '2026-01'" in failure.message
 
     whole = Holdfast(store=place.open(), keys=KeyRing.parse(f"{new},{old}"))
     seen: list[object] = []
@@ -124,7 +124,7 @@ async def _unreached(payload: str) -> None:
 
 
 @pytest.mark.req("M-9")
-async def test_sealed_results_reach_dependents(place: Place, ring: KeyRing) -> None:
+async def test_encrypted_results_reach_dependents(place: Place, ring: KeyRing) -> None:
     app = Holdfast(store=place.open(), keys=ring)
 
     @app.task("give")
@@ -143,7 +143,7 @@ async def test_sealed_results_reach_dependents(place: Place, ring: KeyRing) -> N
     assert [CANARY] == status.output
 
 
-async def test_payload_of_bytes_is_sealed_too(shared_place: Place, ring: KeyRing) -> None:
+async def test_payload_of_bytes_is_encrypted_too(shared_place: Place, ring: KeyRing) -> None:
     app = Holdfast(shared_place.url, keys=ring)
     seen: list[bytes] = []
 
@@ -160,7 +160,9 @@ async def test_payload_of_bytes_is_sealed_too(shared_place: Place, ring: KeyRing
     assert CANARY.encode() not in kept
 
 
-async def test_search_finds_sealed_jobs_by_what_stays_readable(place: Place, ring: KeyRing) -> None:
+async def test_search_finds_encrypted_jobs_by_what_stays_readable(
+    place: Place, ring: KeyRing
+) -> None:
     app = Holdfast(store=place.open(), keys=ring)
     async with app:
         wanted = await app.submit("t", CANARY, tags={"customer": "7"}, correlation_id="c")
@@ -172,7 +174,7 @@ async def test_search_finds_sealed_jobs_by_what_stays_readable(place: Place, rin
 
 @pytest.mark.postgres
 @pytest.mark.req("S-1")
-async def test_sealed_jobs_join_the_callers_transaction(
+async def test_encrypted_jobs_join_the_callers_transaction(
     postgres_server: object, ring: KeyRing, tmp_path: Path
 ) -> None:
     dsn = postgres_server.dsn  # type: ignore[attr-defined]

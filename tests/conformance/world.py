@@ -148,8 +148,8 @@ def made(label: str) -> Job:
 def copied(built: MemoryStore, clock: ManualClock) -> MemoryStore:
     """Another memory store with the same jobs, without building them again."""
     store = MemoryStore(clock)
-    for name, value in vars(built._state).items():
-        setattr(store._state, name, _copied(value))
+    for name, value in vars(built._tables).items():
+        setattr(store._tables, name, _copied(value))
     return store
 
 

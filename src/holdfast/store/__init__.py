@@ -54,21 +54,21 @@ DEFAULT_URL = "sqlite:///holdfast.db"
 
 
 def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
-    """Return the store a URL names, not yet started.
+    """Return the store of a URL, not yet started.
 
     ``memory://``, ``sqlite:///path``, ``postgresql://...``, ``redis://...``. An unknown
-    scheme raises ``UnknownStoreError``, a missing driver ``MissingExtraError`` with the line
-    that installs it, and what is no URL at all ``StoreError``.
+    scheme raises ``UnknownStoreError``, a missing driver ``MissingExtraError`` with the command
+    that installs it, and a malformed URL ``StoreError``.
     """
     try:
-        return _opened(url, urlsplit(url).scheme, clock)
-    except ValueError:  # its text and the URL stay out of the message: they may hold a password
+        return _open(url, urlsplit(url).scheme, clock)
+    except ValueError:  # its text and the URL are not shown: they may contain a password
         raise StoreError(
-            "the URL of the store is malformed: look at its brackets, port, numbers and encoding"
+            "the URL of the store is malformed: check its brackets, port, numbers and encoding"
         ) from None
 
 
-def _opened(url: str, scheme: str, clock: Clock | None) -> Store:
+def _open(url: str, scheme: str, clock: Clock | None) -> Store:
     match scheme:
         case "memory":
             return MemoryStore(clock)

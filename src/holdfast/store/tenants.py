@@ -66,7 +66,7 @@ class TenantStore(StoreProxy):
         self._prefix = f"{namespace}/" if namespace else ""
         mark = hashlib.blake2b(namespace.encode(), digest_size=6).hexdigest()
         self._mark = f"{mark}." if namespace else ""
-        """What cursors of this namespace begin with."""
+        """The prefix of cursors of this namespace."""
         self._owner = owner
         self._only_own = only_own
 
@@ -92,32 +92,32 @@ class TenantStore(StoreProxy):
         """Return a stored queue's name as the tenant knows it."""
         return queue.removeprefix(self._prefix)
 
-    def _out(self, job: Job) -> Job:
+    def _from_stored(self, job: Job) -> Job:
         if not self._prefix:
             return job
         key = job.limit_key.removeprefix(self._prefix)
         return replace(job, queue=self.shown(job.queue), limit_key=key)
 
-    def _in(self, job: Job) -> Job:
+    def _to_stored(self, job: Job) -> Job:
         if not self._prefix:
             return job
         key = job.limit_key and self._prefix + job.limit_key
         return replace(job, queue=self._prefix + job.queue, limit_key=key)
 
-    def _place(self, cursor: str | None) -> str | None:
-        """The stored cursor behind one of this namespace; one of another is refused."""
+    def _stored_cursor(self, cursor: str | None) -> str | None:
+        """Return the stored cursor behind one of this namespace; refuse any other."""
         if cursor is None or not self._mark:
             return cursor
         if not cursor.startswith(self._mark):
-            told = "must come from a page of this namespace"
-            raise ValidationError([Fault("cursor", "INVALID", told)])
+            message = "must come from a page of this namespace"
+            raise ValidationError([Fault("cursor", "INVALID", message)])
         return cursor.removeprefix(self._mark)
 
-    def _cursor(self, place: str | None) -> str | None:
-        return place and self._mark + place
+    def _cursor(self, stored: str | None) -> str | None:
+        return stored and self._mark + stored
 
-    def _new(self, job: Job) -> Job:
-        job = self._in(job)
+    def _new_job(self, job: Job) -> Job:
+        job = self._to_stored(job)
         if self._owner:
             job = replace(job, tags={**job.tags, OWNER: self._owner})
         if self._prefix and job.dedupe is not None and job.dedupe.scope == job.type:
@@ -128,10 +128,10 @@ class TenantStore(StoreProxy):
     def _kind(self, kind: str) -> str:
         return f"{kind}@{self.namespace}" if self.namespace else kind
 
-    async def _queues(self, asked: Sequence[str]) -> tuple[str, ...]:
-        """The stored queues to look at: those asked for, or all of the namespace."""
-        if asked:
-            return tuple(self._prefix + name for name in asked)
+    async def _queues(self, requested: Sequence[str]) -> tuple[str, ...]:
+        """Return the stored names of the queues requested, or of all in the namespace."""
+        if requested:
+            return tuple(self._prefix + name for name in requested)
         return tuple(q.name for q in await self._inner.queues() if self.within(q.name))
 
     async def _visible(self, ids: Sequence[str]) -> set[str]:
@@ -143,18 +143,23 @@ class TenantStore(StoreProxy):
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
     ) -> list[Added]:
         if self._prefix or self._owner:
-            jobs = [self._new(job) for job in jobs]
+            jobs = [self._new_job(job) for job in jobs]
         return await self._inner.add(jobs, atomic=atomic, fence=fence)
 
     async def claim(self, want: Claim) -> list[Job]:
         queues = tuple(self._prefix + queue for queue in want.queues)
-        return [self._out(job) for job in await self._inner.claim(replace(want, queues=queues))]
+        return [
+            self._from_stored(job) for job in await self._inner.claim(replace(want, queues=queues))
+        ]
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         """Write changes of jobs that were read through this view."""
-        inward = [replace(c, before=self._in(c.before), after=self._in(c.after)) for c in changes]
+        inward = [
+            replace(c, before=self._to_stored(c.before), after=self._to_stored(c.after))
+            for c in changes
+        ]
         return [
-            replace(answer, job=self._out(answer.job)) if answer.job else answer
+            replace(answer, job=self._from_stored(answer.job)) if answer.job else answer
             for answer in await self._inner.swap(inward)
         ]
 
@@ -162,11 +167,11 @@ class TenantStore(StoreProxy):
 
     async def overdue(self, limit: int) -> list[Job]:
         found = await self._inner.overdue(limit)
-        return [self._out(job) for job in found if self.within(job.queue)]
+        return [self._from_stored(job) for job in found if self.within(job.queue)]
 
     async def dependents(self, limit: int) -> list[Dependent]:
         found = await self._inner.dependents(limit)
-        return [replace(d, job=self._out(d.job)) for d in found if self.within(d.job.queue)]
+        return [replace(d, job=self._from_stored(d.job)) for d in found if self.within(d.job.queue)]
 
     async def delete(self, ids: Sequence[str]) -> list[bool]:
         visible = await self._visible(ids)
@@ -185,7 +190,7 @@ class TenantStore(StoreProxy):
         return await self._inner.lock(name, holder, ttl, data)
 
     async def locks(self, prefix: str) -> list[NamedLock]:
-        """Return who is there: workers that serve a queue of this namespace."""
+        """Return live workers that serve a queue of this namespace, and no other locks."""
         if prefix != WORKERS:
             return []
         found = []
@@ -200,7 +205,7 @@ class TenantStore(StoreProxy):
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return [
-            self._out(job) if job is not None and self.sees(job) else None
+            self._from_stored(job) if job is not None and self.sees(job) else None
             for job in await self._inner.get(ids)
         ]
 
@@ -228,18 +233,18 @@ class TenantStore(StoreProxy):
         if not queues:
             return Page((), None, 0)
         tags = {**search.tags, OWNER: self._owner} if self._only_own else search.tags
-        place = self._place(search.cursor)
-        page = await self._inner.find(replace(search, queues=queues, tags=tags, cursor=place))
-        jobs = tuple(self._out(job) for job in page.jobs if self.sees(job))
+        cursor = self._stored_cursor(search.cursor)
+        page = await self._inner.find(replace(search, queues=queues, tags=tags, cursor=cursor))
+        jobs = tuple(self._from_stored(job) for job in page.jobs if self.sees(job))
         return replace(page, jobs=jobs, next_cursor=self._cursor(page.next_cursor))
 
     async def failures(self, search: FailureSearch) -> FailurePage:
         queues = () if self._only_own else await self._queues(search.queues)
         if not queues:
             return FailurePage((), None, 0, {}, {}, {})
-        place = self._place(search.cursor)
-        page = await self._inner.failures(replace(search, queues=queues, cursor=place))
-        jobs = tuple(self._out(job) for job in page.jobs if self.sees(job))
+        cursor = self._stored_cursor(search.cursor)
+        page = await self._inner.failures(replace(search, queues=queues, cursor=cursor))
+        jobs = tuple(self._from_stored(job) for job in page.jobs if self.sees(job))
         return replace(page, jobs=jobs, next_cursor=self._cursor(page.next_cursor))
 
     async def stats(self, window: timedelta) -> Stats:
@@ -267,7 +272,7 @@ class TenantStore(StoreProxy):
                 return EventPage(tuple(events), page.cursor, gap)
 
     async def visible_events(self, events: Sequence[JobEvent]) -> list[JobEvent]:
-        """Return what of these may be shown, in the tenant's own words."""
+        """Return those events that the tenant may see, with its own queue names."""
         mine = [e for e in events if self.within(e.queue)]
         if self._only_own:
             owned = await self._visible(list({e.job_id for e in mine}))
@@ -283,7 +288,7 @@ class TenantStore(StoreProxy):
         await self._inner.configure(self._prefix + queue, settings)
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
-        """Limit a queue of this namespace; other scopes span namespaces and are refused."""
+        """Limit a queue of this namespace; refuse other scopes, which span namespaces."""
         if not scope.startswith(_QUEUE):
             raise ValueError(f"scope must be queue:NAME in a namespace, got {scope!r:.60}")
         await self._inner.limit(_QUEUE + self._prefix + scope.removeprefix(_QUEUE), rule)
@@ -298,11 +303,11 @@ class TenantStore(StoreProxy):
         return [replace(q, name=self.shown(q.name)) for q in found if self.within(q.name)]
 
     async def findings(self) -> list[Finding]:
-        """Report nothing: how the store is set up is no tenant's business."""
+        """Report nothing: the setup of the store is not for tenants."""
         return []
 
-    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
-        return await self._inner.keep([replace(d, kind=self._kind(d.kind)) for d in drafts])
+    async def keep(self, writes: Sequence[RecordWrite]) -> list[int | None]:
+        return await self._inner.keep([replace(w, kind=self._kind(w.kind)) for w in writes])
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
         found = await self._inner.records(self._kind(kind), keys)

@@ -268,7 +268,7 @@ def bear(tx: Transaction, jobs: Sequence[Job]) -> bool:
         return False
     for kind in kinds:
         tx.insert_alike("bear_body", (kind.options,), kind.bodies)
-        tx.ledger.born(kind.name, State.SCHEDULED, kind.minutes)
+        tx.ledger.added_alike(kind.name, State.SCHEDULED, kind.minutes)
         tx.woken.add(kind.queue)
     birth, way = jobs[0].trail
     tx.execute(statement("journal_births"), (first, number, birth.reason, way.reason))

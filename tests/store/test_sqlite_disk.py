@@ -22,7 +22,7 @@ from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus, Change, Claim
 from holdfast.store.sqlite import SQLiteStore, connection
 from holdfast.store.sqlite.location import Durability, Location
-from holdfast.store.sqlite.threads import InlineLane
+from holdfast.store.sqlite.threads import LoopExecutor
 from tests.conformance.hand import failure, make
 from tests.store.disk import Disk, Fault, Past
 
@@ -55,7 +55,7 @@ def _store(
     folder: Path, clock: ManualClock, durability: Durability = Durability.FULL
 ) -> SQLiteStore:
     location = Location(path=folder / "jobs.db", durability=durability)
-    return SQLiteStore(location, clock=clock, lane=InlineLane, sockets=False)
+    return SQLiteStore(location, clock=clock, executor=LoopExecutor, sockets=False)
 
 
 @asynccontextmanager
@@ -275,7 +275,7 @@ async def test_error_of_a_failing_disk_says_which_file_and_why(disk: Disk, tmp_p
     async with _on(disk, tmp_path) as store:
         disk.fault = Fault(apsw.FullError, 1, WRITING)
 
-        with pytest.raises(StoreUnavailableError, match=r"jobs\.db cannot be used right now"):
+        with pytest.raises(StoreUnavailableError, match=r"jobs\.db cannot be used now"):
             await store.add([make("a", now=store.now())])
         disk.fault = None
 

@@ -140,7 +140,7 @@ async def test_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path
     path = tmp_path / "notes.txt"
     path.write_text("not a database, " * 100)
 
-    with pytest.raises(StoreError, match="not a sound SQLite database"):
+    with pytest.raises(StoreError, match="not an intact SQLite database"):
         await SQLiteStore(Location(path=path)).start()
 
     assert path.read_text().startswith("not a database")
@@ -166,11 +166,11 @@ async def test_database_of_another_program_is_refused_and_left_alone(tmp_path: P
     [
         (sqlite3.SQLITE_BUSY, StoreUnavailableError, "locked by another process"),
         (sqlite3.SQLITE_LOCKED, StoreUnavailableError, "locked by another process"),
-        (sqlite3.SQLITE_IOERR_FSYNC, StoreUnavailableError, "cannot be used right now"),
-        (sqlite3.SQLITE_FULL, StoreUnavailableError, "cannot be used right now"),
-        (sqlite3.SQLITE_CANTOPEN, StoreUnavailableError, "cannot be used right now"),
-        (sqlite3.SQLITE_CORRUPT, StoreError, "not a sound SQLite database"),
-        (sqlite3.SQLITE_NOTADB, StoreError, "not a sound SQLite database"),
+        (sqlite3.SQLITE_IOERR_FSYNC, StoreUnavailableError, "cannot be used now"),
+        (sqlite3.SQLITE_FULL, StoreUnavailableError, "cannot be used now"),
+        (sqlite3.SQLITE_CANTOPEN, StoreUnavailableError, "cannot be used now"),
+        (sqlite3.SQLITE_CORRUPT, StoreError, "not an intact SQLite database"),
+        (sqlite3.SQLITE_NOTADB, StoreError, "not an intact SQLite database"),
         (sqlite3.SQLITE_ERROR, StoreError, "jobs.db: it broke"),
     ],
 )

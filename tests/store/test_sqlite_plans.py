@@ -18,7 +18,7 @@ from holdfast.runtime.clock import ManualClock
 from holdfast.store import FailureSearch, LimitRule, Order, RecordWrite, Search
 from holdfast.store.sqlite import SQLiteStore, search
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import InlineLane
+from holdfast.store.sqlite.threads import LoopExecutor
 from tests.conformance.hand import Hand
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def hand(tmp_path: Path) -> AsyncIterator[Hand]:
     """A small file with jobs in every state."""
     clock = ManualClock()
     async with SQLiteStore(
-        Location(path=tmp_path / "jobs.db"), clock=clock, lane=InlineLane, sockets=False
+        Location(path=tmp_path / "jobs.db"), clock=clock, executor=LoopExecutor, sockets=False
     ) as store:
         hand = Hand(store, clock)
         parent = await hand.add("parent")
@@ -170,7 +170,7 @@ async def test_search_by_time_looks_only_where_that_time_lies(tmp_path: Path) ->
     """An hour's jobs among many are found without passing the others."""
     clock = ManualClock()
     location = Location(path=tmp_path / "jobs.db")
-    async with SQLiteStore(location, clock=clock, lane=InlineLane, sockets=False) as store:
+    async with SQLiteStore(location, clock=clock, executor=LoopExecutor, sockets=False) as store:
         hand = Hand(store, clock)
         for hour in range(5):
             await hand.add_all(*(hand.job(f"{hour} {n}") for n in range(300)))
@@ -192,7 +192,7 @@ async def test_search_by_time_looks_only_where_that_time_lies(tmp_path: Path) ->
 async def test_search_by_time_finds_what_clocks_wrote_out_of_order(tmp_path: Path) -> None:
     clock = ManualClock()
     location = Location(path=tmp_path / "jobs.db")
-    async with SQLiteStore(location, clock=clock, lane=InlineLane, sockets=False) as store:
+    async with SQLiteStore(location, clock=clock, executor=LoopExecutor, sockets=False) as store:
         hand = Hand(store, clock)
         start = clock.now()
         jobs = []

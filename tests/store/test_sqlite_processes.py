@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 START = """
 import asyncio, itertools, sys, time
 from datetime import timedelta
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.model.submission import Submission
 from holdfast.store import Claim, open_store
 from holdfast.model.acceptance import accept
 
-chance = Chance()
+randomness = Randomness()
 url = sys.argv[1]
 
 def new(store, **fields):
     asked = Submission(type="a", **fields)
-    return accept(asked, job_id=chance.uuid(), now=store.now())
+    return accept(asked, job_id=randomness.uuid(), now=store.now())
 """
 SUBMIT_FOR_EVER = (
     START
@@ -68,7 +68,7 @@ async def main():
         sys.stdin.readline()
         for _ in range(int(sys.argv[2])):
             await store.add([new(store)])
-            await store.claim(Claim(queues=("default",), limit=1, worker="w", token=chance.token()))
+            await store.claim(Claim(queues=("default",), limit=1, worker="w", token=randomness.token()))
         print("done", flush=True)
 
 asyncio.run(main())
@@ -98,7 +98,7 @@ async def main():
                 moved = await store.arrivals(["default"], seen, timedelta(seconds=20))
                 at = time.monotonic()
                 seen = moved
-                want = Claim(queues=("default",), limit=5, worker="w", token=chance.token())
+                want = Claim(queues=("default",), limit=5, worker="w", token=randomness.token())
                 if await store.claim(want):
                     break
             print(at, flush=True)
@@ -253,8 +253,8 @@ async def test_socket_of_a_dead_process_is_cleared_away(tmp_path: Path) -> None:
             assert isinstance(store, SQLiteStore)
             session = store._session
             assert session is not None
-            assert session._herald is not None
-            folder = session._herald._folder
+            assert session._socket_wake is not None
+            folder = session._socket_wake._folder
             await asyncio.to_thread(_until, lambda: bool(_sockets_of(folder, waiter.pid)))
             waiter.kill()
             waiter.wait(timeout=30)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.runtime.clock import ManualClock
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import InlineLane
+from holdfast.store.sqlite.threads import LoopExecutor
 from tests.conformance.hand import Hand
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _store(path: Path) -> SQLiteStore:
     return SQLiteStore(
         Location(path=path / "jobs.db"),
         clock=ManualClock(),
-        lane=InlineLane,
+        executor=LoopExecutor,
         sockets=False,
         poll=5,
     )

@@ -18,7 +18,7 @@ from holdfast.store import AddStatus, Fence, Search
 from holdfast.store.sqlite import SQLiteStore, writer
 from holdfast.store.sqlite.encode import id_of, key_of, micros, moment
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import InlineLane, ThreadLane
+from holdfast.store.sqlite.threads import LoopExecutor, ThreadExecutor
 from tests.conformance.hand import Hand, job_id
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def opened(path: Path, *, inline: bool = False) -> AsyncIterator[tuple[SQLiteStore, Hand]]:
     clock = ManualClock()
-    lane = InlineLane if inline else ThreadLane
+    executor = LoopExecutor if inline else ThreadExecutor
     location = Location(path=path / "jobs.db")
-    async with SQLiteStore(location, clock=clock, lane=lane, sockets=not inline) as store:
+    async with SQLiteStore(location, clock=clock, executor=executor, sockets=not inline) as store:
         yield store, Hand(store, clock)
 
 
@@ -238,7 +238,7 @@ async def test_busy_file_is_waited_for_while_others_commit(
 ) -> None:
     """Blocked again and again, but by someone who makes headway: no error."""
     monkeypatch.setattr(writer, "FROZEN_AFTER", 2)
-    monkeypatch.setattr(writer, "CROWDED_AFTER", 5)
+    monkeypatch.setattr(writer, "GIVE_UP_AFTER", 5)
     async with opened(tmp_path) as (store, _):
         session = store._session
         assert session is not None

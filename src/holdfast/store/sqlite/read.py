@@ -1,4 +1,4 @@
-"""The plain reads."""
+"""The verbs that read, except searches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def get(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Job | None]:
 
 
 def cancels(connection: sqlite3.Connection, ids: Sequence[str]) -> list[CancelRequest | None]:
-    """Return the wishes to cancel; see ``Store.cancels``."""
+    """Return cancel requests; see ``Store.cancels``."""
     rows = (connection.execute(statement("cancels"), (key_of(i),)).fetchone() for i in ids)
     return [cancel_of(row[0]) if row else None for row in rows]
 
@@ -46,7 +46,7 @@ def ended(connection: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
 
 
 def parents(connection: sqlite3.Connection, job_id: str) -> list[str]:
-    """Return what a job waits or waited for; see ``Store.parents``."""
+    """Return the dependencies of a job; see ``Store.parents``."""
     rows = connection.execute(statement("named_parents"), (key_of(job_id),)).fetchall()
     return [id_of(key) for _, key in sorted(rows, key=lambda row: row[0])]
 
@@ -61,7 +61,7 @@ def history(connection: sqlite3.Connection, ids: Sequence[str]) -> list[list[Tra
 
 
 def logs(connection: sqlite3.Connection, job_id: str) -> list[LogLine]:
-    """Return what a job logged; see ``Store.logs``."""
+    """Return the log lines of a job; see ``Store.logs``."""
     return log_lines(connection.execute(statement("logs"), (key_of(job_id),)))
 
 

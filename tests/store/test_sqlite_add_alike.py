@@ -13,7 +13,7 @@ from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus
 from holdfast.store.sqlite import SQLiteStore, add
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import InlineLane
+from holdfast.store.sqlite.threads import LoopExecutor
 from tests.conformance.hand import Hand
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class File:
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
         location = Location(path=path)
-        self.store = SQLiteStore(location, clock=self.clock, lane=InlineLane, sockets=False)
+        self.store = SQLiteStore(location, clock=self.clock, executor=LoopExecutor, sockets=False)
         self.hand = Hand(self.store, self.clock)
         self.ran: list[str] = []
 
@@ -65,7 +65,7 @@ async def both_ways(
         await short.hand.add("before")
         await long.hand.add("before")
         await short.add(jobs)
-        monkeypatch.setattr(add, "bear", lambda *_: False)
+        monkeypatch.setattr(add, "add_alike", lambda *_: False)
         await long.add(jobs)
         assert long.rows() == short.rows()
         histories = await short.store.history([job.id for job in jobs])

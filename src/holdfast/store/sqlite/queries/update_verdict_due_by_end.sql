@@ -1,4 +1,4 @@
--- ripen_by_end: whether a verdict is due now that a dependency ended. ?1 seq, ?2 how it ended
+-- update_verdict_due_by_end: whether a verdict is due now that a dependency ended. ?1 seq, ?2 how it ended
 -- A job that was ripe is judged anew: what ended badly may have been reopened and completed.
 UPDATE job SET ripe = CASE
     WHEN ?2 <> 'COMPLETED' THEN 1

@@ -1,4 +1,4 @@
--- forget_journal: delete of a job's history what no subscriber can ask for any more.
+-- delete_journal: delete of a job's history what no subscriber can ask for any more.
 -- ?1 number of its newest transition, ?2 last number that is dropped
 WITH RECURSIVE chain (number) AS (
     SELECT ?1

@@ -1,4 +1,4 @@
--- journal_births: append birth and enqueueing of jobs that were just written
+-- journal_added: append birth and enqueueing of jobs that were just written
 -- ?1 first job, ?2 last job, ?3 reason of the birth, ?4 reason of the enqueueing
 INSERT OR FAIL INTO journal (
     number, seq, previous, event, from_state, to_state, at, reason, attempt, lease_version,

@@ -1,4 +1,4 @@
--- add_alike_job: write the moving part of a job that was enqueued at its birth, unless it is there
+-- add_alike_job: write the changing part of a job enqueued at once, unless its id exists
 -- the same for all rows: ?1 queue, ?2 type, ?3 lease ttl, ?4 lifetime, ?5 priority, ?6 revision,
 -- ?7 max attempts; of each row: ?8 seq, ?9 id, ?10 created
 INSERT OR IGNORE INTO job (

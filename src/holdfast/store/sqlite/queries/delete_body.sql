@@ -1,2 +1,2 @@
--- delete_body: delete what never changed of a job. ?1 seq
+-- delete_body: delete the unchanging part of a job. ?1 seq
 DELETE FROM body WHERE seq = ?1

@@ -1,2 +1,2 @@
--- delete_edges: delete whom a job waited for. ?1 seq
+-- delete_edges: delete the dependencies of a job. ?1 seq
 DELETE FROM edge WHERE child = ?1

@@ -1,5 +1,5 @@
--- delete_journal: delete of a job's history what no subscriber can ask for any more.
--- ?1 number of its newest transition, ?2 last number that is dropped
+-- delete_journal: delete the part of a job's history that no subscriber can read any more.
+-- ?1 number of its newest transition, ?2 last number to delete
 WITH RECURSIVE chain (number) AS (
     SELECT ?1
     UNION ALL

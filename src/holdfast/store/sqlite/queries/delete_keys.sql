@@ -1,2 +1,2 @@
--- delete_keys: free the keys a job holds. ?1 seq
+-- delete_keys: free the keys of a job. ?1 seq
 DELETE FROM key WHERE seq = ?1

@@ -1,2 +1,2 @@
--- delete_marks: drop the minutes of which no job is left.
+-- delete_marks: delete the marks of minutes without jobs.
 DELETE FROM mark WHERE last < (SELECT min(seq) FROM job)

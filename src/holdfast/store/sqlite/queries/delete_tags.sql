@@ -1,4 +1,4 @@
--- delete_tags: delete a job's tags, while its body still names them. ?1 seq
+-- delete_tags: delete a job's tags; its body, which names them, must still exist. ?1 seq
 DELETE FROM tag
 WHERE seq = ?1 AND (name, value) IN (
     SELECT each.key, each.value

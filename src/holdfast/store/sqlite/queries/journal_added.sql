@@ -1,5 +1,5 @@
--- journal_added: append birth and enqueueing of jobs that were just written
--- ?1 first job, ?2 last job, ?3 reason of the birth, ?4 reason of the enqueueing
+-- journal_added: append submission and enqueueing of jobs that were just written
+-- ?1 first seq, ?2 last seq, ?3 reason of the submission, ?4 reason of the enqueueing
 INSERT OR FAIL INTO journal (
     number, seq, previous, event, from_state, to_state, at, reason, attempt, lease_version,
     worker, detail

@@ -1,4 +1,4 @@
--- update_verdict_due: judge anew whether a verdict on a waiting job may be due. ?1 seq
+-- update_verdict_due: update whether a verdict on a waiting job may be due. ?1 seq
 UPDATE job SET ripe = (
     SELECT CASE
         WHEN body.kind = 'AFTER_ANY'

@@ -1,5 +1,6 @@
--- update_verdict_due_by_end: whether a verdict is due now that a dependency ended. ?1 seq, ?2 how it ended
--- A job that was ripe is judged anew: what ended badly may have been reopened and completed.
+-- update_verdict_due_by_end: update whether a verdict is due after a dependency ended.
+-- Also for a job already due: a failed dependency may have been reopened and completed.
+-- ?1 seq, ?2 state of the dependency
 UPDATE job SET ripe = CASE
     WHEN ?2 <> 'COMPLETED' THEN 1
     WHEN NOT EXISTS (SELECT 1 FROM edge WHERE edge.child = ?1 AND edge.ended IS NULL) THEN 1

@@ -1,4 +1,4 @@
-"""Everything a store can tell, read through every verb that reads, and how two such differ."""
+"""Snapshots of a store through every verb that reads, and their differences."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def snapshot(store: Store, labels: Mapping[str, str]) -> dict[str, object]
 
 
 async def service(store: Store, queues: Sequence[str], labels: Mapping[str, str]) -> list[str]:
-    """Claim all that is ready; the labels in order of service."""
+    """Claim all ready jobs; return labels in order of service."""
     want = Claim(queues=tuple(queues), limit=MANY, worker="last", token="last")
     return [labels.get(job.id, job.id) for job in await store.claim(want)]
 
@@ -94,7 +94,7 @@ def _labelled(jobs: Sequence[Job], labels: Mapping[str, str]) -> list[str]:
 
 
 def differences(expected: object, actual: object, path: str = "") -> list[str]:
-    """Name every place where two answers differ, from the outside in."""
+    """Return every path at which two answers differ, from the outside in."""
     if expected == actual:
         return []
     if type(expected) is type(actual):

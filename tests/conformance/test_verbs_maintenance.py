@@ -1,4 +1,4 @@
-"""``promote``, ``overdue``, ``prune``, ``delete`` and ``hold``: what runs behind the scenes."""
+"""The verbs of maintenance: ``promote``, ``overdue``, ``prune``, ``delete`` and ``lock``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_delayed_job_is_ready_exactly_when_its_time_has_come(hand: Hand) -
     )
 
 
-async def test_promote_tells_when_the_next_job_is_due(hand: Hand) -> None:
+async def test_promote_returns_when_the_next_job_is_due(hand: Hand) -> None:
     assert Promoted(0, None) == await hand.store.promote(MANY)
     await hand.add("late", delay=20)
     soon = await hand.add("soon", delay=10)
@@ -51,7 +51,7 @@ async def test_promote_tells_when_the_next_job_is_due(hand: Hand) -> None:
     assert Promoted(0, soon.due_at) == await hand.store.promote(MANY)
 
 
-async def test_promote_stops_at_its_limit_and_says_what_is_left(hand: Hand) -> None:
+async def test_promote_stops_at_its_limit_and_returns_the_next_due_time(hand: Hand) -> None:
     jobs = [await hand.add(f"n{n}", delay=10 - n) for n in range(4)]
     hand.clock.advance(10)
 
@@ -154,7 +154,7 @@ async def test_job_that_aged_in_a_paused_queue_is_served_in_its_place(hand: Hand
 
 
 @pytest.mark.req("M-4")
-async def test_job_never_ages_unless_its_queue_says_so(hand: Hand) -> None:
+async def test_job_ages_only_in_a_queue_with_ageing(hand: Hand) -> None:
     await hand.store.configure("other", {"ageing": SECOND})
     await hand.add("bulk", priority=Priority.BULK)
     hand.clock.advance(10**5)

@@ -73,7 +73,7 @@ async def test_everything_written_freely_is_unreadable_at_rest(
 
 
 @pytest.mark.req("M-2")
-async def test_repeats_and_conflicts_are_told_apart_across_a_rotation(place: Place) -> None:
+async def test_repeats_and_conflicts_are_distinguished_across_a_rotation(place: Place) -> None:
     old, new = KeyRing.generate("2026-01"), KeyRing.generate("2026-07")
     first = Holdfast(store=place.open(), keys=KeyRing.parse(old))
     async with first:
@@ -185,14 +185,14 @@ async def test_encrypted_jobs_join_the_callers_transaction(
     async def rest(ctx: JobContext, word: str) -> None:
         async with ctx.transaction() as connection:
             await connection.execute("SELECT 1")
-            ctx.set_result({"said": word})
+            ctx.set_result({"word": word})
 
     async with working(app):
         async with await psycopg.AsyncConnection.connect(dsn) as connection:
             job = await app.submit("bird.rest", {"word": CANARY}, connection=connection)
         assert State.COMPLETED is await ended(app, job.job_id)
         kept = await every_byte(Place(app.url, dsn=dsn))
-        assert {"said": CANARY} == (await app.get(job.job_id)).output
+        assert {"word": CANARY} == (await app.get(job.job_id)).output
 
     assert job.job_id.encode() in kept
     assert CANARY.encode() not in kept

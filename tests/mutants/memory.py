@@ -1,4 +1,4 @@
-"""Bugs in the reference itself and in the bookkeeping that every store shares."""
+"""Bugs in the reference itself and in the counters that every store shares."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ MUTANTS = (
         "memory/store.py",
         "in _WAKING or (before and before.state is State.RUNNING and tables.rules):",
         "in _WAKING:",
-        "room under a limit wakes nobody",
+        "room under a limit wakes no worker",
     ),
     _in(
         "memory/tables.py",
@@ -221,13 +221,13 @@ MUTANTS = (
         "memory/queries.py",
         "gap=is_lost and after is not None",
         "gap=False",
-        "a subscriber is not told what it missed",
+        "a subscriber does not learn that it missed events",
     ),
     _in(
         "memory/queries.py",
         "not oldest <= start <= tables.newest_event",
         "not oldest <= start",
-        "a subscriber of a restored store is not told what it missed",
+        "a subscriber of a restored store does not learn that it missed events",
     ),
     _in(
         "counters.py",
@@ -251,6 +251,6 @@ MUTANTS = (
         "cursors.py",
         "not match or match[1] != order or",
         "not match or",
-        "a cursor of another order is believed",
+        "a cursor of another order is accepted",
     ),
 )  # fmt: skip

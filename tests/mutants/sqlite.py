@@ -1,4 +1,4 @@
-"""Bugs in the SQLite store: its statements, and what puts them together."""
+"""Bugs in the SQLite store: its statements, and the code that runs them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ MUTANTS = (
         "queries/settle.sql",
         "WHERE seq = ?1 AND revision = ?9 AND token = ?10",
         "WHERE seq = ?1 AND ?9 >= 0 AND ?10 <> ''",
-        "a job this process claimed is ended whatever became of it since",
+        "a job this process claimed is ended even if it changed since",
         "swap",
     ),
     _in(

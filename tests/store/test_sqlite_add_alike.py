@@ -1,4 +1,4 @@
-"""Jobs that were enqueued at their birth are written the short way, and nobody can tell."""
+"""Jobs enqueued at once are written with few statements, with the same result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TABLES = ("job", "body", "journal", "mark", "tally", "minute", "tag", "key")
 
 
 class File:
-    """A file of its own, written by one hand."""
+    """A file of its own, with its own clock."""
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
@@ -59,7 +59,7 @@ class File:
 async def both_ways(
     tmp_path: Path, jobs: Sequence[Job], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[File, File]:
-    """Write jobs in two files, one of them the long way."""
+    """Write jobs in two files, one of them without the fast path."""
     short, long = File(tmp_path / "short.db"), File(tmp_path / "long.db")
     async with short.store, long.store:
         await short.hand.add("before")
@@ -118,8 +118,8 @@ async def test_one_job_with_more_to_it_takes_the_others_with_it_the_long_way(
         replace(hand.job("checked"), checkpoint=b"1"),
         replace(hand.job("moved"), trail=hand.job("moved").trail[:1]),
         replace(
-            hand.job("told"),
-            trail=tuple(replace(edge, reason="else") for edge in hand.job("told").trail),
+            hand.job("reason"),
+            trail=tuple(replace(edge, reason="else") for edge in hand.job("reason").trail),
         ),
     ]
     for special in specials:

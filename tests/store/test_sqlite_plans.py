@@ -166,7 +166,7 @@ async def test_search_by_update_walks_the_journal_when_many_match(
     assert [] == _faults(plans)
 
 
-async def test_search_by_time_looks_only_where_that_time_lies(tmp_path: Path) -> None:
+async def test_search_by_time_reads_only_rows_of_that_time(tmp_path: Path) -> None:
     """An hour's jobs among many are found without passing the others."""
     clock = ManualClock()
     location = Location(path=tmp_path / "jobs.db")

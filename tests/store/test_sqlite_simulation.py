@@ -80,7 +80,7 @@ def test_store_waits_in_virtual_time(tmp_path: Path) -> None:
     assert 7200 <= _run(main()) < 7201
 
 
-def test_store_on_the_same_file_is_heard_in_virtual_time(tmp_path: Path) -> None:
+def test_store_on_the_same_file_wakes_waiters_in_virtual_time(tmp_path: Path) -> None:
     async def main() -> None:
         async with _store(tmp_path) as one, _store(tmp_path) as other:
             hand = Hand(other, ManualClock())

@@ -40,7 +40,7 @@ async def submit(store: SQLiteStore) -> None:
 
 
 async def claim(store: SQLiteStore) -> None:
-    """Take the first."""
+    """Claim the first."""
     await store.claim(Claim(queues=("default",), limit=1, worker="w", token="t"))
 
 

@@ -1,4 +1,4 @@
-"""Cells of what runs behind the scenes, and of settings and limits."""
+"""Cells of maintenance, settings and limits."""
 
 from __future__ import annotations
 

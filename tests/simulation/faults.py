@@ -189,6 +189,8 @@ class FaultyStore:
 
     def __init__(self, inner: Store, network: Network, record: Record, process: str) -> None:
         self._inner = inner
+        self.capabilities = inner.capabilities
+        self.not_notified_because = ""
         self._network = network
         self._record = record
         self._process = process

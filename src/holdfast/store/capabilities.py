@@ -22,6 +22,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """How many ``add`` calls side by side are faster than one after the other."""
     events_may_lag: bool = False
     """Events may arrive late, while ``ended`` is always current."""
+    completes_in_transaction: bool = False
+    """``TransactionalStore.transaction`` works: handlers can write and complete at once."""
 
 
 @runtime_checkable

@@ -120,9 +120,10 @@ class WorkerChannel:
     def transaction(
         self, result: Callable[[], bytes | None], *, blocking: bool = False
     ) -> AbstractAsyncContextManager[object]:
-        if not isinstance(self._store, TransactionalStore):
-            raise no_transaction("needs a worker whose store shares your database: postgresql://")
-        return self._completing(self._store, result, blocking=blocking)
+        store = self._store
+        if store.capabilities.completes_in_transaction and isinstance(store, TransactionalStore):
+            return self._completing(store, result, blocking=blocking)
+        raise no_transaction("needs a worker whose store shares your database: postgresql://")
 
     @contextlib.asynccontextmanager
     async def _completing(

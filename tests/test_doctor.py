@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import Holdfast
-from holdfast.encryption import KeyRing, sealed
+from holdfast.encryption import KeyRing, encrypted
 from holdfast.model import lifecycle
 from holdfast.model.job import State
 from holdfast.model.workers import WorkerInfo
@@ -37,7 +37,7 @@ async def found(store: Store, name: str) -> Finding:
 
 
 async def test_healthy_store_has_only_findings_of_the_store_itself(hand: Hand) -> None:
-    await hand.store.hold(LEADERSHIP, "w1", timedelta(seconds=60))
+    await hand.store.lock(LEADERSHIP, "w1", timedelta(seconds=60))
     await announce(hand.store, worker(hand, types=("a",)))
     await hand.add("a", type="a")
 
@@ -153,7 +153,7 @@ async def test_jobs_encrypted_with_an_unknown_key_are_an_error() -> None:
 
     assert "'2026-01'" in (await found(inner, "keys")).text
     assert [] == [
-        f for f in await examine(sealed(inner, ring), key_ids=ring.ids) if f.name == "keys"
+        f for f in await examine(encrypted(inner, ring), key_ids=ring.ids) if f.name == "keys"
     ]
 
 

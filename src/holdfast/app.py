@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Self, TypeVar, Unpack
 
-from holdfast.encryption import KeyRing, sealed
+from holdfast.encryption import KeyRing, encrypted
 from holdfast.errors import Fault, StoreError, ValidationError
 from holdfast.model.job import Priority
 from holdfast.model.policy import Backoff, CustomDelay, Limits, Retention, declared_backoff
@@ -74,7 +74,7 @@ class Holdfast(JobOperations):
         self.registry = Registry(profiles, self.limits)
         self.crons: dict[str, CronEntry] = {}
         self._clock_given = clock
-        self._own_store = None if store is None else sealed(store, self.keys)
+        self._own_store = None if store is None else encrypted(store, self.keys)
         if store is None and self.url.startswith("memory:"):
             self._own_store = self.open_store()
         self._operations: OperationsBackend | None = None
@@ -121,7 +121,7 @@ class Holdfast(JobOperations):
         if self._own_store is not None:
             return self._own_store
         store = open_store(self.url, clock=self._clock_given)
-        return sealed(store, self.keys)
+        return encrypted(store, self.keys)
 
     @property
     def home(self) -> Home | None:

@@ -38,7 +38,7 @@ async def _claim(app: Holdfast) -> None:
 
 async def _lead(app: Holdfast) -> None:
     """Let a worker lead maintenance."""
-    await app.store.hold(LEADERSHIP, "w1", timedelta(hours=1))
+    await app.store.lock(LEADERSHIP, "w1", timedelta(hours=1))
 
 
 async def test_ended_job_is_explained_by_its_end(app: Holdfast) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.encryption.key_ring import KeyRing
-from holdfast.encryption.store import sealed
+from holdfast.encryption.store import encrypted
 from holdfast.model.submission import Submission
-from holdfast.store import MemoryStore
+from holdfast.store import Capabilities, MemoryStore
 from holdfast.store.tenants import TenantStore
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ParallelStore(MemoryStore):
     """Counts how many groups it writes at once."""
 
-    LANES = 2
+    capabilities = Capabilities(parallel_writes=2)
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class ParallelStore(MemoryStore):
         pytest.param(lambda store: store, id="nothing"),
         pytest.param(lambda store: TenantStore(store, "acme"), id="tenant"),
         pytest.param(
-            lambda store: sealed(store, KeyRing.parse(KeyRing.generate("k1"))), id="encrypted"
+            lambda store: encrypted(store, KeyRing.parse(KeyRing.generate("k1"))), id="encrypted"
         ),
     ],
 )

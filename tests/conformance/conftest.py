@@ -41,5 +41,5 @@ async def store(place: Place, clock: ManualClock) -> AsyncIterator[Store]:
 
 @pytest.fixture
 def hand(store: Store, clock: ManualClock) -> Hand:
-    """Someone who works on the store under test."""
+    """Shortcuts for calls on the store under test."""
     return Hand(store, clock)

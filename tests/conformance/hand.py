@@ -1,7 +1,7 @@
 """Shortcuts that put jobs into every kind of situation, on any store.
 
 Ids come from labels and tokens from a counter: doing the same on two stores gives the same
-jobs. Every shortcut asserts that the store did what was asked.
+jobs. Every shortcut asserts that the store did what was requested.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.store import Added, Store, Swapped
 
 TICK = timedelta(milliseconds=1)
-"""The smallest step of time that every engine can tell apart."""
+"""The smallest step of time that every engine can distinguish."""
 LEASE = timedelta(seconds=30)
 MANY = 1000
 
@@ -145,7 +145,7 @@ class Hand:
         )
 
     async def take(self, job: Job, **how: Any) -> Job:
-        """Claim this very job, which is ready."""
+        """Claim this job, which is ready."""
         (taken,) = await self.claim(queues=(job.queue,), types=(job.type,), **how)
         assert job.id == taken.id
         return taken
@@ -181,7 +181,7 @@ class Hand:
         return await self.swap(job, decided)
 
     async def lapse(self, job: Job) -> Job:
-        """Take a running job from its silent holder, as the reaper does."""
+        """Take a running job from its holder after the lease ended, as the reaper does."""
         assert job.lease is not None
         return await self.swap(job, lifecycle.lease_lost(job, now=self.now), job.lease.until)
 
@@ -189,8 +189,8 @@ class Hand:
         return await self.swap(job, lifecycle.given_back(job, now=self.now))
 
     async def cancel(self, job: Job, *, reason: str = "unwanted", force: bool = False) -> Job:
-        wish = lifecycle.cancel_requested(job, reason=reason, force=force, now=self.now)
-        return await self.swap(job, wish)
+        requested = lifecycle.cancel_requested(job, reason=reason, force=force, now=self.now)
+        return await self.swap(job, requested)
 
     async def expire(self, job: Job) -> Job:
         return await self.swap(job, lifecycle.lifetime_over(job, now=self.now))
@@ -202,7 +202,7 @@ class Hand:
         return await self.swap(job, lifecycle.released(job, now=self.now))
 
     async def note(self, job: Job, **what: Any) -> None:
-        """Keep something under the lease of a running job."""
+        """Write a note under the lease of a running job."""
         assert [True] == await self.store.note([JobNote(fence=fence(job), **what)])
 
     # --- maintenance ---------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The rules by which a store and the reference live a random life in lockstep.
+"""The rules of random runs on a store and the reference in lockstep.
 
 They are directed: chance alone hardly ever lands on the instant a lease ends, answers under
 a lease that was lost, or submits a key again. ``happened`` counts what did occur.
@@ -36,7 +36,7 @@ anyone = st.integers(min_value=0, max_value=999)
 
 
 class Lockstep(Pair):
-    """Everything that can be done, with a bundle of claims that go stale."""
+    """Every possible call, with a bundle of claims that become stale."""
 
     claims = Bundle("claims")
 
@@ -110,7 +110,7 @@ class Lockstep(Pair):
         assert isinstance(answers, list)
         for job, answer in zip(jobs, answers, strict=True):
             self.saw(f"submission {answer.status}")
-            self.saw("submission is ripe", when=answer.has_dependents)
+            self.saw("submission finds an ended dependency", when=answer.has_dependents)
             if answer.status is AddStatus.ACCEPTED:
                 self.jobs.append(job)
                 self.remember(job)
@@ -177,7 +177,7 @@ class Lockstep(Pair):
 
     @rule(claim=claims, decision=st.sampled_from(AFTER_A_CLAIM))
     def settle(self, claim: Job, decision: str) -> None:
-        """Answer as the claimer, who knows the job as it was claimed; often long ago."""
+        """Settle with the job as it was claimed, often long ago."""
         decided = DECISIONS[decision](claim, self.clock.now())
         (answer,) = self.swap(Change(claim, decided))
         self.saw("settled", when=answer.written)
@@ -185,7 +185,7 @@ class Lockstep(Pair):
 
     @rule(claim=claims)
     def complete_twice(self, claim: Job) -> None:
-        """The first answer's reply was lost, so it is given again."""
+        """The reply to the first settlement was lost, so it is repeated."""
         change = Change(claim, DECISIONS["complete"](claim, self.clock.now()))
         first, again = (self.swap(change)[0] for _ in range(2))
         assert not again.written
@@ -210,12 +210,12 @@ class Lockstep(Pair):
 
     @rule(claim=claims, other=claims)
     def extend(self, claim: Job, other: Job) -> None:
-        beats = self.both(lambda store: store.extend([fence(claim), fence(other)]))
-        assert isinstance(beats, list)
-        for beat in beats:
-            self.saw("heartbeat is refused", when=not beat.held)
-            self.saw("heartbeat brings a wish to cancel", when=beat.cancel is not None)
-            self.instants += [beat.until] if beat.until else []
+        renewals = self.both(lambda store: store.extend([fence(claim), fence(other)]))
+        assert isinstance(renewals, list)
+        for renewal in renewals:
+            self.saw("heartbeat is refused", when=not renewal.held)
+            self.saw("heartbeat returns a cancel request", when=renewal.cancel is not None)
+            self.instants += [renewal.until] if renewal.until else []
 
     @rule(claim=claims)
     def note(self, claim: Job) -> None:
@@ -298,7 +298,7 @@ class Lockstep(Pair):
                 if beat_first:
                     self.both(lambda store, job=job: store.extend([fence(job)]))
                 (answer,) = self.swap(lapse)
-                self.saw("heartbeat beats the reaper" if beat_first else "lease lapsed")
+                self.saw("heartbeat precedes the reaper" if beat_first else "lease lapsed")
                 assert answer.written is not (beat_first and job.lease.until != now + job.lease_ttl)
             else:
                 self.swap(Change(job, DECISIONS["expire"](job, now)))
@@ -359,7 +359,7 @@ class Lockstep(Pair):
         self.instants.append(self.clock.now() + timedelta(seconds=3))
 
     @rule(holder=st.sampled_from("xy"), seconds=st.sampled_from([0, 3]))
-    def hold(self, holder: str, seconds: int) -> None:
+    def lock(self, holder: str, seconds: int) -> None:
         ttl = timedelta(seconds=seconds)
-        got = self.both(lambda store: store.hold("leader", holder, ttl))
-        self.saw("hold refused", when=got is False)
+        got = self.both(lambda store: store.lock("leader", holder, ttl))
+        self.saw("lock refused", when=got is False)

@@ -27,7 +27,7 @@ QUEUES = ("a", "b")
 
 
 class Pair(RuleBasedStateMachine):
-    """One store and the reference, and what is known of the jobs in them."""
+    """One store and the reference, and the jobs in them."""
 
     happened: ClassVar[Counter[str]] = Counter()
     open_store: ClassVar[Callable[[ExitStack, ManualClock], Store]]
@@ -50,7 +50,7 @@ class Pair(RuleBasedStateMachine):
         try:
             expected = self.run(snapshot(self.reference, self.labels))
             actual = self.run(snapshot(self.store, self.labels))
-            assert [] == differences(expected, actual, "told")
+            assert [] == differences(expected, actual, "snapshot")
             expected = self.run(service(self.reference, QUEUES, self.labels))
             actual = self.run(service(self.store, QUEUES, self.labels))
             assert [] == differences(expected, actual, "service")
@@ -65,7 +65,7 @@ class Pair(RuleBasedStateMachine):
         return type(self).runner.run(wait())
 
     def both(self, verb: Verb) -> object:
-        """Do the same on both and compare the answers, then what all jobs look like."""
+        """Call both and compare the answers, then all jobs."""
         expected, actual = self.run(self._try(self.reference, verb)), None
         actual = self.run(self._try(self.store, verb))
         assert [] == differences(expected, actual, "answer")
@@ -100,13 +100,13 @@ class Pair(RuleBasedStateMachine):
         answer = self.both(lambda store: store.swap(changes))
         assert isinstance(answer, list)
         for change, each in zip(changes, answer, strict=True):
-            self.saw("dependents are told of an end", when=each.has_dependents)
+            self.saw("dependents learn of an end", when=each.has_dependents)
             if each.written:
                 self.remember(change.after)
         return answer
 
     def remember(self, job: Job) -> None:
-        """Keep the instants at which something will happen to a job."""
+        """Remember the instants at which a job becomes due or overdue."""
         ends = [job.due_at, job.expires_at, job.lease.until if job.lease else None]
         if job.dedupe is not None:
             ends.append(job.dedupe.expires_at)

@@ -1,7 +1,7 @@
 """What racers do, in this process and in others.
 
 ``python -m tests.conformance.racers`` is one racer's process: it reads commands as JSON lines,
-opens stores on a place, says it is ready, runs when told to, and reports what it saw.
+opens stores on a place, says it is ready, runs on command, and reports what it saw.
 """
 
 from __future__ import annotations
@@ -33,46 +33,48 @@ if TYPE_CHECKING:
 STORES_EACH = 2
 
 
-def _wish(seat: int, limit: int, queue: str = "default") -> Claim:
-    token = f"{seat}-{os.urandom(8).hex()}"
-    return Claim(queues=(queue,), limit=limit, worker=f"w{seat}", token=token)
+def _claim(number: int, limit: int, queue: str = "default") -> Claim:
+    token = f"{number}-{os.urandom(8).hex()}"
+    return Claim(queues=(queue,), limit=limit, worker=f"w{number}", token=token)
 
 
-async def claim_all(store: Store, seat: int, count: int) -> Report:
+async def claim_all(store: Store, number: int, count: int) -> Report:
     """Claim until nothing is left: (id, lease version) of each."""
     found: Report = []
-    while taken := await store.claim(_wish(seat, 1 + seat % 3)):
+    while taken := await store.claim(_claim(number, 1 + number % 3)):
         found += [[job.id, str(job.lease_version)] for job in taken]
         await asyncio.sleep(0)
     return found
 
 
-async def submit_keys(store: Store, seat: int, count: int) -> Report:
-    """Submit one job for each key, as everybody does: (status, job id)."""
+async def submit_keys(store: Store, number: int, count: int) -> Report:
+    """Submit one job for each key, as every racer does: (status, job id)."""
     found: Report = []
     for n in range(count):
-        made = make(f"{seat} {n}", now=store.now(), type="a", payload=n, idempotency_key=f"key {n}")
+        made = make(
+            f"{number} {n}", now=store.now(), type="a", payload=n, idempotency_key=f"key {n}"
+        )
         (answer,) = await store.add([made])
         found.append([answer.status, answer.job_id])
     return found
 
 
-async def cancel_each(store: Store, seat: int, count: int) -> Report:
-    """Cancel every job, as everybody does; the ids of those that were cancelled here."""
+async def cancel_each(store: Store, number: int, count: int) -> Report:
+    """Cancel every job, as every racer does; the ids of those cancelled here."""
     found: Report = []
     for n in range(count):
         (job,) = await store.get([job_id(f"n{n}")])
         assert job is not None
         if job.state in TERMINAL:
             continue
-        decided = lifecycle.cancelled(job, now=store.now(), reason=f"by {seat}")
+        decided = lifecycle.cancelled(job, now=store.now(), reason=f"by {number}")
         (answer,) = await store.swap([Change(job, decided)])
         if answer.written:
             found.append([job.id])
     return found
 
 
-async def promote_all(store: Store, seat: int, count: int) -> Report:
+async def promote_all(store: Store, number: int, count: int) -> Report:
     """Promote until nothing is due; how many each time."""
     found: Report = []
     while (promoted := await store.promote(7)).count:
@@ -80,20 +82,20 @@ async def promote_all(store: Store, seat: int, count: int) -> Report:
     return found
 
 
-async def hold_names(store: Store, seat: int, count: int) -> Report:
-    """Try to hold every name; those that were got."""
+async def lock_names(store: Store, number: int, count: int) -> Report:
+    """Try to lock every name; those that were locked here."""
     names = [f"name {n}" for n in range(count)]
-    return [[n] for n in names if await store.hold(n, f"seat {seat}", 60 * SECOND)]
+    return [[n] for n in names if await store.lock(n, f"number {number}", 60 * SECOND)]
 
 
-async def end_or_depend(store: Store, seat: int, count: int) -> Report:
+async def end_or_depend(store: Store, number: int, count: int) -> Report:
     """Half of the racers end parents, the others submit dependents of the same parents."""
     found: Report = []
     for n in range(count):
         (parent,) = await store.get([job_id(f"parent {n}")])
         assert parent is not None
-        if seat % 2:
-            child = make(f"child {n} of {seat}", now=store.now(), after=[parent])
+        if number % 2:
+            child = make(f"child {n} of {number}", now=store.now(), after=[parent])
             (answer,) = await store.add([child])
             found.append([answer.status, child.id])
         elif parent.state not in TERMINAL:
@@ -102,36 +104,36 @@ async def end_or_depend(store: Store, seat: int, count: int) -> Report:
     return found
 
 
-async def prune_or_depend(store: Store, seat: int, count: int) -> Report:
+async def prune_or_depend(store: Store, number: int, count: int) -> Report:
     """Half of the racers delete ended parents, the others submit dependents of them."""
     found: Report = []
     for n in range(count):
         parent = job_id(f"parent {n}")
-        if seat % 2:
-            made = make(f"child {n} of {seat}", now=store.now(), hold=True)
+        if number % 2:
+            made = make(f"child {n} of {number}", now=store.now(), hold=True)
             (answer,) = await store.add([replace(made, depends_on=(parent,))])
             found.append([answer.status, str(n)])
-        elif seat % 4:
+        elif number % 4:
             await store.prune(Retention(cancelled=SECOND * 0), 1)
         else:
             await store.delete([parent])
     return found
 
 
-async def spawn_or_fan_in(store: Store, seat: int, count: int) -> Report:
+async def spawn_or_fan_in(store: Store, number: int, count: int) -> Report:
     """Half of the racers spawn from a running job, the others wait FAN_IN for it."""
     (spawner,) = await store.get([job_id("spawner")])
     assert spawner is not None
     found: Report = []
     for n in range(count):
-        if seat % 2:
-            made = make(f"spawned {n} by {seat}", now=store.now())
+        if number % 2:
+            made = make(f"spawned {n} by {number}", now=store.now())
             made = replace(made, spawned_by=spawner.id)
             await store.add([made], fence=fence(spawner))
             found.append(["spawned", made.id])
         elif n % 5 == 0:
             made = make(
-                f"fan in {n} of {seat}",
+                f"fan in {n} of {number}",
                 now=store.now(),
                 after=[spawner],
                 dependency_type="FAN_IN",
@@ -141,34 +143,34 @@ async def spawn_or_fan_in(store: Store, seat: int, count: int) -> Report:
     return found
 
 
-async def produce_in_order(store: Store, seat: int, count: int) -> Report:
+async def produce_in_order(store: Store, number: int, count: int) -> Report:
     """All but the first racer submit; the first claims one by one: (producer, number)."""
-    if seat:
+    if number:
         for n in range(count):
-            await store.add([make(f"{seat} {n}", now=store.now(), tags={"n": f"{seat} {n}"})])
+            await store.add([make(f"{number} {n}", now=store.now(), tags={"n": f"{number} {n}"})])
         return []
     found: Report = []
     async with asyncio.timeout(20):
         while len(found) < count:
-            taken = await store.claim(_wish(seat, 1))
+            taken = await store.claim(_claim(number, 1))
             found += [job.tags["n"].split() for job in taken]
             await asyncio.sleep(0)
     return found
 
 
-async def submit_one(store: Store, seat: int, count: int) -> Report:
+async def submit_one(store: Store, number: int, count: int) -> Report:
     """Submit a single job each."""
-    await store.add([make(f"by {seat}", now=store.now())])
+    await store.add([make(f"by {number}", now=store.now())])
     return []
 
 
 class Storm:
-    """Claims, settles, forgets, renews, reaps, promotes and judges until every job has ended."""
+    """Claims, settles, abandons, renews, reaps, promotes and decides until every job has ended."""
 
-    def __init__(self, store: Store, seat: int) -> None:
+    def __init__(self, store: Store, number: int) -> None:
         self.store = store
-        self.seat = seat
-        self.randomness = random.Random(seat)
+        self.number = number
+        self.randomness = random.Random(number)
         self.report: Report = []
         self.past: list[Job] = []
 
@@ -185,13 +187,13 @@ class Storm:
         return all(tally.state in TERMINAL for tally in tallies)
 
     async def _work(self) -> None:
-        for job in await self.store.claim(_wish(self.seat, 3)):
+        for job in await self.store.claim(_claim(self.number, 3)):
             self.report.append(["claim", job.id, str(job.lease_version)])
             self.past.append(job)
             if self.randomness.random() < 0.3:
                 await asyncio.sleep(0.01)
-                (beat,) = await self.store.extend([fence(job)])
-                self.report.append(["beat" if beat.held else "beat refused"])
+                (renewal,) = await self.store.extend([fence(job)])
+                self.report.append(["renewed" if renewal.held else "renewal refused"])
             await self._settle(job)
 
     async def _settle(self, job: Job) -> None:
@@ -204,7 +206,7 @@ class Storm:
             case 2:
                 decided = lifecycle.given_back(job, now=now)
             case _:
-                decided = lifecycle.completed(job, str(self.seat).encode(), now=now)
+                decided = lifecycle.completed(job, str(self.number).encode(), now=now)
         (answer,) = await self.store.swap([Change(job, decided)])
         self.report.append([f"{decided.state} {'written' if answer.written else 'refused'}"])
 
@@ -241,8 +243,8 @@ class Storm:
             await self.store.swap(changes)
 
 
-async def storm(store: Store, seat: int, count: int) -> Report:
-    return await Storm(store, seat).run()
+async def storm(store: Store, number: int, count: int) -> Report:
+    return await Storm(store, number).run()
 
 
 ROLES: Mapping[str, Role] = {
@@ -252,7 +254,7 @@ ROLES: Mapping[str, Role] = {
         submit_keys,
         cancel_each,
         promote_all,
-        hold_names,
+        lock_names,
         end_or_depend,
         prune_or_depend,
         spawn_or_fan_in,
@@ -263,14 +265,14 @@ ROLES: Mapping[str, Role] = {
 }
 
 
-async def _race(url: str, seat: int, role: str, count: int) -> Report:
+async def _race(url: str, number: int, role: str, count: int) -> Report:
     """Open this process's stores, wait for the start, and run one racer on each."""
     stores = [await open_store(url).start() for _ in range(STORES_EACH)]
     try:
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        seats = range(seat * STORES_EACH, (seat + 1) * STORES_EACH)
-        racers = [ROLES[role](s, n, count) for s, n in zip(stores, seats, strict=True)]
+        numbers = range(number * STORES_EACH, (number + 1) * STORES_EACH)
+        racers = [ROLES[role](s, n, count) for s, n in zip(stores, numbers, strict=True)]
         return [line for report in await asyncio.gather(*racers) for line in report]
     finally:
         for store in stores:

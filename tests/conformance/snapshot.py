@@ -1,4 +1,4 @@
-"""Everything a store can tell, read through every verb that reads, and how two such differ."""
+"""Snapshots of a store through every verb that reads, and their differences."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ async def snapshot(store: Store, labels: Mapping[str, str]) -> dict[str, object]
         "history": dict(zip(names, await store.history(ids), strict=True)),
         "logs": {labels[id_]: await store.logs(id_) for id_ in noted},
         "cancels": dict(zip(names, await store.cancels(ids), strict=True)),
+        "ended": sorted(labels[id_] for id_ in await store.ended(ids)),
         "parents": {labels[id_]: await store.parents(id_) for id_ in waited},
         "find": {order.value: await _walk(store, order, labels) for order in Order},
         "failures": await _failures(store, labels),
@@ -46,13 +47,13 @@ async def snapshot(store: Store, labels: Mapping[str, str]) -> dict[str, object]
         "dependents": {
             labels.get(each.job.id, each.job.id): each for each in await store.dependents(MANY)
         },
-        "holds": await store.holds(""),
+        "locks": await store.locks(""),
         "next due": (await store.promote(0)).next_due,
     }
 
 
 async def service(store: Store, queues: Sequence[str], labels: Mapping[str, str]) -> list[str]:
-    """Claim all that is ready; the labels in order of service."""
+    """Claim all ready jobs; return labels in order of service."""
     want = Claim(queues=tuple(queues), limit=MANY, worker="last", token="last")
     return [labels.get(job.id, job.id) for job in await store.claim(want)]
 
@@ -93,7 +94,7 @@ def _labelled(jobs: Sequence[Job], labels: Mapping[str, str]) -> list[str]:
 
 
 def differences(expected: object, actual: object, path: str = "") -> list[str]:
-    """Name every place where two answers differ, from the outside in."""
+    """Return every path at which two answers differ, from the outside in."""
     if expected == actual:
         return []
     if type(expected) is type(actual):

@@ -53,7 +53,7 @@ class Place:
         return not self.url.startswith("memory:")
 
     def save(self, kept: Path) -> None:
-        """Keep what is there while no store is open, if this place can do so."""
+        """Save the contents while no store is open, if this place supports that."""
         if self.file is not None:
             shutil.copy(self.file, kept)
         elif self.dsn:
@@ -64,7 +64,7 @@ class Place:
             kept.with_suffix(".keys").touch()
 
     def restore(self, kept: Path) -> bool:
-        """Fill this empty place with what was kept; whether anything was."""
+        """Fill this empty place with saved contents; return whether there were any."""
         if self.file is not None and kept.exists():
             shutil.copy(kept, self.file)
             return True

@@ -1,4 +1,4 @@
-"""Random but directed lives, led by the store under test and the reference in lockstep."""
+"""Random but directed sequences of calls on the store under test and the reference."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ MUST_HAPPEN = (
     "dependency ends around a submission",
     "dependent inherits",
     "dependent runs",
-    "dependents are told of an end",
-    "heartbeat beats the reaper",
-    "heartbeat brings a wish to cancel",
+    "dependents learn of an end",
+    "heartbeat precedes the reaper",
+    "heartbeat returns a cancel request",
     "heartbeat is refused",
-    "hold refused",
+    "lock refused",
     "known id comes again",
     "late answer counts",
     "lease lapsed",
@@ -56,7 +56,7 @@ MUST_HAPPEN = (
     "submission CONFLICT",
     "submission DUPLICATE",
     "submission MISSING",
-    "submission is ripe",
+    "submission finds an ended dependency",
 )
 
 

@@ -32,15 +32,15 @@ MOMENTS = {"before": -TICK, "at": 0 * TICK, "after": TICK}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a cell did to a world: its answers, and all that can be told afterwards."""
+    """The answers of a cell, and a snapshot of the world afterwards."""
 
     answers: object
-    told: dict[str, object]
+    seen: dict[str, object]
     service: list[str]
 
 
 class Reference:
-    """The world in the memory store, built once; what each cell does to it, worked out once."""
+    """The world in the memory store and the effect of each cell, both computed once."""
 
     def __init__(self, built: World) -> None:
         self.built = built
@@ -53,7 +53,7 @@ class Reference:
         return World(lambda clock: copied(original, clock))
 
     async def outcome(self, cell: str, moment: str) -> tuple[dict[str, str], Outcome]:
-        """Return every job there is afterwards by its label, and what happened."""
+        """Return every job afterwards by its label, and the outcome."""
         if (cell, moment) not in self._outcomes:
             world = self.world()
             world.clock.set(DEADLINE + MOMENTS[moment])
@@ -72,7 +72,7 @@ async def reference() -> Reference:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a world is kept, to be copied instead of built again, if its place can do that."""
+    """Where a world is saved to be copied instead of built again, if its place supports that."""
     return tmp_path_factory.mktemp("world") / "world"
 
 
@@ -110,7 +110,7 @@ async def test_world_is_built_alike(place: Place, reference: Reference) -> None:
 
     assert [] == differences(reference.built.answers, world.answers, "answers")
     expected = await snapshot(reference.built.store, LABELS)
-    assert [] == differences(expected, await snapshot(world.store, LABELS), "told")
+    assert [] == differences(expected, await snapshot(world.store, LABELS), "snapshot")
     await world.store.close()
 
 
@@ -128,13 +128,13 @@ async def test_store_answers_like_the_reference(
     assert [] == differences(expected.answers, answers, f"{cell} {moment}")
     await _assert_sound(world.store, list(labels))
     actual = await _observed(world, answers, labels)
-    assert [] == differences(expected.told, actual.told, "told")
+    assert [] == differences(expected.seen, actual.seen, "snapshot")
     assert [] == differences(expected.service, actual.service, "service")
 
 
 async def _observed(world: World, answers: object, labels: dict[str, str]) -> Outcome:
-    told = await snapshot(world.store, labels)
-    return Outcome(answers, told, await service(world.store, QUEUES, labels))
+    seen = await snapshot(world.store, labels)
+    return Outcome(answers, seen, await service(world.store, QUEUES, labels))
 
 
 async def _labels(store: Store) -> dict[str, str]:
@@ -144,7 +144,7 @@ async def _labels(store: Store) -> dict[str, str]:
 
 
 async def _assert_sound(store: Store, ids: list[str]) -> None:
-    """Every record can be true, and the counters are what counting says."""
+    """Every history is valid, and the counters equal the counts."""
     jobs = [job for job in await store.get(ids) if job is not None]
     histories = await store.history([job.id for job in jobs])
     wrong = {

@@ -35,18 +35,18 @@ PATIENCE = 60.0
 Report = list[list[str]]
 
 
-class Crew:
-    """Processes that race each other, started once and used by every test."""
+class Racers:
+    """Processes that race each other, started once for all tests."""
 
     def __init__(self) -> None:
         self._racers: list[asyncio.subprocess.Process] = []
 
     async def race(self, place: Place, store: Store, role: str, count: int) -> Report:
-        """Let everybody play a role at the same time; return all that they saw."""
+        """Run a role in every process at the same time; return all reports."""
         async with asyncio.timeout(PATIENCE):
             if not place.is_shared:
-                seats = range(PROCESSES * STORES_EACH)
-                reports = await asyncio.gather(*(ROLES[role](store, n, count) for n in seats))
+                numbers = range(PROCESSES * STORES_EACH)
+                reports = await asyncio.gather(*(ROLES[role](store, n, count) for n in numbers))
                 return [line for report in reports for line in report]
             return await self._race_processes(place.url, role, count)
 
@@ -59,8 +59,8 @@ class Crew:
     async def _race_processes(self, url: str, role: str, count: int) -> Report:
         while len(self._racers) < PROCESSES:
             self._racers.append(await _start())
-        for seat, racer in enumerate(self._racers):
-            command = {"url": url, "seat": seat, "role": role, "count": count}
+        for number, racer in enumerate(self._racers):
+            command = {"url": url, "number": number, "role": role, "count": count}
             _say(racer, json.dumps(command))
         assert ["ready"] * PROCESSES == [await _hear(racer) for racer in self._racers]
         for racer in self._racers:
@@ -95,15 +95,15 @@ async def _hear(racer: asyncio.subprocess.Process) -> str:
 
 
 @pytest.fixture(scope="session")
-async def crew() -> AsyncIterator[Crew]:
-    crew = Crew()
-    yield crew
-    await crew.close()
+async def racers() -> AsyncIterator[Racers]:
+    racers = Racers()
+    yield racers
+    await racers.close()
 
 
 @pytest.fixture
 async def store(place: Place) -> AsyncIterator[Store]:
-    """The store under test, on the clock of the machine as all the racers are."""
+    """The store under test, on the machine's clock like all racers."""
     store = await place.open(SystemClock()).start()
     yield store
     await store.close()
@@ -128,10 +128,10 @@ async def _assert_sound(store: Store, ids: list[str]) -> None:
 
 
 @pytest.mark.req("S-4", "S-1")
-async def test_no_job_is_claimed_twice(crew: Crew, place: Place, hand: Hand) -> None:
+async def test_no_job_is_claimed_twice(racers: Racers, place: Place, hand: Hand) -> None:
     jobs = await _add_many(hand, 300)
 
-    taken = await crew.race(place, hand.store, "claim_all", 0)
+    taken = await racers.race(place, hand.store, "claim_all", 0)
 
     assert sorted([job.id, "1"] for job in jobs) == sorted(taken)
     await _assert_sound(hand.store, [job.id for job in jobs])
@@ -139,11 +139,11 @@ async def test_no_job_is_claimed_twice(crew: Crew, place: Place, hand: Hand) -> 
 
 @pytest.mark.req("M-2")
 async def test_of_racing_submissions_with_one_key_exactly_one_is_accepted(
-    crew: Crew, place: Place, hand: Hand
+    racers: Racers, place: Place, hand: Hand
 ) -> None:
     count = 40
 
-    answers = await crew.race(place, hand.store, "submit_keys", count)
+    answers = await racers.race(place, hand.store, "submit_keys", count)
 
     accepted = [id_ for status, id_ in answers if status == AddStatus.ACCEPTED]
     duplicates = [id_ for status, id_ in answers if status == AddStatus.DUPLICATE]
@@ -155,11 +155,11 @@ async def test_of_racing_submissions_with_one_key_exactly_one_is_accepted(
 
 @pytest.mark.req("S-5", "M-3")
 async def test_of_racing_changes_exactly_one_is_written(
-    crew: Crew, place: Place, hand: Hand
+    racers: Racers, place: Place, hand: Hand
 ) -> None:
     jobs = await _add_many(hand, 60)
 
-    won = await crew.race(place, hand.store, "cancel_each", len(jobs))
+    won = await racers.race(place, hand.store, "cancel_each", len(jobs))
 
     assert sorted([job.id] for job in jobs) == sorted(won)
     await _assert_sound(hand.store, [job.id for job in jobs])
@@ -167,32 +167,32 @@ async def test_of_racing_changes_exactly_one_is_written(
 
 @pytest.mark.req("M-3")
 async def test_due_job_is_promoted_once_however_many_promote(
-    crew: Crew, place: Place, hand: Hand
+    racers: Racers, place: Place, hand: Hand
 ) -> None:
     jobs = await _add_many(hand, 100, delay=0.001)
     await asyncio.sleep(0.002)
 
-    counts = await crew.race(place, hand.store, "promote_all", 0)
+    counts = await racers.race(place, hand.store, "promote_all", 0)
 
     assert 100 == sum(int(count) for (count,) in counts)
     histories = await hand.store.history([job.id for job in jobs])
     assert {1} == {sum(edge.event is Event.DUE for edge in history) for history in histories}
 
 
-async def test_name_is_held_by_one(crew: Crew, place: Place, hand: Hand) -> None:
-    got = await crew.race(place, hand.store, "hold_names", 40)
+async def test_one_holder_gets_a_lock(racers: Racers, place: Place, hand: Hand) -> None:
+    got = await racers.race(place, hand.store, "lock_names", 40)
 
     assert sorted([f"name {n}"] for n in range(40)) == sorted(got)
 
 
 @pytest.mark.req("M-9")
 async def test_end_of_a_dependency_during_the_submission_of_its_dependent_is_never_missed(
-    crew: Crew, place: Place, hand: Hand
+    racers: Racers, place: Place, hand: Hand
 ) -> None:
     count = 40
     await hand.add_all(*(hand.job(f"parent {n}") for n in range(count)))
 
-    answers = await crew.race(place, hand.store, "end_or_depend", count)
+    answers = await racers.race(place, hand.store, "end_or_depend", count)
 
     assert {AddStatus.ACCEPTED} == {status for status, _ in answers}
     await hand.settle_dependents()
@@ -202,14 +202,14 @@ async def test_end_of_a_dependency_during_the_submission_of_its_dependent_is_nev
 
 @pytest.mark.req("M-9")
 async def test_dependent_never_loses_its_dependency_to_a_deletion(
-    crew: Crew, place: Place, hand: Hand
+    racers: Racers, place: Place, hand: Hand
 ) -> None:
     count = 40
     parents = await hand.add_all(*(hand.job(f"parent {n}") for n in range(count)))
     for parent in parents:
         await hand.cancel(parent)
 
-    answers = await crew.race(place, hand.store, "prune_or_depend", count)
+    answers = await racers.race(place, hand.store, "prune_or_depend", count)
 
     accepted = {int(n) for status, n in answers if status == AddStatus.ACCEPTED}
     there = await hand.store.get([job_id(f"parent {n}") for n in sorted(accepted)])
@@ -218,15 +218,15 @@ async def test_dependent_never_loses_its_dependency_to_a_deletion(
 
 @pytest.mark.req("M-9")
 async def test_fan_in_misses_nothing_that_is_spawned_while_it_is_submitted(
-    crew: Crew, place: Place, hand: Hand
+    racers: Racers, place: Place, hand: Hand
 ) -> None:
     spawner = await hand.run("spawner")
 
-    told = await crew.race(place, hand.store, "spawn_or_fan_in", 25)
+    report = await racers.race(place, hand.store, "spawn_or_fan_in", 25)
 
     await hand.complete(spawner)
-    spawned = {id_ for kind, id_ in told if kind == "spawned"}
-    waiting = {id_ for kind, id_ in told if kind == "fan in"}
+    spawned = {id_ for kind, id_ in report if kind == "spawned"}
+    waiting = {id_ for kind, id_ in report if kind == "fan in"}
     assert [] == await hand.store.dependents(MANY)
     for job in await hand.store.get(sorted(spawned)):
         assert job is not None
@@ -239,22 +239,22 @@ async def test_fan_in_misses_nothing_that_is_spawned_while_it_is_submitted(
 
 @pytest.mark.req("S-3", "M-4")
 async def test_single_claimer_gets_the_jobs_of_each_producer_in_order(
-    crew: Crew, place: Place, hand: Hand
+    racers: Racers, place: Place, hand: Hand
 ) -> None:
     count = 30
     total = count * (PROCESSES * STORES_EACH - 1)
 
-    order = await crew.race(place, hand.store, "produce_in_order", count)
+    order = await racers.race(place, hand.store, "produce_in_order", count)
     order += [job.tags["n"].split() for job in await hand.claim(MANY)]
 
     assert total == len(order)
     for producer in range(1, PROCESSES * STORES_EACH):
-        mine = [int(n) for seat, n in order if seat == str(producer)]
+        mine = [int(n) for number, n in order if number == str(producer)]
         assert list(range(count)) == mine
 
 
 async def test_work_submitted_elsewhere_wakes_who_waits_for_it(
-    crew: Crew, place: Place, hand: Hand
+    racers: Racers, place: Place, hand: Hand
 ) -> None:
     seen = await hand.store.arrivals(["default"], -1, timedelta(0))
     seen = await hand.store.arrivals(["default"], seen, timedelta(milliseconds=50))
@@ -263,7 +263,7 @@ async def test_work_submitted_elsewhere_wakes_who_waits_for_it(
     work = asyncio.create_task(hand.store.arrivals(["default"], seen, long))
     news = asyncio.create_task(hand.store.events(events, 1, long))
 
-    await crew.race(place, hand.store, "submit_one", 0)
+    await racers.race(place, hand.store, "submit_one", 0)
 
     async with asyncio.timeout(PATIENCE / 6):
         assert seen != await work
@@ -276,19 +276,19 @@ async def test_work_submitted_elsewhere_wakes_who_waits_for_it(
     ids=["concurrency", "rate"],
 )
 async def test_limit_holds_however_many_claim(
-    crew: Crew, place: Place, hand: Hand, rule: LimitRule
+    racers: Racers, place: Place, hand: Hand, rule: LimitRule
 ) -> None:
     await hand.store.limit("queue:default", rule)
     await _add_many(hand, 40)
 
-    taken = await crew.race(place, hand.store, "claim_all", 0)
+    taken = await racers.race(place, hand.store, "claim_all", 0)
 
     assert 5 == len(taken)
 
 
 @pytest.mark.req("S-1", "M-2", "A-8")
 async def test_callers_who_share_a_store_do_not_disturb_each_other(hand: Hand) -> None:
-    """Also where a store writes for many callers in one transaction and some of them fail."""
+    """Also where a store writes for many callers in one transaction and some calls fail."""
     stale = await hand.run("spawner")
     await hand.complete(stale)
     lonely = [hand.job(f"n{n}") for n in range(40)]
@@ -315,7 +315,7 @@ async def test_callers_who_share_a_store_do_not_disturb_each_other(hand: Hand) -
 @pytest.mark.slow
 @pytest.mark.req("S-1", "S-4", "S-5", "S-6", "S-10", "S-15", "L-6")
 async def test_storm_loses_nothing_and_every_record_is_sound(
-    crew: Crew, place: Place, hand: Hand
+    racers: Racers, place: Place, hand: Hand
 ) -> None:
     fields = {"lease": 0.15, "max_attempts": 4, "backoff": {"initial_delay": 0}}
     jobs = await _add_many(hand, 80, **fields)
@@ -329,21 +329,21 @@ async def test_storm_loses_nothing_and_every_record_is_sound(
     )
     ids = [job.id for job in (*jobs, *children)]
 
-    told = await crew.race(place, hand.store, "storm", 0)
+    report = await racers.race(place, hand.store, "storm", 0)
 
-    claims = Counter((line[1], line[2]) for line in told if line[0] == "claim")
+    claims = Counter((line[1], line[2]) for line in report if line[0] == "claim")
     assert [] == [claim for claim, n in claims.items() if n > 1]
     await _assert_sound(hand.store, ids)
     assert {True} == {job.state in TERMINAL for job in await hand.get_all(*jobs, *children)}
-    await _assert_no_zombie_wrote(hand, told)
-    happened = Counter(line[0] for line in told)
-    for must in ("lapse", "stale", "beat", "COMPLETED written", "RETRYING written"):
+    await _assert_no_zombie_wrote(hand, report)
+    happened = Counter(line[0] for line in report)
+    for must in ("lapse", "stale", "renewed", "COMPLETED written", "RETRYING written"):
         assert happened[must], f"{must} never happened: {happened}"
 
 
-async def _assert_no_zombie_wrote(hand: Hand, told: Report) -> None:
+async def _assert_no_zombie_wrote(hand: Hand, report: Report) -> None:
     """A late answer was written only where its claim was the newest."""
-    late = [(line[1], line[2]) for line in told if line[0] == "late"]
+    late = [(line[1], line[2]) for line in report if line[0] == "late"]
     for id_, version in late:
         (history,) = await hand.store.history([id_])
         ends = [edge for edge in history if edge.event is Event.COMPLETE]

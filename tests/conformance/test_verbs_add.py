@@ -29,7 +29,7 @@ async def test_added_job_can_be_read_as_it_was_made(hand: Hand) -> None:
 
 
 @pytest.mark.req("M-3", "S-15")
-async def test_birth_and_first_move_are_in_the_history(hand: Hand) -> None:
+async def test_submission_and_first_transition_are_in_the_history(hand: Hand) -> None:
     jobs = [hand.job("now"), hand.job("later", delay=5), hand.job("held", hold=True)]
     await hand.add_all(*jobs)
 

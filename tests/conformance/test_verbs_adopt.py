@@ -1,4 +1,4 @@
-"""``adopt``: jobs that lived in another store, as they are."""
+"""``adopt``: jobs of another store, written as they are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def world() -> World:
     return world
 
 
-async def dossiers(store: Store) -> list[JobExport]:
+async def exports(store: Store) -> list[JobExport]:
     page = await store.find(Search(order=Order.CREATED_ASC, limit=MANY))
     histories = await store.history([job.id for job in page.jobs])
     return [
@@ -46,16 +46,16 @@ async def moved_to(store: Store, world: World) -> Store:
     for queue in await world.store.queues():
         settings = {"paused": queue.paused, "ageing": queue.ageing}
         await store.configure(queue.name, settings)
-    assert all(await store.adopt(await dossiers(world.store)))
+    assert all(await store.adopt(await exports(world.store)))
     return store
 
 
 async def observed(store: Store) -> dict[str, object]:
-    """Everything there is to tell; in which order jobs came of one call is not told."""
-    told = await snapshot(store, LABELS)
-    told["events"] = sorted(map(repr, told["events"]))
-    told["find"]["UPDATED_DESC"] = sorted(told["find"]["UPDATED_DESC"])
-    return told
+    """Return a snapshot, without the order of jobs that one call wrote."""
+    found = await snapshot(store, LABELS)
+    found["events"] = sorted(map(repr, found["events"]))
+    found["find"]["UPDATED_DESC"] = sorted(found["find"]["UPDATED_DESC"])
+    return found
 
 
 @pytest.mark.req("M-3", "M-8", "M-9", "M-10", "S-15")
@@ -84,14 +84,14 @@ async def test_adopted_jobs_are_adopted_alike(
     await moved_to(store, world)
 
     expected = await observed(reference)
-    assert [] == differences(expected, await observed(store), "told")
+    assert [] == differences(expected, await observed(store), "snapshot")
     expected = await service(reference, QUEUES, LABELS)
     assert expected == await service(store, QUEUES, LABELS)
 
 
 @pytest.mark.parametrize("cell", ["promote", "overdue", "prune"])
 @pytest.mark.req("S-6", "M-9")
-async def test_adopted_jobs_go_on_as_if_nothing_had_happened(
+async def test_adopted_jobs_continue_unchanged(
     store: Store, clock: ManualClock, world: World, cell: str
 ) -> None:
     clock.set(world.now)
@@ -106,7 +106,7 @@ async def test_adopted_jobs_go_on_as_if_nothing_had_happened(
     for name in found:
         assert [] == differences(await CELLS[name](there), await CELLS[name](here), name)
 
-    assert [] == differences(await observed(there.store), await observed(store), "told")
+    assert [] == differences(await observed(there.store), await observed(store), "snapshot")
 
 
 @pytest.mark.req("S-12")
@@ -120,7 +120,7 @@ async def test_repeated_adoption_changes_nothing(hand: Hand) -> None:
     answer = await store.adopt([JobExport(replace(job, priority=0), history)] * 2)
 
     assert [False, False] == answer
-    assert [] == differences(before, await snapshot(store, {job.id: "a"}), "told")
+    assert [] == differences(before, await snapshot(store, {job.id: "a"}), "snapshot")
 
 
 @pytest.mark.req("M-2")
@@ -176,8 +176,8 @@ async def test_jobs_adopted_before_a_crash_are_not_adopted_again(place: Place, h
         await other.close()
 
 
-def _counts(told: dict[str, object]) -> object:
-    """How many jobs are where; not what was measured on the way."""
-    queues = told["queues"]
+def _counts(found: dict[str, object]) -> object:
+    """Return the number of jobs by queue and state, without measures."""
+    queues = found["queues"]
     assert isinstance(queues, dict)
     return {name: info.counts for name, info in queues.items()}

@@ -69,7 +69,7 @@ async def test_claim_brings_the_payload_back_byte_for_byte(
 
 @pytest.mark.req("S-4")
 async def test_jobs_of_one_claim_are_each_as_they_are_stored(hand: Hand) -> None:
-    """Much of what jobs of a kind have is the same; a store may read it once, but no more."""
+    """A store may read fields that jobs share once, but must not mix up the others."""
     kind = {"type": "mail"}
     await hand.add("plain", **kind)
     await hand.add("plain too", **kind)
@@ -81,7 +81,7 @@ async def test_jobs_of_one_claim_are_each_as_they_are_stored(hand: Hand) -> None
     await hand.add("child", **kind, after=[parent])
     await hand.complete(parent)
     await hand.settle_dependents()
-    await hand.add("told apart", **kind, tags={"a": "b"}, correlation_id="c")
+    await hand.add("different", **kind, tags={"a": "b"}, correlation_id="c")
     await hand.add("urgent", **kind, priority=Priority.HIGH)
     failed = await hand.fail(await hand.take(await hand.add("again", **kind, queue="other")))
     assert failed.due_at is not None

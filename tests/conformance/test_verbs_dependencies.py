@@ -1,4 +1,4 @@
-"""Dependencies: who waits for what, and that no ending is missed."""
+"""Dependencies: which jobs wait for which, and that no end is missed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_nothing_is_due_while_every_dependency_is_open(hand: Hand, kind: s
 @pytest.mark.req("M-9")
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_end_of_the_only_dependency_is_due_and_said_to_be(
+async def test_end_of_the_only_dependency_makes_a_verdict_due(
     hand: Hand, kind: str, end: State
 ) -> None:
     parent = await hand.run("p")
@@ -85,7 +85,7 @@ async def test_one_of_two_that_ended_before_the_submission_is_due_only_if_it_dec
 
 
 @pytest.mark.req("M-9")
-async def test_submission_with_open_dependencies_is_not_ripe(hand: Hand) -> None:
+async def test_submission_with_open_dependencies_reports_no_dependents(hand: Hand) -> None:
     parent = await hand.add("p")
 
     (answer,) = await hand.store.add([hand.job("child", after=[parent])])
@@ -94,7 +94,7 @@ async def test_submission_with_open_dependencies_is_not_ripe(hand: Hand) -> None
 
 
 @pytest.mark.req("M-9")
-async def test_end_of_a_job_nobody_waits_for_is_not_ripe(hand: Hand) -> None:
+async def test_end_of_a_job_without_dependents_reports_none(hand: Hand) -> None:
     running = await hand.run("a")
 
     answer = await hand.try_swap(running, ENDINGS[State.COMPLETED](running, hand.now))
@@ -243,7 +243,7 @@ async def test_dependency_that_is_reopened_and_completes_leaves_the_others_to_be
 
 
 @pytest.mark.req("M-9")
-async def test_end_is_told_to_every_dependent_and_each_learns_it_once(hand: Hand) -> None:
+async def test_end_is_recorded_for_every_dependent_exactly_once(hand: Hand) -> None:
     parent = await hand.run("p")
     children = [hand.job(f"c{n}", after=[parent]) for n in range(5)]
     await hand.add_all(*children)

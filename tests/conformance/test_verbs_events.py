@@ -1,4 +1,4 @@
-"""``events`` and ``arrivals``: how others learn what happens, and that there is work."""
+"""``events`` and ``arrivals``: the event stream, and waking waiters for work."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _told(page: EventPage) -> list[tuple[str, Event | None]]:
 
 
 @pytest.mark.req("S-15")
-async def test_every_transition_is_told_in_the_order_it_was_written(hand: Hand) -> None:
+async def test_every_transition_is_an_event_in_the_order_it_was_written(hand: Hand) -> None:
     a = await hand.run("a")
     await hand.add("b", delay=5)
     await hand.note(a, progress=Progress(5, "", hand.now))
@@ -54,7 +54,7 @@ async def test_every_transition_is_told_in_the_order_it_was_written(hand: Hand) 
 
 
 @pytest.mark.req("S-15")
-async def test_event_carries_what_the_history_says(hand: Hand) -> None:
+async def test_event_contains_the_transition_of_the_history(hand: Hand) -> None:
     running = await hand.run("a", queue="q")
 
     page = await hand.store.events(None, MANY, NO_WAIT)
@@ -105,7 +105,7 @@ async def test_cursor_of_an_empty_store_is_good_for_what_follows(hand: Hand) -> 
         assert (2, False) == (len(page.events), page.gap)
 
 
-async def test_events_wait_until_there_is_something_to_tell(hand: Hand) -> None:
+async def test_events_waits_for_a_new_event(hand: Hand) -> None:
     start = (await hand.store.events(None, 0, NO_WAIT)).cursor
     waiting = asyncio.create_task(hand.store.events(start, MANY, PATIENCE))
     done, _ = await asyncio.wait([waiting], timeout=NOBODY_ELSE)
@@ -125,7 +125,7 @@ async def test_events_return_empty_when_the_wait_is_over(hand: Hand) -> None:
     assert ((), start) == (page.events, page.cursor)
 
 
-async def test_cursor_ahead_of_all_events_begins_again_and_says_so(hand: Hand) -> None:
+async def test_cursor_ahead_of_all_events_resumes_at_the_oldest_with_a_gap(hand: Hand) -> None:
     await hand.add("a")
     newest = (await hand.store.events(None, 0, NO_WAIT)).cursor
     ahead = re.sub(r"\d+", lambda digits: str(int(digits[0]) + 1_000_000), newest)
@@ -142,7 +142,7 @@ async def test_garbage_is_no_event_cursor(hand: Hand, garbage: str) -> None:
         await hand.store.events(garbage, MANY, NO_WAIT)
 
 
-async def test_refused_writes_are_not_told(hand: Hand) -> None:
+async def test_refused_writes_are_no_events(hand: Hand) -> None:
     running = await hand.run("a", idempotency_key="k")
     start = (await hand.store.events(None, 0, NO_WAIT)).cursor
 
@@ -157,7 +157,7 @@ async def test_refused_writes_are_not_told(hand: Hand) -> None:
 
 
 async def _ring(hand: Hand, queue: str, act: Callable[[], Awaitable[object]]) -> bool:
-    """Whether someone waiting for work in a queue is woken by what happens."""
+    """Whether a waiter for work in a queue is woken by an action."""
     seen = await hand.store.arrivals([queue], -1, NO_WAIT)
     seen = await hand.store.arrivals([queue], seen, timedelta(milliseconds=20))
     waiting = asyncio.create_task(hand.store.arrivals([queue], seen, PATIENCE))
@@ -205,7 +205,7 @@ async def test_end_of_a_job_wakes_who_waits_for_room_under_a_limit(hand: Hand) -
     assert await _ring(hand, "q", lambda: hand.complete(running))
 
 
-async def test_work_that_came_between_the_look_and_the_wait_is_not_lost(hand: Hand) -> None:
+async def test_work_that_arrives_between_the_claim_and_the_wait_is_not_missed(hand: Hand) -> None:
     seen = await hand.store.arrivals(["q"], -1, NO_WAIT)
     assert [] == await hand.claim(queues=("q",))
     await hand.add("a", queue="q")
@@ -239,7 +239,7 @@ async def test_everyone_who_waits_is_woken(hand: Hand) -> None:
 
 
 @pytest.mark.slow
-async def test_only_about_so_many_events_are_kept_and_a_cursor_behind_them_says_gap(
+async def test_events_beyond_the_number_kept_are_deleted_and_leave_a_gap(
     hand: Hand,
 ) -> None:
     first = (await hand.store.events(None, 0, NO_WAIT)).cursor

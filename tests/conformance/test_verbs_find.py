@@ -150,14 +150,14 @@ async def test_filters_hold_on_every_page_and_total_counts_all_matches(hand: Han
 
 @pytest.mark.req("A-7")
 @pytest.mark.parametrize("order", Order)
-async def test_paging_neither_skips_nor_repeats_while_jobs_come_and_go(
+async def test_paging_neither_skips_nor_repeats_while_jobs_are_added_and_deleted(
     hand: Hand, order: Order
 ) -> None:
     jobs = await hand.add_all(*(hand.job(f"n{n}") for n in range(8)))
     first = await hand.store.find(Search(order=order, limit=3))
     seen = [job.type for job in first.jobs]
     there = {job.type: job for job in jobs}
-    # One that was listed goes, one that was not goes, and new ones come.
+    # A listed job and an unlisted one are deleted, and new ones are added.
     gone = [there[seen[-1]], next(job for name, job in there.items() if name not in seen)]
     for job in gone:
         await hand.cancel(job)

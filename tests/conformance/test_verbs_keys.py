@@ -155,7 +155,7 @@ async def test_dependency_on_a_duplicate_means_the_job_that_holds_the_key(
 
 
 @pytest.mark.req("M-2", "M-9")
-async def test_dependency_on_a_duplicate_that_ended_is_ripe_at_once(
+async def test_dependency_on_a_duplicate_that_ended_makes_a_verdict_due_at_once(
     hand: Hand, holder: Job
 ) -> None:
     await hand.complete(await hand.take(holder))

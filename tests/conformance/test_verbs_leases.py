@@ -33,9 +33,9 @@ async def _superseded(hand: Hand, job: Job) -> Job:
 async def test_renewed_lease_ends_its_length_from_now(hand: Hand, running: Job) -> None:
     hand.clock.advance(10)
 
-    beats = await hand.store.extend([fence(running)])
+    renewals = await hand.store.extend([fence(running)])
 
-    assert [Renewal(held=True, until=hand.now + LEASE)] == beats
+    assert [Renewal(held=True, until=hand.now + LEASE)] == renewals
     stored = await hand.get(running)
     assert stored.lease is not None
     assert hand.now + LEASE == stored.lease.until
@@ -46,23 +46,25 @@ async def test_renewed_lease_ends_its_length_from_now(hand: Hand, running: Job) 
 async def test_lease_that_ended_but_was_not_taken_is_renewed(hand: Hand, running: Job) -> None:
     hand.clock.advance(LEASE + TICK)
 
-    (beat,) = await hand.store.extend([fence(running)])
+    (renewal,) = await hand.store.extend([fence(running)])
 
-    assert beat.held
+    assert renewal.held
     assert [] == await hand.store.overdue(MANY)
 
 
 @pytest.mark.req("A-12")
 @pytest.mark.parametrize("force", [False, True])
-async def test_renewal_brings_the_wish_to_cancel(hand: Hand, running: Job, *, force: bool) -> None:
-    wished = await hand.cancel(running, reason="enough", force=force)
+async def test_renewal_contains_the_cancel_request(
+    hand: Hand, running: Job, *, force: bool
+) -> None:
+    requested = await hand.cancel(running, reason="enough", force=force)
 
-    (beat,) = await hand.store.extend([fence(running)])
+    (renewal,) = await hand.store.extend([fence(running)])
 
-    assert beat.held
-    assert wished.cancel is not None
-    assert ("enough", force) == (wished.cancel.reason, wished.cancel.force)
-    assert wished.cancel == beat.cancel
+    assert renewal.held
+    assert requested.cancel is not None
+    assert ("enough", force) == (requested.cancel.reason, requested.cancel.force)
+    assert requested.cancel == renewal.cancel
 
 
 @pytest.mark.req("S-5")
@@ -70,9 +72,9 @@ async def test_stale_renewal_changes_nothing(hand: Hand, running: Job) -> None:
     newer = await _superseded(hand, running)
     hand.clock.advance(1)
 
-    beats = await hand.store.extend([fence(running), Fence(running.id, "")])
+    renewals = await hand.store.extend([fence(running), Fence(running.id, "")])
 
-    assert [Renewal(held=False)] * 2 == beats
+    assert [Renewal(held=False)] * 2 == renewals
     assert newer == await hand.get(running)
 
 
@@ -100,19 +102,19 @@ async def test_renewals_answer_in_place(hand: Hand, running: Job) -> None:
     other = await hand.run("b", lease=7)
     stranger = Fence(job_id("nobody"), "t")
 
-    beats = await hand.store.extend([fence(other), stranger, fence(running)])
+    renewals = await hand.store.extend([fence(other), stranger, fence(running)])
 
-    assert [True, False, True] == [beat.held for beat in beats]
-    assert [7, 30] == [(beat.until - hand.now).seconds for beat in beats if beat.until]
+    assert [True, False, True] == [renewal.held for renewal in renewals]
+    assert [7, 30] == [(renewal.until - hand.now).seconds for renewal in renewals if renewal.until]
 
 
 @pytest.mark.req("A-12")
-async def test_wishes_to_cancel_are_read_in_place(hand: Hand, running: Job) -> None:
+async def test_cancel_requests_are_aligned_with_the_ids(hand: Hand, running: Job) -> None:
     other = await hand.run("b")
-    wished = await hand.cancel(other, reason="enough", force=True)
+    requested = await hand.cancel(other, reason="enough", force=True)
     ids = [running.id, other.id, job_id("nobody"), other.id]
 
-    assert [None, wished.cancel, None, wished.cancel] == await hand.store.cancels(ids)
+    assert [None, requested.cancel, None, requested.cancel] == await hand.store.cancels(ids)
     assert [] == await hand.store.cancels([])
 
 

@@ -41,7 +41,7 @@ async def test_job_that_stops_running_makes_room(hand: Hand, how: str) -> None:
     assert ["b"] == await _types(hand)
 
 
-async def test_job_for_which_there_is_no_room_keeps_its_place(hand: Hand) -> None:
+async def test_job_without_room_under_a_limit_keeps_its_place(hand: Hand) -> None:
     await hand.store.limit("task:narrow", ONE)
     running = await hand.run("running", type="narrow")
     await hand.add("first", type="narrow")
@@ -143,7 +143,7 @@ async def test_priority_is_kept_under_a_limit(hand: Hand) -> None:
     assert ["high"] == await _types(hand)
 
 
-async def test_lifted_limit_holds_nobody_back(hand: Hand) -> None:
+async def test_lifted_limit_no_longer_applies(hand: Hand) -> None:
     await hand.store.limit("queue:default", ONE)
     await hand.add_all(hand.job("a"), hand.job("b"))
     await hand.claim(MANY)
@@ -173,7 +173,7 @@ async def test_running_jobs_from_before_the_limit_count(hand: Hand) -> None:
     assert [] == await _types(hand)
 
 
-async def test_limits_tell_what_is_used_of_them(hand: Hand) -> None:
+async def test_limits_report_their_use(hand: Hand) -> None:
     rate = LimitRule(rate=5, per=10 * SECOND)
     await hand.store.limit("task:b", ONE)
     await hand.store.limit("key:a", rate)

@@ -1,4 +1,4 @@
-"""``promote``, ``overdue``, ``prune``, ``delete`` and ``hold``: what runs behind the scenes."""
+"""The verbs of maintenance: ``promote``, ``overdue``, ``prune``, ``delete`` and ``lock``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_delayed_job_is_ready_exactly_when_its_time_has_come(hand: Hand) -
     )
 
 
-async def test_promote_tells_when_the_next_job_is_due(hand: Hand) -> None:
+async def test_promote_returns_when_the_next_job_is_due(hand: Hand) -> None:
     assert Promoted(0, None) == await hand.store.promote(MANY)
     await hand.add("late", delay=20)
     soon = await hand.add("soon", delay=10)
@@ -51,7 +51,7 @@ async def test_promote_tells_when_the_next_job_is_due(hand: Hand) -> None:
     assert Promoted(0, soon.due_at) == await hand.store.promote(MANY)
 
 
-async def test_promote_stops_at_its_limit_and_says_what_is_left(hand: Hand) -> None:
+async def test_promote_stops_at_its_limit_and_returns_the_next_due_time(hand: Hand) -> None:
     jobs = [await hand.add(f"n{n}", delay=10 - n) for n in range(4)]
     hand.clock.advance(10)
 
@@ -154,7 +154,7 @@ async def test_job_that_aged_in_a_paused_queue_is_served_in_its_place(hand: Hand
 
 
 @pytest.mark.req("M-4")
-async def test_job_never_ages_unless_its_queue_says_so(hand: Hand) -> None:
+async def test_job_ages_only_in_a_queue_with_ageing(hand: Hand) -> None:
     await hand.store.configure("other", {"ageing": SECOND})
     await hand.add("bulk", priority=Priority.BULK)
     hand.clock.advance(10**5)
@@ -341,54 +341,54 @@ async def test_delete_answers_false_for_live_unknown_and_repeated_ids(hand: Hand
     assert live == await hand.get(live)
 
 
-# --- hold -----------------------------------------------------------------------------------
+# --- lock -----------------------------------------------------------------------------------
 
 
-async def test_name_is_held_until_its_time_is_over(hand: Hand) -> None:
+async def test_lock_is_exclusive_until_it_expires(hand: Hand) -> None:
     store = hand.store
-    assert await store.hold("leader", "a", 10 * SECOND)
+    assert await store.lock("leader", "a", 10 * SECOND)
 
     hand.clock.advance(10 * SECOND - TICK)
-    assert not await store.hold("leader", "b", 10 * SECOND)
+    assert not await store.lock("leader", "b", 10 * SECOND)
     hand.clock.advance(TICK)
-    assert await store.hold("leader", "b", 10 * SECOND)
-    assert not await store.hold("leader", "a", 10 * SECOND)
+    assert await store.lock("leader", "b", 10 * SECOND)
+    assert not await store.lock("leader", "a", 10 * SECOND)
 
 
-async def test_holder_renews_its_own_hold(hand: Hand) -> None:
-    await hand.store.hold("leader", "a", 10 * SECOND, b"one")
+async def test_holder_renews_its_own_lock(hand: Hand) -> None:
+    await hand.store.lock("leader", "a", 10 * SECOND, b"one")
     hand.clock.advance(5)
 
-    assert await hand.store.hold("leader", "a", 10 * SECOND, b"two\x00")
+    assert await hand.store.lock("leader", "a", 10 * SECOND, b"two\x00")
 
     expected = NamedLock("leader", "a", hand.now + 10 * SECOND, b"two\x00")
-    assert [expected] == await hand.store.holds("leader")
+    assert [expected] == await hand.store.locks("leader")
 
 
-async def test_hold_of_no_length_lets_go(hand: Hand) -> None:
-    await hand.store.hold("leader", "a", 10 * SECOND)
+async def test_lock_with_zero_ttl_is_released(hand: Hand) -> None:
+    await hand.store.lock("leader", "a", 10 * SECOND)
 
-    await hand.store.hold("leader", "a", timedelta(0))
+    await hand.store.lock("leader", "a", timedelta(0))
 
-    assert [] == await hand.store.holds("")
-    assert await hand.store.hold("leader", "b", SECOND)
-
-
-async def test_letting_go_of_what_another_holds_changes_nothing(hand: Hand) -> None:
-    await hand.store.hold("leader", "a", 10 * SECOND)
-
-    assert not await hand.store.hold("leader", "b", timedelta(0))
-
-    assert ["a"] == [hold.holder for hold in await hand.store.holds("leader")]
+    assert [] == await hand.store.locks("")
+    assert await hand.store.lock("leader", "b", SECOND)
 
 
-async def test_holds_are_listed_by_prefix_and_name_while_they_last(hand: Hand) -> None:
+async def test_releasing_a_lock_of_another_holder_changes_nothing(hand: Hand) -> None:
+    await hand.store.lock("leader", "a", 10 * SECOND)
+
+    assert not await hand.store.lock("leader", "b", timedelta(0))
+
+    assert ["a"] == [lock.holder for lock in await hand.store.locks("leader")]
+
+
+async def test_unexpired_locks_are_listed_by_prefix_and_name(hand: Hand) -> None:
     for name in ("worker:b", "worker_a", "worker:a", "leader", "worker:%"):
-        await hand.store.hold(name, name, 10 * SECOND)
-    await hand.store.hold("worker:c", "c", SECOND)
+        await hand.store.lock(name, name, 10 * SECOND)
+    await hand.store.lock("worker:c", "c", SECOND)
     hand.clock.advance(SECOND)
 
-    found = [hold.name for hold in await hand.store.holds("worker:")]
+    found = [lock.name for lock in await hand.store.locks("worker:")]
 
     assert ["worker:%", "worker:a", "worker:b"] == found
-    assert ["worker_a"] == [hold.name for hold in await hand.store.holds("worker_")]
+    assert ["worker_a"] == [lock.name for lock in await hand.store.locks("worker_")]

@@ -24,7 +24,7 @@ async def running(hand: Hand) -> Job:
 
 
 @pytest.mark.req("M-7", "S-3")
-async def test_retry_waits_for_its_time_and_then_goes_behind_those_that_are_ready(
+async def test_retry_waits_for_its_due_time_and_then_queues_behind_ready_jobs(
     hand: Hand, running: Job
 ) -> None:
     failed = await hand.fail(running)
@@ -76,6 +76,16 @@ async def test_cancelled_job_is_out_of_every_line(hand: Hand, situation: str) ->
     assert cancelled.id not in [late.id for late in await hand.store.overdue(MANY)]
 
 
+async def test_ended_returns_only_jobs_that_have_ended(hand: Hand) -> None:
+    ends = [State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED]
+    ended = [await hand.finish(await hand.add(state), state) for state in ends]
+    live = [await hand.add("ready"), await hand.run("running"), await hand.add("late", delay=5)]
+    ids = [job.id for job in [*ended, *live]]
+
+    assert {job.id for job in ended} == await hand.store.ended([*ids, "unknown"])
+    assert set() == await hand.store.ended([])
+
+
 @pytest.mark.req("A-13")
 async def test_many_jobs_are_cancelled_in_one_call_each_with_its_own_answer(hand: Hand) -> None:
     ready, running = await hand.add("ready"), await hand.run("running")
@@ -93,18 +103,18 @@ async def test_many_jobs_are_cancelled_in_one_call_each_with_its_own_answer(hand
 
 
 @pytest.mark.req("A-12")
-async def test_wish_to_cancel_moves_the_revision_so_that_no_retry_overwrites_it(
+async def test_cancel_request_changes_the_revision_so_that_no_retry_overwrites_it(
     hand: Hand, running: Job
 ) -> None:
-    wished = await hand.cancel(running, force=True)
+    requested = await hand.cancel(running, force=True)
 
     stale = await hand.try_swap(running, DECISIONS["fail"](running, hand.now))
-    ended = await hand.fail(wished)
+    ended = await hand.fail(requested)
 
     assert not stale.written
-    assert wished.cancel is not None
-    assert wished.cancel.force
-    assert (State.CANCELLED, wished.cancel) == (ended.state, ended.cancel)
+    assert requested.cancel is not None
+    assert requested.cancel.force
+    assert (State.CANCELLED, requested.cancel) == (ended.state, ended.cancel)
 
 
 @pytest.mark.req("A-16", "M-10")
@@ -150,7 +160,7 @@ async def test_reopened_job_with_a_delay_waits_for_it(hand: Hand, running: Job) 
 
 
 @pytest.mark.req("L-6", "L-3")
-async def test_job_whose_lifetime_is_over_is_dead_and_stays_so(hand: Hand) -> None:
+async def test_job_whose_lifetime_ended_is_a_dead_letter_and_stays_one(hand: Hand) -> None:
     job = await hand.add("a", lifetime=60)
     hand.clock.advance(60)
 

@@ -1,4 +1,4 @@
-"""Small records beside the jobs: kept as durably, changed only as expected, listed in order."""
+"""Small records beside the jobs: as durable, changed by version, listed in order."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 LASTING = [pytest.param(n, marks=SERVED.get(n, ())) for n in NAMES if n != "memory"]
 
 
-def draft(key: str, data: bytes | None = b"x", version: int | None = None) -> RecordWrite:
+def write(key: str, data: bytes | None = b"x", version: int | None = None) -> RecordWrite:
     return RecordWrite(kind="k", key=key, data=data, version=version)
 
 
 async def test_record_comes_back_as_it_was_kept(store: Store) -> None:
     data = bytes(range(256))
 
-    assert [1] == await store.keep([draft("a|b/\u00fc", data)])
+    assert [1] == await store.keep([write("a|b/\u00fc", data)])
 
     assert [Record("k", "a|b/\u00fc", data, 1), None] == await store.records(
         "k", ["a|b/\u00fc", "b"]
@@ -34,40 +34,40 @@ async def test_record_comes_back_as_it_was_kept(store: Store) -> None:
 
 
 async def test_every_change_raises_the_version(store: Store) -> None:
-    answers = await store.keep([draft("a", b"1"), draft("a", b"2"), draft("b", b"")])
+    answers = await store.keep([write("a", b"1"), write("a", b"2"), write("b", b"")])
 
     assert [1, 2, 1] == answers
     assert [b"2", b""] == [r.data for r in await store.records("k", ["a", "b"]) if r]
 
 
 async def test_record_is_written_only_at_the_expected_version(store: Store) -> None:
-    assert [None] == await store.keep([draft("a", b"1", version=1)])
-    assert [1, None] == await store.keep([draft("a", b"1", version=0), draft("a", version=0)])
-    assert [None] == await store.keep([draft("a", b"3", version=2)])
-    assert [2] == await store.keep([draft("a", b"2", version=1)])
+    assert [None] == await store.keep([write("a", b"1", version=1)])
+    assert [1, None] == await store.keep([write("a", b"1", version=0), write("a", version=0)])
+    assert [None] == await store.keep([write("a", b"3", version=2)])
+    assert [2] == await store.keep([write("a", b"2", version=1)])
 
     assert [Record("k", "a", b"2", 2)] == await store.records("k", ["a"])
 
 
 async def test_record_is_dropped_only_at_the_expected_version(store: Store) -> None:
-    await store.keep([draft("a")])
+    await store.keep([write("a")])
 
-    assert [None, None] == await store.keep([draft("a", None, 2), draft("a", None, 0)])
+    assert [None, None] == await store.keep([write("a", None, 2), write("a", None, 0)])
     assert [0, 0, None] == await store.keep(
-        [draft("a", None, 1), draft("a", None), draft("a", None, 1)]
+        [write("a", None, 1), write("a", None), write("a", None, 1)]
     )
     assert [None] == await store.records("k", ["a"])
     assert [] == await store.browse("k")
-    assert [1] == await store.keep([draft("a")])
+    assert [1] == await store.keep([write("a")])
 
 
 async def test_records_are_listed_by_key_in_both_directions(store: Store) -> None:
     keys = ["a/2", "b", "a/1", "a", "a/3", "\u00fc", "a/\U0001f600"]
-    await store.keep([draft(key, key.encode()) for key in keys])
+    await store.keep([write(key, key.encode()) for key in keys])
     await store.keep([RecordWrite(kind="other", key="a/0", data=b"")])
 
-    async def listed(**asked: object) -> list[str]:
-        return [r.key for r in await store.browse("k", **asked)]
+    async def listed(**options: object) -> list[str]:
+        return [r.key for r in await store.browse("k", **options)]
 
     assert sorted(keys) == await listed()
     assert sorted(keys, reverse=True) == await listed(last=True)
@@ -79,11 +79,11 @@ async def test_records_are_listed_by_key_in_both_directions(store: Store) -> Non
 
 
 async def test_one_of_many_racing_writers_wins(store: Store) -> None:
-    await store.keep([draft("a")])
+    await store.keep([write("a")])
 
     answers = await asyncio.gather(
-        *(store.keep([draft("a", str(n).encode(), 1)]) for n in range(20)),
-        *(store.keep([draft("new", b"", 0)]) for _ in range(20)),
+        *(store.keep([write("a", str(n).encode(), 1)]) for n in range(20)),
+        *(store.keep([write("new", b"", 0)]) for _ in range(20)),
     )
 
     assert [2] == [a for (a,) in answers[:20] if a is not None]
@@ -95,7 +95,7 @@ async def test_one_of_many_racing_writers_wins(store: Store) -> None:
 async def test_records_outlive_the_process(name: str, request: pytest.FixtureRequest) -> None:
     with PLACES[name](request) as place:
         one = await place.open(ManualClock()).start()
-        await one.keep([draft("a", b"1")])
+        await one.keep([write("a", b"1")])
         await one.close()
 
         two = await place.open(ManualClock()).start()
@@ -108,11 +108,11 @@ async def test_nothing_asked_nothing_answered(store: Store) -> None:
     assert [] == await store.records("k", [])
 
 
-async def test_kinds_are_those_of_which_there_are_records(store: Store) -> None:
+async def test_kinds_are_those_that_have_records(store: Store) -> None:
     assert [] == await store.kinds()
-    await store.keep([draft("a"), RecordWrite(kind="acme/k", key="a", data=b"", version=0)])
+    await store.keep([write("a"), RecordWrite(kind="acme/k", key="a", data=b"", version=0)])
     assert ["acme/k", "k"] == await store.kinds()
 
-    await store.keep([draft("a", None)])
+    await store.keep([write("a", None)])
 
     assert ["acme/k"] == await store.kinds()

@@ -1,4 +1,4 @@
-"""Spawned jobs and those who wait for them, and that nothing is deleted that is needed."""
+"""Spawned jobs, jobs that wait for them, and that no needed job is deleted."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ async def test_fan_in_of_the_spawning_call_itself_waits_for_all_of_it(hand: Hand
 
 
 @pytest.mark.req("M-9")
-async def test_parents_are_told_in_the_order_in_which_they_were_named(hand: Hand) -> None:
+async def test_parents_are_returned_in_the_order_in_which_they_were_named(hand: Hand) -> None:
     p, q = await hand.add_all(hand.job("p"), hand.job("q"))
     child = await hand.add("child", after=[q, p])
 
@@ -169,7 +169,7 @@ async def test_parents_are_told_in_the_order_in_which_they_were_named(hand: Hand
 
 
 @pytest.mark.req("M-9")
-async def test_parents_are_still_told_when_the_dependent_has_run(hand: Hand) -> None:
+async def test_parents_are_still_returned_when_the_dependent_has_run(hand: Hand) -> None:
     spawner = await hand.run("spawner")
     fan_in = await hand.add("fan_in", after=[spawner], dependency_type="FAN_IN")
     child = await hand.spawn("child", spawner)

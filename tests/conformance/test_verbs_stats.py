@@ -23,18 +23,18 @@ MINUTE = timedelta(minutes=1)
 
 
 async def assert_tallies_are_exact(hand: Hand) -> None:
-    """The counters say what counting all jobs says, and so do the queues."""
+    """The counters and the queues equal a count of all jobs."""
     jobs = (await hand.store.find(Search(limit=MANY))).jobs
     counted = Counter((job.queue, job.type, job.priority, job.state) for job in jobs)
     tallies = (await hand.store.stats(SECOND)).tallies
     assert dict(counted) == {(t.queue, t.type, t.priority, t.state): t.count for t in tallies}
     by_queue = Counter((job.queue, job.state) for job in jobs)
-    told = {
+    reported = {
         (info.name, state): n
         for info in await hand.store.queues()
         for state, n in info.counts.items()
     }
-    assert dict(by_queue) == told
+    assert dict(by_queue) == reported
 
 
 async def _measured(hand: Hand, measure: Measure, window: timedelta = MINUTE) -> int:

@@ -1,4 +1,4 @@
-"""The store itself: opening, closing, sharing, and the clock it goes by."""
+"""The store itself: opening, closing, sharing, and its clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LASTING = [pytest.param(n, marks=SERVED.get(n, ())) for n in NAMES if n != "memo
 
 @pytest.fixture(params=LASTING)
 def lasting(request: pytest.FixtureRequest) -> Iterator[Place]:
-    """An empty place of a store that outlives its process."""
+    """An empty place of a store whose data outlives its process."""
     with PLACES[request.param](request) as place:
         yield place
 
@@ -68,10 +68,10 @@ async def test_store_may_be_closed_twice_and_before_it_is_started(place: Place) 
 
 
 async def test_cancelled_call_ends_at_whatever_point_it_is(store: Store, hand: Hand) -> None:
-    """A call that goes on regardless keeps its caller alive for ever."""
+    """A call that ignores cancellation keeps its caller alive for ever."""
     ended = 0
     for turns in range(60):
-        call = asyncio.ensure_future(store.hold("name", "holder", timedelta(seconds=9)))
+        call = asyncio.ensure_future(store.lock("name", "holder", timedelta(seconds=9)))
         for _ in range(turns):
             await asyncio.sleep(0)
         if call.cancel():
@@ -84,7 +84,7 @@ async def test_cancelled_call_ends_at_whatever_point_it_is(store: Store, hand: H
 
 
 @pytest.mark.req("S-2", "S-1")
-async def test_everything_is_there_after_a_restart(lasting: Place) -> None:
+async def test_everything_survives_a_restart(lasting: Place) -> None:
     clock = ManualClock()
     store = await lasting.open(clock).start()
     hand = Hand(store, clock)
@@ -117,8 +117,8 @@ async def test_what_one_store_wrote_another_on_the_same_place_sees_at_once(
     job = await here.add("a")
     taken = await there.take(job)
     assert taken == await here.get(job)
-    (beat,) = await one.extend([fence(taken)])
-    assert beat.held
+    (renewal,) = await one.extend([fence(taken)])
+    assert renewal.held
     await here.complete(taken)
     assert State.COMPLETED is (await there.get(job)).state
     await two.configure("default", {"paused": True})
@@ -131,7 +131,7 @@ async def test_what_one_store_wrote_another_on_the_same_place_sees_at_once(
 
 @pytest.mark.req("S-11")
 async def test_worker_whose_clock_is_a_day_off_changes_nothing(hand: Hand) -> None:
-    """What it decides carries its own times, but due and lease go by the store's."""
+    """Its decisions have its own times, but due times and leases go by the store's clock."""
     job = await hand.add("a", delay=60)
     running = await hand.run("b")
     wrong = ManualClock(hand.now)
@@ -141,10 +141,10 @@ async def test_worker_whose_clock_is_a_day_off_changes_nothing(hand: Hand) -> No
     assert 0 == (await hand.store.promote(MANY)).count
     assert [] == await early.claim(types=("a",))
     assert [] == await hand.store.overdue(MANY)
-    (beat,) = await hand.store.extend([fence(running)])
+    (renewal,) = await hand.store.extend([fence(running)])
 
     assert running.lease is not None
-    assert running.lease.until == beat.until
+    assert running.lease.until == renewal.until
     assert State.DELAYED is (await hand.get(job)).state
 
 
@@ -160,7 +160,7 @@ async def test_document_job_shows_its_own_words_along_its_life(hand: Hand) -> No
     seen.append(document_word(job))
     job = await hand.fail(job, message="page 3 is torn")
     seen.append(document_word(job))
-    told = document_metadata(job)
+    metadata = document_metadata(job)
     hand.clock.advance(1)
     await hand.store.promote(MANY)
     job = await hand.complete(await hand.take(job))
@@ -169,10 +169,10 @@ async def test_document_job_shows_its_own_words_along_its_life(hand: Hand) -> No
     assert "document" == job.profile
     assert ["CREATED", "QUEUED", "RUNNING", "RETRYING", "SUCCEEDED"] == seen
     assert (1, 3, "page 3 is torn", "RETRYABLE") == (
-        told.retry_count,
-        told.max_retries,
-        told.last_error,
-        told.error_type,
+        metadata.retry_count,
+        metadata.max_retries,
+        metadata.last_error,
+        metadata.error_type,
     )
 
 

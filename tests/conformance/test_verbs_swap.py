@@ -35,7 +35,7 @@ async def test_written_job_is_the_decided_one(hand: Hand, running: Job) -> None:
 
 
 @pytest.mark.req("A-14", "M-11")
-async def test_failure_is_kept_with_everything_it_says(hand: Hand, running: Job) -> None:
+async def test_failure_is_stored_with_all_its_fields(hand: Hand, running: Job) -> None:
     hand.clock.advance(3)
 
     failed = await hand.swap(running, DECISIONS["refuse"](running, hand.now))
@@ -64,12 +64,12 @@ async def test_every_edge_of_a_trail_is_appended_to_the_history(hand: Hand, runn
 
 @pytest.mark.req("S-5")
 async def test_change_decided_on_an_older_revision_is_not_written(hand: Hand, running: Job) -> None:
-    wished = await hand.cancel(running)
+    requested = await hand.cancel(running)
 
     answer = await hand.try_swap(running, lifecycle.completed(running, b"1", now=hand.now))
 
-    assert Swapped(written=False, job=wished) == answer
-    assert wished == await hand.get(running)
+    assert Swapped(written=False, job=requested) == answer
+    assert requested == await hand.get(running)
     assert 3 == len((await hand.store.history([running.id]))[0])
 
 
@@ -201,7 +201,7 @@ async def test_lapse_is_written_when_the_lease_still_ends_when_it_did(
 
 
 @pytest.mark.req("S-6", "S-5")
-async def test_heartbeat_that_comes_before_the_lapse_wins(hand: Hand, running: Job) -> None:
+async def test_heartbeat_before_the_lapse_wins(hand: Hand, running: Job) -> None:
     assert running.lease is not None
     hand.clock.advance(LEASE + TICK)
     lapsed = lifecycle.lease_lost(running, now=hand.now)
@@ -217,19 +217,19 @@ async def test_heartbeat_that_comes_before_the_lapse_wins(hand: Hand, running: J
 
 
 @pytest.mark.req("S-6", "S-5")
-async def test_heartbeat_that_comes_after_the_lapse_is_refused(hand: Hand, running: Job) -> None:
+async def test_heartbeat_after_the_lapse_is_refused(hand: Hand, running: Job) -> None:
     hand.clock.advance(LEASE)
     lapsed = await hand.lapse(running)
 
-    (beat,) = await hand.store.extend([fence(running)])
+    (renewal,) = await hand.store.extend([fence(running)])
 
-    assert not beat.held
+    assert not renewal.held
     assert lapsed == await hand.get(running)
 
 
 @pytest.mark.req("S-5")
 @pytest.mark.parametrize("promoted", [False, True], ids=["retrying", "ready again"])
-async def test_late_answer_counts_when_nobody_took_the_job(
+async def test_late_answer_counts_while_the_job_was_not_claimed_again(
     hand: Hand, running: Job, *, promoted: bool
 ) -> None:
     hand.clock.advance(LEASE)
@@ -250,7 +250,9 @@ async def test_late_answer_counts_when_nobody_took_the_job(
 
 
 @pytest.mark.req("S-5")
-async def test_late_answer_is_refused_once_somebody_took_the_job(hand: Hand, running: Job) -> None:
+async def test_late_answer_is_refused_once_the_job_was_claimed_again(
+    hand: Hand, running: Job
+) -> None:
     hand.clock.advance(LEASE)
     await hand.lapse(running)
     hand.clock.advance(LEASE)

@@ -16,7 +16,7 @@ from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim, Fence, JobNote, LimitRule, MemoryStore
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import MANY, job_id, make
-from tests.conformance.situations import BORN, QUEUES, SITUATIONS, Situation
+from tests.conformance.situations import QUEUES, SITUATIONS, SUBMITTED, Situation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DEADLINE = datetime(2026, 1, 1, 1, tzinfo=UTC)
 PROMOTED = (-150, -60)
-"""When due jobs are made ready while the world is built; later ones are left lying."""
+"""When due jobs are promoted while the world is built; later ones stay unpromoted."""
 LABELS = {job_id(situation.label): situation.label for situation in SITUATIONS}
 
 SETTINGS = {
@@ -42,7 +42,7 @@ RULES = {
 
 
 class World:
-    """One store with every situation in it, standing at some instant."""
+    """One store with every situation in it, at some instant."""
 
     def __init__(self, open_store: Callable[[ManualClock], Store]) -> None:
         self.clock = ManualClock()
@@ -55,24 +55,24 @@ class World:
         return self.clock.now()
 
     async def build(self) -> None:
-        """Live through the whole timeline."""
-        self.clock.set(DEADLINE + timedelta(seconds=BORN))
+        """Run the whole timeline."""
+        self.clock.set(DEADLINE + timedelta(seconds=SUBMITTED))
         for queue, settings in SETTINGS.items():
             await self.store.configure(queue, settings)
         await self.store.configure("side", {"paused": False})
         for scope, rule in RULES.items():
             await self.store.limit(scope, rule)
-        times = {s.born for s in SITUATIONS} | {at for s in SITUATIONS for at, _ in s.steps}
+        times = {s.submitted for s in SITUATIONS} | {at for s in SITUATIONS for at, _ in s.steps}
         for at in sorted(times | set(PROMOTED) | {-20}):
             self.clock.set(DEADLINE + timedelta(seconds=at))
             if at in PROMOTED:
                 self.answers.append(await self.store.promote(MANY))
-            await self._submit([s for s in SITUATIONS if s.born == at])
+            await self._submit([s for s in SITUATIONS if s.submitted == at])
             for step in dict.fromkeys(name for s in SITUATIONS for t, name in s.steps if t == at):
                 await self._step(step, [s for s in SITUATIONS if (at, step) in s.steps])
             if at == -20:
                 self.answers.append(
-                    await self.store.hold("leader", "w1", timedelta(seconds=20), b"a\x00")
+                    await self.store.lock("leader", "w1", timedelta(seconds=20), b"a\x00")
                 )
 
     async def jobs(self) -> list[Job]:
@@ -80,8 +80,8 @@ class World:
         found = await self.store.get([job_id(situation.label) for situation in SITUATIONS])
         return [job for job in found if job is not None]
 
-    async def _submit(self, born: Sequence[Situation]) -> None:
-        jobs = [made(situation.label) for situation in born]
+    async def _submit(self, submitted: Sequence[Situation]) -> None:
+        jobs = [made(situation.label) for situation in submitted]
         self.answers.append(await self.store.add([job for job in jobs if not job.spawned_by]))
         for job in jobs:
             if job.spawned_by:
@@ -106,7 +106,7 @@ class World:
             self.answers.append(answer)
 
     async def _claim(self, situations: Sequence[Situation]) -> None:
-        """Claim just these jobs; those that share a type are told apart by their place."""
+        """Claim just these jobs; those that share a type are distinguished by their place."""
         types = tuple(s.fields.get("type", s.label) for s in situations)
         token = f"token at {self.now:%H:%M:%S}"
         want = Claim(
@@ -138,7 +138,7 @@ def made(label: str) -> Job:
     by = situation.spawned_by
     return make(
         label,
-        now=DEADLINE + timedelta(seconds=situation.born),
+        now=DEADLINE + timedelta(seconds=situation.submitted),
         after=[made(parent) for parent in situation.after],
         spawner=Spawner(job_id(by), label) if by else None,
         **situation.fields,
@@ -148,8 +148,8 @@ def made(label: str) -> Job:
 def copied(built: MemoryStore, clock: ManualClock) -> MemoryStore:
     """Another memory store with the same jobs, without building them again."""
     store = MemoryStore(clock)
-    for name, value in vars(built._state).items():
-        setattr(store._state, name, _copied(value))
+    for name, value in vars(built._tables).items():
+        setattr(store._tables, name, _copied(value))
     return store
 
 

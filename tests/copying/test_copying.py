@@ -11,7 +11,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.copying import Copier, CopyRefusedError
 from holdfast.copying.progress import FROM, read_note
-from holdfast.encryption import KeyRing, sealed
+from holdfast.encryption import KeyRing, encrypted
 from holdfast.model.job import State
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.workers import announce
@@ -89,7 +89,7 @@ async def filled(store: Store, clock: ManualClock) -> World:
     world.clock = clock
     await world.build()
     await store.keep([RecordWrite(kind="acme/key", key=f"{n:03}", data=b"\x00") for n in range(3)])
-    await store.hold("cron:nightly", "cron", timedelta(days=1), b"2026-01-01")
+    await store.lock("cron:nightly", "cron", timedelta(days=1), b"2026-01-01")
     clock.advance(3600)
     return world
 
@@ -114,7 +114,7 @@ async def test_copy_transfers_everything(pair: tuple[Place, Place], clock: Manua
     assert before["queues"] == after["queues"]
     assert _rules(before) == _rules(after)
     assert 3 == len(await target.browse("acme/key"))
-    assert [b"2026-01-01"] == [hold.data for hold in await target.holds("cron:")]
+    assert [b"2026-01-01"] == [lock.data for lock in await target.locks("cron:")]
     assert {True} == {queue.paused for queue in await source.queues()}
     await source.close()
     await target.close()
@@ -201,7 +201,7 @@ async def test_source_with_a_running_job_is_refused(clock: ManualClock) -> None:
 
 async def test_two_copies_at_once_are_refused(clock: ManualClock) -> None:
     source, target = MemoryStore(clock), MemoryStore(clock)
-    await source.hold("copy", "another", timedelta(seconds=5))
+    await source.lock("copy", "another", timedelta(seconds=5))
 
     with pytest.raises(CopyRefusedError, match="another copy is using"):
         await Copier(source, target).run()
@@ -274,7 +274,7 @@ async def test_decrypting_view_is_refused() -> None:
     ring = KeyRing.parse(KeyRing.generate("k1"))
 
     with pytest.raises(CopyRefusedError, match="view of a store"):
-        await Copier(MemoryStore(), sealed(MemoryStore(), ring)).run()
+        await Copier(MemoryStore(), encrypted(MemoryStore(), ring)).run()
 
 
 async def _payload(payload: dict[str, int]) -> dict[str, int]:

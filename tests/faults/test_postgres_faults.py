@@ -131,7 +131,7 @@ async def test_internal_error_of_the_server_is_an_outage(
     await store._state.pool.atomically(_break_holds)
 
     with pytest.raises(StoreUnavailableError, match="could not read block 7"):
-        await store.hold("lead", "me", timedelta(seconds=1))
+        await store.lock("lead", "me", timedelta(seconds=1))
 
 
 async def _break_holds(session: PostgresSession) -> None:
@@ -463,7 +463,7 @@ async def test_cancellation_is_not_lost_when_a_connection_becomes_free(
     later = asyncio.Event()
 
     async def read_and_wait() -> None:
-        await store.holds("")
+        await store.locks("")
         await later.wait()
 
     async with PostgresStore(
@@ -486,15 +486,15 @@ async def test_call_cancelled_while_it_returns_its_connection_loses_none(
     async with PostgresStore(
         PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=timedelta(seconds=1))
     ) as store:
-        await store.holds("")
+        await store.locks("")
         store._state.pool._used = RETURN_EVERY - 1  # the next call returns its connection
         async with store._state.pool._pool._lock:  # the pool is busy
-            call = asyncio.create_task(store.holds(""))
+            call = asyncio.create_task(store.locks(""))
             await asyncio.sleep(0.1)
             call.cancel()
             await asyncio.wait([call])
 
-        assert [] == await store.holds("")
+        assert [] == await store.locks("")
 
 
 @pytest.mark.parametrize("milliseconds", range(0, 40, 4))
@@ -508,7 +508,7 @@ async def test_cancelled_start_can_be_repeated(
     await asyncio.wait([task])
 
     async with store:
-        await store.holds("")
+        await store.locks("")
 
 
 async def test_call_in_progress_finishes_when_the_store_is_closed(store: PostgresStore) -> None:

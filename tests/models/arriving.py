@@ -20,7 +20,7 @@ from holdfast.model.dependencies import verdict
 from holdfast.model.job import TERMINAL, Failure, FailureCategory, Job, State
 from holdfast.model.submission import Parent, Submission
 from holdfast.store import Added, AddStatus
-from holdfast.store.memory.tables import AddPlan, Tables, is_ripe
+from holdfast.store.memory.tables import AddPlan, Tables, is_verdict_due
 from tests.models import walking
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Rules:
     """Whether dependents are notified in the transaction that ends their dependency."""
     swept: bool = True
     """Whether a sweep looks for dependents, or only the process that ended the dependency."""
-    has_dependents: Callable[[Job, dict[str, State | None]], bool] = is_ripe
+    has_dependents: Callable[[Job, dict[str, State | None]], bool] = is_verdict_due
     scope: Callable[[str], str] = lambda client: TYPES[client]
 
 

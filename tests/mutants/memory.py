@@ -1,4 +1,4 @@
-"""Bugs in the reference itself and in the bookkeeping that every store shares."""
+"""Bugs in the reference itself and in the counters that every store shares."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def _in(file: str, old: str, new: str, why: str) -> Mutant:
 MUTANTS = (
     _in(
         "memory/store.py",
-        "if fence is not None and not self._state.is_held(fence):",
-        "if fence is not None and fence.job_id not in self._state.jobs:",
+        "if fence is not None and not self._tables.is_held(fence):",
+        "if fence is not None and fence.job_id not in self._tables.jobs:",
         "a stale spawner spawns",
     ),
     _in(
@@ -32,8 +32,8 @@ MUTANTS = (
     ),
     _in(
         "memory/store.py",
-        'if self._state.settings[queue].get("paused"):',
-        'if "paused" in self._state.settings[queue]:',
+        'if self._tables.settings[queue].get("paused"):',
+        'if "paused" in self._tables.settings[queue]:',
         "a resumed queue stays paused",
     ),
     _in(
@@ -50,14 +50,14 @@ MUTANTS = (
     ),
     _in(
         "memory/store.py",
-        "self._state.edges[child].setdefault(parent, state if state in TERMINAL else None)",
-        "self._state.edges[child].setdefault(parent, None)",
+        "self._tables.edges[child].setdefault(parent, state if state in TERMINAL else None)",
+        "self._tables.edges[child].setdefault(parent, None)",
         "a dependency that ended before the submission is missed",
     ),
     _in(
         "memory/store.py",
-        "                self._state.edges[child][after.id] = after.state",
-        "                self._state.edges[child].setdefault(after.id, after.state)",
+        "                self._tables.edges[child][after.id] = after.state",
+        "                self._tables.edges[child].setdefault(after.id, after.state)",
         "the end of a dependency is not marked",
     ),
     _in(
@@ -87,14 +87,14 @@ MUTANTS = (
     ),
     _in(
         "memory/store.py",
-        "(job.due_at, self._state.numbers[job.id], job)",
-        "(job.created_at, self._state.numbers[job.id], job)",
+        "(job.due_at, self._tables.numbers[job.id], job)",
+        "(job.created_at, self._tables.numbers[job.id], job)",
         "promotion goes by submission instead of by due time",
     ),
     _in(
-        "memory/store.py",
-        "if (end := instant(job)) is not None and end <= now",
-        "if (end := instant(job)) is not None and end < now",
+        "memory/queries.py",
+        "if (end := ends_at(job)) is not None and end <= now",
+        "if (end := ends_at(job)) is not None and end < now",
         "a lease lasts a moment too long",
     ),
     _in(
@@ -111,9 +111,9 @@ MUTANTS = (
     ),
     _in(
         "memory/store.py",
-        "held.holder != holder and held.until > now",
-        "held.holder != holder and held.until >= now",
-        "a hold lasts a moment too long",
+        "found.holder != holder and found.until > now",
+        "found.holder != holder and found.until >= now",
+        "a lock lasts a moment too long",
     ),
     _in(
         "memory/store.py",
@@ -125,7 +125,7 @@ MUTANTS = (
         "memory/store.py",
         "in _WAKING or (before and before.state is State.RUNNING and tables.rules):",
         "in _WAKING:",
-        "room under a limit wakes nobody",
+        "room under a limit wakes no worker",
     ),
     _in(
         "memory/tables.py",
@@ -207,8 +207,8 @@ MUTANTS = (
     ),
     _in(
         "memory/tables.py",
-        "if self.keys.get(place_of_key, (None, \"\"))[1] == job_id:",
-        "if place_of_key in self.keys:",
+        "if self.keys.get(dedupe_key, (None, \"\"))[1] == job_id:",
+        "if dedupe_key in self.keys:",
         "deleting a job frees the key of its successor",
     ),
     _in(
@@ -221,13 +221,13 @@ MUTANTS = (
         "memory/queries.py",
         "gap=is_lost and after is not None",
         "gap=False",
-        "a subscriber is not told what it missed",
+        "a subscriber does not learn that it missed events",
     ),
     _in(
         "memory/queries.py",
-        "not oldest <= start <= tables.told",
+        "not oldest <= start <= tables.newest_event",
         "not oldest <= start",
-        "a subscriber of a restored store is not told what it missed",
+        "a subscriber of a restored store does not learn that it missed events",
     ),
     _in(
         "counters.py",
@@ -251,6 +251,6 @@ MUTANTS = (
         "cursors.py",
         "not match or match[1] != order or",
         "not match or",
-        "a cursor of another order is believed",
+        "a cursor of another order is accepted",
     ),
 )  # fmt: skip

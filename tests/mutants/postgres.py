@@ -125,18 +125,18 @@ MUTANTS = (
         "end",
     ),
     _sql(
-        "hold",
+        "lock",
         "mine.until <= coalesce",
         "mine.until < coalesce",
         "a named lock lasts a moment too long",
-        "held",
+        "lock",
     ),
     _sql(
-        "holds",
+        "locks",
         "starts_with(name, %(prefix)s)",
         "name LIKE %(prefix)s || '%%'",
         "an underscore in a prefix stands for anything",
-        "hold",
+        "lock",
     ),
     _sql(
         "promote",

@@ -207,7 +207,7 @@ MUTANTS = (
         "a job that others depend on is deleted",
     ),
     _in(
-        "scripts/hold.lua",
+        "scripts/lock.lua",
         "tonumber(ends) > now",
         "tonumber(ends) >= now",
         "a name stays held an instant too long",

@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     _in(
         "maintenance/cron.py",
-        "await self._store.hold(_first_place(entry), nobody_else, FOR_EVER, _written(now))",
+        "await self._store.lock(_first_place(entry), nobody_else, FOR_EVER, _written(now))",
         "await self._remember(entry, now)",
         "the last sighting of a schedule counts",
         ("maintenance",),

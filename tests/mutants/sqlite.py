@@ -1,4 +1,4 @@
-"""Bugs in the SQLite store: its statements, and what puts them together."""
+"""Bugs in the SQLite store: its statements, and the code that runs them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ MUTANTS = (
     ),
     _in(
         "reader.py",
-        "if connection.in_transaction:  # SQLite itself ends one that the disk failed",
+        "if connection.in_transaction:  # SQLite itself ends one after a disk error",
         "if True:",
-        "a failed read is told as a failed commit",
+        "a failed read is reported as a failed commit",
         "read",
         layers=FAILING,
     ),
@@ -44,7 +44,7 @@ MUTANTS = (
         "writer.py",
         "            if not connection.in_transaction:\n                raise",
         "            if False:\n                raise",
-        "a full disk is told as a failed rollback",
+        "a full disk is reported as a failed rollback",
         "fills_up",
         layers=FAILING,
     ),
@@ -78,7 +78,8 @@ MUTANTS = (
     ),
     _in(
         "swap.py",
-        '    tx.many("ripen_by_end", [(child, ended[parent]) for parent, child in waiting])\n',
+        '    tx.many("update_verdict_due_by_end", '
+        "[(child, ended[parent]) for parent, child in waiting])\n",
         "",
         "the end of a dependency is not noticed",
         "dependenc",
@@ -94,7 +95,7 @@ MUTANTS = (
         "queries/settle.sql",
         "WHERE seq = ?1 AND revision = ?9 AND token = ?10",
         "WHERE seq = ?1 AND ?9 >= 0 AND ?10 <> ''",
-        "a job this process claimed is ended whatever became of it since",
+        "a job this process claimed is ended even if it changed since",
         "swap",
     ),
     _in(
@@ -106,14 +107,14 @@ MUTANTS = (
     ),
     _in(
         "claim.py",
-        "    tx.ledger.claimed(jobs, tx.now)",
+        "    tx.counters.claimed(jobs, tx.now)",
         "    pass",
         "claims are not counted",
         "claim",
     ),
     _in(
         "maintain.py",
-        "        tx.ledger.tallies[queue, type_, priority, State.SCHEDULED] += 1\n",
+        "        tx.counters.tallies[queue, type_, priority, State.SCHEDULED] += 1\n",
         "",
         "promotions are not counted",
         "promote",
@@ -127,14 +128,14 @@ MUTANTS = (
     ),
     _in(
         "maintain.py",
-        "        tx.ledger.tallies[queue, type_, priority, STATES[state]] -= 1\n        chains",
+        "        tx.counters.tallies[queue, type_, priority, STATES[state]] -= 1\n        chains",
         "        chains",
         "deleted jobs are still counted",
         "delete",
     ),
     _in(
         "add.py",
-        "if fence is not None and not _holds(tx, fence):",
+        "if fence is not None and not _is_held(tx, fence):",
         "if fence is not None and not fence.token:",
         "a stale spawner spawns",
         "spawn",
@@ -287,14 +288,14 @@ MUTANTS = (
         "reopened",
     ),
     _sql(
-        "ripen_by_end",
+        "update_verdict_due_by_end",
         "?2 <> 'COMPLETED'",
         "?2 = 'FAILED'",
         "only FAILED decides at once",
         "end",
     ),
     _sql(
-        "ripen",
+        "update_verdict_due",
         "edge.ended <> 'COMPLETED'",
         "edge.ended = 'FAILED'",
         "a dependent of a dead and an open job waits for the open one",
@@ -322,14 +323,14 @@ MUTANTS = (
         "overdue",
     ),
     _sql(
-        "ended",
+        "prunable",
         "finished_at <= ?2",
         "finished_at < ?2",
         "a job is pruned a moment late",
         "prune",
     ),
     _sql(
-        "ended",
+        "prunable",
         "child.state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING')",
         "child.state IN ('SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING')",
         "a dependency is pruned while a job waits for it",
@@ -343,18 +344,18 @@ MUTANTS = (
         "delete",
     ),
     _sql(
-        "held_otherwise",
+        "locked_by_other",
         "until > ?3",
         "until >= ?3",
-        "a hold lasts a moment too long",
-        "hold",
+        "a lock lasts a moment too long",
+        "lock",
     ),
     _sql(
-        "holds",
+        "locks",
         "substr(name, 1, length(?1)) = ?1",
         "name LIKE ?1 || '%'",
         "an underscore in a prefix stands for anything",
-        "hold",
+        "lock",
     ),
     _sql(
         "open_window",

@@ -72,7 +72,7 @@ class Weather:
         """Weather for one run: few kinds of trouble at a time, now mild, now hard."""
         fates = [fate for fate in Fate if fate is not Fate.FINE and draw.random() < 0.5]
         hardness = draw.choice([0.01, 0.03, 0.1, 0.2])
-        points = ["swap", "claim", "extend", "add", "note", "hold", "dependents", "cancels"]
+        points = ["swap", "claim", "extend", "add", "note", "lock", "dependents", "cancels"]
         common = {
             verb: (draw.choice([fate for fate in Fate if fate is not Fate.FINE]), 0.5)
             for verb in points
@@ -189,6 +189,8 @@ class FaultyStore:
 
     def __init__(self, inner: Store, network: Network, record: Record, process: str) -> None:
         self._inner = inner
+        self.capabilities = inner.capabilities
+        self.not_notified_because = ""
         self._network = network
         self._record = record
         self._process = process

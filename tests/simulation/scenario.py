@@ -15,7 +15,7 @@ from holdfast.model.lifecycle import cancel_requested, released
 from holdfast.store import Change, MemoryStore, Order, Search
 from holdfast.store.sqlite.location import Durability, Location
 from holdfast.store.sqlite.store import SQLiteStore
-from holdfast.store.sqlite.threads import InlineLane
+from holdfast.store.sqlite.threads import LoopExecutor
 from tests.simulation.checking import Evidence, violations
 from tests.simulation.client import Client
 from tests.simulation.faults import Network, Weather
@@ -94,7 +94,7 @@ def _opener(store: str, loop: SimLoop, stack: ExitStack) -> Callable[[], Store]:
         tempfile.TemporaryDirectory(prefix="holdfast-sim-", dir=SHM if SHM.is_dir() else None)
     )
     place = Location(path=Path(folder) / "jobs.db", durability=Durability.PROCESS)
-    return lambda: SQLiteStore(place, clock=clock, lane=InlineLane, sockets=False)
+    return lambda: SQLiteStore(place, clock=clock, executor=LoopExecutor, sockets=False)
 
 
 class Scenario:
@@ -117,7 +117,7 @@ class Scenario:
         self._clients: list[str] = []
         self._store = open_store()
         self._misfortunes = (
-            *(self._kill, self._kill, self._kill_client, self._pause, self._hang),
+            *(self._kill, self._kill, self._kill_client, self._interval, self._hang),
             *(self._skip_beats, self._stop, self._cut, self._outage),
         )
 
@@ -168,7 +168,7 @@ class Scenario:
             self._record.happened("client killed")
             self._start_client()
 
-    def _pause(self) -> None:
+    def _interval(self) -> None:
         victims = [*self._world.workers]
         if victims:
             victim, seconds = self._draw.choice(victims), self._draw.uniform(0.2, 4 * LEASE)

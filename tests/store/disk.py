@@ -1,4 +1,4 @@
-"""A disk under SQLite that remembers what was written when, and can fail.
+"""A disk under SQLite that records writes and can fail.
 
 The store speaks to Python's own sqlite3, which knows no such disks. ``Disk.connect`` gives it a
 connection of another build of SQLite, with the same statements and settings, whose files lie on
@@ -26,7 +26,7 @@ SECTOR = 512
 NAME = "holdfast-disk"
 _KEPT = (".db", ".db-wal")
 _CODES = {apsw.FullError: sqlite3.SQLITE_FULL, apsw.IOError: sqlite3.SQLITE_IOERR}
-"""What SQLite tells its user when a disk raised this: apsw hands on the bare exception."""
+"""What SQLite reports when a disk raised this: apsw raises the bare exception."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Fault:
 
 
 class Disk(apsw.VFS):
-    """Passes everything on to the real disk, and keeps a record."""
+    """Forwards everything to the real disk, and records it."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -75,7 +75,7 @@ class Disk(apsw.VFS):
         super().xDelete(name, syncdir)
 
     def note(self, kind: str, file: str, offset: int = 0, data: bytes = b"") -> None:
-        """Keep a record of what is about to happen, unless it fails."""
+        """Record a call before it happens, unless it fails."""
         if self.fault is not None:
             self.fault.strike(kind)
         if file.endswith(_KEPT) and kind != "read":
@@ -87,7 +87,7 @@ class Disk(apsw.VFS):
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Let every connection that is opened meanwhile use this disk."""
+        """Use this disk for every connection that is opened meanwhile."""
         with mock.patch.object(sqlite3, "connect", _Connection):
             yield
 
@@ -170,7 +170,7 @@ def _as_sqlite3() -> Iterator[None]:
 
 @dataclass
 class _Content:
-    """One file: what is sure to be there, and every version its sectors had since."""
+    """One file: its synced contents, and every version of its sectors since."""
 
     durable: bytearray = field(default_factory=bytearray)
     newer: dict[int, list[bytes]] = field(default_factory=dict)
@@ -216,7 +216,7 @@ class _Content:
 
 
 class Past:
-    """The disk at one moment of its record, to be asked what a power cut would leave."""
+    """The disk at one moment of its record, with what a power cut would leave."""
 
     def __init__(self) -> None:
         self._files: dict[str, _Content] = {}

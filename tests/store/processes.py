@@ -35,7 +35,7 @@ def process(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def line_of(running: subprocess.Popen[str]) -> str:
-    """Wait for a process to say something."""
+    """Wait for a line of a process."""
     assert running.stdout is not None
     line = running.stdout.readline()
     if not line:
@@ -45,7 +45,7 @@ def line_of(running: subprocess.Popen[str]) -> str:
 
 
 def emit(running: subprocess.Popen[str], line: str = "go") -> None:
-    """Say something to a process."""
+    """Send a line to a process."""
     assert running.stdin is not None
     running.stdin.write(f"{line}\n")
     running.stdin.flush()

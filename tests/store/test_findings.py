@@ -22,7 +22,7 @@ async def found(url: str) -> dict[str, Finding]:
 
 
 @pytest.mark.req("S-13", stores=["memory"])
-async def test_memory_says_that_it_forgets() -> None:
+async def test_memory_warns_that_jobs_are_lost_with_the_process() -> None:
     (finding,) = await MemoryStore().findings()
 
     assert ("durability", Level.WARN) == (finding.name, finding.level)
@@ -62,7 +62,7 @@ async def test_postgres_that_may_lose_jobs_is_an_error() -> None:
 
 
 @pytest.mark.postgres
-async def test_postgres_says_which_settings_a_pooler_keeps_from_its_sessions(
+async def test_postgres_reports_which_settings_a_pooler_keeps_from_its_sessions(
     postgres_server: Postgres,
 ) -> None:
     url = f"{postgres_server.dsn}?schema=found"
@@ -90,7 +90,7 @@ async def test_postgres_says_which_settings_a_pooler_keeps_from_its_sessions(
         (["--appendfsync", "always"], Level.OK, "on disk"),
     ],
 )
-async def test_redis_says_what_a_crash_would_lose(
+async def test_redis_reports_what_a_crash_would_lose(
     options: list[str], level: Level, word: str
 ) -> None:
     with Valkey(options) as server:
@@ -103,7 +103,7 @@ async def test_redis_says_what_a_crash_would_lose(
 
 @pytest.mark.redis
 @pytest.mark.req("S-13", stores=["redis"])
-async def test_redis_that_evicts_or_is_nearly_full_says_so() -> None:
+async def test_redis_that_evicts_or_is_nearly_full_is_reported() -> None:
     with Valkey(["--maxmemory", "1mb", "--maxmemory-policy", "allkeys-lru"]) as server:
         by_name = await found(f"{server.url}?accept=eviction")
 
@@ -112,7 +112,7 @@ async def test_redis_that_evicts_or_is_nearly_full_says_so() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "word"), [(90, "90.0 s ahead of"), (-5, "5.0 s behind")])
-def test_clock_that_is_off_is_told_in_which_direction(seconds: int, word: str) -> None:
+def test_clock_skew_is_reported_with_its_direction(seconds: int, word: str) -> None:
     here = SystemClock().now()
 
     finding = clock_finding(here + timedelta(seconds=seconds), here)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req(stores=["memory"])
 
 
 @pytest.mark.req("S-2")
-async def test_nothing_survives_the_store_and_its_documentation_says_so() -> None:
+async def test_nothing_survives_the_store_and_its_documentation_states_that() -> None:
     clock = ManualClock()
     job = await Hand(MemoryStore(clock), clock).add("a")
 

@@ -64,11 +64,11 @@ async def test_everything_expired_is_deleted_in_batches(
 
 
 async def test_named_lock_that_is_held_is_not_deleted(store: PostgresStore) -> None:
-    await store.hold("mine", "me", timedelta(minutes=1))
+    await store.lock("mine", "me", timedelta(minutes=1))
 
     await store.prune(Retention(), 1)
 
-    assert ["mine"] == [hold.name for hold in await store.holds("")]
+    assert ["mine"] == [lock.name for lock in await store.locks("")]
 
 
 async def test_backlog_of_counters_is_summed_up_without_long_pauses(

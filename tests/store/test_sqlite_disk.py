@@ -22,7 +22,7 @@ from holdfast.runtime.clock import ManualClock
 from holdfast.store import AddStatus, Change, Claim
 from holdfast.store.sqlite import SQLiteStore, connection
 from holdfast.store.sqlite.location import Durability, Location
-from holdfast.store.sqlite.threads import InlineLane
+from holdfast.store.sqlite.threads import LoopExecutor
 from tests.conformance.hand import failure, make
 from tests.store.disk import Disk, Fault, Past
 
@@ -35,7 +35,7 @@ IMAGES = int(os.environ.get("HOLDFAST_IMAGES", "400"))
 WRITING = frozenset({"write", "sync", "truncate"})
 
 Picture = dict[str, tuple[Job, tuple[Transition, ...]]]
-"""Everything that is known of every job."""
+"""All data of every job."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def disk() -> Iterator[Disk]:
 
 @pytest.fixture(autouse=True)
 def often_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the log be copied into the file all the time, so that power is lost in that too."""
+    """Checkpoint the log very often, so that power is also lost during checkpoints."""
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 40)
 
 
@@ -55,7 +55,7 @@ def _store(
     folder: Path, clock: ManualClock, durability: Durability = Durability.FULL
 ) -> SQLiteStore:
     location = Location(path=folder / "jobs.db", durability=durability)
-    return SQLiteStore(location, clock=clock, lane=InlineLane, sockets=False)
+    return SQLiteStore(location, clock=clock, executor=LoopExecutor, sockets=False)
 
 
 @asynccontextmanager
@@ -108,7 +108,7 @@ async def _picture(store: SQLiteStore, ids: list[str]) -> Picture:
 
 
 async def _recorded(disk: Disk, folder: Path, durability: Durability) -> list[Picture]:
-    """Tell the story on the disk; return what was known after each acknowledged call."""
+    """Run the calls on the disk; return the contents after each acknowledged call."""
     async with _on(disk, folder, durability) as store:
         story = Story(store)
         pictures: list[Picture] = [{}]
@@ -122,18 +122,18 @@ async def _recorded(disk: Disk, folder: Path, durability: Durability) -> list[Pi
 
 @dataclass
 class Found:
-    """What the images held."""
+    """What was found in the images."""
 
     images: int = 0
     lost: int = 0
-    """In how many something acknowledged was not there."""
+    """In how many an acknowledged write was missing."""
     ahead: int = 0
     """In how many the call under way had already happened."""
     torn: list[str] = field(default_factory=list)
 
 
 async def _examined(disk: Disk, folder: Path, pictures: list[Picture], images: int) -> Found:
-    """Cut the power at moments all over the story, and look at what is left."""
+    """Cut the power at moments all over the run, and check what is left."""
     randomness = random.Random(7)
     opened = next(n for n, event in enumerate(disk.events) if event.kind == "mark")
     moments = {n for n, event in enumerate(disk.events) if n > opened and event.kind == "sync"}
@@ -156,10 +156,10 @@ async def _examined(disk: Disk, folder: Path, pictures: list[Picture], images: i
 
 async def _seen(folder: Path, ids: list[str]) -> Picture | str:
     with sqlite3.connect(folder / "jobs.db") as plain:
-        (told,) = plain.execute("PRAGMA integrity_check").fetchone()
+        (result,) = plain.execute("PRAGMA integrity_check").fetchone()
     plain.close()
-    if told != "ok":
-        return str(told)
+    if result != "ok":
+        return str(result)
     async with _store(folder, ManualClock()) as store:
         return await _picture(store, ids)
 
@@ -212,7 +212,7 @@ async def test_weaker_durability_loses_acknowledged_calls_but_never_half_of_one(
 @pytest.mark.parametrize("error", [apsw.FullError, apsw.IOError], ids=["full", "failing"])
 @pytest.mark.parametrize("times", [1, 40], ids=["once", "for a while"])
 @pytest.mark.req("S-9", "S-12")
-async def test_failing_disk_is_told_clearly_and_leaves_nothing_half_done(
+async def test_failing_disk_raises_a_clear_error_and_leaves_nothing_half_done(
     disk: Disk, tmp_path: Path, error: type[apsw.Error], times: int
 ) -> None:
     untouched = 0
@@ -232,7 +232,7 @@ async def test_failing_disk_is_told_clearly_and_leaves_nothing_half_done(
             now_there = await _picture(store, ids)
             assert now_there in (before, {**before, **{i: now_there.get(i) for i in ids[-2:]}})
             untouched += now_there == before
-            answers = await store.add(pair)  # again, as whoever got the error would
+            answers = await store.add(pair)  # again, as a caller does after an error
             assert [AddStatus.ACCEPTED] * 2 == [answer.status for answer in answers]
             assert ids == list(await _picture(store, ids))
         tallies = (await store.stats(timedelta(0))).tallies
@@ -271,11 +271,13 @@ async def test_disk_that_fills_up_in_the_middle_of_a_group_answers_each_truthful
     assert "ok" == _integrity(tmp_path)
 
 
-async def test_error_of_a_failing_disk_says_which_file_and_why(disk: Disk, tmp_path: Path) -> None:
+async def test_error_of_a_failing_disk_names_the_file_and_the_cause(
+    disk: Disk, tmp_path: Path
+) -> None:
     async with _on(disk, tmp_path) as store:
         disk.fault = Fault(apsw.FullError, 1, WRITING)
 
-        with pytest.raises(StoreUnavailableError, match=r"jobs\.db cannot be used right now"):
+        with pytest.raises(StoreUnavailableError, match=r"jobs\.db cannot be used now"):
             await store.add([make("a", now=store.now())])
         disk.fault = None
 
@@ -306,7 +308,7 @@ async def test_worker_on_a_full_disk_keeps_its_lease_until_there_is_room(
     assert [State.COMPLETED, State.RETRYING, State.RETRYING] == states
 
 
-async def test_failing_read_is_told_and_the_next_one_answers(disk: Disk, tmp_path: Path) -> None:
+async def test_failing_read_raises_and_the_next_one_succeeds(disk: Disk, tmp_path: Path) -> None:
     async with _on(disk, tmp_path) as store:
         await Story(store).submit("first")
     async with _on(disk, tmp_path) as store:  # with nothing in memory
@@ -322,6 +324,6 @@ async def test_failing_read_is_told_and_the_next_one_answers(disk: Disk, tmp_pat
 
 def _integrity(folder: Path) -> str:
     plain = sqlite3.connect(folder / "jobs.db")
-    (told,) = plain.execute("PRAGMA integrity_check").fetchone()
+    (result,) = plain.execute("PRAGMA integrity_check").fetchone()
     plain.close()
-    return str(told)
+    return str(result)

@@ -1,4 +1,4 @@
-"""Where the SQLite store may lie, and which promises can be asked of it."""
+"""Paths, options and filesystems of the SQLite store."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_network_filesystem_is_refused_unless_named(tmp_path: Path) -> Non
         assert (tmp_path / "jobs.db").exists()
 
 
-def test_innermost_mount_tells_the_filesystem(tmp_path: Path) -> None:
+def test_innermost_mount_decides_the_filesystem(tmp_path: Path) -> None:
     deep = tmp_path / "with space" / "deep"
     deep.mkdir(parents=True)
     mounts = tmp_path / "mountinfo"
@@ -129,7 +129,7 @@ async def test_place_without_permission_is_refused(
     tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "jobs.db").touch()
-    forbidden = tmp_path / closed  # root may do anything, so the refusal is put in its mouth
+    forbidden = tmp_path / closed  # root may do anything, so the refusal is simulated
     monkeypatch.setattr(os, "access", lambda path, _: Path(path) != forbidden)
 
     with pytest.raises(StoreError, match=r"not (readable and )?writable"):
@@ -140,7 +140,7 @@ async def test_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path
     path = tmp_path / "notes.txt"
     path.write_text("not a database, " * 100)
 
-    with pytest.raises(StoreError, match="not a sound SQLite database"):
+    with pytest.raises(StoreError, match="not an intact SQLite database"):
         await SQLiteStore(Location(path=path)).start()
 
     assert path.read_text().startswith("not a database")
@@ -162,20 +162,20 @@ async def test_database_of_another_program_is_refused_and_left_alone(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "said"),
+    ("code", "kind", "text"),
     [
         (sqlite3.SQLITE_BUSY, StoreUnavailableError, "locked by another process"),
         (sqlite3.SQLITE_LOCKED, StoreUnavailableError, "locked by another process"),
-        (sqlite3.SQLITE_IOERR_FSYNC, StoreUnavailableError, "cannot be used right now"),
-        (sqlite3.SQLITE_FULL, StoreUnavailableError, "cannot be used right now"),
-        (sqlite3.SQLITE_CANTOPEN, StoreUnavailableError, "cannot be used right now"),
-        (sqlite3.SQLITE_CORRUPT, StoreError, "not a sound SQLite database"),
-        (sqlite3.SQLITE_NOTADB, StoreError, "not a sound SQLite database"),
+        (sqlite3.SQLITE_IOERR_FSYNC, StoreUnavailableError, "cannot be used now"),
+        (sqlite3.SQLITE_FULL, StoreUnavailableError, "cannot be used now"),
+        (sqlite3.SQLITE_CANTOPEN, StoreUnavailableError, "cannot be used now"),
+        (sqlite3.SQLITE_CORRUPT, StoreError, "not an intact SQLite database"),
+        (sqlite3.SQLITE_NOTADB, StoreError, "not an intact SQLite database"),
         (sqlite3.SQLITE_ERROR, StoreError, "jobs.db: it broke"),
     ],
 )
-def test_errors_of_sqlite_say_whether_to_try_again(
-    code: int, kind: type[StoreError], said: str
+def test_errors_of_sqlite_show_whether_to_retry(
+    code: int, kind: type[StoreError], text: str
 ) -> None:
     error = sqlite3.OperationalError("it broke")
     error.sqlite_errorcode = code
@@ -183,7 +183,7 @@ def test_errors_of_sqlite_say_whether_to_try_again(
     translated = translation(error, Path("jobs.db"))
 
     assert kind is type(translated)
-    assert said in str(translated)
+    assert text in str(translated)
 
 
 def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

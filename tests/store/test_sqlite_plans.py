@@ -18,7 +18,7 @@ from holdfast.runtime.clock import ManualClock
 from holdfast.store import FailureSearch, LimitRule, Order, RecordWrite, Search
 from holdfast.store.sqlite import SQLiteStore, search
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import InlineLane
+from holdfast.store.sqlite.threads import LoopExecutor
 from tests.conformance.hand import Hand
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def hand(tmp_path: Path) -> AsyncIterator[Hand]:
     """A small file with jobs in every state."""
     clock = ManualClock()
     async with SQLiteStore(
-        Location(path=tmp_path / "jobs.db"), clock=clock, lane=InlineLane, sockets=False
+        Location(path=tmp_path / "jobs.db"), clock=clock, executor=LoopExecutor, sockets=False
     ) as store:
         hand = Hand(store, clock)
         parent = await hand.add("parent")
@@ -85,7 +85,7 @@ def _faults(plans: dict[str, list[str]]) -> list[tuple[str, str]]:
 
 
 VERBS: dict[str, Callable[[Hand], Awaitable[object]]] = {
-    "kinds": lambda hand: hand.store.kinds(),  # type: ignore[attr-defined]  # more than a store
+    "kinds": lambda hand: hand.store.kinds(),
     "claim": lambda hand: hand.claim(10),
     "claim by type": lambda hand: hand.claim(10, types=["late", "good"]),
     "promote": lambda hand: hand.store.promote(10),
@@ -95,6 +95,7 @@ VERBS: dict[str, Callable[[Hand], Awaitable[object]]] = {
     "failures": lambda hand: hand.store.failures(FailureSearch(states=tuple(State))),
     "events": lambda hand: hand.store.events("3", 10, timedelta(0)),
     "get": lambda hand: hand.store.get([hand.job("good").id, "foreign"]),
+    "ended": lambda hand: hand.store.ended([hand.job("good").id, "foreign"]),
     "logs": lambda hand: hand.store.logs(hand.job("good").id),
     "parents": lambda hand: hand.store.parents(hand.job("waits").id),
     "delete": lambda hand: hand.store.delete([hand.job("good").id]),
@@ -165,11 +166,11 @@ async def test_search_by_update_walks_the_journal_when_many_match(
     assert [] == _faults(plans)
 
 
-async def test_search_by_time_looks_only_where_that_time_lies(tmp_path: Path) -> None:
+async def test_search_by_time_reads_only_rows_of_that_time(tmp_path: Path) -> None:
     """An hour's jobs among many are found without passing the others."""
     clock = ManualClock()
     location = Location(path=tmp_path / "jobs.db")
-    async with SQLiteStore(location, clock=clock, lane=InlineLane, sockets=False) as store:
+    async with SQLiteStore(location, clock=clock, executor=LoopExecutor, sockets=False) as store:
         hand = Hand(store, clock)
         for hour in range(5):
             await hand.add_all(*(hand.job(f"{hour} {n}") for n in range(300)))
@@ -191,7 +192,7 @@ async def test_search_by_time_looks_only_where_that_time_lies(tmp_path: Path) ->
 async def test_search_by_time_finds_what_clocks_wrote_out_of_order(tmp_path: Path) -> None:
     clock = ManualClock()
     location = Location(path=tmp_path / "jobs.db")
-    async with SQLiteStore(location, clock=clock, lane=InlineLane, sockets=False) as store:
+    async with SQLiteStore(location, clock=clock, executor=LoopExecutor, sockets=False) as store:
         hand = Hand(store, clock)
         start = clock.now()
         jobs = []

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 START = """
 import asyncio, itertools, sys, time
 from datetime import timedelta
-from holdfast.runtime.randomness import Chance
+from holdfast.runtime.randomness import Randomness
 from holdfast.model.submission import Submission
 from holdfast.store import Claim, open_store
 from holdfast.model.acceptance import accept
 
-chance = Chance()
+randomness = Randomness()
 url = sys.argv[1]
 
 def new(store, **fields):
-    asked = Submission(type="a", **fields)
-    return accept(asked, job_id=chance.uuid(), now=store.now())
+    submission = Submission(type="a", **fields)
+    return accept(submission, job_id=randomness.uuid(), now=store.now())
 """
 SUBMIT_FOR_EVER = (
     START
@@ -68,7 +68,8 @@ async def main():
         sys.stdin.readline()
         for _ in range(int(sys.argv[2])):
             await store.add([new(store)])
-            await store.claim(Claim(queues=("default",), limit=1, worker="w", token=chance.token()))
+            token = randomness.token()
+            await store.claim(Claim(queues=("default",), limit=1, worker="w", token=token))
         print("done", flush=True)
 
 asyncio.run(main())
@@ -98,7 +99,7 @@ async def main():
                 moved = await store.arrivals(["default"], seen, timedelta(seconds=20))
                 at = time.monotonic()
                 seen = moved
-                want = Claim(queues=("default",), limit=5, worker="w", token=chance.token())
+                want = Claim(queues=("default",), limit=5, worker="w", token=randomness.token())
                 if await store.claim(want):
                     break
             print(at, flush=True)
@@ -169,8 +170,8 @@ async def test_many_processes_write_at_once_without_an_error(tmp_path: Path) -> 
 
 
 @pytest.mark.req("S-1", "S-2", stores=["sqlite"])
-async def test_processes_that_come_and_go_lose_nothing(tmp_path: Path) -> None:
-    """Whoever closes the file last takes its log away, while others may be opening it."""
+async def test_processes_that_open_and_close_the_file_lose_nothing(tmp_path: Path) -> None:
+    """The last process to close the file deletes its log, while others may be opening it."""
     with ExitStack() as stack:
         guests = [stack.enter_context(process(COME_AND_GO, _url(tmp_path), 15)) for _ in range(4)]
         assert ["done"] * 4 == [line_of(guest) for guest in guests]
@@ -179,7 +180,7 @@ async def test_processes_that_come_and_go_lose_nothing(tmp_path: Path) -> None:
         assert 60 == (await store.find(Search(limit=1000))).total
 
 
-async def test_work_is_heard_of_in_another_process_within_milliseconds(tmp_path: Path) -> None:
+async def test_work_wakes_another_process_within_milliseconds(tmp_path: Path) -> None:
     rounds = 25
     async with open_store(_url(tmp_path)) as store:
         with process(WAKE_UPS, _url(tmp_path), rounds) as waiter:
@@ -209,17 +210,17 @@ async def test_work_is_found_by_polling_when_messages_are_lost(tmp_path: Path) -
             assert 2 == len((await news).events)
 
 
-async def test_commit_of_another_process_that_brings_no_work_wakes_nobody(tmp_path: Path) -> None:
+async def test_commit_of_another_process_without_work_wakes_no_waiter(tmp_path: Path) -> None:
     location = SQLiteStore.from_url(_url(tmp_path))._location
     async with SQLiteStore(location) as one, SQLiteStore(location) as other:
         seen = await one.arrivals(["default"], -1, timedelta(0))
 
-        await other.hold("leader", "other", timedelta(seconds=30))
+        await other.lock("leader", "other", timedelta(seconds=30))
 
         assert seen == await one.arrivals(["default"], seen, timedelta(seconds=0.3))
 
 
-async def test_work_in_another_queue_wakes_nobody(tmp_path: Path) -> None:
+async def test_work_in_another_queue_wakes_no_waiter(tmp_path: Path) -> None:
     async with open_store(_url(tmp_path)) as store:
         seen = await store.arrivals(["quiet"], -1, timedelta(0))
         waiting = asyncio.create_task(store.arrivals(["quiet"], seen, timedelta(seconds=20)))
@@ -246,15 +247,15 @@ async def test_waiting_costs_next_to_nothing(tmp_path: Path) -> None:
         assert time.process_time() - before < 0.1  # 5 % for ten waiters on a crowded machine
 
 
-async def test_socket_of_a_dead_process_is_cleared_away(tmp_path: Path) -> None:
+async def test_socket_of_a_dead_process_is_deleted(tmp_path: Path) -> None:
     async with open_store(_url(tmp_path)) as store:
         with process(WAKE_UPS, _url(tmp_path), 1) as waiter:
             assert "ready" == await asyncio.to_thread(line_of, waiter)
             assert isinstance(store, SQLiteStore)
             session = store._session
             assert session is not None
-            assert session._herald is not None
-            folder = session._herald._folder
+            assert session._socket_wake is not None
+            folder = session._socket_wake._folder
             await asyncio.to_thread(_until, lambda: bool(_sockets_of(folder, waiter.pid)))
             waiter.kill()
             waiter.wait(timeout=30)
@@ -267,7 +268,7 @@ async def test_socket_of_a_dead_process_is_cleared_away(tmp_path: Path) -> None:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    """Wait for what another process does to a directory, which nothing tells."""
+    """Poll for what another process does to a directory."""
     for _ in range(1000):
         if condition():
             return
@@ -281,7 +282,7 @@ def _sockets_of(folder: Path, pid: int) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.req("S-9", stores=["sqlite"])
-async def test_frozen_writer_gives_a_clear_error_and_reads_go_on(tmp_path: Path) -> None:
+async def test_frozen_writer_raises_a_clear_error_and_reads_still_work(tmp_path: Path) -> None:
     async with open_store(_url(tmp_path)) as store:
         await store.add([_new(store, "a")])
         with process(FREEZE, _url(tmp_path)) as frozen:
@@ -361,5 +362,5 @@ async def _add_until_refused(store: SQLiteStore) -> int:
 
 
 def _large(store: SQLiteStore, round_: int) -> list[Job]:
-    asked = Submission(type="a", payload=b"x" * 5000)
-    return [accept(asked, job_id=job_id(f"{round_} {n}"), now=store.now()) for n in range(10)]
+    submission = Submission(type="a", payload=b"x" * 5000)
+    return [accept(submission, job_id=job_id(f"{round_} {n}"), now=store.now()) for n in range(10)]

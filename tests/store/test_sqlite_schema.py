@@ -126,6 +126,6 @@ def test_statements_that_move_states_declare_edges_of_the_table() -> None:
         assert edges <= {(str(before), str(after)) for before, after in lifecycle.EDGES if before}
 
 
-def test_every_statement_says_first_what_it_is_for() -> None:
+def test_every_statement_begins_with_its_purpose() -> None:
     for name, text in SOURCES.items():
         assert text.startswith(f"-- {name}: "), name

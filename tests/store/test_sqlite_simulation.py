@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.runtime.clock import ManualClock
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import InlineLane
+from holdfast.store.sqlite.threads import LoopExecutor
 from tests.conformance.hand import Hand
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _store(path: Path) -> SQLiteStore:
     return SQLiteStore(
         Location(path=path / "jobs.db"),
         clock=ManualClock(),
-        lane=InlineLane,
+        executor=LoopExecutor,
         sockets=False,
         poll=5,
     )
@@ -80,7 +80,7 @@ def test_store_waits_in_virtual_time(tmp_path: Path) -> None:
     assert 7200 <= _run(main()) < 7201
 
 
-def test_store_on_the_same_file_is_heard_in_virtual_time(tmp_path: Path) -> None:
+def test_store_on_the_same_file_wakes_waiters_in_virtual_time(tmp_path: Path) -> None:
     async def main() -> None:
         async with _store(tmp_path) as one, _store(tmp_path) as other:
             hand = Hand(other, ManualClock())

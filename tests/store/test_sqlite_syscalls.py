@@ -59,7 +59,7 @@ class Victims:
         self._process.communicate(timeout=10)
 
     def run(self, folder: Path, *options: str) -> str:
-        """Let a victim live in a folder under strace; return what strace saw."""
+        """Run a victim in a folder under strace; return the trace."""
         assert self._process.stdin
         assert self._process.stdout
         print(folder, file=self._process.stdin, flush=True)
@@ -90,7 +90,7 @@ async def _picture(folder: Path) -> Picture:
 
 
 async def _pictures(folder: Path) -> list[Picture]:
-    """What is there before and after each call."""
+    """Return the contents before and after each call."""
     pictures = [await _picture(folder)]
     for call in victim.CALLS:
         async with victim.opened(folder) as store:
@@ -101,9 +101,9 @@ async def _pictures(folder: Path) -> list[Picture]:
 
 def _integrity(folder: Path) -> str:
     plain = sqlite3.connect(folder / victim.DATABASE)
-    (told,) = plain.execute("PRAGMA integrity_check").fetchone()
+    (result,) = plain.execute("PRAGMA integrity_check").fetchone()
     plain.close()
-    return str(told)
+    return str(result)
 
 
 def _folders(parent: Path, *names: str) -> list[Path]:
@@ -134,13 +134,13 @@ async def test_killed_at_any_system_call_nothing_acknowledged_is_lost(
             assert "killed by SIGKILL" in seen
 
             file = folder / victim.ACKNOWLEDGED
-            told = len(file.read_bytes()) if file.exists() else 0
+            acknowledged = len(file.read_bytes()) if file.exists() else 0
             found = await _picture(folder)
-            place = f"{name} number {when}, {told} calls acknowledged"
-            assert found in pictures[told : told + 2], place
-            where[told, found != pictures[told]] += 1
-            async with victim.opened(folder) as store:  # whoever comes next can go on
-                for call in victim.CALLS[told:]:
+            place = f"{name} number {when}, {acknowledged} calls acknowledged"
+            assert found in pictures[acknowledged : acknowledged + 2], place
+            where[acknowledged, found != pictures[acknowledged]] += 1
+            async with victim.opened(folder) as store:  # the next process can continue
+                for call in victim.CALLS[acknowledged:]:
                     await call(store)
             assert pictures[-1] == await _picture(folder), place
             assert "ok" == _integrity(folder), place
@@ -149,5 +149,7 @@ async def test_killed_at_any_system_call_nothing_acknowledged_is_lost(
     print(f"killed at {sum(where.values())} system calls: {dict(where)}")
     assert calls["pwrite64"] > 10
     assert sum(where.values()) >= 60
-    assert {0, 1, 2} <= {told for told, _ in where}  # before each of the three was acknowledged
+    assert {0, 1, 2} <= {
+        acknowledged for acknowledged, _ in where
+    }  # before each of the three was acknowledged
     assert any(ahead for _, ahead in where)  # and between the commit and the answer

@@ -1,4 +1,4 @@
-"""Group commit: who waits together is written together, and nobody harms the others."""
+"""Group commit: pending calls share a transaction, and a failure harms no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.store import AddStatus, Fence, Search
 from holdfast.store.sqlite import SQLiteStore, writer
 from holdfast.store.sqlite.encode import id_of, key_of, micros, moment
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import InlineLane, ThreadLane
+from holdfast.store.sqlite.threads import LoopExecutor, ThreadExecutor
 from tests.conformance.hand import Hand, job_id
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def opened(path: Path, *, inline: bool = False) -> AsyncIterator[tuple[SQLiteStore, Hand]]:
     clock = ManualClock()
-    lane = InlineLane if inline else ThreadLane
+    executor = LoopExecutor if inline else ThreadExecutor
     location = Location(path=path / "jobs.db")
-    async with SQLiteStore(location, clock=clock, lane=lane, sockets=not inline) as store:
+    async with SQLiteStore(location, clock=clock, executor=executor, sockets=not inline) as store:
         yield store, Hand(store, clock)
 
 
@@ -97,12 +97,12 @@ async def test_failing_operation_harms_no_other_in_its_transaction(tmp_path: Pat
         assert isinstance(answers[1], StaleLeaseError)
         assert isinstance(answers[2], StoreError)
         assert ["after", "before"] == [job.type for job in (await store.find(Search())).jobs]
-        assert [] == await store.holds("")
+        assert [] == await store.locks("")
         stats = await store.stats(timedelta(minutes=5))
         assert 2 == sum(tally.count for tally in stats.tallies)
 
 
-async def test_bug_in_an_operation_reaches_its_caller_and_nobody_else(tmp_path: Path) -> None:
+async def test_bug_in_an_operation_reaches_its_caller_only(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, hand):
         session = store._session
         assert session is not None
@@ -114,7 +114,7 @@ async def test_bug_in_an_operation_reaches_its_caller_and_nobody_else(tmp_path: 
         with pytest.raises(ZeroDivisionError):
             await session.write(buggy)
 
-        assert [] == await store.holds("")
+        assert [] == await store.locks("")
         await hand.add("afterwards")
 
 
@@ -150,12 +150,12 @@ async def test_cancelled_caller_is_not_served(tmp_path: Path) -> None:
 @pytest.mark.req("S-1", stores=["sqlite"])
 async def test_close_finishes_what_was_asked_for(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, hand):
-        asked = [asyncio.create_task(store.add([hand.job(f"n{n}")])) for n in range(20)]
+        calls = [asyncio.create_task(store.add([hand.job(f"n{n}")])) for n in range(20)]
         await asyncio.sleep(0)
 
         await store.close()
 
-        answers = await asyncio.gather(*asked)
+        answers = await asyncio.gather(*calls)
         assert {AddStatus.ACCEPTED} == {answer.status for (answer,) in answers}
     async with opened(tmp_path) as (store, _):
         assert 20 == (await store.find(Search())).total
@@ -184,7 +184,7 @@ async def test_verbs_wait_for_a_start_under_way(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_close_wakes_those_who_wait(tmp_path: Path) -> None:
+async def test_close_wakes_all_waiters(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, _):
         seen = await store.arrivals(["default"], -1, timedelta(0))
         work = asyncio.create_task(store.arrivals(["default"], seen, timedelta(hours=1)))
@@ -236,9 +236,9 @@ async def test_disk_error_in_a_transaction_fails_all_of_it_and_leaves_nothing(
 async def test_busy_file_is_waited_for_while_others_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Blocked again and again, but by someone who makes headway: no error."""
+    """Blocked again and again, but by processes that commit: no error."""
     monkeypatch.setattr(writer, "FROZEN_AFTER", 2)
-    monkeypatch.setattr(writer, "CROWDED_AFTER", 5)
+    monkeypatch.setattr(writer, "GIVE_UP_AFTER", 5)
     async with opened(tmp_path) as (store, _):
         session = store._session
         assert session is not None
@@ -296,7 +296,7 @@ def test_id_is_kept_compactly_and_comes_back_as_it_was(job_id: str, size: int) -
     assert job_id == id_of(key)
 
 
-async def test_job_with_a_foreign_id_lives_like_any_other(tmp_path: Path) -> None:
+async def test_job_with_a_foreign_id_works_like_any_other(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, hand):
         foreign = replace(hand.job("a"), id="repeat:daily:1")
         await store.add([foreign])

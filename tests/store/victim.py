@@ -18,7 +18,7 @@ from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import InlineLane
+from holdfast.store.sqlite.threads import LoopExecutor
 from tests.conformance.hand import make
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ DATABASE, ACKNOWLEDGED = "jobs.db", "acknowledged"
 def opened(folder: Path) -> SQLiteStore:
     """Return the store of a folder: one thread, and a clock that stands still."""
     location = Location(path=folder / DATABASE)
-    return SQLiteStore(location, clock=ManualClock(), lane=InlineLane, sockets=False)
+    return SQLiteStore(location, clock=ManualClock(), executor=LoopExecutor, sockets=False)
 
 
 async def submit(store: SQLiteStore) -> None:
@@ -40,7 +40,7 @@ async def submit(store: SQLiteStore) -> None:
 
 
 async def claim(store: SQLiteStore) -> None:
-    """Take the first."""
+    """Claim the first."""
     await store.claim(Claim(queues=("default",), limit=1, worker="w", token="t"))
 
 

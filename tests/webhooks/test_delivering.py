@@ -262,7 +262,7 @@ async def test_crash_between_telling_and_noting_tells_nobody_twice() -> None:
     assert 1 == found.total_count
 
 
-async def test_webhooks_and_their_messages_are_sealed(place: Place) -> None:
+async def test_webhooks_and_their_messages_are_encrypted(place: Place) -> None:
     ring = KeyRing.parse(KeyRing.generate("k1"))
     async with listening() as receiver, serving(place, keys=ring) as app:
         hook = await app.webhooks.add(receiver.url, include_result=True)

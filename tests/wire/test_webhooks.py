@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast import Holdfast
-from holdfast.encryption import KeyRing, sealed
+from holdfast.encryption import KeyRing, encrypted
 from holdfast.encryption.envelope import unwrap
 from holdfast.webhooks import WebhookSettings
 from tests.webhooks.receiver import listening
@@ -41,7 +41,7 @@ async def test_webhook_reports_a_job_that_node_ended(
 @pytest.mark.req("B-1", "M-12")
 async def test_node_runs_an_encrypted_job_without_reading_it(side: Side, peer: Peer) -> None:
     ring = KeyRing.parse(KeyRing.generate("k1"))
-    async with Holdfast(store=sealed(side.store, ring)) as app:
+    async with Holdfast(store=encrypted(side.store, ring)) as app:
         await peer.ask("work", queue="q")
         job = await app.submit("greet", {"iban": "DE00"}, queue="q")
         status = await app.wait(job.job_id, timeout=15)

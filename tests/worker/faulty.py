@@ -9,7 +9,7 @@ from typing import Self
 from holdfast.errors import StoreUnavailableError
 from holdfast.store import Store
 
-LOCAL = ("close",)
+LOCAL = ("close", "capabilities", "not_notified_because")
 
 
 class FaultyStore:

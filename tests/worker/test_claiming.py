@@ -19,6 +19,7 @@ from holdfast.operations.workers import workers
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import (
     Added,
+    Capabilities,
     Change,
     Claim,
     Dependent,
@@ -92,7 +93,7 @@ class Counting(MemoryStore):
 class Grouping(Counting):
     """Says that it writes answers and the next claim in one transaction."""
 
-    GROUPS_COMMITS = True
+    capabilities = Capabilities(groups_commits=True)
 
 
 @pytest.mark.parametrize(("kind", "asked"), [(Counting, [20, 20]), (Grouping, [40])])
@@ -528,10 +529,10 @@ async def test_a_worker_says_that_it_is_there_before_it_claims(app: Holdfast) ->
             verbs.append("claim")
             return await super().claim(want)
 
-        async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
             await asyncio.sleep(0)
             verbs.append(name.partition(":")[0])
-            return await super().hold(name, holder, ttl, data)
+            return await super().lock(name, holder, ttl, data)
 
     app = Holdfast(store=Watched())
     app.task("work")(_nothing)

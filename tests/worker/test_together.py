@@ -55,7 +55,7 @@ async def test_each_tick_makes_exactly_one_job_though_the_leading_worker_is_kill
     app: Holdfast,
 ) -> None:
     await _ticks(app, 2)
-    (lead,) = await app.store.holds(LEADERSHIP)
+    (lead,) = await app.store.locks(LEADERSHIP)
     os.kill((await crew(app))[lead.holder], signal.SIGKILL)
     before = len(await _ticks(app, 0))
 

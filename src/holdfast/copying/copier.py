@@ -94,7 +94,7 @@ class Copier:
             return await self._run()
         finally:
             for store in (self._source, self._target):
-                await store.hold(KIND, self._id, timedelta(0))
+                await store.lock(KIND, self._id, timedelta(0))
 
     async def _run(self) -> CopyReport:
         note, resumed = await self._resume_or_begin()
@@ -126,7 +126,7 @@ class Copier:
     async def _lock(self) -> None:
         """Hold a lock on both stores, so that no other copy uses them."""
         for store in (self._source, self._target):
-            if not await store.hold(KIND, self._id, LOCK_TTL):
+            if not await store.lock(KIND, self._id, LOCK_TTL):
                 raise CopyRefusedError(
                     "another copy is using one of the stores: wait until it ends; if it was killed,"
                     f" try again in {LOCK_TTL.total_seconds():g} s"
@@ -181,14 +181,14 @@ class Copier:
         return len(rules)
 
     async def _copy_schedules(self) -> int:
-        holds, now = await self._source.holds(CRON), self._source.now()
-        for hold in holds:
-            await self._target.hold(hold.name, hold.holder, hold.until - now, hold.data)
-        return len(holds)
+        locks, now = await self._source.locks(CRON), self._source.now()
+        for lock in locks:
+            await self._target.lock(lock.name, lock.holder, lock.until - now, lock.data)
+        return len(locks)
 
     async def _copy_records(self) -> int:
         count = 0
-        for kind in await cast(PortableStore, self._source).kinds():
+        for kind in await self._source.kinds():
             after = ""
             while kind != KIND and (page := await self._source.browse(kind, after=after)):
                 await self._target.keep([_copied_record(record) for record in page])

@@ -1,8 +1,8 @@
-"""Encryption at rest: what a job says is sealed before it reaches a store."""
+"""Encryption at rest: job contents are encrypted before they reach a store."""
 
 from __future__ import annotations
 
 from holdfast.encryption.key_ring import KeyRing
-from holdfast.encryption.store import sealed
+from holdfast.encryption.store import encrypted
 
-__all__ = ["KeyRing", "sealed"]
+__all__ = ["KeyRing", "encrypted"]

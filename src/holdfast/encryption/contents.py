@@ -1,4 +1,4 @@
-"""What of a job, a note and an event is sealed: all that a handler or a caller wrote freely.
+"""Which parts of jobs, notes, events and records are encrypted: all free text and data.
 
 Names, tags, times, states, codes and keys stay readable: stores order, search and match by them.
 """
@@ -18,7 +18,7 @@ from holdfast.store import JobEvent, JobNote, Record, RecordWrite
 
 
 class EncryptedTexts(msgspec.Struct, frozen=True, array_like=True):
-    """The words of a failure or a log line, sealed as one."""
+    """The texts of a failure or a log line, encrypted as one."""
 
     message: str
     stack_trace: str = ""
@@ -29,145 +29,145 @@ _texts = msgspec.json.Decoder(EncryptedTexts)
 
 
 class Contents:
-    """Seals and opens the values that stores exchange with us."""
+    """Encrypts and decrypts the values that go into a store and come out of it."""
 
     def __init__(self, keys: KeyRing) -> None:
         self._keys = keys
 
-    def sealed_job(self, job: Job) -> Job:
-        """Seal a job; its deduplication digest gets keyed."""
+    def encrypt_job(self, job: Job) -> Job:
+        """Encrypt a new job; its deduplication digest becomes a keyed one."""
         return replace(
             job,
-            payload=self._keys.seal(job.payload, f"{job.id} payload"),
+            payload=self._keys.encrypt(job.payload, f"{job.id} payload"),
             dedupe=job.dedupe and replace(job.dedupe, digest=self._keys.digest(job.dedupe.digest)),
-            **self._sealed(job),
+            **self._encrypt_fields(job),
         )
 
-    def sealed_change(self, job: Job) -> Job:
-        """Seal what a swap writes of a job."""
-        return replace(job, **self._sealed(job))
+    def encrypt_change(self, job: Job) -> Job:
+        """Encrypt what a swap writes of a job."""
+        return replace(job, **self._encrypt_fields(job))
 
-    def opened_job(self, job: Job) -> Job:
-        """Open a job; what no key opens stays sealed."""
+    def decrypt_job(self, job: Job) -> Job:
+        """Decrypt a job; what no key decrypts stays encrypted."""
         job_id = job.id
         return replace(
             job,
-            payload=self._keys.open(job.payload, f"{job_id} payload"),
-            result=self._opened(job.result, f"{job_id} result"),
-            checkpoint=self._opened(job.checkpoint, f"{job_id} checkpoint"),
-            failure=job.failure and self._opened_failure(job.failure, job_id),
-            progress=job.progress and self._opened_progress(job.progress, job_id),
+            payload=self._keys.decrypt(job.payload, f"{job_id} payload"),
+            result=self._decrypt_bytes(job.result, f"{job_id} result"),
+            checkpoint=self._decrypt_bytes(job.checkpoint, f"{job_id} checkpoint"),
+            failure=job.failure and self._decrypt_failure(job.failure, job_id),
+            progress=job.progress and self._decrypt_progress(job.progress, job_id),
         )
 
-    def sealed_note(self, note: JobNote) -> JobNote:
-        """Seal what a running job wants kept."""
+    def encrypt_note(self, note: JobNote) -> JobNote:
+        """Encrypt progress, checkpoint and log line of a running job."""
         job_id = note.fence.job_id
         return replace(
             note,
-            progress=note.progress and self._sealed_progress(note.progress, job_id),
-            checkpoint=self._sealed_bytes(note.checkpoint, f"{job_id} checkpoint"),
-            log=note.log and self.sealed_line(note.log, job_id),
+            progress=note.progress and self._encrypt_progress(note.progress, job_id),
+            checkpoint=self._encrypt_bytes(note.checkpoint, f"{job_id} checkpoint"),
+            log=note.log and self.encrypt_line(note.log, job_id),
         )
 
-    def sealed_line(self, line: LogLine, job_id: str) -> LogLine:
-        """Seal a log line."""
+    def encrypt_line(self, line: LogLine, job_id: str) -> LogLine:
+        """Encrypt a log line."""
         texts = EncryptedTexts(line.message, more=line.fields)
-        return replace(line, message=self._sealed_texts(texts, f"{job_id} log"), fields={})
+        return replace(line, message=self._encrypt_texts(texts, f"{job_id} log"), fields={})
 
-    def opened_line(self, line: LogLine, job_id: str) -> LogLine:
-        """Open a log line."""
-        texts = self._opened_texts(line.message, f"{job_id} log")
+    def decrypt_line(self, line: LogLine, job_id: str) -> LogLine:
+        """Decrypt a log line."""
+        texts = self._decrypt_texts(line.message, f"{job_id} log")
         return replace(line, message=texts.message, fields=texts.more) if texts else line
 
-    def sealed_edge(self, edge: Transition, job_id: str) -> Transition:
-        """Seal a transition that tells of a failure."""
-        if edge.failure is None:
-            return edge
+    def encrypt_transition(self, transition: Transition, job_id: str) -> Transition:
+        """Encrypt the reason and failure of a transition."""
+        if transition.failure is None:
+            return transition
         return replace(
-            edge,
-            reason=self._sealed_text(edge.reason, f"{job_id} reason"),
-            failure=self._sealed_failure(edge.failure, job_id),
+            transition,
+            reason=self._encrypt_text(transition.reason, f"{job_id} reason"),
+            failure=self._encrypt_failure(transition.failure, job_id),
         )
 
-    def opened_edge(self, edge: Transition, job_id: str) -> Transition:
-        """Open a transition."""
-        if edge.failure is None:
-            return edge
+    def decrypt_transition(self, transition: Transition, job_id: str) -> Transition:
+        """Decrypt the reason and failure of a transition."""
+        if transition.failure is None:
+            return transition
         return replace(
-            edge,
-            reason=self._opened_text(edge.reason, f"{job_id} reason"),
-            failure=self._opened_failure(edge.failure, job_id),
+            transition,
+            reason=self._decrypt_text(transition.reason, f"{job_id} reason"),
+            failure=self._decrypt_failure(transition.failure, job_id),
         )
 
-    def opened_event(self, event: JobEvent) -> JobEvent:
-        """Open an event."""
+    def decrypt_event(self, event: JobEvent) -> JobEvent:
+        """Decrypt an event."""
         job_id = event.job_id
         return replace(
             event,
-            transition=event.transition and self.opened_edge(event.transition, job_id),
-            progress=event.progress and self._opened_progress(event.progress, job_id),
+            transition=event.transition and self.decrypt_transition(event.transition, job_id),
+            progress=event.progress and self._decrypt_progress(event.progress, job_id),
         )
 
-    def sealed_draft(self, draft: RecordWrite) -> RecordWrite:
-        """Seal what a record is to hold; a place in a stream is no secret, and copies change it."""
-        if draft.kind == PLACE:
-            return draft
-        return replace(draft, data=self._sealed_bytes(draft.data, f"{draft.kind} {draft.key}"))
+    def encrypt_record(self, write: RecordWrite) -> RecordWrite:
+        """Encrypt a record; a stream position is no secret, and copying a store changes it."""
+        if write.kind == PLACE:
+            return write
+        return replace(write, data=self._encrypt_bytes(write.data, f"{write.kind} {write.key}"))
 
-    def opened_record(self, record: Record) -> Record:
-        """Open a record."""
-        return replace(record, data=self._keys.open(record.data, f"{record.kind} {record.key}"))
+    def decrypt_record(self, record: Record) -> Record:
+        """Decrypt a record."""
+        return replace(record, data=self._keys.decrypt(record.data, f"{record.kind} {record.key}"))
 
-    def _sealed(self, job: Job) -> dict[str, object]:
+    def _encrypt_fields(self, job: Job) -> dict[str, object]:
         return {
-            "result": self._sealed_bytes(job.result, f"{job.id} result"),
-            "checkpoint": self._sealed_bytes(job.checkpoint, f"{job.id} checkpoint"),
-            "failure": job.failure and self._sealed_failure(job.failure, job.id),
-            "progress": job.progress and self._sealed_progress(job.progress, job.id),
-            "trail": tuple(self.sealed_edge(edge, job.id) for edge in job.trail),
+            "result": self._encrypt_bytes(job.result, f"{job.id} result"),
+            "checkpoint": self._encrypt_bytes(job.checkpoint, f"{job.id} checkpoint"),
+            "failure": job.failure and self._encrypt_failure(job.failure, job.id),
+            "progress": job.progress and self._encrypt_progress(job.progress, job.id),
+            "trail": tuple(self.encrypt_transition(transition, job.id) for transition in job.trail),
         }
 
-    def _sealed_bytes(self, data: bytes | None, about: str) -> bytes | None:
-        return None if data is None else self._keys.seal(data, about)
+    def _encrypt_bytes(self, data: bytes | None, about: str) -> bytes | None:
+        return None if data is None else self._keys.encrypt(data, about)
 
-    def _opened(self, data: bytes | None, about: str) -> bytes | None:
-        return None if data is None else self._keys.open(data, about)
+    def _decrypt_bytes(self, data: bytes | None, about: str) -> bytes | None:
+        return None if data is None else self._keys.decrypt(data, about)
 
-    def _sealed_failure(self, failure: Failure, job_id: str) -> Failure:
+    def _encrypt_failure(self, failure: Failure, job_id: str) -> Failure:
         texts = EncryptedTexts(failure.message, failure.stack_trace, failure.context)
-        message = self._sealed_texts(texts, f"{job_id} failure")
+        message = self._encrypt_texts(texts, f"{job_id} failure")
         return replace(failure, message=message, stack_trace="", context={})
 
-    def _opened_failure(self, failure: Failure, job_id: str) -> Failure:
-        texts = self._opened_texts(failure.message, f"{job_id} failure")
+    def _decrypt_failure(self, failure: Failure, job_id: str) -> Failure:
+        texts = self._decrypt_texts(failure.message, f"{job_id} failure")
         if texts is None:
             return failure
         return replace(
             failure, message=texts.message, stack_trace=texts.stack_trace, context=texts.more
         )
 
-    def _sealed_progress(self, progress: Progress, job_id: str) -> Progress:
-        return replace(progress, message=self._sealed_text(progress.message, f"{job_id} progress"))
+    def _encrypt_progress(self, progress: Progress, job_id: str) -> Progress:
+        return replace(progress, message=self._encrypt_text(progress.message, f"{job_id} progress"))
 
-    def _opened_progress(self, progress: Progress, job_id: str) -> Progress:
-        return replace(progress, message=self._opened_text(progress.message, f"{job_id} progress"))
+    def _decrypt_progress(self, progress: Progress, job_id: str) -> Progress:
+        return replace(progress, message=self._decrypt_text(progress.message, f"{job_id} progress"))
 
-    def _sealed_text(self, text: str, about: str) -> str:
+    def _encrypt_text(self, text: str, about: str) -> str:
         if not text:
             return text
-        return self._keys.seal(text.encode("utf-8", "replace"), about).decode()
+        return self._keys.encrypt(text.encode("utf-8", "replace"), about).decode()
 
-    def _opened_text(self, text: str, about: str) -> str:
+    def _decrypt_text(self, text: str, about: str) -> str:
         if not text:
             return text
-        return self._keys.open(text.encode("utf-8", "replace"), about).decode()
+        return self._keys.decrypt(text.encode("utf-8", "replace"), about).decode()
 
-    def _sealed_texts(self, texts: EncryptedTexts, about: str) -> str:
+    def _encrypt_texts(self, texts: EncryptedTexts, about: str) -> str:
         if unwrap(texts.message.encode("utf-8", "replace")) is not None:
             return texts.message
-        return self._keys.seal(msgspec.json.encode(texts), about).decode()
+        return self._keys.encrypt(msgspec.json.encode(texts), about).decode()
 
-    def _opened_texts(self, text: str, about: str) -> EncryptedTexts | None:
+    def _decrypt_texts(self, text: str, about: str) -> EncryptedTexts | None:
         data = text.encode("utf-8", "replace")
-        opened = self._keys.open(data, about)
-        return None if opened is data else _texts.decode(opened)
+        plain = self._keys.decrypt(data, about)
+        return None if plain is data else _texts.decode(plain)

@@ -1,7 +1,7 @@
-"""How sealed bytes look: JSON in every store, so that other readers of the wire can carry it.
+"""The format of encrypted bytes: JSON, so that other clients of a store can carry it.
 
-``{"$sealed":"v1","key":"2026-11","data":"<base64 of nonce and ciphertext>"}``. Knowing one
-needs no key and no cryptography, so that a reader without either can say what is missing.
+``{"$sealed":"v1","key":"2026-11","data":"<base64 of nonce and ciphertext>"}``. Recognising one
+needs no key and no cryptography: a reader without either can report which key is missing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 from holdfast.errors import PermanentError
 
 KEY_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
-_OPENING = b'{"$sealed":"v1","key":"'
+_PREFIX = b'{"$sealed":"v1","key":"'
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """Sealed bytes and the id of the key that opens them."""
+    """Encrypted bytes and the id of the key that decrypts them."""
 
     key: str
     data: str
@@ -28,14 +28,14 @@ class Envelope(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(Envelope)
 
 
-def wrap(key_id: str, sealed: bytes) -> bytes:
+def wrap(key_id: str, ciphertext: bytes) -> bytes:
     """Return an envelope around ciphertext."""
-    return b'%s%s","data":"%s"}' % (_OPENING, key_id.encode(), base64.b64encode(sealed))
+    return b'%s%s","data":"%s"}' % (_PREFIX, key_id.encode(), base64.b64encode(ciphertext))
 
 
 def unwrap(data: bytes) -> tuple[str, bytes] | None:
     """Return the key id and the ciphertext of an envelope; None for anything else."""
-    if not data.startswith(_OPENING):
+    if not data.startswith(_PREFIX):
         return None
     try:
         envelope = _decoder.decode(data)
@@ -44,14 +44,14 @@ def unwrap(data: bytes) -> tuple[str, bytes] | None:
         return None
 
 
-def must_be_open(data: bytes | None, what: str) -> None:
-    """Raise PermanentError, naming the key, when bytes are still sealed."""
-    if data is None or not data.startswith(_OPENING):
+def require_decrypted(data: bytes | None, what: str) -> None:
+    """Raise PermanentError, naming the key, when bytes are still encrypted."""
+    if data is None or not data.startswith(_PREFIX):
         return
     found = unwrap(data)
     if found is not None:
         raise PermanentError(
-            f"{what} is sealed with key {found[0]!r}: this process has no such key, or another"
+            f"{what} is encrypted with key {found[0]!r}: this process has no such key, or another"
             " one by that name; add it to the key ring and retry the job",
             code="KEY_MISSING",
         )

@@ -1,7 +1,7 @@
-"""The keys that seal and open what stores keep: AES-256-GCM, any number of them by name.
+"""The keys that encrypt what stores keep: AES-256-GCM, any number of keys by id.
 
-The first key seals; all of them open. So a new key is put first while the old ones stay,
-until nothing is left that was sealed with them.
+The first key encrypts; all of them decrypt. To rotate, put a new key first and keep the old
+ones until nothing is left that they encrypted.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ FILE_VARIABLE = "HOLDFAST_ENCRYPTION_KEYS_FILE"
 
 
 class KeyRing:
-    """Keys by id; the first one seals.
+    """Keys by id; the first one encrypts.
 
-    What is sealed is bound to the job and the field it belongs to: moved elsewhere, it does
-    not open. ``repr`` names the keys and shows none.
+    Ciphertext is bound to the job and the field it belongs to: moved elsewhere, it does not
+    decrypt. ``repr`` shows the ids, never a key.
     """
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
@@ -46,7 +46,7 @@ class KeyRing:
             raise MissingExtraError("crypto", "cryptography") from None
         self.ids = tuple(keys)
         self._ciphers = {key_id: AESGCM(key) for key_id, key in keys.items()}
-        # The oldest by name: it stays the same while newer keys come, so repeats are recognised.
+        # The oldest by id: newer keys do not change it, so repeats are still recognised.
         self._digest_key = hmac.digest(keys[min(keys)], b"holdfast digest", "sha256")
 
     def __repr__(self) -> str:
@@ -54,7 +54,7 @@ class KeyRing:
 
     @staticmethod
     def generate(key_id: str) -> str:
-        """Return a new key as ``id:base64``, the form in which ``parse`` takes keys."""
+        """Return a new key as ``id:base64``, the form that ``parse`` reads."""
         return f"{key_id}:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}"
 
     @classmethod
@@ -74,7 +74,7 @@ class KeyRing:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """Read keys from a file that nobody else may read."""
+        """Read keys from a file that only its owner may read."""
         file = Path(path)
         try:
             mode = file.stat().st_mode
@@ -84,8 +84,8 @@ class KeyRing:
                 [Fault("keys_file", "INVALID", f"cannot be read: {error}")]
             ) from None
         if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            told = f"must be readable by its owner only: chmod 600 {file}"
-            raise ValidationError([Fault("keys_file", "EXPOSED", told)])
+            message = f"must be readable by its owner only: chmod 600 {file}"
+            raise ValidationError([Fault("keys_file", "EXPOSED", message)])
         return cls.parse(text)
 
     @classmethod
@@ -96,30 +96,30 @@ class KeyRing:
             return cls.parse(text)
         return cls.from_file(path) if path else None
 
-    def seal(self, data: bytes, about: str) -> bytes:
-        """Return data sealed for one place; what is sealed already stays as it is."""
+    def encrypt(self, data: bytes, about: str) -> bytes:
+        """Return data encrypted for one place; an envelope is returned as it is."""
         if unwrap(data) is not None:
             return data
         nonce = secrets.token_bytes(NONCE_BYTES)
         key_id = self.ids[0]
         return wrap(key_id, nonce + self._ciphers[key_id].encrypt(nonce, data, about.encode()))
 
-    def open(self, data: bytes, about: str) -> bytes:
-        """Return what was sealed for this place; what no key of the ring opens stays sealed."""
+    def decrypt(self, data: bytes, about: str) -> bytes:
+        """Return data encrypted for this place decrypted; without the key, the same object."""
         found = unwrap(data)
         if found is None or found[0] not in self._ciphers:
             return data
         from cryptography.exceptions import InvalidTag
 
-        key_id, sealed = found
-        nonce, ciphertext = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
+        key_id, body = found
+        nonce, ciphertext = body[:NONCE_BYTES], body[NONCE_BYTES:]
         try:
             return self._ciphers[key_id].decrypt(nonce, ciphertext, about.encode())
         except (InvalidTag, ValueError):
             return data
 
     def digest(self, digest: str) -> str:
-        """Return a digest of a payload such that it tells nobody without keys what that was."""
+        """Return a keyed digest, which reveals nothing about the payload without the key."""
         if not digest:
             return digest
         return hmac.new(self._digest_key, digest.encode(), hashlib.sha256).hexdigest()[:32]
@@ -129,6 +129,6 @@ def _fault(key_id: str, key: bytes) -> Fault | None:
     if not KEY_ID.fullmatch(key_id):
         return Fault("keys", "INVALID", f"must be named by {KEY_ID.pattern}, got {key_id!r:.60}")
     if len(key) != KEY_BYTES:
-        told = f"must be {KEY_BYTES} bytes as base64: {key_id!r} is not"
-        return Fault("keys", "INVALID", told)
+        message = f"must be {KEY_BYTES} bytes as base64: {key_id!r} is not"
+        return Fault("keys", "INVALID", message)
     return None

@@ -83,7 +83,7 @@ class Service:
         found = self._views.get(key)
         if found is None:
             store = TenantStore(
-                self.app.store, caller.namespace, stamp=caller.key_id, only_own=caller.only_own
+                self.app.store, caller.namespace, owner=caller.key_id, only_own=caller.only_own
             )
             found = self._views[key] = self.app.over(store, waiter=self._waiter)
             if len(self._views) > MAX_VIEWS:

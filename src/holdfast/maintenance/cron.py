@@ -35,7 +35,7 @@ class CronService:
         if not self._app.crons:
             return LONGEST_WAIT
         now = self._store.now()
-        kept = {hold.name: hold.data for hold in await self._store.holds(PREFIX)}
+        kept = {lock.name: lock.data for lock in await self._store.locks(PREFIX)}
         waits = [
             await self._serve(entry, now, _last(entry, kept)) for entry in self._app.crons.values()
         ]
@@ -65,10 +65,10 @@ class CronService:
     async def _begin(self, entry: CronEntry, now: datetime) -> None:
         """Note when a schedule was first seen: the first note counts, none can follow it."""
         nobody_else = self._app.randomness.token()
-        await self._store.hold(_first_place(entry), nobody_else, FOR_EVER, _written(now))
+        await self._store.lock(_first_place(entry), nobody_else, FOR_EVER, _written(now))
 
     async def _remember(self, entry: CronEntry, moment: datetime) -> None:
-        await self._store.hold(_last_place(entry), "cron", FOR_EVER, _written(moment))
+        await self._store.lock(_last_place(entry), "cron", FOR_EVER, _written(moment))
 
 
 def _last(entry: CronEntry, kept: Mapping[str, bytes]) -> datetime | None:

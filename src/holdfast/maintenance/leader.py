@@ -150,7 +150,7 @@ class Maintenance:
         pauses = GrowingDelay(self._randomness, longest=LONGEST_PAUSE)
         while True:
             try:
-                won, delay = await self._store.hold(LEADERSHIP, self._worker, TERM), CANVASS
+                won, delay = await self._store.lock(LEADERSHIP, self._worker, TERM), CANVASS
             except StoreError as error:
                 won, delay = False, pauses.next()
                 self._outage.failed(error)
@@ -213,6 +213,6 @@ class Maintenance:
     async def _resign(self) -> None:
         if self._leading.is_set():
             try:
-                await self._store.hold(LEADERSHIP, self._worker, timedelta(0))
+                await self._store.lock(LEADERSHIP, self._worker, timedelta(0))
             except StoreError:
                 return

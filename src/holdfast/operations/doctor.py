@@ -32,7 +32,7 @@ async def examine(
     found = await store.findings()
     tallies = (await store.stats(timedelta(0))).tallies
     present = await workers(store)
-    leader = await store.holds(LEADERSHIP)
+    leader = await store.locks(LEADERSHIP)
     live = sum(t.count for t in tallies if t.state not in TERMINAL)
     return [
         *found,
@@ -196,7 +196,7 @@ async def _waiting(store: Store) -> list[Finding]:
                 "Cancel them (holdfast cancel ID) and submit them again without the dependency.",
             )
         )
-    if releasable and not await store.holds(LEADERSHIP):
+    if releasable and not await store.locks(LEADERSHIP):
         found.append(
             Finding(
                 "dependencies",

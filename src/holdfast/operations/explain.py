@@ -122,7 +122,7 @@ async def _later(store: Store, job: Job, cause: Cause, message: str) -> Reason:
 
 async def _shortly(store: Store, cause: Cause, message: str, details: dict[str, object]) -> Reason:
     """Add when maintenance will do something: shortly, or not before a worker leads it."""
-    if await store.holds(LEADERSHIP):
+    if await store.locks(LEADERSHIP):
         return cause, f"{message} shortly", details
     message = f"{message} when a worker leads maintenance: none is running"
     return Cause.NO_WORKER, message, details

@@ -39,7 +39,6 @@ from holdfast.store import (
     Added,
     AddStatus,
     Fence,
-    LanedStore,
     RecordWrite,
     Store,
     TransactionalStore,
@@ -87,7 +86,7 @@ class Submitter:
         timeout = self._limits.submission_timeout.total_seconds()
         return Batcher(
             self._add_each,
-            parallel=self._store.LANES if isinstance(self._store, LanedStore) else 1,
+            parallel=self._store.capabilities.parallel_writes,
             timeout=timeout,
             timeout_error=partial(_no_answer, timeout),
         )

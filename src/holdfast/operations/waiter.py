@@ -9,7 +9,7 @@ from itertools import islice
 
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.model.job import TERMINAL
-from holdfast.store import EventPage, LateStore, Store
+from holdfast.store import EventPage, Store
 
 STREAM_WAIT = timedelta(seconds=5)
 """How long one read of the event stream waits for events."""
@@ -72,11 +72,11 @@ class JobWaiter:
 
     @property
     def _stream_wait(self) -> timedelta:
-        return LATE_WAIT if isinstance(self._store, LateStore) else STREAM_WAIT
+        return LATE_WAIT if self._store.capabilities.events_may_lag else STREAM_WAIT
 
     async def _read_ended(self) -> None:
         """Read which jobs have ended, from a store whose stream may lag."""
-        if not isinstance(self._store, LateStore):
+        if not self._store.capabilities.events_may_lag:
             self._wake_all()
             return
         job_ids = list(islice(self._events, MOST_READ))

@@ -17,14 +17,14 @@ WORKER_TTL = timedelta(seconds=15)
 
 async def announce(store: Store, info: WorkerInfo, ttl: timedelta = WORKER_TTL) -> None:
     """Announce that a worker is alive; a ttl of zero removes it."""
-    await store.hold(PREFIX + info.id, info.id, ttl, msgspec.json.encode(info))
+    await store.lock(PREFIX + info.id, info.id, ttl, msgspec.json.encode(info))
 
 
 async def workers(store: Store) -> list[WorkerInfo]:
     """Return the workers that are alive."""
     return [
         msgspec.structs.replace(
-            msgspec.json.decode(hold.data, type=WorkerInfo), seen_until=hold.until
+            msgspec.json.decode(lock.data, type=WorkerInfo), seen_until=lock.until
         )
-        for hold in await store.holds(PREFIX)
+        for lock in await store.locks(PREFIX)
     ]

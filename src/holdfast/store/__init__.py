@@ -11,16 +11,10 @@ from holdfast.errors import StoreError, UnknownStoreError
 from holdfast.model.measures import Measure, Reading, Stats, Tally
 from holdfast.runtime.clock import Clock
 from holdfast.store.capabilities import (
-    CompletingStore,
-    GroupCommitStore,
-    LanedStore,
-    LateStore,
-    ListeningStore,
-    ListingStore,
+    Capabilities,
     PortableStore,
     SchemaMove,
     SchemaStatus,
-    SharedStore,
     TransactionalStore,
     VersionedStore,
 )
@@ -60,21 +54,21 @@ DEFAULT_URL = "sqlite:///holdfast.db"
 
 
 def open_store(url: str = DEFAULT_URL, *, clock: Clock | None = None) -> Store:
-    """Return the store a URL names, not yet started.
+    """Return the store of a URL, not yet started.
 
     ``memory://``, ``sqlite:///path``, ``postgresql://...``, ``redis://...``. An unknown
-    scheme raises ``UnknownStoreError``, a missing driver ``MissingExtraError`` with the line
-    that installs it, and what is no URL at all ``StoreError``.
+    scheme raises ``UnknownStoreError``, a missing driver ``MissingExtraError`` with the command
+    that installs it, and a malformed URL ``StoreError``.
     """
     try:
-        return _opened(url, urlsplit(url).scheme, clock)
-    except ValueError:  # its text and the URL stay out of the message: they may hold a password
+        return _open(url, urlsplit(url).scheme, clock)
+    except ValueError:  # its text and the URL are not shown: they may contain a password
         raise StoreError(
-            "the URL of the store is malformed: look at its brackets, port, numbers and encoding"
+            "the URL of the store is malformed: check its brackets, port, numbers and encoding"
         ) from None
 
 
-def _opened(url: str, scheme: str, clock: Clock | None) -> Store:
+def _open(url: str, scheme: str, clock: Clock | None) -> Store:
     match scheme:
         case "memory":
             return MemoryStore(clock)
@@ -101,9 +95,9 @@ __all__ = [
     "DEFAULT_URL",
     "AddStatus",
     "Added",
+    "Capabilities",
     "Change",
     "Claim",
-    "CompletingStore",
     "Dependent",
     "EventKind",
     "EventPage",
@@ -111,17 +105,12 @@ __all__ = [
     "FailureSearch",
     "Fence",
     "Finding",
-    "GroupCommitStore",
     "JobEvent",
     "JobExport",
     "JobNote",
-    "LanedStore",
-    "LateStore",
     "Level",
     "LimitRule",
     "LimitState",
-    "ListeningStore",
-    "ListingStore",
     "Measure",
     "MemoryStore",
     "NamedLock",
@@ -137,7 +126,6 @@ __all__ = [
     "SchemaMove",
     "SchemaStatus",
     "Search",
-    "SharedStore",
     "Stats",
     "Store",
     "Swapped",

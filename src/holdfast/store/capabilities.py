@@ -1,4 +1,4 @@
-"""What a store may be or do beyond the contract, for others to make use of."""
+"""What a store can do beyond the contract: one value of flags, and three groups of extra verbs."""
 
 from __future__ import annotations
 
@@ -13,68 +13,39 @@ from holdfast.model.submission import Parent
 from holdfast.store.values import Added, Fence, JobExport
 
 
-@runtime_checkable
-class GroupCommitStore(Protocol):
-    """A store that writes whatever one turn of the event loop asks for in one transaction."""
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """How a store works, for callers that can make use of it."""
 
-    GROUPS_COMMITS: bool
-
-
-@runtime_checkable
-class LanedStore(Protocol):
-    """A store that writes several groups of jobs faster side by side than one after the other."""
-
-    LANES: int
-
-
-@runtime_checkable
-class LateStore(Protocol):
-    """A store that may tell of events late, but knows at once what it is asked."""
-
-    async def ended(self, ids: Sequence[str]) -> set[str]:
-        """Return those of these jobs that have ended; a cheap read for whoever waits."""
-        ...
+    groups_commits: bool = False
+    """All writes that one turn of the event loop requests share one transaction."""
+    parallel_writes: int = 1
+    """How many ``add`` calls side by side are faster than one after the other."""
+    events_may_lag: bool = False
+    """Events may arrive late, while ``ended`` is always current."""
+    completes_in_transaction: bool = False
+    """``TransactionalStore.transaction`` works: handlers can write and complete at once."""
 
 
 @runtime_checkable
-class ListeningStore(Protocol):
-    """A store that is told of new work, and looks for it now and then when that fails."""
+class PortableStore(Protocol):
+    """A whole store: everything in it can move to another one and continue there."""
 
-    @property
-    def not_notified_because(self) -> str:
-        """Why it is not told just now; empty when it is, or when nobody wants to be."""
-        ...
+    async def adopt(self, exports: Sequence[JobExport]) -> list[bool]:
+        """Write jobs as they are, in any state, with their history and log lines.
 
-
-@runtime_checkable
-class ListingStore(Protocol):
-    """A store that is not one tenant's view: it can say of what it holds records."""
-
-    async def kinds(self) -> list[str]:
-        """Return the kinds of which there are records, by code points."""
-        ...
-
-
-@runtime_checkable
-class PortableStore(ListingStore, Protocol):
-    """A whole store: everything in it can be taken to another one and go on there."""
-
-    async def adopt(self, dossiers: Sequence[JobExport]) -> list[bool]:
-        """Write jobs as they are, whatever their state, with their history and log lines.
-
-        For moving jobs from another store. False: a job with this id was there, nothing of
-        the dossier was written; each dossier stands alone. Jobs come in the order of their
+        For moving jobs from another store. False: a job with this id exists and nothing of
+        the export was written; each export stands alone. Jobs come in the order of their
         submission, which becomes their order here. Each is linked to those of its
-        dependencies that are there, as ``add`` links them, and takes its deduplication key.
-        A SCHEDULED job takes its place behind those that are there. The history counts as if
-        it had happened here, except that how long attempts took is not measured.
+        dependencies that exist, as ``add`` links them, and takes its deduplication key.
+        A SCHEDULED job takes its place behind those already SCHEDULED. The history counts as
+        if it had happened here, except that the length of attempts is not measured.
         """
         ...
 
 
 @runtime_checkable
 class TransactionalStore(Protocol):
-    """A store in the caller's own database: it can join the caller's transactions."""
+    """A store in the user's own database: it joins transactions of callers and handlers."""
 
     async def add(
         self,
@@ -86,48 +57,39 @@ class TransactionalStore(Protocol):
     ) -> list[Added]:
         """Write new jobs, as ``Store.add``, if and only if the caller's transaction commits.
 
-        Jobs outside of that transaction are not locked by it: those that depend on them are
-        joined to them after it has committed, by whoever promotes.
+        The transaction locks no jobs outside of it: new jobs that depend on such jobs are
+        linked to them after the commit, by the next ``promote``.
         """
         ...
 
     async def lineage(self, ids: Sequence[str], connection: object) -> dict[str, Parent]:
-        """Return what new jobs inherit of those they depend on, as the caller sees these."""
+        """Return what new jobs inherit from their dependencies, as the caller sees these."""
         ...
-
-
-@runtime_checkable
-class CompletingStore(Protocol):
-    """A store that can end a job in the transaction in which its handler writes."""
 
     def transaction(
         self, fence: Fence, decide: Callable[[Job], Job], *, blocking: bool = False
     ) -> AbstractAsyncContextManager[object]:
         """Lend a connection whose commit also writes what ``decide`` makes of the leased job.
 
-        A lease that is no longer the newest raises ``StaleLeaseError`` and rolls back. What the
-        block raises passes as it is. ``blocking``: one for plain functions in another thread;
-        whoever is cancelled inside the block leaves it to that thread, cut off from the server.
+        A lease that is no longer the newest raises ``StaleLeaseError`` and rolls back. Errors
+        of the block pass unchanged. ``blocking``: a connection for plain functions in another
+        thread; a caller cancelled inside the block leaves the connection to that thread, cut
+        off from the server.
         """
         ...
 
 
-@runtime_checkable
-class SharedStore(TransactionalStore, CompletingStore, Protocol):
-    """A store in the user's own database, whole."""
-
-
 class SchemaStatus(msgspec.Struct, frozen=True):
-    """Which migrations a store has, and which of those that this program knows it lacks."""
+    """Which migrations a store has, and which known ones it lacks."""
 
     version: int
-    """The newest it has; 0 when there is nothing."""
+    """The newest one applied; 0 without a schema."""
     applied: list[str]
     pending: list[str]
 
 
 class SchemaMove(msgspec.Struct, frozen=True):
-    """What was done to bring a schema to a version, in this order."""
+    """The migrations that brought a schema to a version, in the order they ran."""
 
     up: list[str]
     down: list[str]
@@ -135,16 +97,16 @@ class SchemaMove(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class VersionedStore(Protocol):
-    """A store whose schema has numbered versions. Both calls want it closed, or not yet open."""
+    """A store whose schema has numbered versions; it must be closed for both calls."""
 
     async def schema(self) -> SchemaStatus:
-        """Say which version the schema has. Changes nothing, and needs no schema to be there."""
+        """Return the version of the schema. Changes nothing and works without a schema."""
         ...
 
     async def migrate(self, to: int | None = None, *, lose: bool = False) -> SchemaMove:
         """Bring the schema to a version, by default the newest.
 
-        Going back where that loses data raises ``ValidationError`` unless ``lose``. Programs of a
+        A step back that loses data raises ``ValidationError`` unless ``lose``. Programs of a
         later version must have stopped before.
         """
         ...

@@ -1,4 +1,4 @@
-"""Connections that callers bring: what they are, told by name so that no driver is imported."""
+"""Recognises connections of callers by class name, so that no driver is imported."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _ASYNC = frozenset(
 
 
 def kinds(connection: object) -> list[str]:
-    """Return its class and the bases of that, each as package.Class."""
+    """Return the names of its class and base classes, each as package.Class."""
     return [f"{c.__module__.partition('.')[0]}.{c.__name__}" for c in type(connection).__mro__]
 
 
 def unwrapped(connection: Any) -> Any:
-    """Return the connection that a proxy stands for, in the thread or task that asks."""
+    """Return the connection behind a proxy of Django or SQLAlchemy, for this thread or task."""
     match kinds(connection)[0]:
         case "django.ConnectionProxy":
-            return connection._connections[connection._alias]  # as it does itself
+            return connection._connections[connection._alias]  # as the proxy does
         case "sqlalchemy.scoped_session" | "sqlalchemy.async_scoped_session":
             return connection()
     return connection
 
 
 def blocking(connection: object) -> object:
-    """Return what a caller without an event loop brought; refuse what only works in one."""
+    """Return the connection of a caller without an event loop; refuse an async one."""
     connection = unwrapped(connection)
     if not _ASYNC.isdisjoint(kinds(connection)):
-        told = "must be a blocking one here; with an async one, await the submission"
-        raise ValidationError([Fault("connection", "INVALID", told)])
+        message = "must be a blocking one here; with an async one, await the submission"
+        raise ValidationError([Fault("connection", "INVALID", message)])
     return connection

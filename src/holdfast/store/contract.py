@@ -1,4 +1,4 @@
-"""The store contract: everything that must be atomic, and nothing that needs a rule.
+"""The store contract: everything that must be atomic, and no rules.
 
 Decisions are made in ``lifecycle``; a store writes them under a fence. ``MemoryStore`` is the
 reference: another store is right when the conformance suite cannot tell the two apart.
@@ -15,6 +15,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats
 from holdfast.model.policy import Retention
+from holdfast.store.capabilities import Capabilities
 from holdfast.store.values import (
     Added,
     Change,
@@ -40,7 +41,7 @@ from holdfast.store.values import (
 )
 
 MAX_LOG_LINES = 1000
-"""Log lines kept per job; older ones are dropped."""
+"""Log lines kept per job; older ones are deleted."""
 
 EVENTS_KEPT = 10_000
 """Events kept for subscribers, unless the store was opened with another number."""
@@ -51,24 +52,37 @@ class Store(Protocol):
 
     Rules for every verb:
 
-    *Atomicity.* One call is one transaction: all of it happens or none, nobody sees half of
-    it, and when it returns it is as durable as the store promises. A call that raises
+    *Atomicity.* One call is one transaction: all of it happens or none, no other caller sees
+    half of it, and when it returns it is as durable as the store promises. A call that raises
     ``StoreUnavailableError`` may or may not have happened; every verb can be repeated safely.
 
-    *Time.* Due, lease and lifetime are judged by the store's clock, ``now()``: an instant
-    counts as reached when it is <= now. Times in jobs were computed from ``now()`` too.
+    *Time.* Due times, leases and lifetimes go by the store's clock, ``now()``: an instant
+    counts as reached when it is <= now. Times in jobs are computed from ``now()`` too.
 
-    *Order.* Answers are aligned with the sequence given unless said otherwise. Jobs come
-    back with an empty ``trail``.
+    *Order.* Answers are aligned with the sequence given unless stated otherwise. Returned
+    jobs have an empty ``trail``.
 
     *History.* Every transition in a written job's ``trail`` (and those that ``claim`` and
     ``promote`` make) is appended to the job's history, the event stream, the counters and
-    the per-minute measures in the same transaction. History lives as long as its job.
+    the per-minute measures in the same transaction. History is deleted with its job.
 
     *Order of service.* A job takes its place in its queue when it becomes SCHEDULED, behind
-    the jobs of its priority that are there; jobs that become SCHEDULED in one call do so in
-    the order given (``promote``: by due time, then by submission).
+    the ready jobs of its priority; jobs that become SCHEDULED in one call do so in the order
+    given (``promote``: by due time, then by submission).
     """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """How this store works, for callers that can make use of it."""
+        ...
+
+    @property
+    def not_notified_because(self) -> str:
+        """Why the store receives no notifications of new work now; empty if it does.
+
+        Also empty when it needs none. Without notifications it polls.
+        """
+        ...
 
     def now(self) -> datetime:
         """Return the store's time, as exactly as this process knows it, without a round trip."""
@@ -79,7 +93,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of everything; safe to call twice and before ``start``, which may follow again."""
+        """Release everything; safe to call twice and before ``start``, which may follow again."""
         ...
 
     # --- submitting ----------------------------------------------------------------------
@@ -96,18 +110,18 @@ class Store(Protocol):
         call a job may depend on an earlier one and collide with its key; a dependency on a
         job that turned out DUPLICATE means the job that holds the key.
 
-        ``atomic``: one CONFLICT or MISSING and nothing is written; the rest say ABORTED.
+        ``atomic``: one CONFLICT or MISSING and nothing is written; the others are ABORTED.
         Not atomic: each job stands alone, but one that depends on a job not written is
-        MISSING. BUSY: its key is in the hands of a transaction that has not ended, ask again
+        MISSING. BUSY: a transaction that has not ended holds its key, repeat the call
         (where jobs do not stand alone: ``StoreUnavailableError``).
 
         ``fence``: written only while that lease is the newest on that job and it is RUNNING,
         else ``StaleLeaseError`` and nothing is written. The jobs then count as spawned by
         it: every job waiting FAN_IN for the spawner waits for them too.
 
-        ``has_dependents`` tells that a dependency had already ended. A dependency that ends at the
-        same time as this call is seen by one side or the other, never by neither. A FAN_IN
-        on a job waits for all that job has spawned so far, and transitively.
+        ``has_dependents``: a dependency had already ended. A dependency that ends at the same
+        time as this call is noticed by this call or by its ``swap``, or both, never by
+        neither. A FAN_IN on a job waits for all that job has spawned so far, transitively.
         """
         ...
 
@@ -127,33 +141,33 @@ class Store(Protocol):
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         """Write each ``after`` whose stored job still has the revision of ``before``.
 
-        Where both jobs carry a lease, the stored one must have its token as well (nobody
-        answers for a job that was deleted and submitted again); where ``until`` is given,
-        the stored lease must still end then. Each change stands alone. One that is not
-        written answers with the job as stored. Payload, progress, checkpoint and the other
-        fields fixed at submission are not written.
+        Where both jobs have a lease, the stored one must have its token as well (so that a
+        worker cannot settle a job that was deleted and submitted again); where ``until`` is
+        given, the stored lease must still end then. Each change stands alone. One that is not
+        written returns the job as stored. Payload, progress, checkpoint and the other fields
+        fixed at submission are not written.
 
-        When a written job is terminal, everything that waits for it learns its state in the
-        same transaction; ``has_dependents`` tells whether anything does.
+        When a written job is terminal, its state is recorded for all jobs that wait for it in
+        the same transaction; ``has_dependents`` is whether there are any.
         """
         ...
 
     async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
-        """Renew leases: RUNNING jobs with this very token end ``lease_ttl`` from now.
+        """Renew leases: those of RUNNING jobs with this token end ``lease_ttl`` from now.
 
-        An expired lease nobody took is renewed like any other. The answer carries the wish
-        to cancel, if there is one. Not held: the lease is lost, nothing was changed. Held
-        but not ``renewed``: the job is being written right now, ask again soon. The revision
-        does not move.
+        An expired lease that has not been taken over is renewed like any other. The answer
+        contains the cancel request, if any. Not held: the lease is lost and nothing was
+        changed. Held but not ``renewed``: another call is writing the job, repeat soon. The
+        revision does not change.
         """
         ...
 
     async def note(self, notes: Sequence[JobNote]) -> list[bool]:
-        """Keep progress, checkpoints and log lines of RUNNING jobs under their token.
+        """Write progress, checkpoints and log lines of RUNNING jobs under their token.
 
-        False: the lease is not the newest and nothing of that note was kept. Progress is
-        also an event. Log lines beyond the newest ``MAX_LOG_LINES`` are dropped. The
-        revision does not move.
+        False: the lease is not the newest and nothing of that note was written. Progress is
+        also an event. Log lines beyond the newest ``MAX_LOG_LINES`` are deleted. The
+        revision does not change.
         """
         ...
 
@@ -169,9 +183,9 @@ class Store(Protocol):
         ...
 
     async def overdue(self, limit: int) -> list[Job]:
-        """Return RUNNING jobs whose lease has ended and live jobs whose lifetime is over.
+        """Return RUNNING jobs whose lease has ended and live jobs whose lifetime has ended.
 
-        Earliest first by the instant that passed. Reads only; the caller decides and swaps.
+        The earliest end comes first. Reads only; the caller decides and swaps.
         """
         ...
 
@@ -179,8 +193,8 @@ class Store(Protocol):
         """Return PENDING jobs, not held, on which a verdict may be due, oldest first.
 
         That is: no dependency is open, or one ended other than COMPLETED, or the kind is
-        AFTER_ANY and one has ended. This is also the sweep: it finds what a crash between
-        an end and its consequences left behind.
+        AFTER_ANY and one has ended. This also recovers from a crash between the end of a job
+        and its consequences.
         """
         ...
 
@@ -188,7 +202,7 @@ class Store(Protocol):
         """Delete up to ``limit`` ended jobs older than allowed, oldest first; return how many.
 
         A job that a live job depends on stays. Expired keys, events beyond the number kept
-        and measures older than a week go too.
+        and measures older than a week are deleted too.
         """
         ...
 
@@ -196,36 +210,40 @@ class Store(Protocol):
         """Delete ended jobs on which no live job depends; False for any other id."""
         ...
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        """Hold a name for ``ttl`` unless another holder's time is not over; renews one's own.
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        """Lock a name for ``ttl`` unless another holder's lock has not expired; renew one's own.
 
-        A ``ttl`` of zero lets it go. Used for leadership and for presence of workers.
+        A ``ttl`` of zero releases it. Used for leadership and to list live workers.
         """
         ...
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
-        """Return the unexpired holds whose name begins so, by name."""
+    async def locks(self, prefix: str) -> list[NamedLock]:
+        """Return the unexpired locks whose name has this prefix, by name."""
         ...
 
     # --- reading -------------------------------------------------------------------------
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        """Return jobs as they are now; None where there is none."""
+        """Return jobs as they are now; None for unknown ids."""
         ...
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
-        """Return the wishes to cancel these jobs; a cheap read for whoever runs them."""
+        """Return the cancel requests for these jobs; a cheap read for workers."""
+        ...
+
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        """Return which of these jobs have ended; a cheap read for callers that wait."""
         ...
 
     async def parents(self, job_id: str) -> list[str]:
-        """Return every job this one waits or waited for, in the order it came to know them.
+        """Return every job this one waits or waited for, in the order they were linked.
 
         The ids it named, then, for FAN_IN, what those spawned, transitively.
         """
         ...
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
-        """Return every transition of each job, oldest first; empty where there is none."""
+        """Return every transition of each job, oldest first; empty for unknown ids."""
         ...
 
     async def logs(self, job_id: str) -> list[LogLine]:
@@ -236,8 +254,8 @@ class Store(Protocol):
         """Return one page of matching jobs.
 
         CREATED orders go by submission, UPDATED_DESC by the newest transition. The cursor
-        is opaque and stays valid while jobs come, move and go: a job that was there all
-        along and did not move is neither skipped nor repeated. Cursors of another order or
+        is opaque and stays valid while jobs are added, changed and deleted: a job that does
+        not change meanwhile is neither skipped nor repeated. Cursors of another order or
         garbage raise ``ValidationError``. ``total`` is exact when only types, queues,
         states and priorities are filtered, or up to ``COUNT_CAP``; else a lower bound.
         ``created_after``, ``updated_after``: at or after; ``created_before``: before.
@@ -258,23 +276,23 @@ class Store(Protocol):
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
         """Return events after a cursor, in the order in which they were written.
 
-        None starts at the oldest kept. With nothing to tell, wait up to ``wait`` for it.
+        None starts at the oldest kept. Without new events, wait up to ``wait`` for one.
         ``limit`` 0 returns just the cursor of the newest event, to start from now. Events
         of one job are in order. About ``events_kept`` are kept; a cursor behind them, or
         ahead of them all (the store was restored from a copy), resumes at the oldest and
-        says ``gap``. Garbage raises ``ValidationError``.
+        sets ``gap``. Garbage raises ``ValidationError``.
         """
         ...
 
     async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
         """Wait for work: return a number that differs from ``seen`` once there may be some.
 
-        It moves when jobs of these queues become ready or get a due time, in this process
+        It changes when jobs of these queues become ready or get a due time, in this process
         or any other, when a queue is resumed, and when a job stops running while limits are
-        set. A caller takes the number, looks for
-        work, and comes back with it when there was none; so nothing slips in between.
-        After ``wait`` it returns anyway. A hint: it may move for nothing, and it may fail
-        to move when a message is lost, so ``wait`` bounds how long work can go unseen.
+        set. A caller takes the number, tries to claim, and passes the number back when there
+        was no work; so no arrival is missed in between. After ``wait`` it returns anyway.
+        A hint: it may change without new work, and it may fail to change when a message is
+        lost, so ``wait`` bounds how long work can stay unnoticed.
         """
         ...
 
@@ -286,19 +304,19 @@ class Store(Protocol):
         ...
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
-        """Set or lift a limit that holds across all workers.
+        """Set or lift a limit across all workers.
 
         ``queue:NAME`` and ``task:TYPE`` limit all jobs of a queue or a type together,
         ``key:TYPE`` the jobs of a type for each ``limit_key`` by itself (jobs without one
-        are free). ``concurrency``: claim takes a job only while fewer are RUNNING in the
-        scope. ``rate``: at most so many are claimed in a window of length ``per``; a window
-        begins with the first claim after the last one ended, and a claim counts whatever
-        becomes of the job. A job must find room in every scope it falls under.
+        are not limited). ``concurrency``: claim takes a job only while fewer are RUNNING in
+        the scope. ``rate``: at most so many are claimed in a window of length ``per``; a
+        window begins with the first claim after the last one ended, and a claim counts
+        whatever its outcome. Every scope of a job must have room for it.
         """
         ...
 
     async def limits(self) -> list[LimitState]:
-        """Return every limit by scope, with what is used of it now.
+        """Return every limit by scope, with its present use.
 
         A ``key:TYPE`` rule is followed by one ``key:TYPE:KEY`` entry for each key that has
         jobs RUNNING or an open rate window.
@@ -310,34 +328,38 @@ class Store(Protocol):
         ...
 
     async def findings(self) -> list[Finding]:
-        """Report whether the place where jobs are kept can keep them, as it is set up now.
+        """Report whether the store, as it is set up now, keeps jobs safely.
 
-        Looks and changes nothing. One finding for each thing looked at, good or bad; the
-        names depend on the engine, and ``durability`` is always among them.
+        Changes nothing. One finding for each check, good or bad; the names depend on the
+        engine, and ``durability`` is always among them.
         """
         ...
 
     # --- small records beside the jobs ------------------------------------------------------
 
-    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
-        """Keep or drop small records, as durably as jobs; each draft stands alone, in order.
+    async def keep(self, writes: Sequence[RecordWrite]) -> list[int | None]:
+        """Write or delete small records, as durably as jobs; each stands alone, in order.
 
-        The answer is the record's new version, 0 when it is gone, None when its version was
-        not the expected one and nothing was changed. A record that was dropped starts again
-        at 1. Kinds and keys are texts without NUL of at most 512 characters.
+        The answer is the record's new version, 0 after a deletion, None when its version was
+        not the expected one and nothing was changed. A deleted record starts again at 1.
+        Kinds and keys are texts without NUL of at most 512 characters.
         """
         ...
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
-        """Return records by key; None where there is none."""
+        """Return records by key; None for unknown keys."""
+        ...
+
+    async def kinds(self) -> list[str]:
+        """Return the kinds that have records, by code points."""
         ...
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:
-        """Return records whose key begins so, by code points; ``last`` lists backwards.
+        """Return records whose key has the prefix, by code points; ``last`` lists backwards.
 
-        ``after`` goes on behind a key that was listed before, in the same direction.
+        ``after`` continues behind a key that was listed before, in the same direction.
         """
         ...
 
@@ -346,22 +368,22 @@ NOTHING = timedelta(0)
 
 
 def check_settings(settings: Mapping[str, object]) -> None:
-    """Raise ``ValidationError`` with everything that is wrong with a queue's new settings."""
+    """Raise ``ValidationError`` with every fault in a queue's new settings."""
     faults = [
-        Fault(name, "UNKNOWN", f"is no setting of a queue; there are {', '.join(_RULES)}")
+        Fault(name, "UNKNOWN", f"must be a setting of a queue: {', '.join(_RULES)}")
         if name not in _RULES
         else Fault(name, "INVALID", f"must be {_RULES[name]}, got {value!r:.60}")
         for name, value in settings.items()
-        if not _is_good(name, value)
+        if not _is_valid(name, value)
     ]
     if faults:
         raise ValidationError(faults)
 
 
-_RULES = {"paused": "true or false", "ageing": "a span above zero, or None"}
+_RULES = {"paused": "true or false", "ageing": "a timedelta above zero, or None"}
 
 
-def _is_good(name: str, value: object) -> bool:
+def _is_valid(name: str, value: object) -> bool:
     match name:
         case "paused":
             return isinstance(value, bool)

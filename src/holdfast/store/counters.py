@@ -1,4 +1,4 @@
-"""Bookkeeping that every store does as jobs move: counters and per-minute measures.
+"""Counters and per-minute measures that stores update when jobs change state.
 
 A batch is summed here first, so that a store writes a handful of rows for a thousand jobs.
 """
@@ -26,9 +26,9 @@ ReadingKey = tuple[int, str, str, int, Measure, int]
 _Kind = tuple[str, str, int, int]
 """Queue, type, priority before and after."""
 _Span = tuple[Measure, datetime, datetime]
-"""What it was doing, since when, and until when."""
+"""What is measured, from when, and until when."""
 _Move = tuple[_Kind, State | None, State, int, _Span | None]
-"""What moved, from, to, in which minute, and what is measured of it."""
+"""Which jobs, from, to, in which minute, and what is measured."""
 
 _KIND = attrgetter("queue", "type", "priority")
 _WAITED = attrgetter("queue", "type", "priority", "scheduled_at")
@@ -36,10 +36,10 @@ _RAN = attrgetter("queue", "type", "priority", "state", "updated_at", "started_a
 
 
 class Counters:
-    """What one batch of moves adds to the counters.
+    """What one batch of state changes adds to the counters.
 
     Jobs of a batch mostly make the same move in the same minute: equal moves are only counted
-    as they come, and worked out when someone asks.
+    as they come, and summed up when ``tallies`` or ``readings`` is read.
     """
 
     def __init__(self) -> None:
@@ -50,19 +50,19 @@ class Counters:
     @property
     def tallies(self) -> defaultdict[TallyKey, int]:
         """(queue, type, priority, state) -> change"""
-        self._work_out()
+        self._sum_up()
         return self._tallies
 
     @property
     def readings(self) -> dict[ReadingKey, tuple[int, float]]:
         """(minute, queue, type, priority, measure, bucket) -> (count, largest seconds)"""
-        self._work_out()
+        self._sum_up()
         return self._readings
 
     def moved(self, before: Job | None, after: Job) -> None:
         """Count every transition in the trail of a job that was written.
 
-        A new job may bring a past from elsewhere: that is counted, not measured.
+        The past of an adopted job is counted, not measured.
         """
         priority = before.priority if before else after.priority
         for edge in after.trail:
@@ -70,20 +70,22 @@ class Counters:
             priority = after.priority
 
     def added(self, jobs: Iterable[Job]) -> None:
-        """Count new jobs, which went from nowhere to where they are now in one instant."""
-        born = Counter((_KIND(job), job.state, minute_of(job.created_at)) for job in jobs)
-        for (kind, state, minute), count in born.items():
+        """Count new jobs by their present state."""
+        new = Counter((_KIND(job), job.state, minute_of(job.created_at)) for job in jobs)
+        for (kind, state, minute), count in new.items():
             self._tallies[*kind, state] += count
             self._read((minute, *kind, Measure.SUBMITTED, 0), count)
 
-    def born(self, kind: tuple[str, str, int], state: State, minutes: Mapping[int, int]) -> None:
-        """Count new jobs of one kind that are in one state, by the minute of their birth."""
+    def added_alike(
+        self, kind: tuple[str, str, int], state: State, minutes: Mapping[int, int]
+    ) -> None:
+        """Count new jobs of one kind and one state by the minute of their submission."""
         for minute, count in minutes.items():
             self._tallies[*kind, state] += count
             self._read((minute, *kind, Measure.SUBMITTED, 0), count)
 
     def count(self, before: Job | None, after: Job, edge: Transition, priority: int) -> None:
-        """Count one transition; ``priority`` is the one the job left its old state with."""
+        """Count one transition; ``priority`` is the one that the job had before it."""
         span = None
         if before is None:
             pass
@@ -95,24 +97,24 @@ class Counters:
         self._moves[kind, edge.from_state, edge.to_state, minute_of(edge.at), span] += 1
 
     def claimed(self, jobs: Iterable[Job], at: datetime) -> None:
-        """Count jobs that a store itself moved from SCHEDULED to RUNNING."""
+        """Count jobs that ``claim`` moved from SCHEDULED to RUNNING."""
         minute = minute_of(at)
         for (queue, type_, priority, since), count in Counter(map(_WAITED, jobs)).items():
             kind, span = (queue, type_, priority, priority), _span(Measure.WAIT, since, at)
             self._moves[kind, State.SCHEDULED, State.RUNNING, minute, span] += count
 
     def ended(self, jobs: Iterable[Job]) -> None:
-        """Count jobs that went from RUNNING to where they are now, and changed nothing else."""
+        """Count jobs that went from RUNNING to their present state and changed nothing else."""
         for (queue, type_, priority, state, at, since), count in Counter(map(_RAN, jobs)).items():
             kind, span = (queue, type_, priority, priority), _span(Measure.RUN, since, at)
             self._moves[kind, State.RUNNING, state, minute_of(at), span] += count
 
     def removed(self, job: Job) -> None:
-        """Count a job that was deleted."""
+        """Count a deleted job."""
         self._tallies[job.queue, job.type, job.priority, job.state] -= 1
 
     def add(self, other: Counters) -> None:
-        """Take over what another batch of moves adds."""
+        """Add the counts of another batch."""
         for move, count in other._moves.items():
             self._moves[move] += count
         for key, change in other._tallies.items():
@@ -120,7 +122,7 @@ class Counters:
         for reading, (count, top) in other._readings.items():
             self._read(reading, count, top)
 
-    def _work_out(self) -> None:
+    def _sum_up(self) -> None:
         for move, count in self._moves.items():
             (queue, type_, left, priority), before, after, minute, span = move
             kind = (queue, type_, priority)

@@ -1,4 +1,4 @@
-"""Opaque page cursors: where the last page ended, bound to the order it was listed in."""
+"""Opaque page cursors: the position at which a page ended, bound to its order."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from holdfast.errors import Fault, ValidationError
 
 _BODY = re.compile(r"([A-Z_]+)((?:\.-?\d{1,19})+)", re.ASCII)
 _LARGEST = 2**63 - 1
-"""No engine numbers its places beyond this, and some cannot even be asked about such a one."""
+"""No engine has larger positions, and some raise an error for a larger number."""
 
 BEYOND = "\U0010ffff"
-"""Behind every key of a record: Unicode has no character after this one, and never will."""
+"""Sorts behind every key of a record: the last code point of Unicode."""
 
 
-def write_cursor(order: str, *place: int) -> str:
-    """Return a cursor for a place in an order."""
-    body = ".".join([order, *map(str, place)])
+def write_cursor(order: str, *position: int) -> str:
+    """Return a cursor for a position in an order."""
+    body = ".".join([order, *map(str, position)])
     return base64.urlsafe_b64encode(body.encode()).decode().rstrip("=")
 
 
 def read_cursor(cursor: str, order: str, parts: int = 1) -> tuple[int, ...]:
-    """Return the place a cursor points to; refuse garbage and cursors of another order."""
+    """Return the position of a cursor; refuse garbage and cursors of another order."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         match = _BODY.fullmatch(base64.b64decode(padded, altchars=b"-_", validate=True).decode())
     except (UnicodeError, binascii.Error, AttributeError):
         match = None
-    place = tuple(map(int, match[2].split(".")[1:])) if match else ()
-    if not match or match[1] != order or len(place) != parts or max(map(abs, place)) > _LARGEST:
+    found = tuple(map(int, match[2].split(".")[1:])) if match else ()
+    if not match or match[1] != order or len(found) != parts or max(map(abs, found)) > _LARGEST:
         raise ValidationError(
             [Fault("cursor", "INVALID", f"must come from a page listed in order {order}")]
         )
-    return place
+    return found

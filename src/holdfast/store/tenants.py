@@ -1,6 +1,6 @@
 """One tenant's view of a store: its own queues, jobs, keys and events, and nothing else.
 
-Every request of the service goes through such a view, so that separation is kept in one place.
+Every request of the service goes through such a view: tenants are separated in one place.
 A queue ``q`` of the namespace ``acme`` is stored as ``acme/q``; plain names belong to the
 namespace without a name. A view with an owner sees only the jobs which that owner submitted.
 """
@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Self
 
 from msgspec import json
@@ -20,11 +20,10 @@ from msgspec.structs import replace
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Reading, Stats, Tally
-from holdfast.model.policy import Retention
-from holdfast.model.workers import PREFIX as WORKER_TTL
+from holdfast.model.workers import PREFIX as WORKERS
 from holdfast.model.workers import WorkerInfo
-from holdfast.store.capabilities import LanedStore
 from holdfast.store.contract import Store
+from holdfast.store.proxy import StoreProxy
 from holdfast.store.values import (
     Added,
     Change,
@@ -36,16 +35,13 @@ from holdfast.store.values import (
     Fence,
     Finding,
     JobEvent,
-    JobNote,
     LimitRule,
     LimitState,
     NamedLock,
     Page,
-    Promoted,
     QueueInfo,
     Record,
     RecordWrite,
-    Renewal,
     Search,
     Swapped,
 )
@@ -55,37 +51,30 @@ NAMESPACE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", re.ASCII)
 _QUEUE = "queue:"
 
 
-class TenantStore:
-    """A store with everything outside a namespace cut away.
+class TenantStore(StoreProxy):
+    """A store limited to one namespace.
 
-    ``stamp`` is noted on every job as its owner; with ``only_own`` the jobs of other owners
-    are cut away too.
+    ``owner`` is recorded in every new job; with ``only_own`` the jobs of other owners are
+    invisible too.
     """
 
-    LANES: int
-
     def __init__(
-        self, store: Store, namespace: str = "", *, stamp: str = "", only_own: bool = False
+        self, store: Store, namespace: str = "", *, owner: str = "", only_own: bool = False
     ) -> None:
-        self._store = store
-        if isinstance(store, LanedStore):
-            self.LANES = store.LANES
+        super().__init__(store)
         self.namespace = namespace
         self._prefix = f"{namespace}/" if namespace else ""
         mark = hashlib.blake2b(namespace.encode(), digest_size=6).hexdigest()
         self._mark = f"{mark}." if namespace else ""
-        """What cursors of this namespace begin with."""
-        self._stamp = stamp
+        """The prefix of cursors of this namespace."""
+        self._owner = owner
         self._only_own = only_own
-
-    def now(self) -> datetime:
-        return self._store.now()
 
     async def start(self) -> Self:
         return self
 
     async def close(self) -> None:
-        """Leave the store open: it belongs to whoever opened it."""
+        """Leave the store open: the view did not open it."""
 
     # --- names ---------------------------------------------------------------------------
 
@@ -96,41 +85,41 @@ class TenantStore:
     def sees(self, job: Job) -> bool:
         """Whether a stored job may be shown."""
         return self.within(job.queue) and not (
-            self._only_own and job.tags.get(OWNER) != self._stamp
+            self._only_own and job.tags.get(OWNER) != self._owner
         )
 
     def shown(self, queue: str) -> str:
         """Return a stored queue's name as the tenant knows it."""
         return queue.removeprefix(self._prefix)
 
-    def _out(self, job: Job) -> Job:
+    def _from_stored(self, job: Job) -> Job:
         if not self._prefix:
             return job
         key = job.limit_key.removeprefix(self._prefix)
         return replace(job, queue=self.shown(job.queue), limit_key=key)
 
-    def _in(self, job: Job) -> Job:
+    def _to_stored(self, job: Job) -> Job:
         if not self._prefix:
             return job
         key = job.limit_key and self._prefix + job.limit_key
         return replace(job, queue=self._prefix + job.queue, limit_key=key)
 
-    def _place(self, cursor: str | None) -> str | None:
-        """The stored cursor behind one of this namespace; one of another is refused."""
+    def _stored_cursor(self, cursor: str | None) -> str | None:
+        """Return the stored cursor behind one of this namespace; refuse any other."""
         if cursor is None or not self._mark:
             return cursor
         if not cursor.startswith(self._mark):
-            told = "must come from a page of this namespace"
-            raise ValidationError([Fault("cursor", "INVALID", told)])
+            message = "must come from a page of this namespace"
+            raise ValidationError([Fault("cursor", "INVALID", message)])
         return cursor.removeprefix(self._mark)
 
-    def _cursor(self, place: str | None) -> str | None:
-        return place and self._mark + place
+    def _cursor(self, stored: str | None) -> str | None:
+        return stored and self._mark + stored
 
-    def _new(self, job: Job) -> Job:
-        job = self._in(job)
-        if self._stamp:
-            job = replace(job, tags={**job.tags, OWNER: self._stamp})
+    def _new_job(self, job: Job) -> Job:
+        job = self._to_stored(job)
+        if self._owner:
+            job = replace(job, tags={**job.tags, OWNER: self._owner})
         if self._prefix and job.dedupe is not None and job.dedupe.scope == job.type:
             scope = f"{job.type}@{self.namespace}"
             job = replace(job, dedupe=replace(job.dedupe, scope=scope))
@@ -139,133 +128,129 @@ class TenantStore:
     def _kind(self, kind: str) -> str:
         return f"{kind}@{self.namespace}" if self.namespace else kind
 
-    async def _queues(self, asked: Sequence[str]) -> tuple[str, ...]:
-        """The stored queues to look at: those asked for, or all of the namespace."""
-        if asked:
-            return tuple(self._prefix + name for name in asked)
-        return tuple(q.name for q in await self._store.queues() if self.within(q.name))
+    async def _queues(self, requested: Sequence[str]) -> tuple[str, ...]:
+        """Return the stored names of the queues requested, or of all in the namespace."""
+        if requested:
+            return tuple(self._prefix + name for name in requested)
+        return tuple(q.name for q in await self._inner.queues() if self.within(q.name))
 
     async def _visible(self, ids: Sequence[str]) -> set[str]:
-        return {job.id for job in await self._store.get(ids) if job is not None and self.sees(job)}
+        return {job.id for job in await self._inner.get(ids) if job is not None and self.sees(job)}
 
     # --- submitting and working ------------------------------------------------------------
 
     async def add(
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
     ) -> list[Added]:
-        if self._prefix or self._stamp:
-            jobs = [self._new(job) for job in jobs]
-        return await self._store.add(jobs, atomic=atomic, fence=fence)
+        if self._prefix or self._owner:
+            jobs = [self._new_job(job) for job in jobs]
+        return await self._inner.add(jobs, atomic=atomic, fence=fence)
 
     async def claim(self, want: Claim) -> list[Job]:
         queues = tuple(self._prefix + queue for queue in want.queues)
-        return [self._out(job) for job in await self._store.claim(replace(want, queues=queues))]
+        return [
+            self._from_stored(job) for job in await self._inner.claim(replace(want, queues=queues))
+        ]
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         """Write changes of jobs that were read through this view."""
-        inward = [replace(c, before=self._in(c.before), after=self._in(c.after)) for c in changes]
-        return [
-            replace(answer, job=self._out(answer.job)) if answer.job else answer
-            for answer in await self._store.swap(inward)
+        inward = [
+            replace(c, before=self._to_stored(c.before), after=self._to_stored(c.after))
+            for c in changes
         ]
-
-    async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
-        return await self._store.extend(fences)
-
-    async def note(self, notes: Sequence[JobNote]) -> list[bool]:
-        return await self._store.note(notes)
+        return [
+            replace(answer, job=self._from_stored(answer.job)) if answer.job else answer
+            for answer in await self._inner.swap(inward)
+        ]
 
     # --- maintenance -----------------------------------------------------------------------
 
-    async def promote(self, limit: int) -> Promoted:
-        return await self._store.promote(limit)
-
     async def overdue(self, limit: int) -> list[Job]:
-        found = await self._store.overdue(limit)
-        return [self._out(job) for job in found if self.within(job.queue)]
+        found = await self._inner.overdue(limit)
+        return [self._from_stored(job) for job in found if self.within(job.queue)]
 
     async def dependents(self, limit: int) -> list[Dependent]:
-        found = await self._store.dependents(limit)
-        return [replace(d, job=self._out(d.job)) for d in found if self.within(d.job.queue)]
-
-    async def prune(self, retention: Retention, limit: int) -> int:
-        return await self._store.prune(retention, limit)
+        found = await self._inner.dependents(limit)
+        return [replace(d, job=self._from_stored(d.job)) for d in found if self.within(d.job.queue)]
 
     async def delete(self, ids: Sequence[str]) -> list[bool]:
         visible = await self._visible(ids)
         mine = [job_id for job_id in ids if job_id in visible]
-        gone = dict(zip(mine, await self._store.delete(mine), strict=True))
+        gone = dict(zip(mine, await self._inner.delete(mine), strict=True))
         return [gone.get(job_id, False) for job_id in ids]
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        if name.startswith(WORKER_TTL) and data:
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        if name.startswith(WORKERS) and data:
             info = json.decode(data, type=WorkerInfo)
             queues = tuple(self._prefix + queue for queue in info.queues)
             data = json.encode(replace(info, queues=queues))
         if self._prefix:
             kind, colon, rest = name.partition(":")
             name = f"{kind}{colon}{self._prefix}{rest}"
-        return await self._store.hold(name, holder, ttl, data)
+        return await self._inner.lock(name, holder, ttl, data)
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
-        """Return who is there: workers that serve a queue of this namespace."""
-        if prefix != WORKER_TTL:
+    async def locks(self, prefix: str) -> list[NamedLock]:
+        """Return live workers that serve a queue of this namespace, and no other locks."""
+        if prefix != WORKERS:
             return []
         found = []
-        for hold in await self._store.holds(WORKER_TTL):
-            info = json.decode(hold.data, type=WorkerInfo)
+        for lock in await self._inner.locks(WORKERS):
+            info = json.decode(lock.data, type=WorkerInfo)
             queues = tuple(self.shown(q) for q in info.queues if self.within(q))
             if queues:
-                found.append(replace(hold, data=json.encode(replace(info, queues=queues))))
+                found.append(replace(lock, data=json.encode(replace(info, queues=queues))))
         return found
 
     # --- reading -------------------------------------------------------------------------
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
         return [
-            self._out(job) if job is not None and self.sees(job) else None
-            for job in await self._store.get(ids)
+            self._from_stored(job) if job is not None and self.sees(job) else None
+            for job in await self._inner.get(ids)
         ]
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
         visible = await self._visible(ids)
-        found = await self._store.cancels(ids)
+        found = await self._inner.cancels(ids)
         return [c if i in visible else None for i, c in zip(ids, found, strict=True)]
 
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        return await self._inner.ended(ids) & await self._visible(ids)
+
     async def parents(self, job_id: str) -> list[str]:
-        return await self._store.parents(job_id) if await self._visible([job_id]) else []
+        return await self._inner.parents(job_id) if await self._visible([job_id]) else []
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
         visible = await self._visible(ids)
-        found = await self._store.history(ids)
+        found = await self._inner.history(ids)
         return [h if i in visible else [] for i, h in zip(ids, found, strict=True)]
 
     async def logs(self, job_id: str) -> list[LogLine]:
-        return await self._store.logs(job_id) if await self._visible([job_id]) else []
+        return await self._inner.logs(job_id) if await self._visible([job_id]) else []
 
     async def find(self, search: Search) -> Page:
         queues = await self._queues(search.queues)
         if not queues:
             return Page((), None, 0)
-        tags = {**search.tags, OWNER: self._stamp} if self._only_own else search.tags
-        place = self._place(search.cursor)
-        page = await self._store.find(replace(search, queues=queues, tags=tags, cursor=place))
-        jobs = tuple(self._out(job) for job in page.jobs if self.sees(job))
+        tags = {**search.tags, OWNER: self._owner} if self._only_own else search.tags
+        cursor = self._stored_cursor(search.cursor)
+        page = await self._inner.find(replace(search, queues=queues, tags=tags, cursor=cursor))
+        jobs = tuple(self._from_stored(job) for job in page.jobs if self.sees(job))
         return replace(page, jobs=jobs, next_cursor=self._cursor(page.next_cursor))
 
     async def failures(self, search: FailureSearch) -> FailurePage:
         queues = () if self._only_own else await self._queues(search.queues)
         if not queues:
             return FailurePage((), None, 0, {}, {}, {})
-        place = self._place(search.cursor)
-        page = await self._store.failures(replace(search, queues=queues, cursor=place))
-        jobs = tuple(self._out(job) for job in page.jobs if self.sees(job))
+        cursor = self._stored_cursor(search.cursor)
+        page = await self._inner.failures(replace(search, queues=queues, cursor=cursor))
+        jobs = tuple(self._from_stored(job) for job in page.jobs if self.sees(job))
         return replace(page, jobs=jobs, next_cursor=self._cursor(page.next_cursor))
 
     async def stats(self, window: timedelta) -> Stats:
         if self._only_own:
             return Stats((), ())
-        stats = await self._store.stats(window)
+        stats = await self._inner.stats(window)
         return Stats(
             tuple(replace(t, queue=self.shown(t.queue)) for t in stats.tallies if self._mine(t)),
             tuple(replace(r, queue=self.shown(r.queue)) for r in stats.readings if self._mine(r)),
@@ -280,14 +265,14 @@ class TenantStore:
         gap = False
         while True:
             left = timedelta(seconds=max(0.0, deadline - loop.time()))
-            page = await self._store.events(after, limit, left)
+            page = await self._inner.events(after, limit, left)
             gap, after = gap or page.gap, page.cursor
             events = await self.visible_events(page.events)
             if events or not page.events or not limit:
                 return EventPage(tuple(events), page.cursor, gap)
 
     async def visible_events(self, events: Sequence[JobEvent]) -> list[JobEvent]:
-        """Return what of these may be shown, in the tenant's own words."""
+        """Return those events that the tenant may see, with its own queue names."""
         mine = [e for e in events if self.within(e.queue)]
         if self._only_own:
             owned = await self._visible(list({e.job_id for e in mine}))
@@ -295,43 +280,51 @@ class TenantStore:
         return [replace(e, queue=self.shown(e.queue)) for e in mine] if self._prefix else mine
 
     async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
-        return await self._store.arrivals([self._prefix + q for q in queues], seen, wait)
+        return await self._inner.arrivals([self._prefix + q for q in queues], seen, wait)
 
     # --- settings and records ----------------------------------------------------------------
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
-        await self._store.configure(self._prefix + queue, settings)
+        await self._inner.configure(self._prefix + queue, settings)
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
-        """Limit a queue of this namespace; other scopes span namespaces and are refused."""
+        """Limit a queue of this namespace; refuse other scopes, which span namespaces."""
         if not scope.startswith(_QUEUE):
             raise ValueError(f"scope must be queue:NAME in a namespace, got {scope!r:.60}")
-        await self._store.limit(_QUEUE + self._prefix + scope.removeprefix(_QUEUE), rule)
+        await self._inner.limit(_QUEUE + self._prefix + scope.removeprefix(_QUEUE), rule)
 
     async def limits(self) -> list[LimitState]:
-        found = [s for s in await self._store.limits() if s.scope.startswith(_QUEUE)]
+        found = [s for s in await self._inner.limits() if s.scope.startswith(_QUEUE)]
         names = [(s, s.scope.removeprefix(_QUEUE)) for s in found]
         return [replace(s, scope=_QUEUE + self.shown(q)) for s, q in names if self.within(q)]
 
     async def queues(self) -> list[QueueInfo]:
-        found = await self._store.queues()
+        found = await self._inner.queues()
         return [replace(q, name=self.shown(q.name)) for q in found if self.within(q.name)]
 
     async def findings(self) -> list[Finding]:
-        """Report nothing: how the store is set up is no tenant's business."""
+        """Report nothing: the setup of the store is not for tenants."""
         return []
 
-    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
-        return await self._store.keep([replace(d, kind=self._kind(d.kind)) for d in drafts])
+    async def keep(self, writes: Sequence[RecordWrite]) -> list[int | None]:
+        return await self._inner.keep([replace(w, kind=self._kind(w.kind)) for w in writes])
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
-        found = await self._store.records(self._kind(kind), keys)
+        found = await self._inner.records(self._kind(kind), keys)
         return [replace(r, kind=kind) if r else None for r in found]
+
+    async def kinds(self) -> list[str]:
+        """Return the kinds of this namespace; without a name, those of no other namespace."""
+        kinds = await self._inner.kinds()
+        if not self.namespace:
+            return [kind for kind in kinds if "@" not in kind]
+        mark = f"@{self.namespace}"
+        return [kind.removesuffix(mark) for kind in kinds if kind.endswith(mark)]
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:
-        found = await self._store.browse(
+        found = await self._inner.browse(
             self._kind(kind), prefix=prefix, after=after, limit=limit, last=last
         )
         return [replace(record, kind=kind) for record in found]

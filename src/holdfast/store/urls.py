@@ -1,4 +1,4 @@
-"""URLs of stores, taken apart no further than needed: a password may hold a question mark."""
+"""URLs of stores, parsed no further than needed: a password may contain a question mark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _POSTGRES = ("postgresql", "postgres")
 
 
 def scheme(url: str) -> str:
-    """Return what a URL begins with, in lower case."""
+    """Return the scheme of a URL in lower case."""
     return url.partition(":")[0].lower()
 
 
@@ -19,5 +19,5 @@ def is_postgres(url: str) -> bool:
 
 
 def with_option(url: str, option: str) -> str:
-    """Return a URL as it was written, and one option more: the last of a name counts."""
+    """Return a URL with one more option; the last option of a name counts."""
     return f"{url}{'&' if _WITH_OPTIONS.match(url) else '?'}{option}"

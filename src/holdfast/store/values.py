@@ -1,4 +1,4 @@
-"""What goes into a store and comes out of it: values, frozen, no I/O."""
+"""The frozen values that store verbs take and return."""
 
 from __future__ import annotations
 
@@ -30,37 +30,39 @@ class Level(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing a store found out about itself."""
+    """The result of one check of a store."""
 
     name: str
-    """What was looked at, one short word: ``durability``, ``schema``, ``clock``."""
+    """What was checked, one short word: ``durability``, ``schema``, ``clock``."""
     level: Level
     text: str
-    """What is so, in one sentence."""
+    """The result, in one sentence."""
     advice: str = ""
-    """What to do about it; empty when there is nothing to do."""
+    """What to do about it; empty when nothing needs doing."""
 
 
 TOLERABLE_SKEW = timedelta(seconds=1)
 
 
 def clock_finding(server: datetime, here: datetime) -> Finding:
-    """Compare a server's time, by which jobs are due, with this machine's time of day."""
+    """Compare a server's time, by which jobs are due, with this machine's."""
     skew = server - here
     apart = abs(skew).total_seconds()
     if abs(skew) <= TOLERABLE_SKEW:
-        return Finding("clock", Level.OK, f"The server's clock and ours are {apart:.3f} s apart.")
+        return Finding(
+            "clock", Level.OK, f"The server's clock and this machine's are {apart:.3f} s apart."
+        )
     return Finding(
         "clock",
         Level.WARN,
         f"The server's clock is {apart:.1f} s {'ahead of' if skew > timedelta(0) else 'behind'}"
         " this machine's; jobs are due and leases end by the server's.",
-        "Let both machines keep time with NTP.",
+        "Synchronise both machines with NTP.",
     )
 
 
 class AddStatus(StrEnum):
-    """What became of one added job."""
+    """The outcome for one added job."""
 
     ACCEPTED = "ACCEPTED"
     DUPLICATE = "DUPLICATE"
@@ -75,28 +77,28 @@ class Added(msgspec.Struct, frozen=True):
 
     status: AddStatus
     job_id: str
-    """The job that now stands for the submission: its own id, or the one that holds its key."""
+    """The job for this submission: its own id, or that of the job that holds its key."""
     missing: tuple[str, ...] = ()
     has_dependents: bool = False
-    """A dependency had already ended when the job was written: look at ``dependents`` now."""
+    """A dependency had already ended when the job was written: call ``dependents`` now."""
 
 
 class Fence(msgspec.Struct, frozen=True, gc=False):
-    """Proof of holding a job: the newest lease token."""
+    """The proof of holding a job: its newest lease token."""
 
     job_id: str
     token: str
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's wish for work."""
+    """A worker's request for jobs."""
 
     queues: tuple[str, ...]
     limit: int
     worker: str
     token: str
     types: tuple[str, ...] | None = None
-    """Only jobs of these types; None takes any."""
+    """Only jobs of these types; None for any."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -105,16 +107,16 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     before: Job
     after: Job
     until: datetime | None = None
-    """When given, the stored lease must still end then: no heartbeat came in between."""
+    """When given, the stored lease must still end then: no heartbeat has renewed it."""
 
 
 class Swapped(msgspec.Struct, frozen=True, gc=False):
-    """The answer to one change: written, or the job as it is now (None: it is gone)."""
+    """The answer to one change: written, or the job as it is now (None: deleted)."""
 
     written: bool
     job: Job | None = None
     has_dependents: bool = False
-    """The job ended and others wait for it: look at ``dependents`` now."""
+    """The job ended and others wait for it: call ``dependents`` now."""
 
 
 class Renewal(msgspec.Struct, frozen=True):
@@ -127,7 +129,7 @@ class Renewal(msgspec.Struct, frozen=True):
 
 
 class JobNote(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a running job wants kept, under its lease."""
+    """Progress, checkpoint or log line of a running job, written under its lease."""
 
     fence: Fence
     progress: Progress | None = None
@@ -136,7 +138,7 @@ class JobNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobExport(msgspec.Struct, frozen=True):
-    """Everything a store knows of one job, for moving it to another store."""
+    """Everything a store holds about one job, for moving it to another store."""
 
     job: Job
     history: tuple[Transition, ...]
@@ -144,7 +146,7 @@ class JobExport(msgspec.Struct, frozen=True):
 
 
 class Promoted(msgspec.Struct, frozen=True):
-    """How many jobs became ready, and when the next one will (None: none is waiting).
+    """How many jobs became ready, and when the next one is due (None: no job has a due time).
 
     ``has_dependents``: a verdict may be due on jobs that wait for others, see ``dependents``.
     """
@@ -155,14 +157,14 @@ class Promoted(msgspec.Struct, frozen=True):
 
 
 class Dependent(msgspec.Struct, frozen=True):
-    """A waiting job and the states of everything it waits for, in the order it named them."""
+    """A waiting job and the states of its dependencies, in the order it named them."""
 
     job: Job
     parents: tuple[tuple[str, State], ...]
 
 
 class Order(StrEnum):
-    """In which order a search lists jobs."""
+    """The order in which a search lists jobs."""
 
     CREATED_ASC = "CREATED_ASC"
     CREATED_DESC = "CREATED_DESC"
@@ -170,7 +172,7 @@ class Order(StrEnum):
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """Filters (combined with AND), order and page."""
+    """Filters (combined with AND), order and page of a job search."""
 
     types: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
@@ -200,7 +202,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class FailureSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """Which failures to list, newest first by the time of the failure."""
+    """Filters and page of a search for failures, newest failure first."""
 
     states: tuple[State, ...] = (State.FAILED, State.DEAD_LETTER)
     categories: tuple[FailureCategory, ...] = ()
@@ -225,14 +227,14 @@ class FailurePage(msgspec.Struct, frozen=True):
 
 
 class EventKind(StrEnum):
-    """What a subscriber can be told."""
+    """The kind of an event."""
 
     TRANSITION = "transition"
     PROGRESS = "progress"
 
 
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened to one job."""
+    """A transition or the progress of one job."""
 
     cursor: str
     job_id: str
@@ -245,7 +247,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """Events in order, the cursor to go on from, and whether some were already dropped."""
+    """Events in order, the cursor to continue from, and whether older ones were deleted before."""
 
     events: tuple[JobEvent, ...]
     cursor: str
@@ -262,7 +264,7 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of something may run: at once, and started per span of time."""
+    """How many jobs may run at once, and how many may start per span of time."""
 
     concurrency: int | None = None
     rate: int | None = None
@@ -280,7 +282,7 @@ class LimitState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NamedLock(msgspec.Struct, frozen=True):
-    """A name held by someone until a time: leadership, or a worker's presence."""
+    """A name locked by a holder until a time: leadership, or a live worker."""
 
     name: str
     holder: str
@@ -289,23 +291,23 @@ class NamedLock(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Something small kept beside the jobs, by kind and key: an API key, an audit entry."""
+    """A small value kept beside the jobs, by kind and key: an API key, an audit entry."""
 
     kind: str
     key: str
     data: bytes
     version: int
-    """1 when it is new, one more with every change."""
+    """1 when it is new, one more after every change."""
 
 
 class RecordWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A wish to keep a record, or with ``data`` None to drop it."""
+    """A request to write a record, or with ``data`` None to delete it."""
 
     kind: str
     key: str
     data: bytes | None
     version: int | None = None
-    """Only while the stored record has this version, 0 meaning none is there; None: always."""
+    """Only while the stored record has this version, 0 for no record; None: always."""
 
 
 __all__ = [

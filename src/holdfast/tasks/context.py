@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar, Unpack, cast
 
 import msgspec
 
-from holdfast.encryption.envelope import must_be_open
+from holdfast.encryption.envelope import require_decrypted
 from holdfast.errors import (
     Fault,
     JobCancelledError,
@@ -257,7 +257,7 @@ class JobContext(_JobView):
         """
         results = await self._channel.results()
         for job_id, data in results.items():
-            must_be_open(data, f"result of job {job_id}")
+            require_decrypted(data, f"result of job {job_id}")
         return {
             job_id: None if data is None else msgspec.json.decode(data)
             for job_id, data in results.items()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 
 from holdfast.app import Holdfast
 from holdfast.model.job import Job
@@ -13,6 +13,7 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Added, Fence, MemoryStore, Store
 from holdfast.store.urls import is_postgres
+from holdfast.tasks.context import no_transaction
 
 REPLACED = ("clock", "randomness", "_own_store", "_operations", "_loop", "_users", "_sync")
 
@@ -65,3 +66,9 @@ class ConnectionIgnoringStore(MemoryStore):
         """Return what new jobs inherit from their dependencies."""
         found = await self.get(ids)
         return {job.id: Parent(job.priority, job.depth) for job in found if job is not None}
+
+    def transaction(
+        self, fence: Fence, decide: Callable[[Job], Job], *, blocking: bool = False
+    ) -> AbstractAsyncContextManager[object]:
+        """Refuse: there is no database to write to."""
+        raise no_transaction("needs a worker whose store shares your database: postgresql://")

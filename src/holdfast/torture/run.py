@@ -139,7 +139,7 @@ class _TortureRun:
         """Start the schedule in the past, so that workers find runs that were missed."""
         since = store.now() - MISSED_SCHEDULE
         note = format_timestamp(since).encode()
-        await store.hold(f"cron:first:{CRON_TASK}", "torture", timedelta(days=36_500), note)
+        await store.lock(f"cron:first:{CRON_TASK}", "torture", timedelta(days=36_500), note)
         return since
 
     @contextlib.asynccontextmanager

@@ -67,7 +67,7 @@ class StoreMonitor:
         begin, started = store.now(), self._clock.monotonic()
         while True:
             try:
-                await store.hold(NAME, NAME, timedelta(minutes=1))
+                await store.lock(NAME, NAME, timedelta(minutes=1))
             except StoreError:
                 await asyncio.sleep(0.05)
             else:

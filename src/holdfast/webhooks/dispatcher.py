@@ -22,7 +22,7 @@ from holdfast.model.policy import Backoff
 from holdfast.model.reserved import CALLBACKS, DELIVERIES, DELIVERY, PLACE, WEBHOOK
 from holdfast.model.results import BatchResult
 from holdfast.model.submission import Submission
-from holdfast.store import EventPage, JobEvent, ListingStore, Order, RecordWrite, Search, Store
+from holdfast.store import EventPage, JobEvent, Order, RecordWrite, Search, Store
 from holdfast.store.tenants import TenantStore
 from holdfast.webhooks.messages import delivery
 from holdfast.webhooks.registry import read
@@ -106,7 +106,7 @@ class WebhookService:
 
     async def _kinds(self) -> dict[str, str]:
         """Return the kinds of records that hold wishes, each with its namespace."""
-        kinds = await self._store.kinds() if isinstance(self._store, ListingStore) else []
+        kinds = await self._store.kinds()
         return {kind: name for kind in kinds if (name := _namespace(kind)) is not None}
 
     async def _read_place(self) -> StreamPosition | None:

@@ -15,7 +15,7 @@ from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.observe.redaction import Redaction
 from holdfast.operations.batcher import Batcher
 from holdfast.operations.submitter import Submitter
-from holdfast.store import CompletingStore, Fence, JobNote, Store
+from holdfast.store import Fence, JobNote, Store, TransactionalStore
 from holdfast.tasks.context import no_transaction
 from holdfast.worker.run import Run
 
@@ -120,13 +120,14 @@ class WorkerChannel:
     def transaction(
         self, result: Callable[[], bytes | None], *, blocking: bool = False
     ) -> AbstractAsyncContextManager[object]:
-        if not isinstance(self._store, CompletingStore):
-            raise no_transaction("needs a worker whose store shares your database: postgresql://")
-        return self._completing(self._store, result, blocking=blocking)
+        store = self._store
+        if store.capabilities.completes_in_transaction and isinstance(store, TransactionalStore):
+            return self._completing(store, result, blocking=blocking)
+        raise no_transaction("needs a worker whose store shares your database: postgresql://")
 
     @contextlib.asynccontextmanager
     async def _completing(
-        self, store: CompletingStore, result: Callable[[], bytes | None], *, blocking: bool
+        self, store: TransactionalStore, result: Callable[[], bytes | None], *, blocking: bool
     ) -> AsyncGenerator[object, None]:
         """Let the handler write in the transaction that completes its job: once, and then never."""
         run, decided = self._run, list[Job]()

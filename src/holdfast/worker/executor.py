@@ -14,7 +14,7 @@ from typing import cast
 
 import msgspec
 
-from holdfast.encryption.envelope import must_be_open
+from holdfast.encryption.envelope import require_decrypted
 from holdfast.errors import (
     JobCancelledError,
     PermanentError,
@@ -132,8 +132,8 @@ def timeout_failure(seconds: float) -> Failure:
 def _arguments(
     handler: Handler, job: Job, context: JobContext | SyncJobContext | None
 ) -> dict[str, object]:
-    must_be_open(job.payload, "payload")
-    must_be_open(job.checkpoint, "checkpoint")
+    require_decrypted(job.payload, "payload")
+    require_decrypted(job.checkpoint, "checkpoint")
     arguments = handler.signature.unpack(job)
     if handler.signature.context is not None:
         arguments[handler.signature.context] = context

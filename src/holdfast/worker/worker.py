@@ -16,7 +16,7 @@ from holdfast.model.workers import WorkerInfo
 from holdfast.observe import Observer, Outage, Silent
 from holdfast.operations.workers import WORKER_TTL, announce
 from holdfast.runtime.backoff import GrowingDelay
-from holdfast.store import Claim, GroupCommitStore, ListeningStore, Store
+from holdfast.store import Claim, Store
 from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.executor import (
@@ -97,7 +97,7 @@ class Worker:
 
     async def _run(self, store: Store, *, burst: bool) -> None:
         self._notes = Notes(store)
-        if isinstance(store, GroupCommitStore):
+        if store.capabilities.groups_commits:
             self._hands.fill_at_once()
         self._settler = Settler(
             store,
@@ -362,7 +362,7 @@ class Worker:
         while True:
             await asyncio.sleep(WORKER_TTL.total_seconds() / 3)
             await self._say_present(store)
-            why = store.not_notified_because if isinstance(store, ListeningStore) else ""
+            why = store.not_notified_because
             if why and why == before and why != told:  # it was no passing matter
                 self._observer.emit("store.deaf", error=why)
                 told = why

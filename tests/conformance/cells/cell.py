@@ -62,7 +62,7 @@ def want(
     queues: Sequence[str] = QUEUES,
     types: tuple[str, ...] | None = None,
 ) -> Claim:
-    """A claim of everything, unless told otherwise."""
+    """A claim of everything, unless arguments narrow it."""
     return Claim(queues=tuple(queues), limit=limit, worker="wx", token="tx", types=types)
 
 

@@ -1,4 +1,4 @@
-"""Cells of what runs behind the scenes, and of settings and limits."""
+"""Cells of maintenance, settings and limits."""
 
 from __future__ import annotations
 
@@ -66,18 +66,18 @@ async def _(world: World) -> object:
     return await world.store.add(rivals(world, [2]), atomic=False)
 
 
-@cell("hold: by the holder and by another")
+@cell("lock: by the holder and by another")
 async def _(world: World) -> object:
     store = world.store
     return [
-        await store.hold("leader", "w2", SECOND, b"x"),
-        await store.hold("leader", "w1", 2 * SECOND, b"y"),
-        await store.holds("lead"),
-        await store.hold("leader.b", "w3", SECOND),
-        await store.hold("leader", "w1", timedelta(0)),
-        await store.hold("leader", "w4", SECOND),
-        await store.holds("leader"),
-        await store.holds("x"),
+        await store.lock("leader", "w2", SECOND, b"x"),
+        await store.lock("leader", "w1", 2 * SECOND, b"y"),
+        await store.locks("lead"),
+        await store.lock("leader.b", "w3", SECOND),
+        await store.lock("leader", "w1", timedelta(0)),
+        await store.lock("leader", "w4", SECOND),
+        await store.locks("leader"),
+        await store.locks("x"),
     ]
 
 

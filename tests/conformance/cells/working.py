@@ -85,11 +85,11 @@ def _until_cell(name: str, shift: timedelta) -> None:
     async def _(world: World) -> object:
         changes = changes_of(world, await world.jobs(), "lapse", "good")
         ends = [c.before.lease.until if c.before.lease else None for c in changes]
-        told = [
+        changes = [
             replace(c, until=end + shift if end else None)
             for c, end in zip(changes, ends, strict=True)
         ]
-        return await world.store.swap(told)
+        return await world.store.swap(changes)
 
 
 _until_cell("true", timedelta(0))
@@ -151,6 +151,6 @@ async def _(world: World) -> object:
     jobs = await world.jobs()
     changes = changes_of(world, jobs, "lapse", "good")
     ends = [c.before.lease.until if c.before.lease else None for c in changes]
-    beats = await world.store.extend([held(job) for job in jobs])
+    renewals = await world.store.extend([held(job) for job in jobs])
     lapses = [replace(c, until=end) for c, end in zip(changes, ends, strict=True)]
-    return [beats, await world.store.swap(lapses)]
+    return [renewals, await world.store.swap(lapses)]

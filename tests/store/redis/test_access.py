@@ -103,8 +103,8 @@ async def test_user_with_the_documented_rights_can_do_everything(user: str) -> N
         assert (await store.events(None, 10, timedelta(0))).events
         await store.overdue(10)
         await store.prune(Retention(completed=timedelta(0)), 10)
-        assert await store.hold("name", "me", timedelta(seconds=5))
-        assert 1 == len(await store.holds("name"))
+        assert await store.lock("name", "me", timedelta(seconds=5))
+        assert 1 == len(await store.locks("name"))
         assert {"q"} == {queue.name for queue in await store.queues()}
         assert 1 == len(await store.limits())
         findings = {each.name: each.level for each in await store.findings()}

@@ -58,10 +58,10 @@ async def test_answer_to_a_cancelled_call_reaches_no_other_call(
     valkey_server: Valkey,
 ) -> None:
     async with opened(valkey_server) as store:
-        await store.hold("mine", "me", store.session.settings.timeout, b"data")
+        await store.lock("mine", "me", store.session.settings.timeout, b"data")
         for _ in range(20):
             call = asyncio.ensure_future(
-                store.hold("mine", "other", store.session.settings.timeout)
+                store.lock("mine", "other", store.session.settings.timeout)
             )
             await asyncio.sleep(0)
             call.cancel()

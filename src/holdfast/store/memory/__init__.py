@@ -1,4 +1,4 @@
-"""The store in a dict: reference and test double; nothing survives the process."""
+"""The store in memory: the reference for all others, and a test double."""
 
 from holdfast.store.memory.store import MemoryStore
 

@@ -1,4 +1,4 @@
-"""Which ready jobs the limits leave room for."""
+"""Concurrency and rate limits of the memory store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.store.values import LimitRule, LimitState
 
 
 class MemoryLimits:
-    """The limits as one claim finds them."""
+    """The limits at the time of one claim."""
 
     def __init__(self, tables: Tables, now: datetime) -> None:
         self._tables = tables
@@ -18,7 +18,7 @@ class MemoryLimits:
 
     def admits(self, job: Job) -> bool:
         """Whether every limit has room for this job; if so, it counts against each."""
-        scopes = [(scope, rule) for scope, rule in self._scopes(job)]
+        scopes = self._scopes(job)
         if not all(self._has_room(scope, rule) for scope, rule in scopes):
             return False
         for scope, rule in scopes:
@@ -28,7 +28,7 @@ class MemoryLimits:
         return True
 
     def states(self) -> list[LimitState]:
-        """Every limit with what is used of it."""
+        """Return every limit with its use."""
         found: list[LimitState] = []
         for scope, rule in sorted(self._tables.rules.items()):
             found.append(self._state(scope, rule))

@@ -10,14 +10,16 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import Job, State
 from holdfast.model.measures import Reading, Stats, Tally
 from holdfast.store.cursors import read_cursor, write_cursor
-from holdfast.store.memory.tables import Tables
+from holdfast.store.memory.tables import Tables, ends_at, is_verdict_due
 from holdfast.store.values import (
     COUNT_CAP,
+    Dependent,
     EventPage,
     FailurePage,
     FailureSearch,
     Finding,
     Level,
+    NamedLock,
     Order,
     Page,
     QueueInfo,
@@ -28,13 +30,13 @@ FAILURE_ORDER = "FAILURE"
 VOLATILE = Finding(
     "durability",
     Level.WARN,
-    "Jobs are kept in the memory of this process and end with it.",
+    "Jobs are kept in the memory of this process and are lost when it ends.",
     "Use sqlite:///jobs.db or a server for anything but tests.",
 )
 
 
 def find(tables: Tables, search: Search) -> Page:
-    """One page of the jobs that match."""
+    """Return one page of matching jobs."""
     matching = [job for job in tables.jobs.values() if _matches(job, search)]
     place = tables.moved if search.order is Order.UPDATED_DESC else tables.numbers
     ascending = search.order is Order.CREATED_ASC
@@ -74,7 +76,7 @@ def _matches(job: Job, search: Search) -> bool:
 
 
 def failures(tables: Tables, search: FailureSearch) -> FailurePage:
-    """One page of the jobs that failed, and what they failed of."""
+    """Return one page of failed jobs with counts by category, code and type."""
     matching = [
         (_micros(job.failure.at), tables.numbers[job.id], job)
         for job in tables.jobs.values()
@@ -91,9 +93,9 @@ def failures(tables: Tables, search: FailureSearch) -> FailurePage:
         jobs=tuple(job for _, _, job in page),
         next_cursor=write_cursor(FAILURE_ORDER, *page[-1][:2]) if more else None,
         total=len(matching),
-        by_category=_tallied([job.failure.category for job in jobs if job.failure]),
-        by_code=_tallied([job.failure.code for job in jobs if job.failure]),
-        by_type=_tallied([job.type for job in jobs]),
+        by_category=_counted([job.failure.category for job in jobs if job.failure]),
+        by_code=_counted([job.failure.code for job in jobs if job.failure]),
+        by_type=_counted([job.type for job in jobs]),
     )
 
 
@@ -116,17 +118,45 @@ def _micros(moment: datetime) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
-def _tallied(words: Sequence[str]) -> dict[str, int]:
-    return {str(word): count for word, count in sorted(Counter(words).items())}
+def _counted(values: Sequence[str]) -> dict[str, int]:
+    return {str(value): count for value, count in sorted(Counter(values).items())}
+
+
+def overdue(tables: Tables, limit: int, now: datetime) -> list[Job]:
+    """Return live jobs whose lease or lifetime has ended, earliest end first."""
+    passed = sorted(
+        (end, tables.numbers[job.id], job)
+        for job in tables.jobs.values()
+        if (end := ends_at(job)) is not None and end <= now
+    )
+    return [job for _, _, job in passed[:limit]]
+
+
+def dependents(tables: Tables, limit: int) -> list[Dependent]:
+    """Return waiting jobs on which a verdict may be due, oldest first."""
+    found = []
+    for job_id, edges in tables.edges.items():
+        job = tables.jobs[job_id]
+        if tables.is_waiting(job_id) and not job.held and is_verdict_due(job, edges):
+            parents = ((p, ended or tables.jobs[p].state) for p, ended in edges.items())
+            found.append(Dependent(job, tuple(parents)))
+    found.sort(key=lambda dependent: tables.numbers[dependent.job.id])
+    return found[:limit]
+
+
+def locks(tables: Tables, prefix: str, now: datetime) -> list[NamedLock]:
+    """Return the unexpired locks whose name has this prefix."""
+    found = [lock for lock in tables.locks.values() if lock.until > now]
+    return sorted((x for x in found if x.name.startswith(prefix)), key=lambda x: x.name)
 
 
 def events(tables: Tables, after: str | None, limit: int, kept: int) -> EventPage:
-    """Events after a cursor, as far back as they are kept."""
-    oldest = max(0, tables.told - kept)
+    """Return events after a cursor, as far back as they are kept."""
+    oldest = max(0, tables.newest_event - kept)
     if limit == 0:
-        return EventPage((), str(tables.told))
+        return EventPage((), str(tables.newest_event))
     start = 0 if after is None else _event_number(after)
-    if is_lost := not oldest <= start <= tables.told:
+    if is_lost := not oldest <= start <= tables.newest_event:
         start = oldest
     page = [event for event in tables.events if int(event.cursor) > start][:limit]
     cursor = page[-1].cursor if page else str(start)
@@ -140,7 +170,7 @@ def _event_number(cursor: str) -> int:
 
 
 def stats(tables: Tables, first_minute: int) -> Stats:
-    """The counters, and the measures from a minute on, summed."""
+    """Return the counters, and the sums of the measures from a minute on."""
     tallies = [Tally(*key, count) for key, count in sorted(tables.tallies.items()) if count]
     summed: dict[tuple[str, str, int, str, int], tuple[int, float]] = {}
     for (minute, *rest), (count, top) in tables.readings.items():
@@ -153,7 +183,7 @@ def stats(tables: Tables, first_minute: int) -> Stats:
 
 
 def queues(tables: Tables) -> list[QueueInfo]:
-    """Every queue that has settings or jobs."""
+    """Return every queue that has settings or jobs."""
     counts: defaultdict[str, Counter[State]] = defaultdict(Counter)
     for (queue, _, _, state), count in tables.tallies.items():
         counts[queue][state] += count

@@ -1,7 +1,7 @@
-"""A store in a dict: the reference that every other store is compared with.
+"""A store in memory: the reference that every other store is compared with.
 
-Nothing survives the process: use it for tests and to try things out. Every verb runs without
-an ``await`` inside, so on one event loop each is atomic by itself.
+Nothing survives the process: use it for tests and to try things out. No verb awaits while it
+writes, so each is atomic on its event loop.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from holdfast.model.job import (
 from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.store.capabilities import Capabilities
 from holdfast.store.contract import EVENTS_KEPT, MAX_LOG_LINES, check_settings
 from holdfast.store.counters import Counters
 from holdfast.store.memory import queries
@@ -36,8 +37,6 @@ from holdfast.store.memory.tables import (
     RecordTable,
     Tables,
     aborted,
-    instant,
-    is_ripe,
     matches,
     merged,
 )
@@ -72,12 +71,15 @@ _WAKING = frozenset({State.SCHEDULED, State.DELAYED, State.RETRYING})
 class MemoryStore(RecordTable):
     """Jobs in memory; see ``Store`` for what each verb promises."""
 
+    capabilities = Capabilities()
+    not_notified_because = ""
+
     def __init__(self, clock: Clock | None = None, *, events_kept: int = EVENTS_KEPT) -> None:
         super().__init__()
         self._clock = clock or SystemClock()
         self._events_kept = events_kept
-        self._state = Tables()
-        self._bell = 0
+        self._tables = Tables()
+        self._wakes = 0
         self._changed = asyncio.Event()
 
     def now(self) -> datetime:
@@ -87,7 +89,7 @@ class MemoryStore(RecordTable):
         return self
 
     async def close(self) -> None:
-        self._ring()
+        self._wake()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -100,19 +102,19 @@ class MemoryStore(RecordTable):
     async def add(
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
     ) -> list[Added]:
-        if fence is not None and not self._state.is_held(fence):
+        if fence is not None and not self._tables.is_held(fence):
             raise StaleLeaseError(fence.job_id)
-        plan = AddPlan(self._state, self.now())
+        plan = AddPlan(self._tables, self.now())
         answers = [plan.judge(job) for job in jobs]
         if atomic and any(a.status in (AddStatus.CONFLICT, AddStatus.MISSING) for a in answers):
             return [aborted(answer) for answer in answers]
         return [
-            self._insert(job, plan.alias(job), answer) if plan.is_new(job) else answer
+            self._insert(job, plan.parents(job), answer) if plan.is_new(job) else answer
             for job, answer in zip(jobs, answers, strict=True)
         ]
 
     def _insert(self, job: Job, depends_on: tuple[str, ...], answer: Added) -> Added:
-        tables = self._state
+        tables = self._tables
         job = replace(job, depends_on=depends_on)
         tables.sequence += 1
         tables.numbers[job.id] = tables.sequence
@@ -128,91 +130,91 @@ class MemoryStore(RecordTable):
             self._link(waiting, job.id)
         return replace(answer, has_dependents=any(tables.edges[job.id].values()))
 
-    async def adopt(self, dossiers: Sequence[JobExport]) -> list[bool]:
-        return [self._adopt(dossier) for dossier in dossiers]
+    async def adopt(self, exports: Sequence[JobExport]) -> list[bool]:
+        return [self._adopt(export) for export in exports]
 
-    def _adopt(self, dossier: JobExport) -> bool:
-        job, tables = dossier.job, self._state
+    def _adopt(self, export: JobExport) -> bool:
+        job, tables = export.job, self._tables
         if job.id in tables.jobs:
             return False
-        there = tuple(parent for parent in job.depends_on if parent in tables.jobs)
-        past = replace(job, trail=dossier.history)
-        self._insert(past, there, Added(AddStatus.ACCEPTED, job.id))
+        parents = tuple(parent for parent in job.depends_on if parent in tables.jobs)
+        past = replace(job, trail=export.history)
+        self._insert(past, parents, Added(AddStatus.ACCEPTED, job.id))
         tables.jobs[job.id] = replace(tables.jobs[job.id], depends_on=job.depends_on)
-        tables.logs[job.id] = list(dossier.logs[-MAX_LOG_LINES:])
+        tables.logs[job.id] = list(export.logs[-MAX_LOG_LINES:])
         return True
 
     def _link(self, child: str, parent: str) -> None:
-        state = self._state.jobs[parent].state
-        self._state.edges[child].setdefault(parent, state if state in TERMINAL else None)
-        self._state.children[parent].add(child)
+        state = self._tables.jobs[parent].state
+        self._tables.edges[child].setdefault(parent, state if state in TERMINAL else None)
+        self._tables.children[parent].add(child)
 
     # --- working -------------------------------------------------------------------------
 
     async def claim(self, want: Claim) -> list[Job]:
         now = self.now()
-        gate = MemoryLimits(self._state, now)
+        limits = MemoryLimits(self._tables, now)
         taken: list[Job] = []
         for queue in want.queues:
-            if self._state.settings[queue].get("paused"):
+            if self._tables.settings[queue].get("paused"):
                 continue
             for job in self._in_order(queue):
                 if len(taken) == want.limit:
                     return taken
-                if (want.types is None or job.type in want.types) and gate.admits(job):
+                if (want.types is None or job.type in want.types) and limits.admits(job):
                     after = lifecycle.claimed(job, token=want.token, worker=want.worker, now=now)
                     taken.append(self._write(job, after))
         return taken
 
     def _in_order(self, queue: str) -> list[Job]:
-        jobs = self._state.jobs
-        ready = ((place, jobs[job_id]) for job_id, place in self._state.ready.items())
+        jobs = self._tables.jobs
+        ready = ((place, jobs[job_id]) for job_id, place in self._tables.ready.items())
         return [job for _, job in sorted(r for r in ready if r[1].queue == queue)]
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         return [self._swap(change) for change in changes]
 
     def _swap(self, change: Change) -> Swapped:
-        stored = self._state.jobs.get(change.before.id)
+        stored = self._tables.jobs.get(change.before.id)
         if stored is None or not matches(stored, change):
             return Swapped(written=False, job=stored)
         after = self._write(stored, merged(stored, change.after))
-        waiting = [c for c in self._state.children[after.id] if self._state.is_waiting(c)]
+        waiting = [c for c in self._tables.children[after.id] if self._tables.is_waiting(c)]
         if after.state in TERMINAL:
             for child in waiting:
-                self._state.edges[child][after.id] = after.state
+                self._tables.edges[child][after.id] = after.state
         return Swapped(written=True, has_dependents=bool(waiting) and after.state in TERMINAL)
 
     async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         return [self._extend(fence) for fence in fences]
 
     def _extend(self, fence: Fence) -> Renewal:
-        if not self._state.is_held(fence):
+        if not self._tables.is_held(fence):
             return Renewal(held=False)
-        job = self._state.jobs[fence.job_id]
+        job = self._tables.jobs[fence.job_id]
         assert job.lease is not None
         lease = replace(job.lease, until=self.now() + job.lease_ttl)
-        self._state.jobs[job.id] = replace(job, lease=lease)
+        self._tables.jobs[job.id] = replace(job, lease=lease)
         return Renewal(held=True, until=lease.until, cancel=job.cancel)
 
     async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         return [self._note(note) for note in notes]
 
     def _note(self, note: JobNote) -> bool:
-        if not self._state.is_held(note.fence):
+        if not self._tables.is_held(note.fence):
             return False
-        job = self._state.jobs[note.fence.job_id]
+        job = self._tables.jobs[note.fence.job_id]
         if note.progress is not None:
             job = replace(job, progress=note.progress)
-            self._state.emit(job, note.progress)
+            self._tables.emit(job, note.progress)
             self._notify()
         if note.checkpoint is not None:
             job = replace(job, checkpoint=note.checkpoint)
         if note.log is not None:
-            lines = self._state.logs[job.id]
+            lines = self._tables.logs[job.id]
             lines.append(note.log)
             del lines[:-MAX_LOG_LINES]
-        self._state.jobs[job.id] = job
+        self._tables.jobs[job.id] = job
         return True
 
     # --- maintenance ---------------------------------------------------------------------
@@ -220,8 +222,8 @@ class MemoryStore(RecordTable):
     async def promote(self, limit: int) -> Promoted:
         now = self.now()
         waiting = sorted(
-            (job.due_at, self._state.numbers[job.id], job)
-            for job in self._state.jobs.values()
+            (job.due_at, self._tables.numbers[job.id], job)
+            for job in self._tables.jobs.values()
             if job.state in (State.DELAYED, State.RETRYING) and job.due_at is not None
         )
         due = [job for due_at, _, job in waiting if due_at <= now][:limit]
@@ -232,119 +234,107 @@ class MemoryStore(RecordTable):
         return Promoted(len(due), later[0] if later else None)
 
     def _age(self, now: datetime) -> None:
-        for job_id, (_, place) in list(self._state.ready.items()):
-            job = self._state.jobs[job_id]
-            interval = self._state.settings[job.queue].get("ageing")
+        for job_id, (_, place) in list(self._tables.ready.items()):
+            job = self._tables.jobs[job_id]
+            interval = self._tables.settings[job.queue].get("ageing")
             if isinstance(interval, timedelta) and job.scheduled_at is not None:
                 lifted = max(0, (now - job.scheduled_at) // interval)
-                self._state.ready[job_id] = (max(0, job.priority - lifted), place)
+                self._tables.ready[job_id] = (max(0, job.priority - lifted), place)
 
     async def overdue(self, limit: int) -> list[Job]:
-        now = self.now()
-        passed = sorted(
-            (end, self._state.numbers[job.id], job)
-            for job in self._state.jobs.values()
-            if (end := instant(job)) is not None and end <= now
-        )
-        return [job for _, _, job in passed[:limit]]
+        return queries.overdue(self._tables, limit, self.now())
 
     async def dependents(self, limit: int) -> list[Dependent]:
-        found = []
-        for job_id, edges in self._state.edges.items():
-            job = self._state.jobs[job_id]
-            if self._state.is_waiting(job_id) and not job.held and is_ripe(job, edges):
-                parents = ((p, ended or self._state.jobs[p].state) for p, ended in edges.items())
-                found.append(Dependent(job, tuple(parents)))
-        found.sort(key=lambda dependent: self._state.numbers[dependent.job.id])
-        return found[:limit]
+        return queries.dependents(self._tables, limit)
 
     async def prune(self, retention: Retention, limit: int) -> int:
         now = self.now()
-        old = self._state.outlived(retention, now)[:limit]
+        old = self._tables.prunable(retention, now)[:limit]
         for job_id in old:
             self._remove(job_id)
-        self._state.expire_keys(now)
-        self._state.trim(self._events_kept, minute_of(now - MEASURES_KEPT))
+        self._tables.expire_keys(now)
+        self._tables.trim(self._events_kept, minute_of(now - MEASURES_KEPT))
         return len(old)
 
     async def delete(self, ids: Sequence[str]) -> list[bool]:
         return [self._delete(job_id) for job_id in ids]
 
     def _delete(self, job_id: str) -> bool:
-        job = self._state.jobs.get(job_id)
-        if job is None or job.state not in TERMINAL or self._state.is_needed(job_id):
+        job = self._tables.jobs.get(job_id)
+        if job is None or job.state not in TERMINAL or self._tables.is_needed(job_id):
             return False
         self._remove(job_id)
         return True
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         now = self.now()
-        held = self._state.holds.get(name)
-        if held is not None and held.holder != holder and held.until > now:
+        found = self._tables.locks.get(name)
+        if found is not None and found.holder != holder and found.until > now:
             return False
-        self._state.holds[name] = NamedLock(name, holder, now + ttl, data)
+        self._tables.locks[name] = NamedLock(name, holder, now + ttl, data)
         return True
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
-        live = (h for h in self._state.holds.values() if h.until > self.now())
-        return sorted((h for h in live if h.name.startswith(prefix)), key=lambda h: h.name)
+    async def locks(self, prefix: str) -> list[NamedLock]:
+        return queries.locks(self._tables, prefix, self.now())
 
     # --- reading -------------------------------------------------------------------------
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        return [self._state.jobs.get(job_id) for job_id in ids]
+        return [self._tables.jobs.get(job_id) for job_id in ids]
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
-        jobs = [self._state.jobs.get(job_id) for job_id in ids]
-        return [job.cancel if job else None for job in jobs]
+        return [job.cancel if job else None for job in await self.get(ids)]
+
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        return {job.id for job in await self.get(ids) if job and job.state in TERMINAL}
 
     async def parents(self, job_id: str) -> list[str]:
-        return list(self._state.edges.get(job_id, ()))
+        return list(self._tables.edges.get(job_id, ()))
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
-        return [list(self._state.history.get(job_id, ())) for job_id in ids]
+        return [list(self._tables.history.get(job_id, ())) for job_id in ids]
 
     async def logs(self, job_id: str) -> list[LogLine]:
-        return list(self._state.logs.get(job_id, ()))
+        return list(self._tables.logs.get(job_id, ()))
 
     async def find(self, search: Search) -> Page:
-        return queries.find(self._state, search)
+        return queries.find(self._tables, search)
 
     async def failures(self, search: FailureSearch) -> FailurePage:
-        return queries.failures(self._state, search)
+        return queries.failures(self._tables, search)
 
     async def stats(self, window: timedelta) -> Stats:
-        return queries.stats(self._state, minute_of(self.now() - window))
+        return queries.stats(self._tables, minute_of(self.now() - window))
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
-        page = queries.events(self._state, after, limit, self._events_kept)
+        page = queries.events(self._tables, after, limit, self._events_kept)
         deadline = asyncio.get_running_loop().time() + wait.total_seconds()
         while limit and not page.events and await self._wait_until(deadline):
-            page = queries.events(self._state, after, limit, self._events_kept)
+            page = queries.events(self._tables, after, limit, self._events_kept)
         return page
 
     async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
         deadline = asyncio.get_running_loop().time() + wait.total_seconds()
-        while self._bell == seen and await self._wait_until(deadline):
+        while self._wakes == seen and await self._wait_until(deadline):
             pass
-        return self._bell
+        return self._wakes
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
         check_settings(settings)
-        self._state.settings[queue].update(settings)
-        self._ring()
+        self._tables.settings[queue].update(settings)
+        self._wake()
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
-        self._state.rules.pop(scope, None)
+        self._tables.rules.pop(scope, None)
         if rule is not None:
-            self._state.rules[scope] = rule
-        self._ring()
+            self._tables.rules[scope] = rule
+        self._wake()
 
     async def limits(self) -> list[LimitState]:
-        return MemoryLimits(self._state, self.now()).states()
+        return MemoryLimits(self._tables, self.now()).states()
 
     async def queues(self) -> list[QueueInfo]:
-        return queries.queues(self._state)
+        return queries.queues(self._tables)
 
     async def findings(self) -> list[Finding]:
         return [queries.VOLATILE]
@@ -352,11 +342,11 @@ class MemoryStore(RecordTable):
     # --- what the verbs share --------------------------------------------------------------
 
     def _write(self, before: Job | None, after: Job) -> Job:
-        """Store a job and everything its trail says; the one place that changes a job's state."""
-        tables = self._state
-        ledger = Counters()
-        ledger.moved(before, after)
-        tables.count(ledger)
+        """Store a job and its trail; the one place that changes a job's state."""
+        tables = self._tables
+        counters = Counters()
+        counters.moved(before, after)
+        tables.count(counters)
         for edge in after.trail:
             tables.history[after.id].append(edge)
             tables.emit(after, edge)
@@ -370,17 +360,17 @@ class MemoryStore(RecordTable):
             tables.places += 1
             tables.ready[stored.id] = (stored.priority, tables.places)
         if stored.state in _WAKING or (before and before.state is State.RUNNING and tables.rules):
-            self._ring()
+            self._wake()
         return stored
 
     def _remove(self, job_id: str) -> None:
-        ledger = Counters()
-        ledger.removed(self._state.jobs[job_id])
-        self._state.count(ledger)
-        self._state.forget(job_id)
+        counters = Counters()
+        counters.removed(self._tables.jobs[job_id])
+        self._tables.count(counters)
+        self._tables.forget(job_id)
 
-    def _ring(self) -> None:
-        self._bell += 1
+    def _wake(self) -> None:
+        self._wakes += 1
         self._notify()
 
     def _notify(self) -> None:

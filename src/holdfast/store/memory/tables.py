@@ -1,4 +1,4 @@
-"""Everything the memory store knows, and how it forgets."""
+"""The tables of the memory store, and the rules for adding, changing and deleting rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from holdfast.store.values import (
 
 
 class Tables:
-    """Everything the memory store knows."""
+    """All data of the memory store."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
@@ -55,22 +55,22 @@ class Tables:
         self.tallies: Counter[TallyKey] = Counter()
         self.readings: dict[ReadingKey, tuple[int, float]] = {}
         self.settings: defaultdict[str, dict[str, object]] = defaultdict(dict)
-        self.holds: dict[str, NamedLock] = {}
+        self.locks: dict[str, NamedLock] = {}
         self.rules: dict[str, LimitRule] = {}
         self.windows: dict[str, tuple[int, datetime]] = {}
         """Scope -> (claims in the newest rate window, its end)."""
         self.sequence = 0
         self.places = 0
-        self.told = 0
+        self.newest_event = 0
 
     def spawned_by(self, job_id: str) -> Iterator[str]:
-        """Everything a job spawned, and what that spawned, in order of submission."""
+        """Yield all jobs that a job spawned, transitively, in order of submission."""
         for child in [job.id for job in self.jobs.values() if job.spawned_by == job_id]:
             yield child
             yield from self.spawned_by(child)
 
     def waiting_fan_in(self, job_id: str) -> list[str]:
-        """PENDING jobs that wait for a job and everything it spawns."""
+        """Return PENDING jobs that wait for a job and everything it spawns."""
         return [
             child
             for child in self.children.get(job_id, ())
@@ -93,8 +93,8 @@ class Tables:
         """Whether a live job depends on this one."""
         return any(self.jobs[c].state not in TERMINAL for c in self.children.get(job_id, ()))
 
-    def outlived(self, retention: Retention, now: datetime) -> list[str]:
-        """Ended jobs past their retention that no live job needs, oldest first."""
+    def prunable(self, retention: Retention, now: datetime) -> list[str]:
+        """Return ended jobs past their retention that no live job depends on, oldest first."""
         keep = {
             State.COMPLETED: retention.completed,
             State.FAILED: retention.failed,
@@ -111,23 +111,23 @@ class Tables:
         )
         return [job_id for _, _, job_id in old]
 
-    def count(self, ledger: Counters) -> None:
-        """Add a batch's moves to the counters."""
-        for key, change in ledger.tallies.items():
+    def count(self, counters: Counters) -> None:
+        """Add the counts of one batch."""
+        for key, change in counters.tallies.items():
             self.tallies[key] += change
-        for reading, (count, top) in ledger.readings.items():
+        for reading, (count, top) in counters.readings.items():
             had, highest = self.readings.get(reading, (0, 0.0))
             self.readings[reading] = (had + count, max(highest, top))
 
     def emit(self, job: Job, what: Transition | Progress) -> None:
         """Append to the event stream."""
-        self.told += 1
+        self.newest_event += 1
         moved = what if isinstance(what, Transition) else None
         if moved is not None:
-            self.moved[job.id] = self.told
+            self.moved[job.id] = self.newest_event
         self.events.append(
             JobEvent(
-                cursor=str(self.told),
+                cursor=str(self.newest_event),
                 job_id=job.id,
                 type=job.type,
                 queue=job.queue,
@@ -139,7 +139,7 @@ class Tables:
         )
 
     def forget(self, job_id: str) -> None:
-        """Drop a job and what lives only as long as it; its events go with time."""
+        """Delete a job with its history, logs, edges and key; its events are trimmed later."""
         job = self.jobs.pop(job_id)
         for place in (self.numbers, self.moved, self.history, self.logs, self.children):
             place.pop(job_id, None)
@@ -147,12 +147,12 @@ class Tables:
             if parent in self.children:
                 self.children[parent].discard(job_id)
         if job.dedupe is not None:
-            place_of_key = (job.dedupe.scope, job.dedupe.key)
-            if self.keys.get(place_of_key, (None, ""))[1] == job_id:
-                del self.keys[place_of_key]
+            dedupe_key = (job.dedupe.scope, job.dedupe.key)
+            if self.keys.get(dedupe_key, (None, ""))[1] == job_id:
+                del self.keys[dedupe_key]
 
     def expire_keys(self, now: datetime) -> None:
-        """Drop keys whose window is over."""
+        """Delete deduplication keys whose window has ended."""
         over = [
             place
             for place, (key, _) in self.keys.items()
@@ -162,14 +162,14 @@ class Tables:
             del self.keys[place]
 
     def trim(self, events_kept: int, first_minute: int) -> None:
-        """Drop old events and measures."""
+        """Delete old events and measures."""
         del self.events[: max(0, len(self.events) - events_kept)]
         for key in [key for key in self.readings if key[0] < first_minute]:
             del self.readings[key]
 
 
 class AddPlan:
-    """Judges the jobs of one ``add`` before any is written."""
+    """Decides on each job of one ``add`` before any is written."""
 
     def __init__(self, tables: Tables, now: datetime) -> None:
         self._tables = tables
@@ -179,6 +179,7 @@ class AddPlan:
         self._new: set[str] = set()
 
     def judge(self, job: Job) -> Added:
+        """Return the answer for a job, given those before it in the same call."""
         if job.id in self._tables.jobs or job.id in self._new:
             return Added(AddStatus.ACCEPTED, job.id)
         holder = self._holder(job.dedupe)
@@ -188,7 +189,7 @@ class AddPlan:
                 return Added(AddStatus.CONFLICT, existing)
             self._aliases[job.id] = existing
             return Added(AddStatus.DUPLICATE, existing)
-        missing = tuple(p for p in self.alias(job) if not self._exists(p))
+        missing = tuple(p for p in self.parents(job) if not self._exists(p))
         if missing:
             return Added(AddStatus.MISSING, job.id, missing=missing)
         self._new.add(job.id)
@@ -196,14 +197,15 @@ class AddPlan:
             self._keys[job.dedupe.scope, job.dedupe.key] = (job.dedupe, job.id)
         return Added(AddStatus.ACCEPTED, job.id)
 
-    def alias(self, job: Job) -> tuple[str, ...]:
+    def parents(self, job: Job) -> tuple[str, ...]:
+        """Return the dependencies of a job; a duplicate is replaced by the key's holder."""
         return tuple(dict.fromkeys(self._aliases.get(p, p) for p in job.depends_on))
 
     def is_new(self, job: Job) -> bool:
-        """Whether this job is to be written; once only, should it stand in the call twice."""
-        fresh = job.id in self._new
+        """Whether to write this job; True only once when the call contains it twice."""
+        is_new = job.id in self._new
         self._new.discard(job.id)
-        return fresh
+        return is_new
 
     def _exists(self, job_id: str) -> bool:
         return job_id in self._tables.jobs or job_id in self._new
@@ -220,14 +222,14 @@ class AddPlan:
 
 
 def aborted(answer: Added) -> Added:
-    """The answer of a job that was fine, in a call that was not."""
+    """Return the answer for an acceptable job in a call that was refused."""
     if answer.status is AddStatus.ACCEPTED:
         return replace(answer, status=AddStatus.ABORTED)
     return answer
 
 
 def matches(stored: Job, change: Change) -> bool:
-    """Whether a change was decided on the job as it is stored."""
+    """Whether the stored job is still the one that the change was decided on."""
     before, after = change.before, change.after
     if stored.revision != before.revision:
         return False
@@ -238,7 +240,7 @@ def matches(stored: Job, change: Change) -> bool:
 
 
 def merged(stored: Job, after: Job) -> Job:
-    """The decided job with what only other verbs write."""
+    """Return the decided job with the stored fields that only other verbs write."""
     return replace(
         after,
         payload=stored.payload,
@@ -248,8 +250,8 @@ def merged(stored: Job, after: Job) -> Job:
     )
 
 
-def instant(job: Job) -> datetime | None:
-    """When a live job runs out: its lifetime, or its lease if that ends sooner."""
+def ends_at(job: Job) -> datetime | None:
+    """Return when a live job is overdue: its lifetime's end, or its lease's if sooner."""
     if job.state in TERMINAL:
         return None
     if job.state is State.RUNNING and job.lease and job.lease.until:
@@ -257,7 +259,7 @@ def instant(job: Job) -> datetime | None:
     return job.expires_at
 
 
-def is_ripe(job: Job, edges: Mapping[str, State | None]) -> bool:
+def is_verdict_due(job: Job, edges: Mapping[str, State | None]) -> bool:
     """Whether a verdict on a waiting job may be due."""
     ended = [state for state in edges.values() if state is not None]
     if job.dependency_kind is DependencyKind.AFTER_ANY:
@@ -266,35 +268,35 @@ def is_ripe(job: Job, edges: Mapping[str, State | None]) -> bool:
 
 
 class RecordTable:
-    """The part of the memory store that keeps records; see ``Store`` for what it promises."""
+    """The record verbs of the memory store; see ``Store`` for what each promises."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Record] = {}
+        self._records: dict[tuple[str, str], Record] = {}
 
-    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
-        return [self._keep(draft) for draft in drafts]
+    async def keep(self, writes: Sequence[RecordWrite]) -> list[int | None]:
+        return [self._keep(write) for write in writes]
 
-    def _keep(self, draft: RecordWrite) -> int | None:
-        place = (draft.kind, draft.key)
-        had = self._kept[place].version if place in self._kept else 0
-        if draft.version is not None and draft.version != had:
+    def _keep(self, write: RecordWrite) -> int | None:
+        place = (write.kind, write.key)
+        had = self._records[place].version if place in self._records else 0
+        if write.version is not None and write.version != had:
             return None
-        if draft.data is None:
-            self._kept.pop(place, None)
+        if write.data is None:
+            self._records.pop(place, None)
             return 0
-        self._kept[place] = Record(*place, draft.data, had + 1)
+        self._records[place] = Record(*place, write.data, had + 1)
         return had + 1
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
-        return [self._kept.get((kind, key)) for key in keys]
+        return [self._records.get((kind, key)) for key in keys]
 
     async def kinds(self) -> list[str]:
-        return sorted({kind for kind, _ in self._kept})
+        return sorted({kind for kind, _ in self._records})
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:
-        found = [r for r in self._kept.values() if r.kind == kind and r.key.startswith(prefix)]
+        found = [r for r in self._records.values() if r.kind == kind and r.key.startswith(prefix)]
         found.sort(key=lambda record: record.key, reverse=last)
         if after:
             found = [r for r in found if (r.key < after if last else r.key > after)]

@@ -111,7 +111,7 @@ async def delete(state: StoreState, ids: Sequence[str]) -> list[bool]:
 
 
 async def lock(state: StoreState, name: str, holder: str, ttl: timedelta, data: bytes) -> bool:
-    """Take or renew a named lock; see ``Store.hold``."""
+    """Take or renew a named lock; see ``Store.lock``."""
     params = {
         "name": name,
         "holder": holder,
@@ -119,7 +119,7 @@ async def lock(state: StoreState, name: str, holder: str, ttl: timedelta, data: 
         "data": data,
         "now": state.clock.override,
     }
-    return bool(await state.run("hold", params))
+    return bool(await state.run("lock", params))
 
 
 async def _delete(state: StoreState, choice: str, params: Mapping[str, object]) -> set[str]:

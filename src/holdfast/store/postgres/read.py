@@ -86,8 +86,8 @@ async def queues(state: StoreState) -> list[QueueInfo]:
 
 
 async def locks(state: StoreState, prefix: str) -> list[NamedLock]:
-    """Return the named locks that are held; see ``Store.holds``."""
-    rows = await state.run("holds", {"prefix": prefix, "now": state.clock.override})
+    """Return the named locks that are held; see ``Store.locks``."""
+    rows = await state.run("locks", {"prefix": prefix, "now": state.clock.override})
     return [NamedLock(*row) for row in rows]
 
 

@@ -13,7 +13,7 @@ from holdfast.model.measures import Stats
 from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
 from holdfast.runtime.clock import Clock
-from holdfast.store.capabilities import SchemaMove, SchemaStatus
+from holdfast.store.capabilities import Capabilities, SchemaMove, SchemaStatus
 from holdfast.store.contract import EVENTS_KEPT, check_settings
 from holdfast.store.postgres import (
     add,
@@ -65,7 +65,10 @@ class PostgresStore:
     less on the three calls that every job makes.
     """
 
-    LANES = 2  # while the server writes one group of jobs, the next one is read and packed
+    # Two at once: while the server writes one group of jobs, the next one is read and packed.
+    capabilities = Capabilities(
+        parallel_writes=2, events_may_lag=True, completes_in_transaction=True
+    )
 
     def __init__(
         self,
@@ -196,10 +199,10 @@ class PostgresStore:
     async def delete(self, ids: Sequence[str]) -> list[bool]:
         return await maintain.delete(self._state, ids)
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         return await maintain.lock(self._state, name, holder, ttl, data)
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
+    async def locks(self, prefix: str) -> list[NamedLock]:
         return await read.locks(self._state, prefix)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:

@@ -61,6 +61,6 @@ async def delete(session: RedisSession, ids: Sequence[str]) -> list[bool]:
     return [bool(answer) for answer in await session.call("delete", pack(list(ids)))]
 
 
-async def hold(session: RedisSession, name: str, holder: str, ttl: timedelta, data: bytes) -> bool:
-    """Lock a name; see ``Store.hold``."""
-    return bool(await session.call("hold", name, holder, ttl // fields.MICROSECOND, data))
+async def lock(session: RedisSession, name: str, holder: str, ttl: timedelta, data: bytes) -> bool:
+    """Lock a name; see ``Store.lock``."""
+    return bool(await session.call("lock", name, holder, ttl // fields.MICROSECOND, data))

@@ -56,8 +56,8 @@ async def logs(session: RedisSession, job_id: str) -> list[LogLine]:
     return [decode.read_log_row(row) for row in rows]
 
 
-async def holds(session: RedisSession, prefix: str) -> list[NamedLock]:
-    """Return the unexpired named locks; see ``Store.holds``."""
+async def locks(session: RedisSession, prefix: str) -> list[NamedLock]:
+    """Return the unexpired named locks; see ``Store.locks``."""
     now = session.now()
     answer = await session.client.command("HGETALL", session.keys.shared("holds"))
     found = []

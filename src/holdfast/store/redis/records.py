@@ -30,7 +30,7 @@ async def records(session: RedisSession, kind: str, keys: Sequence[str]) -> list
 
 
 async def kinds(session: RedisSession) -> list[str]:
-    """Return the kinds that have records; see ``PortableStore.kinds``."""
+    """Return the kinds that have records; see ``Store.kinds``."""
     client, keys = session.client, session.keys
     known = await client.command("SMEMBERS", keys.shared("kept"))
     return sorted(

@@ -11,10 +11,11 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from holdfast.errors import StoreError, UnsafeStoreError
-from holdfast.model.job import CancelRequest, Job, LogLine, Transition
+from holdfast.model.job import TERMINAL, CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.store.capabilities import Capabilities
 from holdfast.store.contract import check_settings
 from holdfast.store.redis import add, claim, health, limits, maintain, read, records, swap
 from holdfast.store.redis.bullmq_queues import QueueFinder
@@ -54,6 +55,9 @@ class RedisStore:
 
     ``clock`` replaces the server's time and is for tests.
     """
+
+    capabilities = Capabilities()
+    not_notified_because = ""
 
     def __init__(self, settings: RedisSettings, *, clock: Clock | None = None) -> None:
         self.session = RedisSession(settings, clock)
@@ -130,11 +134,11 @@ class RedisStore:
     async def delete(self, ids: Sequence[str]) -> list[bool]:
         return await maintain.delete(self.session, ids)
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        return await maintain.hold(self.session, name, holder, ttl, data)
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        return await maintain.lock(self.session, name, holder, ttl, data)
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
-        return await read.holds(self.session, prefix)
+    async def locks(self, prefix: str) -> list[NamedLock]:
+        return await read.locks(self.session, prefix)
 
     # --- reading -------------------------------------------------------------------------
 
@@ -143,6 +147,9 @@ class RedisStore:
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
         return await read.cancels(self.session, ids)
+
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        return {job.id for job in await self.get(ids) if job and job.state in TERMINAL}
 
     async def parents(self, job_id: str) -> list[str]:
         return await read.parents(self.session, job_id)

@@ -1,4 +1,4 @@
-"""Writing new jobs: keys, dependencies, history and all."""
+"""The verbs add and adopt: new jobs with keys, dependencies and history."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ from holdfast.store.values import Added, AddStatus, Fence, JobExport
 
 def add(tx: Transaction, jobs: Sequence[Job], *, atomic: bool, fence: Fence | None) -> list[Added]:
     """Write new jobs; see ``Store.add``."""
-    if fence is not None and not _holds(tx, fence):
+    if fence is not None and not _is_held(tx, fence):
         raise StaleLeaseError(fence.job_id)
-    if bear(tx, jobs):
+    if add_alike(tx, jobs):
         return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
     if not any(job.dedupe or job.depends_on or job.spawned_by for job in jobs):
         answers = _add_plain(tx, jobs)
         if answers is not None:
             return answers
-    return _add_judged(tx, jobs, atomic=atomic)
+    return _add_checked(tx, jobs, atomic=atomic)
 
 
-def _holds(tx: Transaction, fence: Fence) -> bool:
+def _is_held(tx: Transaction, fence: Fence) -> bool:
     row = tx.execute(statement("held_by"), (key_of(fence.job_id), fence.token)).fetchone()
     return row is not None
 
 
 def _add_plain(tx: Transaction, jobs: Sequence[Job]) -> list[Added] | None:
-    """Write jobs that wait for nothing, hoping all are new: the index on ids tells if not."""
+    """Write jobs without keys and dependencies; None if the index on ids finds a repeat."""
     number = tx.number
     tx.execute("SAVEPOINT plain")
     try:
         insert(tx, [(job, job.depends_on) for job in jobs])
-        tx.ledger.added(jobs)
+        tx.counters.added(jobs)
     except sqlite3.IntegrityError:
         tx.execute("ROLLBACK TO plain")
-        tx.number, tx.ledger = number, Counters()
+        tx.number, tx.counters = number, Counters()
         return None
     finally:
         if tx.connection.in_transaction:
@@ -69,23 +69,23 @@ def _add_plain(tx: Transaction, jobs: Sequence[Job]) -> list[Added] | None:
     return [Added(AddStatus.ACCEPTED, job.id) for job in jobs]
 
 
-def _add_judged(tx: Transaction, jobs: Sequence[Job], *, atomic: bool) -> list[Added]:
-    plan = _SQLiteAdd(tx)
+def _add_checked(tx: Transaction, jobs: Sequence[Job], *, atomic: bool) -> list[Added]:
+    plan = _SQLiteAddPlan(tx)
     answers = [plan.judge(job) for job in jobs]
     if atomic and any(a.status in (AddStatus.CONFLICT, AddStatus.MISSING) for a in answers):
         return [_aborted(answer) for answer in answers]
     places = [place for place, job in enumerate(jobs) if plan.is_new(job)]
-    new = [(jobs[place], plan.alias(jobs[place])) for place in places]
+    new = [(jobs[place], plan.parents(jobs[place])) for place in places]
     seqs = insert(tx, new)
-    tx.ledger.added(job for job, _ in new)
+    tx.counters.added(job for job, _ in new)
     for place, (job, depends_on), seq in zip(places, new, seqs, strict=True):
         if link(tx, job, depends_on, seq):
             answers[place] = replace(answers[place], has_dependents=True)
     return answers
 
 
-class _SQLiteAdd:
-    """Judges the jobs of one call before any is written."""
+class _SQLiteAddPlan:
+    """Decides on each job of one ``add`` before any is written."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -94,6 +94,7 @@ class _SQLiteAdd:
         self._new: set[str] = set()
 
     def judge(self, job: Job) -> Added:
+        """Return the answer for a job, given those before it in the same call."""
         if self._exists(job.id):
             return Added(AddStatus.ACCEPTED, job.id)
         holder = self._holder(job)
@@ -103,7 +104,7 @@ class _SQLiteAdd:
                 return Added(AddStatus.CONFLICT, existing)
             self._aliases[job.id] = existing
             return Added(AddStatus.DUPLICATE, existing)
-        missing = tuple(p for p in self.alias(job) if not self._exists(p))
+        missing = tuple(p for p in self.parents(job) if not self._exists(p))
         if missing:
             return Added(AddStatus.MISSING, job.id, missing=missing)
         self._new.add(job.id)
@@ -111,19 +112,21 @@ class _SQLiteAdd:
             self._keys[job.dedupe.scope, job.dedupe.key] = (job.id, job.dedupe.digest)
         return Added(AddStatus.ACCEPTED, job.id)
 
-    def alias(self, job: Job) -> tuple[str, ...]:
+    def parents(self, job: Job) -> tuple[str, ...]:
+        """Return the dependencies of a job; a duplicate is replaced by the key's holder."""
         return tuple(dict.fromkeys(self._aliases.get(p, p) for p in job.depends_on))
 
     def is_new(self, job: Job) -> bool:
-        fresh = job.id in self._new
+        """Whether to write this job; True only once when the call contains it twice."""
+        is_new = job.id in self._new
         self._new.discard(job.id)
-        return fresh
+        return is_new
 
     def _exists(self, job_id: str) -> bool:
         return job_id in self._new or seq_of(self._tx, job_id) is not None
 
     def _holder(self, job: Job) -> tuple[str, bool] | None:
-        """Return the job that holds the key, and whether it was given the same payload."""
+        """Return the job that holds the key, and whether its payload is the same."""
         dedupe = job.dedupe
         if dedupe is None:
             return None
@@ -146,9 +149,9 @@ def _aborted(answer: Added) -> Added:
 def insert(
     tx: Transaction, new: Sequence[tuple[Job, tuple[str, ...]]], *, past: bool = False
 ) -> list[int]:
-    """Write jobs with what their trails say and the dependencies they name; not the edges.
+    """Write jobs with their trails and the names of their dependencies, but no edges.
 
-    With ``past`` they may have been through anything; else they were accepted just now.
+    With ``past`` they may have any history; else they were accepted just now.
     """
     row = past_row if past else job_row
     seqs: list[int] = []
@@ -194,7 +197,7 @@ def insert(
 
 
 def link(tx: Transaction, job: Job, depends_on: tuple[str, ...], seq: int) -> bool:
-    """Write who waits for whom; return whether something had already ended."""
+    """Link a job to its dependencies; return whether one had already ended."""
     if job.spawned_by:
         _link_spawned(tx, job.spawned_by, seq)
     for parent_id in depends_on:
@@ -204,7 +207,7 @@ def link(tx: Transaction, job: Job, depends_on: tuple[str, ...], seq: int) -> bo
                 tx.execute(statement("link"), (seq, spawned))
     if not depends_on:
         return False
-    tx.execute(statement("ripen"), (seq,))
+    tx.execute(statement("update_verdict_due"), (seq,))
     return bool(tx.execute(statement("any_ended"), (seq,)).fetchone()[0])
 
 
@@ -212,11 +215,11 @@ def _link_spawned(tx: Transaction, spawner: str, seq: int) -> None:
     waiting = tx.execute(statement("waiting_fan_in"), (key_of(spawner),)).fetchall()
     for (child,) in waiting:
         tx.execute(statement("link"), (child, seq))
-        tx.execute(statement("ripen"), (child,))
+        tx.execute(statement("update_verdict_due"), (child,))
 
 
 def _spawned(tx: Transaction, job_id: str, before: int) -> Iterator[int]:
-    """Everything a job spawned, and what that spawned, in order of submission."""
+    """Yield all jobs that a job spawned, transitively, in order of submission."""
     rows = tx.execute(statement("spawned"), (key_of(job_id), before)).fetchall()
     for seq, key in rows:
         yield seq
@@ -224,13 +227,13 @@ def _spawned(tx: Transaction, job_id: str, before: int) -> Iterator[int]:
 
 
 def seq_of(tx: Transaction, job_id: str) -> int | None:
-    """Return the number of a job, if it is there."""
+    """Return the ``seq`` of a job; None if it does not exist."""
     row = tx.execute(statement("seq_of"), (key_of(job_id),)).fetchone()
     return None if row is None else int(row[0])
 
 
 STEPS = 2
-"""Numbers of the journal that each of them takes: for its birth and its way into the queue."""
+"""Journal rows of each job that is added: its submission and its enqueueing."""
 
 _SHARED = attrgetter(
     *("queue", "type", "lease_ttl", "lifetime", "priority", "revision", "max_attempts"),
@@ -239,7 +242,7 @@ _SHARED = attrgetter(
 
 
 class _Kind:
-    """Jobs that differ in their id, time and payload only."""
+    """Jobs of one call that differ only in id, time and payload."""
 
     def __init__(self, job: Job) -> None:
         self.queue, self.name = job.queue, (job.queue, job.type, job.priority)
@@ -252,26 +255,28 @@ class _Kind:
         self.minutes: Counter[int] = Counter()
 
 
-def bear(tx: Transaction, jobs: Sequence[Job]) -> bool:
-    """Write new jobs; False when there is more to one of them than to most, or one is not new.
+def add_alike(tx: Transaction, jobs: Sequence[Job]) -> bool:
+    """Write new jobs of the common kind with few statements.
 
-    Then nothing is written. No savepoint is needed for that, which would copy every page that
-    is touched, nor one by SQLite itself, thanks to what the statements do on a conflict.
+    Return False, with nothing written, when one of them is not plain or not new. That needs
+    no savepoint, which would copy every page touched, neither ours nor one of SQLite itself,
+    because the statements skip conflicting rows.
     """
-    if not jobs or not all(map(_is_plain, jobs)) or not _are_told_alike(jobs) or tx.ageing:
+    if not jobs or not all(map(_is_plain, jobs)) or not _have_alike_trails(jobs) or tx.ageing:
         return False
     first, number = tx.number + 1, tx.number + STEPS * len(jobs)
     instants = [micros(job.created_at) for job in jobs]
     kinds = _kinds(jobs, first, instants)
-    if sum(tx.insert_alike("bear_job", kind.row, kind.jobs) for kind in kinds) < len(jobs):
-        tx.execute(statement("unbear"), (first, number))
+    if sum(tx.insert_alike("add_alike_job", kind.row, kind.jobs) for kind in kinds) < len(jobs):
+        tx.execute(statement("undo_add_alike"), (first, number))
         return False
     for kind in kinds:
-        tx.insert_alike("bear_body", (kind.options,), kind.bodies)
-        tx.ledger.born(kind.name, State.SCHEDULED, kind.minutes)
+        tx.insert_alike("add_alike_body", (kind.options,), kind.bodies)
+        tx.counters.added_alike(kind.name, State.SCHEDULED, kind.minutes)
         tx.woken.add(kind.queue)
-    birth, way = jobs[0].trail
-    tx.execute(statement("journal_births"), (first, number, birth.reason, way.reason))
+    submitted, enqueued = jobs[0].trail
+    reasons = (submitted.reason, enqueued.reason)
+    tx.execute(statement("journal_added"), (first, number, *reasons))
     if min(instants) // MINUTE == max(instants) // MINUTE:
         tx.journalled(instants[0], first, number)
     else:
@@ -286,7 +291,7 @@ def _kinds(jobs: Sequence[Job], seq: int, instants: Sequence[int]) -> Collection
     before: tuple[object, ...] = ()
     for job, instant in zip(jobs, instants, strict=True):
         shared = _SHARED(job)
-        if shared != before:  # mostly it is the same, and to compare is cheaper than to look up
+        if shared != before:  # mostly equal, and comparing is cheaper than a lookup
             before = shared
             if shared not in found:
                 found[shared] = _Kind(job)
@@ -299,7 +304,7 @@ def _kinds(jobs: Sequence[Job], seq: int, instants: Sequence[int]) -> Collection
 
 
 def _is_plain(job: Job) -> bool:
-    """Whether a job has nothing but what bear_job.sql and bear_body.sql write."""
+    """Whether add_alike_job.sql and add_alike_body.sql write all fields of a job."""
     at = job.created_at
     return (
         job.state is State.SCHEDULED
@@ -324,8 +329,8 @@ def _is_plain(job: Job) -> bool:
     )
 
 
-def _are_told_alike(jobs: Sequence[Job]) -> bool:
-    """Whether every trail is what journal_births.sql writes, for the same reasons."""
+def _have_alike_trails(jobs: Sequence[Job]) -> bool:
+    """Whether every trail is what journal_added.sql writes, with the same reasons."""
     reasons = tuple(edge.reason for edge in jobs[0].trail)
     known = None
     for job in jobs:
@@ -334,28 +339,28 @@ def _are_told_alike(jobs: Sequence[Job]) -> bool:
             continue
         if len(trail) != STEPS or (trail[0].reason, trail[1].reason) != reasons:
             return False
-        birth, way = trail
-        if birth.event is not Event.SUBMIT or way.event is not Event.ENQUEUE:
+        submitted, enqueued = trail
+        if submitted.event is not Event.SUBMIT or enqueued.event is not Event.ENQUEUE:
             return False
-        if birth.at is not at or way.at is not at:
+        if submitted.at is not at or enqueued.at is not at:
             return False
         known = trail
     return True
 
 
-def adopt(tx: Transaction, dossiers: Sequence[JobExport]) -> list[bool]:
+def adopt(tx: Transaction, exports: Sequence[JobExport]) -> list[bool]:
     """Write jobs as they are; see ``Store.adopt``."""
-    return [_adopt(tx, dossier) for dossier in dossiers]
+    return [_adopt(tx, export) for export in exports]
 
 
-def _adopt(tx: Transaction, dossier: JobExport) -> bool:
-    job = dossier.job
+def _adopt(tx: Transaction, export: JobExport) -> bool:
+    job = export.job
     if seq_of(tx, job.id) is not None:
         return False
-    lived = replace(job, trail=dossier.history)
-    (seq,) = insert(tx, [(lived, job.depends_on)], past=True)
-    tx.ledger.moved(None, lived)
-    there = tuple(parent for parent in job.depends_on if seq_of(tx, parent) is not None)
-    link(tx, job, there, seq)
-    tx.many("add_log", [log_row(seq, line) for line in dossier.logs[-MAX_LOG_LINES:]])
+    past = replace(job, trail=export.history)
+    (seq,) = insert(tx, [(past, job.depends_on)], past=True)
+    tx.counters.moved(None, past)
+    parents = tuple(parent for parent in job.depends_on if seq_of(tx, parent) is not None)
+    link(tx, job, parents, seq)
+    tx.many("add_log", [log_row(seq, line) for line in export.logs[-MAX_LOG_LINES:]])
     return True

@@ -1,4 +1,4 @@
-"""Handing out ready jobs, as far as the limits leave room."""
+"""The claim verb: takes ready jobs within the limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.store.values import Claim
 
 
 def claim(tx: Transaction, want: Claim) -> list[Job]:
-    """Take ready jobs; see ``Store.claim``."""
+    """Claim ready jobs; see ``Store.claim``."""
     chosen = list(_chosen(tx, want))
     if not chosen:
         return []
@@ -26,23 +26,23 @@ def claim(tx: Transaction, want: Claim) -> list[Job]:
     tx.execute(statement("claim"), (first, seqs, tx.instant, want.token, want.worker))
     tx.journalled(tx.instant, first, tx.number)
     jobs = read_claimed(tx.connection, chosen, token=want.token, worker=want.worker, now=tx.now)
-    tx.ledger.claimed(jobs, tx.now)
-    tx.places.update(zip([job.id for job in jobs], chosen, strict=True))
+    tx.counters.claimed(jobs, tx.now)
+    tx.claimed_seqs.update(zip([job.id for job in jobs], chosen, strict=True))
     return jobs
 
 
 def _chosen(tx: Transaction, want: Claim) -> Iterator[int]:
-    """Yield the number of each job to take, in the order to take them."""
-    gate = SQLiteLimits.of(tx)
+    """Yield the ``seq`` of each job to claim, in order of service."""
+    limits = SQLiteLimits.of(tx)
     types = None if want.types is None else msgspec.json.encode(want.types).decode()
     paused = {name for (name,) in tx.execute(statement("paused"))}
     room = want.limit
     for queue in dict.fromkeys(want.queues):
         if queue in paused or room <= 0:
             continue
-        if gate is None:
+        if limits is None:
             ready = [seq for seq, _ in tx.execute(statement("ready"), (queue, types, room))]
         else:
-            ready = list(gate.admitted(queue, types, room))
+            ready = list(limits.admitted(queue, types, room))
         room -= len(ready)
         yield from ready

@@ -1,4 +1,4 @@
-"""Opening the file, and what SQLite's errors mean to a caller."""
+"""Opens the file, applies migrations and translates SQLite's errors."""
 
 from __future__ import annotations
 
@@ -49,26 +49,25 @@ def parameters(name: str) -> int:
 
 @cache
 def repeated(name: str, rows: int, *, shared: int = 0) -> str:
-    """Return a statement that inserts one row as one that inserts many.
+    """Return a statement that inserts one row, changed to insert many.
 
-    The parameters of the second row are numbered on from those of the first, and so forth; only
-    the first ``shared`` ones are the same for all rows.
+    Parameters are numbered row after row; only the first ``shared`` ones are the same for all.
     """
     head, word, row = statement(name).partition("VALUES ")
     width = parameters(name) - shared
 
-    def moved(by: int) -> str:
-        return _PARAMETER.sub(lambda found: f"?{_moved(int(found[1]), by, shared)}", row)
+    def shifted(by: int) -> str:
+        return _PARAMETER.sub(lambda found: f"?{_shift(int(found[1]), by, shared)}", row)
 
-    return head + word + ", ".join(moved(width * number) for number in range(rows))
+    return head + word + ", ".join(shifted(width * number) for number in range(rows))
 
 
-def _moved(number: int, by: int, shared: int) -> int:
+def _shift(number: int, by: int, shared: int) -> int:
     return number if number <= shared else number + by
 
 
 APPLICATION_ID = 0x484F4C44
-"""Marks the file as ours ("HOLD")."""
+"""Marks the file as a holdfast store ("HOLD")."""
 
 KNOWN = len(MIGRATIONS)
 _TRIES = 100
@@ -85,13 +84,13 @@ def prepare(connection: sqlite3.Connection, location: Location) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection, location: Location) -> None:
-    (mode,) = _patiently(connection, "PRAGMA journal_mode = wal", location).fetchone()
+    (mode,) = _retry_while_busy(connection, "PRAGMA journal_mode = wal", location).fetchone()
     if mode != "wal":
-        raise StoreError(f"{location.path} cannot be switched to WAL, it stays in {mode}")
+        raise StoreError(f"{location.path} cannot be switched to WAL: its journal stays {mode}")
 
 
 def _migrate(connection: sqlite3.Connection, location: Location) -> None:
-    _patiently(connection, "BEGIN EXCLUSIVE", location)
+    _retry_while_busy(connection, "BEGIN EXCLUSIVE", location)
     try:
         for number, text in enumerate(MIGRATIONS.values(), 1):
             if number > _version(connection):
@@ -106,8 +105,10 @@ def _migrate(connection: sqlite3.Connection, location: Location) -> None:
         raise
 
 
-def _patiently(connection: sqlite3.Connection, sql: str, location: Location) -> sqlite3.Cursor:
-    """Run what needs the file alone for a moment: SQLite does not always wait for that itself."""
+def _retry_while_busy(
+    connection: sqlite3.Connection, sql: str, location: Location
+) -> sqlite3.Cursor:
+    """Run a statement that needs an exclusive lock: SQLite does not always wait for one."""
     for _ in range(_TRIES):
         try:
             return connection.execute(sql)
@@ -115,11 +116,11 @@ def _patiently(connection: sqlite3.Connection, sql: str, location: Location) -> 
             if primary_code(error) not in BUSY:
                 raise
             time.sleep(_PAUSE)
-    raise StoreUnavailableError(f"{location.path} is kept locked by another process")
+    raise StoreUnavailableError(f"{location.path} stays locked by another process")
 
 
 def _check_owner(connection: sqlite3.Connection, location: Location) -> None:
-    connection.execute("BEGIN")  # one view of the file, should another process migrate it now
+    connection.execute("BEGIN")  # one snapshot, in case another process migrates the file now
     version = _version(connection)
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -154,9 +155,9 @@ CHECKPOINT_PAGES = 4_000
 
 _SYNCHRONOUS = {Durability.FULL: 2, Durability.PROCESS: 1}
 _PRIMARY = 0xFF
-_GONE_WRONG = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+_CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_AWAY = BUSY | {
+_UNAVAILABLE = BUSY | {
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
@@ -167,7 +168,7 @@ _AWAY = BUSY | {
 
 
 def connect(location: Location, *, read_only: bool = False) -> sqlite3.Connection:
-    """Open a connection in autocommit mode with the settings the promises need."""
+    """Open a connection in autocommit mode with the settings that durability needs."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise StoreError(f"SQLite 3.40 or newer is needed, this is {sqlite3.sqlite_version}")
     with translated(location.path):
@@ -180,7 +181,7 @@ def connect(location: Location, *, read_only: bool = False) -> sqlite3.Connectio
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         if read_only:
             connection.execute("PRAGMA query_only = 1")
-        else:  # what a savepoint may have to undo need not go through a file of its own
+        else:  # savepoints then need no temporary file
             connection.execute("PRAGMA temp_store = MEMORY")
     return connection
 
@@ -192,7 +193,7 @@ def primary_code(error: sqlite3.Error) -> int:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours."""
+    """Translate SQLite's errors into those of the library."""
     try:
         yield
     except sqlite3.Error as error:
@@ -200,12 +201,12 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def translation(error: sqlite3.Error, path: Path) -> StoreError:
-    """Return the error a caller should see."""
+    """Return the error to raise for one of SQLite's."""
     code = primary_code(error)
-    if code in _GONE_WRONG:
-        return StoreError(f"{path} is not a sound SQLite database: {error}")
+    if code in _CORRUPT:
+        return StoreError(f"{path} is not an intact SQLite database: {error}")
     if code in BUSY:
         return StoreUnavailableError(f"{path} is locked by another process: {error}")
-    if code in _AWAY:
-        return StoreUnavailableError(f"{path} cannot be used right now: {error}")
+    if code in _UNAVAILABLE:
+        return StoreUnavailableError(f"{path} cannot be used now: {error}")
     return StoreError(f"{path}: {error}")

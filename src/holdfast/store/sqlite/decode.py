@@ -1,4 +1,4 @@
-"""Rows to jobs. Most jobs share their options, so those are read once and kept."""
+"""Decodes rows to jobs and events. Most jobs share their options, so those are cached."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from holdfast.store.values import EventKind, JobEvent
 STATES = {state.value: state for state in State}
 EVENTS = {event.value: event for event in Event}
 _KINDS = {kind.value: kind for kind in DependencyKind}
-_NOTHING_EXTRA = Extra()
+_NO_EXTRA = Extra()
 _progress = msgspec.json.Decoder(Progress).decode
 _failure = msgspec.json.Decoder(Failure).decode
 _cancel = msgspec.json.Decoder(CancelRequest).decode
@@ -49,7 +49,7 @@ _options = msgspec.json.Decoder(Options).decode
 
 
 def by_key(connection: sqlite3.Connection, name: str, keys: Sequence[Key]) -> Iterator[Row]:
-    """Run a statement that looks jobs up by id, which it returns first, for all these at once."""
+    """Run a statement that looks jobs up by id, for all these ids; rows begin with the id."""
     packed = bytearray().join(key for key in keys if isinstance(key, bytes))
     yield from connection.execute(statement(name), (packed, NOTHING))
     for key in keys:
@@ -58,7 +58,7 @@ def by_key(connection: sqlite3.Connection, name: str, keys: Sequence[Key]) -> It
 
 
 def read_jobs(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[Job]:
-    """Return the jobs with these numbers, in this order; those that are gone are left out."""
+    """Return the jobs with these ``seq``, in this order, without those that do not exist."""
     if not seqs:
         return []
     found = {
@@ -71,9 +71,9 @@ def read_jobs(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[Job]:
 def read_claimed(
     connection: sqlite3.Connection, seqs: Sequence[int], *, token: str, worker: str, now: datetime
 ) -> list[Job]:
-    """Return jobs that were just claimed, in this order: ``read_jobs`` at half the price.
+    """Return jobs that were just claimed, in this order: ``read_jobs`` at half the cost.
 
-    Jobs of one claim are mostly alike but for their ids, payloads and times.
+    Jobs of one claim mostly differ only in id, payload and times.
     """
     found: dict[int, Job] = {}
     rare: list[int] = []
@@ -109,7 +109,7 @@ def read_claimed(
 
 
 def _claimed(kind: Row, token: str, worker: str, now: datetime) -> Job:
-    """A claimed job without what is its own."""
+    """Return a claimed job without id, payload and times."""
     options, type_, queue, revision, priority, max_attempts, attempt, version, until = kind
     return replace(
         _template(options),
@@ -127,7 +127,7 @@ def _claimed(kind: Row, token: str, worker: str, now: datetime) -> Job:
 
 
 def job_of(row: Row) -> Job:
-    """Make a job of a row of read.sql."""
+    """Return the job of a row of read.sql."""
     # fmt: off
     (
         _, key, type_, queue, state, revision, priority, max_attempts, attempt, generation, held,
@@ -161,7 +161,7 @@ def job_of(row: Row) -> Job:
     )
     if not (due_at or held or generation > 1 or any_rare):
         return job
-    rare = _NOTHING_EXTRA if extra is None else _extra(extra)
+    rare = _NO_EXTRA if extra is None else _extra(extra)
     return replace(
         job,
         due_at=_moment(due_at),
@@ -184,7 +184,7 @@ def job_of(row: Row) -> Job:
 
 @lru_cache(4096)
 def _template(options: bytes) -> Job:
-    """A job with these options and nothing rare; the rest of it is replaced."""
+    """Return a job with these options; the caller replaces the rest."""
     shared = _options(options)
     return Job(
         id="",
@@ -207,7 +207,7 @@ def _template(options: bytes) -> Job:
 
 
 def transition_of(row: Row) -> Transition:
-    """Make a transition of the last nine columns of history.sql or events.sql."""
+    """Return the transition in the last nine columns of history.sql or events.sql."""
     event, before, after, at, reason, attempt, version, worker, detail = row
     return Transition(
         event=EVENTS[event],
@@ -223,33 +223,33 @@ def transition_of(row: Row) -> Transition:
 
 
 def event_of(row: Row) -> JobEvent:
-    """Make an event of a row of events.sql."""
+    """Return the event of a row of events.sql."""
     number, key, type_, queue = row[:4]
     rest = row[4:]
-    told = rest[0] == PROGRESS
+    is_progress = rest[0] == PROGRESS
     return JobEvent(
         cursor=str(number),
         job_id=id_of(key),
         type=type_,
         queue=queue,
-        kind=EventKind.PROGRESS if told else EventKind.TRANSITION,
+        kind=EventKind.PROGRESS if is_progress else EventKind.TRANSITION,
         at=moment(rest[3]),
-        transition=None if told else transition_of(rest),
-        progress=_progress(rest[8]) if told else None,
+        transition=None if is_progress else transition_of(rest),
+        progress=_progress(rest[8]) if is_progress else None,
     )
 
 
 def log_lines(rows: Iterable[Row]) -> list[LogLine]:
-    """Make log lines of the rows of logs.sql."""
+    """Return the log lines of the rows of logs.sql."""
     return [
         LogLine(moment(at), level, message, attempt, {} if fields is None else _texts(fields))
         for at, level, message, attempt, fields in rows
     ]
 
 
-def cancel_of(wish: bytes | None) -> CancelRequest | None:
-    """Read a wish to cancel."""
-    return None if wish is None else _cancel(wish)
+def cancel_of(request: bytes | None) -> CancelRequest | None:
+    """Decode a cancel request."""
+    return None if request is None else _cancel(request)
 
 
 def _moment(instant: int | None) -> datetime | None:

@@ -1,4 +1,4 @@
-"""How single values look in the file: times, ids, and what stands for nothing."""
+"""Encodes jobs, transitions and single values as rows of the file."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ Row = tuple[Any, ...]  # sqlite3 knows no column types
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 NOTHING = ""
-"""Bound where there is no text or blob: the sqlite3 module takes ten times longer over None."""
+"""Bound instead of no text or blob: the sqlite3 module takes ten times longer to bind None."""
 NEVER = -1
-"""Bound where there is no time or number; statements turn both into NULL."""
+"""Bound instead of no time or number; statements turn both into NULL."""
 
 
 @lru_cache(4096)
 def micros(moment: datetime) -> int:
-    """Return a time as the file keeps it."""
+    """Return a time as stored: microseconds since 1970."""
     return (moment - EPOCH) // _MICROSECOND
 
 
 @lru_cache(4096)
 def moment(instant: int) -> datetime:
-    """Return a time as it was before it was kept."""
+    """Return a stored time as a datetime."""
     return EPOCH + timedelta(microseconds=instant)
 
 
 def micros_of_span(span: timedelta) -> int:
-    """Return a span as the file keeps it."""
+    """Return a span as stored: microseconds."""
     return span // _MICROSECOND
 
 
 def key_of(job_id: str) -> Key:
-    """Return an id as the file keeps it: a UUID in 16 bytes, anything else as text.
+    """Return an id as stored: a UUID as 16 bytes, any other as text.
 
-    Text that no file can hold becomes text that no job has.
+    Text that cannot be stored becomes text that no job has.
     """
     digits = job_id.replace("-", "")
     if len(digits) != 32 or len(job_id) != 36 or job_id[8::5][:4] != "----":
@@ -61,11 +61,11 @@ def key_of(job_id: str) -> Key:
         key = bytes.fromhex(digits)
     except ValueError:
         return clean(job_id)
-    return key if key.hex() == digits else clean(job_id)  # fromhex takes capitals and blanks
+    return key if key.hex() == digits else clean(job_id)  # fromhex also accepts capitals and blanks
 
 
 def id_of(key: Key) -> str:
-    """Return the id that was kept as this key."""
+    """Return the id that is stored as this key."""
     if isinstance(key, str):
         return key
     return f"{key[:4].hex()}-{key[4:10].hex('-', 2)}-{key[10:].hex()}"
@@ -106,12 +106,12 @@ def _micros_or_never(at: datetime | None) -> int:
 
 
 def _blob(value: bytes | None) -> bytearray | str:
-    """Bytes in the one type that the sqlite3 module binds without a search for adapters."""
+    """Return bytes in the type that the sqlite3 module binds without looking for adapters."""
     return NOTHING if value is None else bytearray(value)
 
 
 def job_row(job: Job, seq: int, moved: int, *, has_dependents: bool, lift_at: int | None) -> Row:
-    """Return the parameters of add_job.sql: what a job can have that was accepted just now."""
+    """Return the parameters of add_job.sql: the fields of a job accepted just now."""
     created, scheduled = micros(job.created_at), job.scheduled_at
     return (
         seq,
@@ -136,13 +136,13 @@ def job_row(job: Job, seq: int, moved: int, *, has_dependents: bool, lift_at: in
 
 
 def key_blob(job_id: str) -> bytearray | str:
-    """Return an id as it is bound."""
+    """Return an id as bound."""
     key = key_of(job_id)
     return key if isinstance(key, str) else bytearray(key)
 
 
 def past_row(job: Job, seq: int, moved: int, *, has_dependents: bool, lift_at: int | None) -> Row:
-    """Return the parameters of adopt_job.sql: all that a job can have."""
+    """Return the parameters of adopt_job.sql: all fields of a job."""
     return (
         seq,
         key_blob(job.id),
@@ -158,7 +158,7 @@ def past_row(job: Job, seq: int, moved: int, *, has_dependents: bool, lift_at: i
 
 
 def moving_part(job: Job, moved: int, lift_at: int | None) -> Row:
-    """Return what a swap may change, in the order of adopt_job.sql and swap.sql."""
+    """Return the fields that a swap may change, in the order of adopt_job.sql and swap.sql."""
     lease, failure, cancel = job.lease, job.failure, job.cancel
     return (
         job.state._value_,
@@ -184,7 +184,7 @@ def moving_part(job: Job, moved: int, lift_at: int | None) -> Row:
 
 
 def settled_part(before: Job, after: Job) -> Row:
-    """Return what changes when a job ends with nothing but its result, as settle.sql takes it."""
+    """Return the parameters of settle.sql: what changes when a job ends with only its result."""
     lease, result = after.lease, after.result
     assert lease is not None
     return (
@@ -213,7 +213,7 @@ def _failure_part(failure: Failure) -> Row:
 
 
 def options_blob(job: Job) -> bytearray:
-    """Return the options of a job as they are bound."""
+    """Return the options of a job as bound."""
     return _encode_options(
         job.encoding,
         job.profile,
@@ -263,8 +263,8 @@ def journal_row(number: int, seq: int, previous: int, edge: Transition) -> Row:
 
 def progress_row(number: int, seq: int, progress: Progress) -> Row:
     """Return the parameters of journal.sql for a progress event."""
-    told = _encode(progress)
-    return (number, seq, NEVER, PROGRESS, NOTHING, NOTHING, micros(progress.at), "", 0, 0, "", told)
+    data = _encode(progress)
+    return (number, seq, NEVER, PROGRESS, NOTHING, NOTHING, micros(progress.at), "", 0, 0, "", data)
 
 
 def log_row(seq: int, line: LogLine) -> Row:
@@ -274,5 +274,5 @@ def log_row(seq: int, line: LogLine) -> Row:
 
 
 def encoded(value: Progress | Mapping[str, str]) -> bytes:
-    """Return a small value as the file keeps it."""
+    """Return a small value as stored."""
     return _encode(value)

@@ -1,4 +1,4 @@
-"""What the file and its place promise, as they are now."""
+"""Checks of the open file and its filesystem."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from holdfast.store.sqlite.location import NETWORK_FILESYSTEMS, Location
 from holdfast.store.values import Finding, Level
 
 UNUSED = 256 * 2**20
-"""Free space in the file that is worth giving back."""
+"""Free space in the file that is worth a VACUUM."""
 FULL = 2
 """``PRAGMA synchronous``: every commit waits for the disk."""
 
 
 def findings(connection: sqlite3.Connection, location: Location, filesystem: str) -> list[Finding]:
-    """Report on one file."""
+    """Return the findings about one file."""
     return [
         _durability(connection),
         _journal(connection),
@@ -29,13 +29,13 @@ def findings(connection: sqlite3.Connection, location: Location, filesystem: str
 def _durability(connection: sqlite3.Connection) -> Finding:
     if _pragma(connection, "synchronous") == FULL:
         return Finding(
-            "durability", Level.OK, "An accepted job survives the loss of power (synchronous full)."
+            "durability", Level.OK, "An accepted job survives power loss (synchronous full)."
         )
     return Finding(
         "durability",
         Level.WARN,
-        "An accepted job survives the end of processes, but not the loss of power.",
-        "Leave durability=process out of the URL.",
+        "An accepted job survives the end of processes, but not power loss.",
+        "Remove durability=process from the URL.",
     )
 
 
@@ -47,19 +47,19 @@ def _journal(connection: sqlite3.Connection) -> Finding:
         "journal",
         Level.ERROR,
         f"The file was switched from a write-ahead log to {mode}.",
-        "Let no other program change journal_mode; opening the store switches it back.",
+        "Stop the program that changes journal_mode; opening the store switches it back.",
     )
 
 
 def _filesystem(location: Location, filesystem: str) -> Finding:
     if filesystem not in NETWORK_FILESYSTEMS:
         return Finding(
-            "filesystem", Level.OK, f"{location.path} lies on {filesystem or 'a local disk'}."
+            "filesystem", Level.OK, f"{location.path} is on {filesystem or 'a local disk'}."
         )
     return Finding(
         "filesystem",
         Level.ERROR,
-        f"{location.path} lies on a network filesystem ({filesystem}), where locks may not hold.",
+        f"{location.path} is on a network filesystem ({filesystem}), where locks may not work.",
         "Move the file to a local disk.",
     )
 
@@ -72,7 +72,7 @@ def _schema(connection: sqlite3.Connection) -> Finding:
         "schema",
         Level.ERROR,
         f"The schema is version {version}, this program knows {KNOWN}.",
-        "Upgrade holdfast everywhere the file is used.",
+        "Upgrade holdfast in every program that uses the file.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Which ready jobs the limits leave room for."""
+"""Concurrency and rate limits, and settings of queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST = (-1, -1)
 
 
 class SQLiteLimits:
-    """The limits as one claim or one look finds them."""
+    """The limits at the time of one claim or one read."""
 
     def __init__(
         self, connection: sqlite3.Connection, rules: dict[str, LimitRule], instant: int
@@ -31,7 +31,7 @@ class SQLiteLimits:
 
     @classmethod
     def of(cls, tx: Transaction) -> SQLiteLimits | None:
-        """Return the gate of a claim; None when there are no limits."""
+        """Return the limits for a claim; None when none is set."""
         rules = read_rules(tx.connection)
         if not rules:
             return None
@@ -39,19 +39,19 @@ class SQLiteLimits:
         return cls(tx.connection, rules, tx.instant)
 
     def admitted(self, queue: str, types: str | None, room: int) -> Iterator[int]:
-        """Yield the number of up to ``room`` jobs of a queue; each counts from then on."""
+        """Yield the ``seq`` of up to ``room`` jobs of a queue; each counts from then on."""
         full: set[str] = set()
         place = FIRST
         while room > 0:
-            shut = msgspec.json.encode(sorted(full)).decode()
-            rows = self._execute(statement("ready_limited"), (queue, types, shut, *place))
+            full_types = msgspec.json.encode(sorted(full)).decode()
+            rows = self._execute(statement("ready_limited"), (queue, types, full_types, *place))
             for seq, type_, key, rank, moved in rows:
                 place = (rank, moved)
                 if not self._has_room(f"queue:{queue}"):
                     return
                 if not self._has_room(f"task:{type_}"):
                     full.add(type_)
-                    break  # look again behind this place, now without the whole type
+                    break  # query again behind this place, without the whole type
                 if self._admits(queue, type_, key or ""):
                     room -= 1
                     yield seq
@@ -61,7 +61,7 @@ class SQLiteLimits:
                 return
 
     def states(self) -> list[LimitState]:
-        """Every limit with what is used of it."""
+        """Return every limit with its use."""
         found: list[LimitState] = []
         for scope, rule in sorted(self._rules.items()):
             found.append(self._state(scope, rule))
@@ -151,7 +151,7 @@ def configure(tx: Transaction, queue: str, settings: Mapping[str, object]) -> No
             interval = settings["ageing"]
             ageing = micros_of_span(interval) if isinstance(interval, timedelta) else None
             lift_at = None if ageing is None else AT_ONCE
-            tx.execute(statement("judge_ageing"), (queue, lift_at))
+            tx.execute(statement("reset_ageing"), (queue, lift_at))
         tx.execute(statement("configure"), (queue, paused, ageing))
     tx.settings_changed()
 

@@ -1,4 +1,4 @@
-"""Where the file lies, how much may be lost, and whether the place can be trusted.
+"""The path and options of the database file, and checks of its filesystem.
 
 ``sqlite:///jobs.db`` is relative, ``sqlite:////var/lib/jobs.db`` absolute.
 """
@@ -36,7 +36,7 @@ class Durability(StrEnum):
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True):
-    """A database file and the promises asked of it."""
+    """A database file and its options."""
 
     path: Path
     durability: Durability = Durability.FULL
@@ -45,7 +45,7 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_url(cls, url: str) -> Location:
-        """Read a URL; options nobody knows are refused by name."""
+        """Parse a URL; refuse unknown options."""
         parts = urlsplit(url)
         if parts.netloc:
             raise StoreError(
@@ -63,7 +63,7 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
         return cls(path=Path(path), **_options(url, parts.query))  # type: ignore[arg-type]  # read by _OPTIONS
 
     def check(self, filesystem_of: Callable[[Path], str]) -> None:
-        """Refuse a place that cannot hold the file, or cannot keep what is written there."""
+        """Refuse a path that cannot be written, or a filesystem that may lose writes."""
         folder = self.path.absolute().parent
         if not folder.is_dir():
             raise StoreError(f"cannot open {self.path}: the directory {folder} does not exist")
@@ -76,17 +76,17 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
         filesystem = filesystem_of(folder)
         if filesystem in NETWORK_FILESYSTEMS and not self.any_filesystem:
             raise UnsafeStoreError(
-                f"{self.path} lies on a network filesystem ({filesystem}), where SQLite's locks"
-                " may not hold and jobs could be lost: use a local disk, or accept the risk"
+                f"{self.path} is on a network filesystem ({filesystem}), where SQLite's locks"
+                " may not work and jobs could be lost: use a local disk, or accept the risk"
                 " with ?filesystem=any"
             )
 
     def create(self) -> None:
-        """Make the file, for this user alone; SQLite gives its companions the same mode.
+        """Create the file, readable by this user only; SQLite gives its log the same mode.
 
-        A file that is there is not touched: closing any descriptor of it would end the locks
-        of every connection this process has, and another process would then take itself for
-        the last one and delete the log under them.
+        An existing file is not opened: closing any descriptor of it would release the locks
+        of every connection of this process, and another process could then assume that it is
+        the last one and delete the log in use.
         """
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -97,7 +97,7 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def filesystem_of(folder: Path, mounts: Path = MOUNTS) -> str:
-    """Return the type of the filesystem a folder lies on; nothing where that is not known."""
+    """Return the filesystem type of a folder; empty where it is not known."""
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -106,9 +106,9 @@ def filesystem_of(folder: Path, mounts: Path = MOUNTS) -> str:
     real = folder.resolve()
     for line in lines:
         before, _, after = line.partition(" - ")
-        place = Path(before.split()[4].replace("\\040", " "))
-        if real.is_relative_to(place) and len(place.parts) >= longest:
-            found, longest = after.split()[0], len(place.parts)
+        mount = Path(before.split()[4].replace("\\040", " "))
+        if real.is_relative_to(mount) and len(mount.parts) >= longest:
+            found, longest = after.split()[0], len(mount.parts)
     return found
 
 

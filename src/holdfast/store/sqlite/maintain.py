@@ -1,4 +1,4 @@
-"""What has to be done by the clock: promote, find the overdue and the ripe, prune, hold."""
+"""The verbs for maintenance: promote, overdue, dependents, prune, delete and lock."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def promote(tx: Transaction, limit: int) -> Promoted:
                 NOTHING,
             )
         )
-        tx.ledger.tallies[queue, type_, priority, STATES[state]] -= 1
-        tx.ledger.tallies[queue, type_, priority, State.SCHEDULED] += 1
+        tx.counters.tallies[queue, type_, priority, STATES[state]] -= 1
+        tx.counters.tallies[queue, type_, priority, State.SCHEDULED] += 1
         tx.woken.add(queue)
     tx.many("promote", moves)
     tx.journal(journal)
@@ -62,7 +62,7 @@ def _age(tx: Transaction) -> None:
 
 
 def overdue(connection: sqlite3.Connection, instant: int, limit: int) -> list[Job]:
-    """Find what ran out; see ``Store.overdue``."""
+    """Return overdue jobs; see ``Store.overdue``."""
     leases = connection.execute(statement("overdue_leases"), (instant, limit)).fetchall()
     lifetimes = connection.execute(statement("overdue_lifetimes"), (instant, limit)).fetchall()
     passed = sorted({*leases, *lifetimes})
@@ -70,8 +70,8 @@ def overdue(connection: sqlite3.Connection, instant: int, limit: int) -> list[Jo
 
 
 def dependents(connection: sqlite3.Connection, limit: int) -> list[Dependent]:
-    """Find the ripe; see ``Store.dependents``."""
-    seqs = [seq for (seq,) in connection.execute(statement("ripe"), (limit,))]
+    """Return jobs on which a verdict may be due; see ``Store.dependents``."""
+    seqs = [seq for (seq,) in connection.execute(statement("verdict_due"), (limit,))]
     parents: dict[int, list[tuple[str, State]]] = {seq: [] for seq in seqs}
     found = connection.execute(statement("parents"), (msgspec.json.encode(seqs).decode(),))
     for _, child, key, state in sorted(found):
@@ -81,7 +81,7 @@ def dependents(connection: sqlite3.Connection, limit: int) -> list[Dependent]:
 
 
 def prune(tx: Transaction, retention: Retention, limit: int) -> int:
-    """Delete what is old enough; see ``Store.prune``."""
+    """Delete old jobs; see ``Store.prune``."""
     kept = (
         (State.COMPLETED, retention.completed),
         (State.FAILED, retention.failed),
@@ -92,20 +92,20 @@ def prune(tx: Transaction, retention: Retention, limit: int) -> int:
     for state, span in kept:
         if span is not None:
             before = tx.instant - micros_of_span(span)
-            old.extend(tx.execute(statement("ended"), (state._value_, before, limit)))
-    doomed = [seq for _, seq in sorted(old)[:limit]]
-    _remove(tx, doomed)
+            old.extend(tx.execute(statement("prunable"), (state._value_, before, limit)))
+    seqs = [seq for _, seq in sorted(old)[:limit]]
+    _remove(tx, seqs)
     tx.execute(statement("expire_keys"), (tx.instant,))
-    tx.execute(statement("expire_holds"), (tx.instant,))
+    tx.execute(statement("expire_locks"), (tx.instant,))
     tx.execute(statement("expire_windows"), (tx.instant,))
     tx.execute(statement("expire_measures"), (minute_of(tx.now - MEASURES_KEPT),))
-    tx.execute(statement("forget_marks"))
+    tx.execute(statement("delete_marks"))
     _trim_events(tx)
-    return len(doomed)
+    return len(seqs)
 
 
 def delete(tx: Transaction, ids: Sequence[str]) -> list[bool]:
-    """Delete ended jobs nobody needs; see ``Store.delete``."""
+    """Delete ended jobs; see ``Store.delete``."""
     answers = []
     for job_id in ids:
         row = tx.execute(statement("deletable"), (key_of(job_id),)).fetchone()
@@ -115,34 +115,34 @@ def delete(tx: Transaction, ids: Sequence[str]) -> list[bool]:
 
 
 def _remove(tx: Transaction, seqs: Sequence[int]) -> None:
-    """Drop jobs; their events stay as long as they are kept."""
+    """Delete jobs; their events are trimmed later."""
     window = max(0, tx.number - tx.events_kept)
     chains: list[Row] = []
     for seq in seqs:
-        row = tx.execute(statement("forget_job"), (seq,)).fetchone()
+        row = tx.execute(statement("delete_job"), (seq,)).fetchone()
         key, queue, type_, priority, state, moved = row
-        tx.ledger.tallies[queue, type_, priority, STATES[state]] -= 1
+        tx.counters.tallies[queue, type_, priority, STATES[state]] -= 1
         chains.append((moved, window))
         if moved > window:
             tx.execute(statement("add_gone"), (seq, key, queue, type_, moved))
     rows = [(seq,) for seq in seqs]
     for name in ("tags", "body", "checkpoint", "edges", "keys", "logs"):
-        tx.many(f"forget_{name}", rows)
-    tx.many("forget_journal", chains)
+        tx.many(f"delete_{name}", rows)
+    tx.many("delete_journal", chains)
 
 
 def _trim_events(tx: Transaction) -> None:
-    """Drop events behind the window that are nobody's history: progress, and deleted jobs'."""
+    """Delete old events that are no history: of progress, and of deleted jobs."""
     window = max(0, tx.number - tx.events_kept)
     tx.execute(statement("trim_progress"), (window,))
     stale = tx.execute(statement("stale_gone"), (window,)).fetchall()
-    tx.many("forget_journal", [(moved, window) for _, moved in stale])
-    tx.many("forget_gone", [(seq,) for seq, _ in stale])
+    tx.many("delete_journal", [(moved, window) for _, moved in stale])
+    tx.many("delete_gone", [(seq,) for seq, _ in stale])
 
 
-def hold(tx: Transaction, name: str, holder: str, ttl: timedelta, data: bytes) -> bool:
-    """Hold a name; see ``Store.hold``."""
-    if tx.execute(statement("held_otherwise"), (name, holder, tx.instant)).fetchone():
+def lock(tx: Transaction, name: str, holder: str, ttl: timedelta, data: bytes) -> bool:
+    """Lock a name; see ``Store.lock``."""
+    if tx.execute(statement("locked_by_other"), (name, holder, tx.instant)).fetchone():
         return False
-    tx.execute(statement("hold"), (name, holder, tx.instant + micros_of_span(ttl), data))
+    tx.execute(statement("lock"), (name, holder, tx.instant + micros_of_span(ttl), data))
     return True

@@ -1,4 +1,4 @@
-"""The plain reads."""
+"""The verbs that read, except searches."""
 
 from __future__ import annotations
 
@@ -34,13 +34,19 @@ def get(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Job | None]:
 
 
 def cancels(connection: sqlite3.Connection, ids: Sequence[str]) -> list[CancelRequest | None]:
-    """Return the wishes to cancel; see ``Store.cancels``."""
+    """Return cancel requests; see ``Store.cancels``."""
     rows = (connection.execute(statement("cancels"), (key_of(i),)).fetchone() for i in ids)
     return [cancel_of(row[0]) if row else None for row in rows]
 
 
+def ended(connection: sqlite3.Connection, ids: Sequence[str]) -> set[str]:
+    """Return which jobs have ended; see ``Store.ended``."""
+    query = statement("ended")
+    return {i for i in ids if connection.execute(query, (key_of(i),)).fetchone()}
+
+
 def parents(connection: sqlite3.Connection, job_id: str) -> list[str]:
-    """Return what a job waits or waited for; see ``Store.parents``."""
+    """Return the dependencies of a job; see ``Store.parents``."""
     rows = connection.execute(statement("named_parents"), (key_of(job_id),)).fetchall()
     return [id_of(key) for _, key in sorted(rows, key=lambda row: row[0])]
 
@@ -55,13 +61,13 @@ def history(connection: sqlite3.Connection, ids: Sequence[str]) -> list[list[Tra
 
 
 def logs(connection: sqlite3.Connection, job_id: str) -> list[LogLine]:
-    """Return what a job logged; see ``Store.logs``."""
+    """Return the log lines of a job; see ``Store.logs``."""
     return log_lines(connection.execute(statement("logs"), (key_of(job_id),)))
 
 
-def holds(connection: sqlite3.Connection, prefix: str, instant: int) -> list[NamedLock]:
-    """Return who holds what; see ``Store.holds``."""
-    rows = connection.execute(statement("holds"), (prefix, instant))
+def locks(connection: sqlite3.Connection, prefix: str, instant: int) -> list[NamedLock]:
+    """Return named locks; see ``Store.locks``."""
+    rows = connection.execute(statement("locks"), (prefix, instant))
     return [NamedLock(name, holder, moment(until), data) for name, holder, until, data in rows]
 
 

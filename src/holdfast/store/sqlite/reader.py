@@ -1,4 +1,4 @@
-"""Reads on a connection of their own: the writer never blocks them, nor they the writer."""
+"""Reads on a connection of their own: readers and the writer never block each other."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from typing import TypeVar
 
 from holdfast.store.sqlite.connection import connect, translated
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import WriterThread, emit
+from holdfast.store.sqlite.threads import SerialExecutor, call_on
 
 T = TypeVar("T")
 
 
 class Reader:
-    """Runs reads in a lane; each sees one state of the file."""
+    """Runs reads in an executor; each sees one state of the file."""
 
-    def __init__(self, location: Location, lane: WriterThread) -> None:
+    def __init__(self, location: Location, executor: SerialExecutor) -> None:
         self._location = location
-        self._lane = lane
+        self._executor = executor
         self.connection: sqlite3.Connection | None = None
 
     def open(self) -> None:
-        """Open the file; runs in the lane."""
+        """Open the file; runs in the executor."""
         self.connection = connect(self._location, read_only=True)
 
     def close(self) -> None:
-        """Close the file; runs in the lane."""
+        """Close the file; runs in the executor."""
         if self.connection is not None:
             self.connection.close()
             self.connection = None
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query and return its answer."""
-        return await run_in(self._lane, lambda: self._run(query))
+        return await run_in(self._executor, lambda: self._run(query))
 
-    async def glance(self, query: Callable[[sqlite3.Connection], T]) -> T:
+    async def peek(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query outside of any transaction."""
-        return await run_in(self._lane, lambda: self._glance(query))
+        return await run_in(self._executor, lambda: self._peek(query))
 
-    def _glance(self, query: Callable[[sqlite3.Connection], T]) -> T:
+    def _peek(self, query: Callable[[sqlite3.Connection], T]) -> T:
         assert self.connection is not None
         with translated(self._location.path):
             return query(self.connection)
@@ -54,12 +54,12 @@ class Reader:
             try:
                 return query(connection)
             finally:
-                if connection.in_transaction:  # SQLite itself ends one that the disk failed
+                if connection.in_transaction:  # SQLite itself ends one after a disk error
                     connection.execute("COMMIT")
 
 
-async def run_in(lane: WriterThread, call: Callable[[], T]) -> T:
-    """Run a call in a lane and return what it returns, or raise what it raises."""
+async def run_in(executor: SerialExecutor, call: Callable[[], T]) -> T:
+    """Run a call in an executor and return its result, or raise its error."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -72,7 +72,7 @@ async def run_in(lane: WriterThread, call: Callable[[], T]) -> T:
             settle = functools.partial(future.set_exception, error)
         else:
             settle = functools.partial(future.set_result, answer)
-        emit(loop, lambda: None if future.done() else settle())
+        call_on(loop, lambda: None if future.done() else settle())
 
-    lane.post(run)
+    executor.post(run)
     return await future

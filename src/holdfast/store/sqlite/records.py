@@ -1,4 +1,4 @@
-"""Small records beside the jobs."""
+"""The verbs for small records beside the jobs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from holdfast.store.sqlite.writer import Transaction
 from holdfast.store.values import Record, RecordWrite
 
 
-def keep(tx: Transaction, drafts: Sequence[RecordWrite]) -> list[int | None]:
-    """Keep or drop records; see ``Store.keep``."""
-    return [_keep(tx, draft) for draft in drafts]
+def keep(tx: Transaction, writes: Sequence[RecordWrite]) -> list[int | None]:
+    """Write or delete records; see ``Store.keep``."""
+    return [_keep(tx, write) for write in writes]
 
 
-def _keep(tx: Transaction, draft: RecordWrite) -> int | None:
-    place = (draft.kind, draft.key)
+def _keep(tx: Transaction, write: RecordWrite) -> int | None:
+    place = (write.kind, write.key)
     row = tx.execute(statement("record"), place).fetchone()
     had: int = row[3] if row else 0
-    if draft.version is not None and draft.version != had:
+    if write.version is not None and write.version != had:
         return None
-    if draft.data is None:
-        tx.execute(statement("drop_record"), place)
+    if write.data is None:
+        tx.execute(statement("delete_record"), place)
         return 0
-    tx.execute(statement("keep_record"), (*place, draft.data, had + 1))
+    tx.execute(statement("write_record"), (*place, write.data, had + 1))
     return had + 1
 
 
@@ -36,7 +36,7 @@ def records(connection: sqlite3.Connection, kind: str, keys: Sequence[str]) -> l
 
 
 def kinds(connection: sqlite3.Connection) -> list[str]:
-    """Return the kinds there are; see ``PortableStore.kinds``."""
+    """Return the kinds that have records; see ``Store.kinds``."""
     return sorted(kind for (kind,) in connection.execute(statement("kinds")))
 
 

@@ -1,7 +1,7 @@
-"""Finding jobs page by page: the narrowest index that gives the order, the rest as filters.
+"""Searches jobs page by page: by the most selective index, the rest as filters.
 
-Statements are put together from the constant parts below, so that each filter costs nothing
-where it is not asked for; values only ever travel as parameters.
+Statements are put together from the constant parts below, so that an unused filter costs
+nothing; values are always bound as parameters.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Parameters = dict[str, object]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A way to reach candidates: a table and a condition, and what narrows them by value."""
+    """A way to reach candidates: a table and a condition, for each of some values."""
 
     sql: str
     place: str
     """The column by which its index orders the candidates of one value."""
     values: tuple[Parameters, ...]
     count: int
-    """How many candidates there are, as far as it matters."""
+    """How many candidates there are; not exact beyond ``COUNT_CAP``."""
 
 
 _BY_STATE = "job INDEXED BY job_state WHERE state = :in_state"
@@ -95,7 +95,7 @@ class _Finder:
         return Page(tuple(jobs), cursor, total, exact)
 
     def _rows(self, source: Source, low: int, high: int) -> list[tuple[int, int]]:
-        """Return (place, number) of one job more than the page holds, between two places."""
+        """Return (place, seq) of one job more than the page has, between two places."""
         place = source.place
         if self._search.order is Order.UPDATED_DESC:
             place = "job.moved"
@@ -114,21 +114,21 @@ class _Finder:
         return found[: self._search.limit + 1]
 
     def _bounds(self) -> tuple[int, int]:
-        """Return places between which everything lies that can match, in the order asked for."""
+        """Return bounds of the places of all possible matches, in the order requested."""
         low, high = self._created
         if self._search.order is Order.UPDATED_DESC:
             low, high = max(low, self._updated), _LAST
         return low, high
 
     def _after(self, at: datetime | None) -> int:
-        """Return a number behind which all lies that happened then or later."""
+        """Return a number such that all events of this time or later have a greater one."""
         if at is None:
             return _FIRST
         (number,) = self._execute(statement("marked_from"), (minute_of(at),)).fetchone()
         return _LAST if number is None else int(number) - 1
 
     def _before(self, at: datetime | None) -> int:
-        """Return a number before which all lies that happened earlier."""
+        """Return a number such that all events of earlier times have a smaller one."""
         if at is None:
             return _LAST
         (number,) = self._execute(statement("marked_to"), (minute_of(at),)).fetchone()
@@ -150,7 +150,7 @@ class _Finder:
         return min(total, COUNT_CAP), total <= COUNT_CAP
 
     def _source(self) -> Source:
-        """Choose the way with the fewest candidates."""
+        """Return the source with the fewest candidates."""
         return min(self._sources(), key=lambda source: source.count)
 
     def _sources(self) -> Iterator[Source]:
@@ -273,6 +273,6 @@ def failures(connection: sqlite3.Connection, search: FailureSearch) -> FailurePa
 
 def _summed(counted: Mapping[tuple[str, str, str], int], place: int) -> dict[str, int]:
     summed = Counter[str]()
-    for words, count in counted.items():
-        summed[words[place]] += count
+    for key, count in counted.items():
+        summed[key[place]] += count
     return dict(sorted(summed.items()))

@@ -1,6 +1,6 @@
-"""One process's hold on the file: its lanes and connections, and what it hears of others.
+"""The store as one process has it open: executors, connections and wake-ups.
 
-A forked child leaves its parent's session alone and opens its own.
+A forked child does not touch its parent's session and opens its own.
 """
 
 from __future__ import annotations
@@ -20,71 +20,71 @@ from holdfast.runtime.clock import Clock
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.reader import Reader, run_in
-from holdfast.store.sqlite.threads import WriterThread
-from holdfast.store.sqlite.wake import Herald, Interest, LocalBell
+from holdfast.store.sqlite.threads import SerialExecutor
+from holdfast.store.sqlite.wake import Interest, LocalWake, SocketWake
 from holdfast.store.sqlite.writer import Operation, Transaction, Writer
 
 T = TypeVar("T")
 
-SLOWEST = 5
-"""How many times longer the pauses get while nothing moves and messages tell of what does."""
+SLOWEST_POLL = 5
+"""How many times longer the poll interval gets while nothing changes and messages arrive."""
 
 _names = itertools.count(1)
 _open: weakref.WeakSet[SQLiteSession] = weakref.WeakSet()
 
 
 class SQLiteSession:
-    """The store, opened in one process."""
+    """An open store in one process."""
 
     def __init__(
         self,
         location: Location,
         clock: Clock,
-        lane: Callable[[str], WriterThread],
+        executor: Callable[[str], SerialExecutor],
         *,
         sockets: bool,
         poll: float,
     ) -> None:
         self.pid = os.getpid()
         self._location = location
-        self._lanes = (lane("holdfast-writer"), lane("holdfast-reader"))
-        self._writer = Writer(location, clock, self._lanes[0], self._committed)
-        self._reader = Reader(location, self._lanes[1])
-        self._bell = LocalBell()
+        self._executors = (executor("holdfast-writer"), executor("holdfast-reader"))
+        self._writer = Writer(location, clock, self._executors[0], self._committed)
+        self._reader = Reader(location, self._executors[1])
+        self._local_wake = LocalWake()
         self._sockets = sockets
-        self._poll = self._pause = poll
-        self._herald: Herald | None = None
-        self._looked = 0.0
+        self._poll = self._interval = poll
+        self._socket_wake: SocketWake | None = None
+        self._polled_at = 0.0
         self._version = self._number = self._settings = -1
         self._opened = asyncio.Event()
         self._closed = False
 
     async def open(self) -> None:
-        """Open the file in both lanes."""
+        """Open the file for writing and reading."""
         try:
-            await run_in(self._lanes[0], self._writer.open)
-            await run_in(self._lanes[1], self._reader.open)
+            await run_in(self._executors[0], self._writer.open)
+            await run_in(self._executors[1], self._reader.open)
         except BaseException:
             await self.close()
             raise
         if self._sockets:
-            self._herald = Herald.of(self._location.path, f"{self.pid}-{next(_names)}")
+            self._socket_wake = SocketWake.of(self._location.path, f"{self.pid}-{next(_names)}")
         _open.add(self)
         self._opened.set()
-        await self._look()
+        await self._poll_file()
 
     async def close(self) -> None:
-        """Finish what was asked for, then let go of the file and wake who waits."""
+        """Finish pending writes, close the file and wake all waiters."""
         self._closed = True
         self._opened.set()
         _open.discard(self)
-        self._bell.ring([None], news=True)
-        await run_in(self._lanes[0], self._writer.close)
-        await run_in(self._lanes[1], self._reader.close)
-        for lane in self._lanes:
-            lane.stop()
-        if self._herald is not None:
-            self._herald.close()
+        self._local_wake.wake([None], events=True)
+        await run_in(self._executors[0], self._writer.close)
+        await run_in(self._executors[1], self._reader.close)
+        for executor in self._executors:
+            executor.stop()
+        if self._socket_wake is not None:
+            self._socket_wake.close()
 
     async def write(self, operation: Operation[T]) -> T:
         """Run an operation in the next transaction."""
@@ -99,71 +99,74 @@ class SQLiteSession:
     async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
         """Wait for work; see ``Store.arrivals``."""
         deadline = asyncio.get_running_loop().time() + wait.total_seconds()
-        await self._look()
+        await self._poll_file()
         while True:
-            rung = self.rung(Interest.WORK)
-            count = self._bell.count(queues)
-            if count != seen or not await self.wait(Interest.WORK, rung, deadline):
+            wakes = self.wakes(Interest.WORK)
+            count = self._local_wake.count(queues)
+            if count != seen or not await self.wait(Interest.WORK, wakes, deadline):
                 return count
 
-    def rung(self, interest: Interest) -> int:
-        """Return how often there was something new; take it before looking."""
-        return self._bell.rung[interest]
+    def wakes(self, interest: Interest) -> int:
+        """Return the number of wake-ups so far; take it before reading the store."""
+        return self._local_wake.wakes[interest]
 
-    async def wait(self, interest: Interest, rung: int, deadline: float) -> bool:
-        """Wait for something new; False when the time is over, or the store closed."""
+    async def wait(self, interest: Interest, wakes: int, deadline: float) -> bool:
+        """Wait for a wake-up or the next poll; False at the deadline or when closed."""
         loop = asyncio.get_running_loop()
         left = deadline - loop.time()
         if self._closed or left <= 0:
             return False
-        if self._herald is not None:
-            self._herald.listen(interest, self._heard)
-        woken = await self._bell.wait(interest, rung, min(left, self._pause))
-        if not woken and not self._closed and loop.time() - self._looked >= self._pause / 2:
-            await self._look()
+        if self._socket_wake is not None:
+            self._socket_wake.listen(interest, self._on_message)
+        woken = await self._local_wake.wait(interest, wakes, min(left, self._interval))
+        if not woken and not self._closed and loop.time() - self._polled_at >= self._interval / 2:
+            await self._poll_file()
         return True
 
     def abandon(self) -> None:
-        """Make sure that a forked child never touches what is the parent's."""
+        """Ensure that a forked child never touches the parent's connections."""
         for each in (self._writer, self._reader):
             if each.connection is not None:
                 # Closing would end the parent's locks, so the connection must never be freed.
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(each.connection))
-        if self._herald is not None:
-            self._herald.abandon()
+        if self._socket_wake is not None:
+            self._socket_wake.abandon()
 
     def _committed(self, transaction: Transaction) -> None:
-        """Wake who waits for what was just written; runs in the writer's lane."""
-        if transaction.woken or transaction.told:
-            self._bell.ring(transaction.woken, news=transaction.told)
-            if self._herald is not None:
-                self._herald.emit(transaction.woken, news=transaction.told)
+        """Wake those that wait for what was just written; runs in the writer's thread."""
+        if transaction.woken or transaction.has_events:
+            self._local_wake.wake(transaction.woken, events=transaction.has_events)
+            if self._socket_wake is not None:
+                self._socket_wake.send(transaction.woken, events=transaction.has_events)
 
-    def _heard(self, queues: list[str | None]) -> None:
-        self._bell.ring(queues, news=True)
+    def _on_message(self, queues: list[str | None]) -> None:
+        self._local_wake.wake(queues, events=True)
 
-    async def _look(self) -> None:
-        """See what other processes wrote."""
-        self._looked = asyncio.get_running_loop().time()
+    async def _poll_file(self) -> None:
+        """Find out what other processes wrote."""
+        self._polled_at = asyncio.get_running_loop().time()
         await self._usable()
-        queues, news = await self._reader.glance(self._glance)
-        if news:
-            self._bell.ring(queues, news=True)
-        slower = not news and self._herald is not None  # else looking is all there is
-        self._pause = min(2 * self._pause, SLOWEST * self._poll) if slower else self._poll
+        queues, events = await self._reader.peek(self._changes)
+        if events:
+            self._local_wake.wake(queues, events=True)
+        # Without messages between processes, polling stays fast.
+        slower = not events and self._socket_wake is not None
+        self._interval = (
+            min(2 * self._interval, SLOWEST_POLL * self._poll) if slower else self._poll
+        )
 
-    def _glance(self, connection: sqlite3.Connection) -> tuple[list[str | None], bool]:
+    def _changes(self, connection: sqlite3.Connection) -> tuple[list[str | None], bool]:
         (version,) = connection.execute("PRAGMA data_version").fetchone()
         if version == self._version:
             return [], False
         number, work, settings = connection.execute(statement("watch"), (self._number,)).fetchone()
         work = work or settings != self._settings
-        news = work or number != self._number
+        events = work or number != self._number
         self._version, self._number, self._settings = version, number, settings
-        return [None] if work else [], news
+        return [None] if work else [], events
 
     async def _usable(self) -> None:
-        """Wait for a start under way; refuse after the end."""
+        """Wait until the store is open; raise when it is closed."""
         await self._opened.wait()
         if self._closed:
             raise StoreError(f"{self._location.path} is closed")

@@ -1,6 +1,6 @@
-"""The verbs of the store, each handed to the writer or the reader.
+"""The verbs of the SQLite store; each runs in the writer's or the reader's thread.
 
-Decisions come in as finished jobs; only ``claim`` and ``promote`` move states here.
+Decisions come in as finished jobs; only ``claim`` and ``promote`` change states here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.store.capabilities import Capabilities
 from holdfast.store.contract import check_settings
 from holdfast.store.sqlite import add, claim, health, limits, maintain, read, records, swap
 from holdfast.store.sqlite.encode import micros
@@ -24,7 +25,7 @@ from holdfast.store.sqlite.limits import SQLiteLimits, read_rules
 from holdfast.store.sqlite.location import Location, filesystem_of
 from holdfast.store.sqlite.search import failures, find
 from holdfast.store.sqlite.session import SQLiteSession
-from holdfast.store.sqlite.threads import ThreadLane, WriterThread
+from holdfast.store.sqlite.threads import SerialExecutor, ThreadExecutor
 from holdfast.store.sqlite.wake import Interest
 from holdfast.store.values import (
     Added,
@@ -52,33 +53,34 @@ from holdfast.store.values import (
 )
 
 POLL = 0.1
-"""Seconds between looks for what no message told, and up to five times that in quiet."""
+"""Seconds between polls for changes without a message, up to five times that when idle."""
 
 
 class SQLiteStore:
     """Jobs in one file, for any number of processes on one machine.
 
-    Durable over power loss unless the URL says ``?durability=process``. One process writes at a
-    time: should it be frozen in the middle of that (stopped, suspended, in a debugger), the
-    others get ``StoreUnavailableError`` after five seconds until it goes on or is killed;
-    reading goes on. See ``Store`` for what each verb promises.
+    Writes survive power loss unless the URL has ``?durability=process``. One process writes at
+    a time: if it freezes while writing (stopped, suspended, in a debugger), the others raise
+    ``StoreUnavailableError`` after five seconds until it continues or is killed; reads still
+    work. See ``Store`` for what each verb promises.
     """
 
-    GROUPS_COMMITS = True
+    capabilities = Capabilities(groups_commits=True)
+    not_notified_because = ""
 
     def __init__(
         self,
         location: Location,
         *,
         clock: Clock | None = None,
-        lane: Callable[[str], WriterThread] = ThreadLane,
+        executor: Callable[[str], SerialExecutor] = ThreadExecutor,
         sockets: bool = True,
         poll: float = POLL,
         filesystem_of: Callable[[Path], str] = filesystem_of,
     ) -> None:
         self._location = location
         self._clock = clock or SystemClock()
-        self._lane = lane
+        self._executor = executor
         self._sockets = sockets
         self._poll = poll
         self._filesystem_of = filesystem_of
@@ -117,154 +119,161 @@ class SQLiteStore:
     async def add(
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
     ) -> list[Added]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.write(lambda tx: add.add(tx, jobs, atomic=atomic, fence=fence))
 
-    async def adopt(self, dossiers: Sequence[JobExport]) -> list[bool]:
-        session = await self._here()
-        return await session.write(lambda tx: add.adopt(tx, dossiers))
+    async def adopt(self, exports: Sequence[JobExport]) -> list[bool]:
+        session = await self._get_session()
+        return await session.write(lambda tx: add.adopt(tx, exports))
 
     # --- working -------------------------------------------------------------------------
 
     async def claim(self, want: Claim) -> list[Job]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.write(lambda tx: claim.claim(tx, want))
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.write(lambda tx: swap.swap(tx, changes))
 
     async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.write(lambda tx: swap.extend(tx, fences))
 
     async def note(self, notes: Sequence[JobNote]) -> list[bool]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.write(lambda tx: swap.note(tx, notes))
 
     # --- maintenance ---------------------------------------------------------------------
 
     async def promote(self, limit: int) -> Promoted:
-        session = await self._here()
+        session = await self._get_session()
         return await session.write(lambda tx: maintain.promote(tx, limit))
 
     async def overdue(self, limit: int) -> list[Job]:
-        session, instant = await self._here(), micros(self.now())
+        session, instant = await self._get_session(), micros(self.now())
         return await session.read(lambda db: maintain.overdue(db, instant, limit))
 
     async def dependents(self, limit: int) -> list[Dependent]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(lambda db: maintain.dependents(db, limit))
 
     async def prune(self, retention: Retention, limit: int) -> int:
-        session = await self._here()
+        session = await self._get_session()
         return await session.write(lambda tx: maintain.prune(tx, retention, limit))
 
     async def delete(self, ids: Sequence[str]) -> list[bool]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.write(lambda tx: maintain.delete(tx, ids))
 
-    async def hold(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
-        session = await self._here()
-        return await session.write(lambda tx: maintain.hold(tx, name, holder, ttl, data))
+    async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
+        session = await self._get_session()
+        return await session.write(lambda tx: maintain.lock(tx, name, holder, ttl, data))
 
-    async def holds(self, prefix: str) -> list[NamedLock]:
-        session, instant = await self._here(), micros(self.now())
-        return await session.read(lambda db: read.holds(db, prefix, instant))
+    async def locks(self, prefix: str) -> list[NamedLock]:
+        session, instant = await self._get_session(), micros(self.now())
+        return await session.read(lambda db: read.locks(db, prefix, instant))
 
     # --- reading -------------------------------------------------------------------------
 
     async def get(self, ids: Sequence[str]) -> list[Job | None]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(lambda db: read.get(db, ids))
 
     async def cancels(self, ids: Sequence[str]) -> list[CancelRequest | None]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(lambda db: read.cancels(db, ids))
 
+    async def ended(self, ids: Sequence[str]) -> set[str]:
+        session = await self._get_session()
+        return await session.read(lambda db: read.ended(db, ids))
+
     async def parents(self, job_id: str) -> list[str]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(lambda db: read.parents(db, job_id))
 
     async def history(self, ids: Sequence[str]) -> list[list[Transition]]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(lambda db: read.history(db, ids))
 
     async def logs(self, job_id: str) -> list[LogLine]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(lambda db: read.logs(db, job_id))
 
     async def find(self, search: Search) -> Page:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(lambda db: find(db, search))
 
     async def failures(self, search: FailureSearch) -> FailurePage:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(lambda db: failures(db, search))
 
     async def stats(self, window: timedelta) -> Stats:
-        session, first = await self._here(), minute_of(self.now() - window)
+        session, first = await self._get_session(), minute_of(self.now() - window)
         return await session.read(lambda db: read.stats(db, first))
 
     async def events(self, after: str | None, limit: int, wait: timedelta) -> EventPage:
-        session, kept = await self._here(), self._location.events_kept
+        session, kept = await self._get_session(), self._location.events_kept
         deadline = asyncio.get_running_loop().time() + wait.total_seconds()
         while True:
-            rung = session.rung(Interest.NEWS)
+            wakes = session.wakes(Interest.EVENTS)
             page = await session.read(lambda db: read.events(db, after, limit, kept))
-            if page.events or not limit or not await session.wait(Interest.NEWS, rung, deadline):
+            if page.events or not limit or not await session.wait(Interest.EVENTS, wakes, deadline):
                 return page
 
     async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
-        session = await self._here()
+        session = await self._get_session()
         return await session.arrivals(queues, seen, wait)
 
     async def configure(self, queue: str, settings: Mapping[str, object]) -> None:
         check_settings(settings)
-        session = await self._here()
+        session = await self._get_session()
         await session.write(lambda tx: limits.configure(tx, queue, settings))
 
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
-        session = await self._here()
+        session = await self._get_session()
         await session.write(lambda tx: limits.limit(tx, scope, rule))
 
     async def limits(self) -> list[LimitState]:
-        session, instant = await self._here(), micros(self.now())
+        session, instant = await self._get_session(), micros(self.now())
         return await session.read(lambda db: SQLiteLimits(db, read_rules(db), instant).states())
 
     async def queues(self) -> list[QueueInfo]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(read.queues)
 
     async def findings(self) -> list[Finding]:
-        session, filesystem = await self._here(), self._filesystem_of(self._location.path.parent)
+        session, filesystem = (
+            await self._get_session(),
+            self._filesystem_of(self._location.path.parent),
+        )
         return await session.read(lambda db: health.findings(db, self._location, filesystem))
 
     # --- small records beside the jobs ------------------------------------------------------
 
-    async def keep(self, drafts: Sequence[RecordWrite]) -> list[int | None]:
-        session = await self._here()
-        return await session.write(lambda tx: records.keep(tx, drafts))
+    async def keep(self, writes: Sequence[RecordWrite]) -> list[int | None]:
+        session = await self._get_session()
+        return await session.write(lambda tx: records.keep(tx, writes))
 
     async def records(self, kind: str, keys: Sequence[str]) -> list[Record | None]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(lambda db: records.records(db, kind, keys))
 
     async def kinds(self) -> list[str]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(records.kinds)
 
     async def browse(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 1000, last: bool = False
     ) -> list[Record]:
-        session = await self._here()
+        session = await self._get_session()
         return await session.read(
             lambda db: records.browse(db, kind, prefix, after, limit, last=last)
         )
 
     # --- what the verbs share --------------------------------------------------------------
 
-    async def _here(self) -> SQLiteSession:
+    async def _get_session(self) -> SQLiteSession:
         """Return the session of this process; a forked child opens its own."""
         if self._session is None:
             raise StoreError(
@@ -278,7 +287,7 @@ class SQLiteStore:
         self._location.check(self._filesystem_of)
         self._location.create()
         session = SQLiteSession(
-            self._location, self._clock, self._lane, sockets=self._sockets, poll=self._poll
+            self._location, self._clock, self._executor, sockets=self._sockets, poll=self._poll
         )
         self._session = session
         try:

@@ -1,4 +1,4 @@
-"""Writing decided changes under their fence, and renewing and using leases."""
+"""The verbs swap, extend and note: writes under a revision or a lease."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from holdfast.store.sqlite.writer import Transaction
 from holdfast.store.values import Change, Fence, JobNote, Renewal, Swapped
 
 Ending = tuple[Event, State, datetime, str]
-"""What jobs that end together have in common in the journal."""
+"""What the journal rows of jobs that end together have in common."""
 
 
 def swap(tx: Transaction, changes: Sequence[Change]) -> list[Swapped]:
-    """Write changes whose job is still as it was; see ``Store.swap``."""
+    """Write changes whose job is unchanged; see ``Store.swap``."""
     answers: list[Swapped] = []
     for distinct in _rounds(changes):
         answers.extend(_swap(tx, distinct))
@@ -41,7 +41,7 @@ def swap(tx: Transaction, changes: Sequence[Change]) -> list[Swapped]:
 
 
 def _rounds(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Split so that no job stands twice in a part: the second must see what the first wrote."""
+    """Split so that no part contains a job twice: the second change must see the first."""
     part: dict[str, Change] = {}
     for change in changes:
         if change.before.id in part:
@@ -52,32 +52,36 @@ def _rounds(changes: Sequence[Change]) -> Iterator[list[Change]]:
 
 
 def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
-    """Write changes of distinct jobs. Those that end a job this process claimed are not looked
-    up first: writing them shows whether the job is still the same.
+    """Write changes of distinct jobs.
+
+    Those that end a job which this process claimed are not looked up first: the statement that
+    writes them checks whether the job is unchanged.
     """
     ends = {change.before.id for change in changes if _only_settles(change)}
-    places = {job_id: tx.places.pop(job_id) for job_id in ends if job_id in tx.places}
+    places = {job_id: tx.claimed_seqs.pop(job_id) for job_id in ends if job_id in tx.claimed_seqs}
     found = _look_up(tx, [change.before.id for change in changes if change.before.id not in places])
     for change in changes:
         row = found.get(change.before.id)
         if row is not None and _matches(row, change):
             places[change.before.id] = row[0]
-    good = [(places[c.before.id], c) for c in changes if c.before.id in places]
-    number, writing = tx.number, Writing(tx, good, ends, found)
-    if not writing.settle():
+    matching = [(places[c.before.id], c) for c in changes if c.before.id in places]
+    number, writes = tx.number, SwapWrites(tx, matching, ends, found)
+    if not writes.settle():
         tx.number = number
         return _swap(tx, changes)
-    has_dependents = _tell_children(tx, [(seq, change.after.state) for seq, change in good])
-    writing.finish()
-    if len(good) == len(changes):
-        return [_RIPE if seq in has_dependents else _WRITTEN for seq, _ in good]
+    has_dependents = _record_ends(tx, [(seq, change.after.state) for seq, change in matching])
+    writes.finish()
+    if len(matching) == len(changes):
+        return [
+            _WRITTEN_WITH_DEPENDENTS if seq in has_dependents else _WRITTEN for seq, _ in matching
+        ]
     refused = [row[0] for job_id, row in found.items() if job_id not in places]
     now = {job.id: job for job in read_jobs(tx.connection, refused)}
     return [_answer(change.before.id, places, has_dependents, now) for change in changes]
 
 
 _WRITTEN = Swapped(written=True)
-_RIPE = Swapped(written=True, has_dependents=True)
+_WRITTEN_WITH_DEPENDENTS = Swapped(written=True, has_dependents=True)
 
 
 def _answer(
@@ -85,18 +89,18 @@ def _answer(
 ) -> Swapped:
     if job_id not in places:
         return Swapped(written=False, job=refused.get(job_id))
-    return _RIPE if places[job_id] in has_dependents else _WRITTEN
+    return _WRITTEN_WITH_DEPENDENTS if places[job_id] in has_dependents else _WRITTEN
 
 
 def _look_up(tx: Transaction, ids: Sequence[str]) -> dict[str, Row]:
-    """What changes are checked against, by id."""
+    """Return what changes are checked against, by id."""
     if not ids:
         return {}
     return {id_of(row[0]): row[1:] for row in by_key(tx.connection, "fence", [*map(key_of, ids)])}
 
 
 def _matches(row: Row, change: Change) -> bool:
-    """Whether a change was decided on the job as it is stored."""
+    """Whether the stored job is still the one that the change was decided on."""
     _, revision, version, token, until, _ = row
     before, after = change.before, change.after
     leased = version is not None
@@ -107,8 +111,8 @@ def _matches(row: Row, change: Change) -> bool:
     return change.until is None or (leased and until == micros(change.until))
 
 
-class Writing:
-    """The rows of changes, in the order in which they are written."""
+class SwapWrites:
+    """The rows to write for the changes of one call, in order."""
 
     def __init__(
         self,
@@ -149,31 +153,31 @@ class Writing:
         self._moved.append(change)
 
     def settle(self) -> bool:
-        """Write what only settles; False, and nothing is written, if a job was not as it should."""
+        """Write the plain ends; False, with nothing written, if a job has changed."""
         if not self._settled:
             return True
         execute = self._tx.execute
-        execute("SAVEPOINT settling")
+        execute("SAVEPOINT settle")
         for (event, state, at, reason), places in self._endings.items():
             numbers = msgspec.json.encode(places).decode()
             ending = (numbers, event._value_, state._value_, micros(at), reason)
             execute(statement("journal_ends"), ending)
         written = self._tx.connection.executemany(statement("settle"), self._settled).rowcount
         if written != len(self._settled):
-            execute("ROLLBACK TO settling")
-        execute("RELEASE settling")
+            execute("ROLLBACK TO settle")
+        execute("RELEASE settle")
         return written == len(self._settled)
 
     def finish(self) -> None:
-        """Write the rest, count what moved, and note who is to be woken."""
+        """Write the other changes, the journal and the counters, and collect wake-ups."""
         tx = self._tx
         tx.many("swap", self._whole)
         tx.journal(self._journal)
         for (_, _, at, _), places in self._endings.items():
             tx.journalled(micros(at), next(iter(places)), next(reversed(places)))
-        tx.ledger.ended(self._ended)
+        tx.counters.ended(self._ended)
         for change in self._moved:
-            tx.ledger.moved(change.before, change.after)
+            tx.counters.moved(change.before, change.after)
             if change.after.state in WAKING:
                 tx.woken.add(change.after.queue)
         stopped = self._ended or any(c.before.state is State.RUNNING for c in self._moved)
@@ -182,7 +186,7 @@ class Writing:
 
 
 def _only_settles(change: Change) -> bool:
-    """Whether a running job ends with nothing but its result: two thirds of the cost to write."""
+    """Whether a running job ends with only its result: two thirds of the cost to write."""
     before, after = change.before, change.after
     return (
         after.finished_at is not None
@@ -207,15 +211,15 @@ def _only_settles(change: Change) -> bool:
 
 
 def _lift_at(tx: Transaction, after: Job) -> int | None:
-    """A new priority without a transition keeps the place but is judged anew."""
+    """Return when ageing lifts a changed job: at once after a new priority alone."""
     lift = lift_at(tx, after)
     return lift if after.trail or lift is None else AT_ONCE
 
 
-def _tell_children(tx: Transaction, moving: Sequence[tuple[int, State]]) -> set[int]:
-    """Tell those who wait for a job how it ends; return the jobs for which someone waits.
+def _record_ends(tx: Transaction, moving: Sequence[tuple[int, State]]) -> set[int]:
+    """Record for waiting jobs how their dependencies ended; return those with waiting jobs.
 
-    A child that an earlier change of the same call moves on does not wait any more.
+    A child that an earlier change of the same call moves on is no longer waiting.
     """
     ended = {seq: state._value_ for seq, state in moving if state in TERMINAL}
     if not ended:
@@ -228,7 +232,7 @@ def _tell_children(tx: Transaction, moving: Sequence[tuple[int, State]]) -> set[
         if child not in order or order[child] > order[parent]
     ]
     tx.many("edge_ended", [(ended[parent], parent, child) for parent, child in waiting])
-    tx.many("ripen_by_end", [(child, ended[parent]) for parent, child in waiting])
+    tx.many("update_verdict_due_by_end", [(child, ended[parent]) for parent, child in waiting])
     return {parent for parent, _ in waiting}
 
 
@@ -237,7 +241,7 @@ AT_ONCE = 0
 
 
 def lift_at(tx: Transaction, job: Job) -> int | None:
-    """When ageing will lift a job that just became ready; None when it will not."""
+    """Return when ageing lifts a job that just became ready; None for never."""
     if job.state is not State.SCHEDULED or not tx.ageing or job.scheduled_at is None:
         return None
     interval = tx.ageing.get(job.queue)
@@ -259,23 +263,23 @@ def _extend(tx: Transaction, fence: Fence) -> Renewal:
 
 
 def note(tx: Transaction, notes: Sequence[JobNote]) -> list[bool]:
-    """Keep what running jobs say; see ``Store.note``."""
+    """Write progress, checkpoints and log lines; see ``Store.note``."""
     return [_note(tx, each) for each in notes]
 
 
-def _note(tx: Transaction, said: JobNote) -> bool:
-    fence = said.fence
+def _note(tx: Transaction, note: JobNote) -> bool:
+    fence = note.fence
     row = tx.execute(statement("held_by"), (key_of(fence.job_id), fence.token)).fetchone()
     if row is None:
         return False
     (seq,) = row
-    if said.progress is not None:
+    if note.progress is not None:
         tx.number += 1
-        tx.execute(statement("progress"), (seq, encoded(said.progress)))
-        tx.journal([progress_row(tx.number, seq, said.progress)])
-    if said.checkpoint is not None:
-        tx.execute(statement("checkpoint"), (seq, said.checkpoint))
-    if said.log is not None:
-        tx.execute(statement("add_log"), log_row(seq, said.log))
+        tx.execute(statement("progress"), (seq, encoded(note.progress)))
+        tx.journal([progress_row(tx.number, seq, note.progress)])
+    if note.checkpoint is not None:
+        tx.execute(statement("checkpoint"), (seq, note.checkpoint))
+    if note.log is not None:
+        tx.execute(statement("add_log"), log_row(seq, note.log))
         tx.execute(statement("trim_log"), (seq, MAX_LOG_LINES))
     return True

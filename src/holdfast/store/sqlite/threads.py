@@ -1,6 +1,6 @@
 """Where blocking calls run: in a thread of their own, or, in a simulation, on the loop itself.
 
-The only place of the store that knows threads.
+The only module of the store that uses threads.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Protocol, TypeVarTuple
 Arguments = TypeVarTuple("Arguments")
 
 
-class WriterThread(Protocol):
+class SerialExecutor(Protocol):
     """Runs calls one after the other, in the order given."""
 
     def post(self, call: Callable[[], None]) -> None:
-        """Run a call that never raises, soon."""
+        """Run a call, which never raises, soon."""
         ...
 
     def stop(self) -> None:
-        """Take no more calls; return once those given have run."""
+        """Accept no more calls; return once those posted have run."""
         ...
 
 
-class ThreadLane:
-    """A lane on its own thread. It does not keep the process alive."""
+class ThreadExecutor:
+    """An executor with its own thread, which does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -47,16 +47,16 @@ class ThreadLane:
             call()
 
 
-def emit(
+def call_on(
     loop: asyncio.AbstractEventLoop, call: Callable[[*Arguments], object], *arguments: *Arguments
 ) -> None:
-    """Run a call on a loop, from any thread; a loop that is closed has nobody left to tell."""
+    """Run a call on a loop, from any thread; do nothing if the loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call, *arguments)
 
 
-class InlineLane:
-    """A lane on the running event loop: calls block it, and their order is the loop's."""
+class LoopExecutor:
+    """An executor on the running event loop: calls block it, and the loop orders them."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,7 @@
-"""Waking those in this process who wait for work or for news."""
+"""Wakes callers that wait for work or events, in this process and in others.
+
+Processes send each other messages over Unix sockets; where there are none, they poll.
+"""
 
 from __future__ import annotations
 
@@ -16,54 +19,54 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.store.sqlite.threads import emit
+from holdfast.store.sqlite.threads import call_on
 
 
 class Interest(StrEnum):
-    """What someone waits for."""
+    """What a caller waits for."""
 
     WORK = "work"
     """A job that may be claimed now, or will be due."""
-    NEWS = "news"
+    EVENTS = "news"  # also the name of a socket: other versions know it
     """Any event."""
 
 
-class LocalBell:
-    """Numbers that move when there may be work, and the waiters to be woken then.
+class LocalWake:
+    """Wakes the waiters of this process, and counts how often.
 
-    ``ring`` may be called in any thread; waiters may sit on any event loop.
+    ``wake`` may be called in any thread; waiters may be on any event loop.
     """
 
     def __init__(self) -> None:
-        self.rung: Counter[Interest] = Counter()
-        """How often it rang for whom."""
+        self.wakes: Counter[Interest] = Counter()
+        """How often waiters were woken."""
         self._work: Counter[str | None] = Counter()
         self._waiting: dict[Interest, set[asyncio.Future[None]]] = {i: set() for i in Interest}
 
     def count(self, queues: Sequence[str]) -> int:
-        """Return a number that moves when one of these queues may have work."""
+        """Return a number that changes when one of these queues may have work."""
         return self._work[None] + sum(self._work[queue] for queue in queues)
 
-    def ring(self, queues: Iterable[str | None], *, news: bool) -> None:
-        """Tell that there may be work in these queues (None: in all), or other news."""
-        rung = list(queues)
-        self._work.update(rung)
-        if rung:
+    def wake(self, queues: Iterable[str | None], *, events: bool) -> None:
+        """Wake those that wait for work in these queues (None: in any), or for events."""
+        names = list(queues)
+        self._work.update(names)
+        if names:
             self._wake(Interest.WORK)
-        if news:
-            self._wake(Interest.NEWS)
+        if events:
+            self._wake(Interest.EVENTS)
 
     def _wake(self, interest: Interest) -> None:
-        self.rung[interest] += 1
+        self.wakes[interest] += 1
         for future in list(self._waiting[interest]):
-            emit(future.get_loop(), _end, future)
+            call_on(future.get_loop(), _end, future)
 
-    async def wait(self, interest: Interest, rung: int, seconds: float) -> bool:
-        """Wait until it rang more often than that; False when the time is over first."""
+    async def wait(self, interest: Interest, wakes: int, seconds: float) -> bool:
+        """Wait until ``wakes`` differs from that; False after so many seconds."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[interest].add(future)
         try:
-            if self.rung[interest] != rung:
+            if self.wakes[interest] != wakes:
                 return True
             async with asyncio.timeout(seconds):
                 await future
@@ -79,28 +82,28 @@ def _end(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-Heard = Callable[[list[str | None]], None]
+OnMessage = Callable[[list[str | None]], None]
 
 MAX_MESSAGE = 1024
 _EVERY_QUEUE = b"[null]"
 _LONGEST_BASE = 40
-"""A socket's path must fit in about 100 bytes, with our own part of it 50."""
+"""A socket's path must fit in about 100 bytes; what follows the base takes 50."""
 
 
-class Herald:
-    """The sockets on which this process hears others, and one to tell them."""
+class SocketWake:
+    """Sockets to receive messages of other processes, and one to send."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = name
-        self._mouth = _socket()
-        self._ears: dict[Interest, tuple[socket.socket, asyncio.AbstractEventLoop]] = {}
+        self._sender = _socket()
+        self._receivers: dict[Interest, tuple[socket.socket, asyncio.AbstractEventLoop]] = {}
         self._seen = -1
         self._peers: dict[Interest, list[str]] = {}
 
     @classmethod
-    def of(cls, database: Path, name: str) -> Herald | None:
-        """Return the herald of a file; None where processes can only poll."""
+    def of(cls, database: Path, name: str) -> SocketWake | None:
+        """Return the sockets for a file; None where processes can only poll."""
         if not hasattr(socket, "AF_UNIX"):
             return None
         digest = hashlib.blake2b(os.fsencode(database.resolve()), digest_size=8).hexdigest()
@@ -113,31 +116,31 @@ class Herald:
             return None
         return cls(folder / digest, name)
 
-    def listen(self, interest: Interest, heard: Heard) -> None:
-        """Have messages of a kind told on the running event loop."""
+    def listen(self, interest: Interest, on_message: OnMessage) -> None:
+        """Receive messages of a kind on the running event loop."""
         loop = asyncio.get_running_loop()
-        if interest in self._ears:
-            ear, before = self._ears[interest]
+        if interest in self._receivers:
+            receiver, before = self._receivers[interest]
             if before is loop:
                 return
             if not before.is_closed():
-                before.remove_reader(ear)
+                before.remove_reader(receiver)
         else:
-            ear = _socket()
+            receiver = _socket()
             try:
-                ear.bind(os.fspath(self._own(interest)))
+                receiver.bind(os.fspath(self._own(interest)))
             except OSError:
-                ear.close()
+                receiver.close()
                 return
         try:
-            loop.add_reader(ear, _receive, ear, heard)
+            loop.add_reader(receiver, _receive, receiver, on_message)
         except NotImplementedError:
-            ear.close()
+            receiver.close()
         else:
-            self._ears[interest] = (ear, loop)
+            self._receivers[interest] = (receiver, loop)
 
-    def emit(self, queues: Iterable[str | None], *, news: bool) -> None:
-        """Send every peer what it is interested in; never waits."""
+    def send(self, queues: Iterable[str | None], *, events: bool) -> None:
+        """Send every process what it listens for; never waits."""
         peers = self._listed()
         names = list(queues)
         if names and peers[Interest.WORK]:
@@ -145,34 +148,34 @@ class Herald:
             if None in names or len(message) > MAX_MESSAGE:
                 message = _EVERY_QUEUE
             self._send(message, peers[Interest.WORK])
-        if news and peers[Interest.NEWS]:
-            self._send(b"[]", peers[Interest.NEWS])
+        if events and peers[Interest.EVENTS]:
+            self._send(b"[]", peers[Interest.EVENTS])
 
     def close(self) -> None:
-        """Take the sockets away."""
-        for interest, (ear, loop) in self._ears.items():
+        """Close and delete the sockets of this process."""
+        for interest, (receiver, loop) in self._receivers.items():
             if not loop.is_closed():
-                loop.remove_reader(ear)
-            ear.close()
+                loop.remove_reader(receiver)
+            receiver.close()
             with contextlib.suppress(OSError):
                 self._own(interest).unlink()
-        self._ears.clear()
-        self._mouth.close()
+        self._receivers.clear()
+        self._sender.close()
         with contextlib.suppress(OSError):
             self._folder.rmdir()
 
     def abandon(self) -> None:
-        """Let go of the sockets in a forked child; they belong to the parent."""
-        for ear, _ in self._ears.values():
-            ear.close()
-        self._ears.clear()
-        self._mouth.close()
+        """Close the sockets in a forked child; the files belong to the parent."""
+        for receiver, _ in self._receivers.values():
+            receiver.close()
+        self._receivers.clear()
+        self._sender.close()
 
     def _own(self, interest: Interest) -> Path:
         return self._folder / f"{self._name}.{interest}"
 
     def _listed(self) -> dict[Interest, list[str]]:
-        """The peers' sockets, read again when the directory changed."""
+        """Return the sockets of other processes; list them again when the directory changed."""
         try:
             changed = self._folder.stat().st_mtime_ns
             if changed != self._seen:
@@ -188,12 +191,12 @@ class Herald:
     def _send(self, message: bytes, peers: Iterable[str]) -> None:
         for peer in peers:
             try:
-                self._mouth.sendto(message, peer)
+                self._sender.sendto(message, peer)
             except ConnectionRefusedError:
                 with contextlib.suppress(OSError):
-                    Path(peer).unlink()  # its process died
+                    Path(peer).unlink()  # its process is dead
             except OSError:
-                continue  # gone, or slow to read: it polls
+                continue  # deleted, or slow to read: that process polls
 
 
 def _socket() -> socket.socket:
@@ -202,12 +205,12 @@ def _socket() -> socket.socket:
     return made
 
 
-def _receive(ear: socket.socket, heard: Heard) -> None:
+def _receive(receiver: socket.socket, on_message: OnMessage) -> None:
     queues: set[str | None] = set()
     with contextlib.suppress(OSError):
         while True:
-            queues.update(_read(ear.recv(MAX_MESSAGE + 1)))
-    heard(list(queues))
+            queues.update(_read(receiver.recv(MAX_MESSAGE + 1)))
+    on_message(list(queues))
 
 
 def _read(message: bytes) -> list[str | None]:
@@ -218,7 +221,7 @@ def _read(message: bytes) -> list[str | None]:
 
 
 def _private_folder() -> Path | None:
-    """Return the directory of this user's sockets, unless someone else could look into it."""
+    """Return the directory of this user's sockets; None if other users can access it."""
     base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     if len(os.fsencode(base)) > _LONGEST_BASE:
         base = Path("/tmp")  # noqa: S108  # owner and mode are checked

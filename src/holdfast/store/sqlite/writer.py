@@ -1,7 +1,7 @@
-"""One writer per process: whatever waits is written in one transaction.
+"""One writer per process: all pending operations are written in one transaction.
 
-A commit costs a sync of the disk; fifty callers who wait share one. Each operation runs under
-its own savepoint, so one that fails takes nobody with it, and no transaction outlives a call.
+A commit costs a sync of the disk; fifty waiting callers share one. Each operation runs under
+its own savepoint, so that a failure undoes no other, and no transaction outlives a call.
 """
 
 from __future__ import annotations
@@ -29,47 +29,47 @@ from holdfast.store.sqlite.connection import (
 )
 from holdfast.store.sqlite.encode import Row, micros
 from holdfast.store.sqlite.location import Location
-from holdfast.store.sqlite.threads import WriterThread, emit
+from holdfast.store.sqlite.threads import SerialExecutor, call_on
 
 T = TypeVar("T")
 
-_AT = 6  # the column of a row of the journal that tells when
+_AT = 6  # the column of the time in a journal row
 MINUTE = 60_000_000
 
 _TRY_MILLISECONDS = 500
 
 FROZEN_AFTER = 10
-"""Waits of half a second without anybody's commit before the lock counts as stuck."""
+"""Waits of half a second without any commit before the lock counts as stuck."""
 
-TOGETHER = (64, 32, 16, 8, 4, 2, 1)
-"""How many rows one statement inserts, as long as there are as many."""
+CHUNKS = (64, 32, 16, 8, 4, 2, 1)
+"""How many rows one statement inserts: the largest chunks first."""
 
-PLACES_KEPT = 10_000
+CLAIMED_KEPT = 10_000
 
-Places = dict[str, int]
-"""The numbers of the jobs that this process claimed, by id."""
+ClaimedSeqs = dict[str, int]
+"""``job.seq`` of the jobs that this process claimed, by id."""
 
-CROWDED_AFTER = 120
+GIVE_UP_AFTER = 120
 """Waits in all, while others do commit, before giving up."""
 
 
 class Transaction:
-    """What an operation writes with."""
+    """One transaction, shared by the operations of a batch."""
 
     def __init__(
-        self, connection: sqlite3.Connection, now: datetime, kept: int, places: Places
+        self, connection: sqlite3.Connection, now: datetime, kept: int, places: ClaimedSeqs
     ) -> None:
         self.connection = connection
-        self.places = places
+        self.claimed_seqs = places
         self.execute = connection.execute
         self.now = now
         self.instant = micros(now)
         self.events_kept = kept
-        self.ledger = Counters()
+        self.counters = Counters()
         self.woken: set[str | None] = set()
-        """Queues in which there may be work now; None for all of them."""
-        self.told = False
-        """Whether the journal grew."""
+        """Queues that may have work now; None for all."""
+        self.has_events = False
+        """Whether rows were added to the journal."""
         (self.number,) = connection.execute(statement("newest_number")).fetchone()
         self._marks: dict[int, list[int]] = {}
         self._ageing: dict[str, int] | None = None
@@ -81,9 +81,9 @@ class Transaction:
             self.connection.executemany(statement(name), rows)
 
     def insert(self, name: str, rows: Sequence[Row]) -> None:
-        """Insert rows, many with one statement: the sqlite3 module is slow between two steps."""
+        """Insert rows, many with one statement: the sqlite3 module is slow between two rows."""
         first = 0
-        for some in TOGETHER:
+        for some in CHUNKS:
             while len(rows) - first >= some:
                 values = tuple(chain.from_iterable(rows[first : first + some]))
                 self.execute(repeated(name, some), values)
@@ -96,7 +96,7 @@ class Transaction:
         """
         width = parameters(name) - len(shared)
         first, rows, written = 0, len(values) // width, 0
-        for some in TOGETHER:
+        for some in CHUNKS:
             while rows >= some:
                 last = first + some * width
                 text = repeated(name, some, shared=len(shared))
@@ -105,7 +105,7 @@ class Transaction:
         return written
 
     def journal(self, rows: Sequence[Row]) -> None:
-        """Append to the journal, and note where its minutes lie."""
+        """Append to the journal, and mark where its minutes begin and end."""
         if not rows:
             return
         self.insert("journal", rows)
@@ -119,13 +119,13 @@ class Transaction:
         self.mark(before[_AT], before[0])
 
     def journalled(self, instant: int, first: int, last: int) -> None:
-        """Note that the journal grew by what happened then."""
-        self.told = True
+        """Mark a range of journal numbers that was written for one instant."""
+        self.has_events = True
         self.mark(instant, first)
         self.mark(instant, last)
 
     def mark(self, instant: int, number: int) -> None:
-        """Note that something happened then and has this number."""
+        """Record that the minute of an instant includes this journal number."""
         bounds = self._marks.setdefault(instant // MINUTE, [number, number])
         bounds[0] = min(bounds[0], number)
         bounds[1] = max(bounds[1], number)
@@ -139,30 +139,30 @@ class Transaction:
 
     @property
     def limited(self) -> bool:
-        """Whether there are limits."""
+        """Whether any limit is set."""
         if self._limited is None:
             self._limited = bool(self.execute(statement("limited")).fetchone()[0])
         return self._limited
 
     def settings_changed(self) -> None:
-        """Make every process look at the settings again."""
+        """Make every process read the settings again."""
         self._ageing = self._limited = None
         self.woken.add(None)
         self.execute(statement("touch_settings"))
 
     def finish(self) -> None:
-        """Write what is written once for all operations."""
+        """Write counters and marks, once for all operations."""
         self.count()
         self.many("mark", [(minute, *bounds) for minute, bounds in self._marks.items()])
 
     def count(self) -> None:
-        """Add what moved to the counters; at the end, or before someone reads them."""
-        ledger, self.ledger = self.ledger, Counters()
+        """Write the counters; at the end, or before an operation reads them."""
+        counters, self.counters = self.counters, Counters()
         self.many(
             "tally",
             [
                 (queue, type_, priority, state._value_, change)
-                for (queue, type_, priority, state), change in ledger.tallies.items()
+                for (queue, type_, priority, state), change in counters.tallies.items()
                 if change
             ],
         )
@@ -173,7 +173,7 @@ class Transaction:
                 for (minute, queue, type_, priority, measure, bucket), (
                     count,
                     top,
-                ) in ledger.readings.items()
+                ) in counters.readings.items()
             ],
         )
 
@@ -183,31 +183,31 @@ Outcome = tuple["asyncio.Future[object]", object, BaseException | None]
 
 
 class Writer:
-    """Takes operations from any event loop and answers once they are committed."""
+    """Accepts operations from any event loop and answers once they are committed."""
 
     def __init__(
         self,
         location: Location,
         clock: Clock,
-        lane: WriterThread,
+        executor: SerialExecutor,
         committed: Callable[[Transaction], None],
     ) -> None:
         self._location = location
         self._clock = clock
-        self._lane = lane
+        self._executor = executor
         self._committed = committed
         self._waiting: deque[tuple[Operation[object], asyncio.Future[object]]] = deque()
-        self._places: Places = {}
+        self._claimed_seqs: ClaimedSeqs = {}
         self.connection: sqlite3.Connection | None = None
 
     def open(self) -> None:
-        """Open the file and bring its schema up to date; runs in the lane."""
+        """Open the file and bring its schema up to date; runs in the executor."""
         self.connection = connect(self._location)
         connection.prepare(self.connection, self._location)
         self.connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
 
     def close(self) -> None:
-        """Write what was asked for and close the file; runs in the lane."""
+        """Write pending operations and close the file; runs in the executor."""
         if self.connection is not None:
             self._drain()
             self.connection.close()
@@ -218,9 +218,9 @@ class Writer:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[object] = loop.create_future()
         self._waiting.append((operation, future))
-        # Not before others had their turn on the loop: what they ask for now is written with it.
-        loop.call_soon(self._lane.post, self._drain)
-        return await future  # type: ignore[return-value]  # the answer of this very operation
+        # After the other callbacks of this turn: what they write joins the same transaction.
+        loop.call_soon(self._executor.post, self._drain)
+        return await future  # type: ignore[return-value]  # the answer of this operation
 
     def _drain(self) -> None:
         batch = []
@@ -245,42 +245,42 @@ class Writer:
             if connection.in_transaction:
                 transaction.finish()
                 connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001  # answered to the callers, not swallowed
+        except Exception as error:  # noqa: BLE001  # raised in the callers
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            seen = self._translated(error)
-            return [(future, None, seen) for _, future in batch]
+            failure = self._translated(error)
+            return [(future, None, failure) for _, future in batch]
         self._committed(transaction)
         return outcomes
 
     def _transaction(self, connection: sqlite3.Connection) -> Transaction:
-        if len(self._places) > PLACES_KEPT:
-            self._places.clear()  # they only spare a look
+        if len(self._claimed_seqs) > CLAIMED_KEPT:
+            self._claimed_seqs.clear()  # they only save a lookup
         kept = self._location.events_kept
-        return Transaction(connection, self._clock.now(), kept, self._places)
+        return Transaction(connection, self._clock.now(), kept, self._claimed_seqs)
 
     def _attempt(
         self, transaction: Transaction, operation: Operation[object], *, shared: bool
     ) -> tuple[object, BaseException | None]:
-        """Run one operation; if it fails it leaves no trace."""
+        """Run one operation; undo it if it fails."""
         connection = transaction.connection
-        ledger, number = transaction.ledger, transaction.number
-        transaction.ledger = Counters()
+        counters, number = transaction.counters, transaction.number
+        transaction.counters = Counters()
         if shared:
             connection.execute("SAVEPOINT operation")
         try:
             answer = operation(transaction)
         except Exception as error:
             if not connection.in_transaction:
-                raise  # the disk is full or broken: SQLite gave the whole transaction up
+                raise  # the disk is full or broken: SQLite rolled the whole transaction back
             connection.execute("ROLLBACK TO operation" if shared else "ROLLBACK")
-            transaction.ledger, transaction.number = ledger, number
+            transaction.counters, transaction.number = counters, number
             return None, self._translated(error)
         finally:
             if shared and connection.in_transaction:
                 connection.execute("RELEASE operation")
-        ledger.add(transaction.ledger)
-        transaction.ledger = ledger
+        counters.add(transaction.counters)
+        transaction.counters = counters
         return answer, None
 
     def _translated(self, error: Exception) -> Exception:
@@ -289,9 +289,9 @@ class Writer:
         return error
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        """Wait for the lock as long as others make headway, but not for a frozen holder."""
-        still, seen = 0, None
-        for _ in range(CROWDED_AFTER):
+        """Wait for the lock while other processes commit, but not for a frozen one."""
+        stuck, seen = 0, None
+        for _ in range(GIVE_UP_AFTER):
             try:
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
@@ -300,9 +300,9 @@ class Writer:
             else:
                 return
             (version,) = connection.execute("PRAGMA data_version").fetchone()
-            still = still + 1 if version == seen or seen is None else 0
+            stuck = stuck + 1 if version == seen or seen is None else 0
             seen = version
-            if still >= FROZEN_AFTER:
+            if stuck >= FROZEN_AFTER:
                 raise StoreUnavailableError(
                     f"{self._location.path} has been locked for 5 s without a commit: a process"
                     " that writes to it may be frozen (stopped, suspended or in a debugger);"
@@ -317,8 +317,8 @@ def _answer(outcomes: list[Outcome]) -> None:
     loops: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
     for outcome in outcomes:
         loops.setdefault(outcome[0].get_loop(), []).append(outcome)
-    for loop, mine in loops.items():
-        emit(loop, _settle, mine)
+    for loop, own in loops.items():
+        call_on(loop, _settle, own)
 
 
 def _settle(outcomes: list[Outcome]) -> None:

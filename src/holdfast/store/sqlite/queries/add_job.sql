@@ -1,4 +1,4 @@
--- add_job: write the moving part of a new job. NULL is bound as -1 or an empty text
+-- add_job: write the changing part of a new job. NULL is bound as -1 or an empty text
 -- ?1 seq, ?2 id, ?3 queue, ?4 type, ?5 created, ?6 lease ttl, ?7 limit key, ?8 ripe, ?9 state,
 -- ?10 priority, ?11 moved, ?12 lift at, ?13 revision, ?14 max attempts, ?15 held, ?16 expires,
 -- ?17 due, ?18 scheduled

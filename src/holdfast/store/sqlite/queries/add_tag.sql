@@ -1,2 +1,2 @@
--- add_tag: let a job be found by a tag. ?1 name, ?2 value, ?3 seq
+-- add_tag: index a job by a tag. ?1 name, ?2 value, ?3 seq
 INSERT INTO tag (name, value, seq) VALUES (?1, ?2, ?3)

@@ -1,4 +1,4 @@
--- adopt_job: write the moving part of a job that lived elsewhere before.
+-- adopt_job: write the changing part of a job from another store.
 -- ?1 seq, ?2 id, ?3 queue, ?4 type, ?5 created, ?6 lease ttl, ?7 limit key, ?8 ripe, ?9 progress,
 -- NULL is bound as -1 or an empty text
 -- then as swap: ?10 state, ?11 priority, ?12 moved, ?13 lift at, ...

@@ -1,4 +1,4 @@
--- age: lift ready jobs one level for every interval they have waited.
+-- age: lift ready jobs one level for every interval since they became ready.
 -- ?1 queue, ?2 now, ?3 interval
 UPDATE job SET
     rank = max(0, priority - (?2 - scheduled_at) / ?3),

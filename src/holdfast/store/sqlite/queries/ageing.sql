@@ -1,2 +1,2 @@
--- ageing: the queues that lift waiting jobs, with the interval.
+-- ageing: the queues with ageing, and their interval.
 SELECT name, ageing FROM queue WHERE ageing IS NOT NULL

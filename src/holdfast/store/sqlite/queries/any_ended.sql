@@ -1,2 +1,2 @@
--- any_ended: whether something a job waits for has ended. ?1 seq
+-- any_ended: whether a dependency of a job has ended. ?1 seq
 SELECT EXISTS (SELECT 1 FROM edge WHERE child = ?1 AND ended IS NOT NULL)

@@ -1,2 +1,2 @@
--- cancels: the wish to cancel a job. ?1 id
+-- cancels: the cancel request for a job. ?1 id
 SELECT cancel FROM job WHERE id = ?1

@@ -1,5 +1,5 @@
 -- claim: SCHEDULED -> RUNNING
--- ?1 first number in the journal, ?2 numbers of the jobs as a JSON array, ?3 now, ?4 token, ?5 worker
+-- ?1 first number in the journal, ?2 seqs as a JSON array, ?3 now, ?4 token, ?5 worker
 UPDATE job SET
     state = 'RUNNING',
     moved = ?1 + chosen.key,

@@ -1,4 +1,4 @@
--- count_tallied: how many jobs match filters that the counters know.
+-- count_tallied: the number of jobs that match, from the counters.
 SELECT coalesce(sum(count), 0) FROM tally
 WHERE (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
     AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))

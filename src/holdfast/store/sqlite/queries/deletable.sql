@@ -1,4 +1,4 @@
--- deletable: the number of an ended job that no live job needs. ?1 id
+-- deletable: the seq of an ended job that no live job depends on. ?1 id
 SELECT seq
 FROM job
 WHERE id = ?1 AND state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED')

@@ -1,2 +1,2 @@
--- edge_ended: a dependency ended. ?1 how, ?2 parent, ?3 child
+-- edge_ended: record that a dependency ended. ?1 state, ?2 parent, ?3 child
 UPDATE edge SET ended = ?1 WHERE child = ?3 AND parent = ?2

@@ -1,12 +1,2 @@
--- ended: jobs that ended in a state long ago and that no live job needs, oldest first.
--- ?1 state, ?2 latest end, ?3 limit
-SELECT finished_at, seq
-FROM job INDEXED BY job_finished
-WHERE finished_at IS NOT NULL AND state = ?1 AND finished_at <= ?2
-    AND NOT EXISTS (
-        SELECT 1 FROM edge JOIN job AS child ON child.seq = edge.child
-        WHERE edge.parent = job.seq
-            AND child.state IN ('PENDING', 'SCHEDULED', 'DELAYED', 'RUNNING', 'RETRYING')
-    )
-ORDER BY finished_at, seq
-LIMIT ?3
+-- ended: whether a job has ended. ?1 id
+SELECT 1 FROM job WHERE id = ?1 AND state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED')

@@ -1,2 +1,2 @@
--- expire_measures: drop old measures. ?1 first minute that is kept
+-- expire_measures: delete old measures. ?1 first minute to keep
 DELETE FROM minute WHERE minute < ?1

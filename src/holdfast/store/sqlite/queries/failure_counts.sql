@@ -1,4 +1,4 @@
--- failure_counts: what every matching failure is, from the index alone.
+-- failure_counts: category, code and type of every matching failure, from the index alone.
 SELECT category, code, type
 FROM job INDEXED BY job_failed
 WHERE failed_at IS NOT NULL AND failed_at >= :after AND failed_at < :before

@@ -1,5 +1,5 @@
 -- journal_claims: append the claims of jobs, before they are claimed
--- ?1 first number in the journal, ?2 numbers of the jobs as a JSON array, ?3 now, ?4 worker
+-- ?1 first number in the journal, ?2 seqs as a JSON array, ?3 now, ?4 worker
 INSERT INTO journal (
     number, seq, previous, event, from_state, to_state, at, reason, attempt, lease_version,
     worker, detail

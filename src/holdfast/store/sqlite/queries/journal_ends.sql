@@ -1,5 +1,5 @@
 -- journal_ends: append the ends of running jobs, before they are settled
--- ?1 number in the journal -> number of the job, as a JSON object
+-- ?1 number in the journal -> seq, as a JSON object
 -- ?2 event, ?3 state, ?4 now, ?5 reason
 INSERT INTO journal (
     number, seq, previous, event, from_state, to_state, at, reason, attempt, lease_version,

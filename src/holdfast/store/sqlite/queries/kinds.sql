@@ -1,4 +1,4 @@
--- kinds: of what there are records, from one kind to the next: never over all the records of one
+-- kinds: the kinds of records, by seeking from one kind to the next, without reading all records
 WITH RECURSIVE found (kind) AS (
     SELECT min(kind) FROM record
     UNION ALL

@@ -1,2 +1,2 @@
--- limited: whether there are limits.
+-- limited: whether any limit is set.
 SELECT EXISTS (SELECT 1 FROM rule)

@@ -1,4 +1,4 @@
--- logs: what a job logged, oldest first. ?1 id
+-- logs: the log lines of a job, oldest first. ?1 id
 SELECT at, level, message, attempt, fields
 FROM log
 WHERE seq = (SELECT seq FROM job WHERE id = ?1)

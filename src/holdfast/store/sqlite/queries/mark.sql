@@ -1,4 +1,4 @@
--- mark: note that a minute reaches up to a number of the journal. ?1 minute, ?2 first, ?3 last
+-- mark: record the journal numbers of a minute. ?1 minute, ?2 first, ?3 last
 INSERT INTO mark (minute, first, last) VALUES (?1, ?2, ?3)
 ON CONFLICT (minute) DO UPDATE SET
     first = min(first, excluded.first), last = max(last, excluded.last)

@@ -1,2 +1,2 @@
--- marked_from: the first number at which something of a minute or later may lie. ?1 minute
+-- marked_from: the first journal number of a minute or any later one. ?1 minute
 SELECT min(first) FROM mark WHERE minute >= ?1

@@ -1,2 +1,2 @@
--- marked_to: the last number at which something of a minute or earlier may lie. ?1 minute
+-- marked_to: the last journal number of a minute or any earlier one. ?1 minute
 SELECT max(last) FROM mark WHERE minute <= ?1

@@ -1,4 +1,4 @@
--- newest_number: the newest number given to an event or a job.
+-- newest_number: the newest number of any event or job.
 SELECT max(
     coalesce((SELECT max(number) FROM journal), 0),
     coalesce((SELECT max(seq) FROM job), 0)

@@ -1,4 +1,4 @@
--- overdue_lifetimes: live jobs whose lifetime is over, earliest first. ?1 now, ?2 limit
+-- overdue_lifetimes: live jobs whose lifetime has ended, earliest first. ?1 now, ?2 limit
 SELECT CASE
         WHEN state = 'RUNNING' AND lease_until IS NOT NULL THEN min(lease_until, expires_at)
         ELSE expires_at

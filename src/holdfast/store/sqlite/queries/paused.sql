@@ -1,2 +1,2 @@
--- paused: the queues nobody may claim from.
+-- paused: the paused queues.
 SELECT name FROM queue WHERE paused = 1

@@ -1,2 +1,2 @@
--- queues: the settings of every queue that has some.
+-- queues: the settings of every queue that has any.
 SELECT name, paused, ageing FROM queue

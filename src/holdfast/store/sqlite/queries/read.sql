@@ -1,4 +1,4 @@
--- read: whole jobs by number. ?1 numbers as a JSON array
+-- read: whole jobs by seq. ?1 seqs as a JSON array
 SELECT
     job.seq, job.id, job.type, job.queue, job.state, job.revision, job.priority,
     job.max_attempts, job.attempt, job.generation, job.held,

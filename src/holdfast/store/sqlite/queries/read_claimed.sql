@@ -1,5 +1,5 @@
--- read_claimed: jobs that were just claimed, as far as most of them differ, and whether there
--- is more to one. ?1 numbers as a JSON array
+-- read_claimed: the common fields of jobs that were just claimed, and whether a job has others.
+-- ?1 seqs as a JSON array
 SELECT
     job.seq, job.id, body.payload, job.created_at, job.scheduled_at, job.expires_at,
     body.options, job.type, job.queue, job.revision, job.priority, job.max_attempts,

@@ -1,6 +1,6 @@
--- ready_limited: the next jobs of a queue with what limits ask about.
+-- ready_limited: the next jobs of a queue with the fields that limits need.
 -- ?1 queue, ?2 types as a JSON array or NULL, ?3 types without room as a JSON array
--- ?4, ?5 rank and place to go on behind
+-- ?4, ?5 rank and place to continue behind
 SELECT seq, type, limit_key, rank, moved
 FROM job INDEXED BY job_ready
 WHERE state = 'SCHEDULED' AND queue = ?1

@@ -1,2 +1,2 @@
--- seq_of: the number of a job. ?1 id
+-- seq_of: the seq of a job. ?1 id
 SELECT seq FROM job WHERE id = ?1

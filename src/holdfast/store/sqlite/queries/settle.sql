@@ -1,5 +1,5 @@
--- settle: write a decided job that ends with nothing but its result.
--- It must still be as it was; NULL is bound as -1 or an empty text
+-- settle: write a decided job that ends with only its result.
+-- The stored job must be unchanged; NULL is bound as -1 or an empty text
 -- ?1 seq, ?2 moved, ?3 state, ?4 revision, ?5 now, ?6 finished, ?7 lease until, ?8 result,
 -- ?9 revision before, ?10 token
 UPDATE job SET

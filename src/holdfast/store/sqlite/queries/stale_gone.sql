@@ -1,2 +1,2 @@
--- stale_gone: deleted jobs without an event that is kept. ?1 last number that is dropped
+-- stale_gone: deleted jobs without any event to keep. ?1 last number to delete
 SELECT seq, moved FROM gone WHERE moved <= ?1

@@ -1,4 +1,4 @@
--- stats_readings: the measures from a minute on, summed. ?1 first minute
+-- stats_readings: the sums of the measures from a minute on. ?1 first minute
 SELECT queue, type, priority, measure, bucket, sum(count), max(top)
 FROM minute
 WHERE minute >= ?1

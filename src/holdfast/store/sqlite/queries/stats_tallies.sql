@@ -1,3 +1,3 @@
--- stats_tallies: how many jobs of which kind are in which state.
+-- stats_tallies: the number of jobs by queue, type, priority and state.
 SELECT queue, type, priority, state, count FROM tally WHERE count <> 0
 ORDER BY queue, type, priority, state

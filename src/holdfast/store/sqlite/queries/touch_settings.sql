@@ -1,2 +1,2 @@
--- touch_settings: let other processes see that settings changed.
+-- touch_settings: show other processes that settings changed.
 UPDATE settings SET version = version + 1

@@ -1,2 +1,2 @@
--- trim_progress: drop old progress events. ?1 last number that is dropped
+-- trim_progress: delete old progress events. ?1 last number to delete
 DELETE FROM journal INDEXED BY journal_progress WHERE event = 'progress' AND number <= ?1

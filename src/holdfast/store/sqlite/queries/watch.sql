@@ -1,4 +1,4 @@
--- watch: what other processes did. ?1 newest number seen
+-- watch: what other processes wrote. ?1 newest number seen
 SELECT
     (SELECT coalesce(max(number), 0) FROM journal),
     EXISTS (

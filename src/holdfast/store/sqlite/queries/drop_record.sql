@@ -1,2 +1,0 @@
--- drop_record: forget one record. ?1 kind, ?2 key
-DELETE FROM record WHERE kind = ?1 AND key = ?2

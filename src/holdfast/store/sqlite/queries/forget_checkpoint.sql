@@ -1,2 +1,0 @@
--- forget_checkpoint: delete a job's checkpoint. ?1 seq
-DELETE FROM checkpoint WHERE seq = ?1

@@ -1,2 +1,0 @@
--- forget_edges: delete whom a job waited for. ?1 seq
-DELETE FROM edge WHERE child = ?1

@@ -1,2 +1,0 @@
--- forget_gone: forget a deleted job. ?1 seq
-DELETE FROM gone WHERE seq = ?1

@@ -1,2 +1,0 @@
--- held_otherwise: whether someone else holds a name. ?1 name, ?2 holder, ?3 now
-SELECT 1 FROM hold WHERE name = ?1 AND holder <> ?2 AND until > ?3

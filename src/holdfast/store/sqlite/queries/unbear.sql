@@ -1,2 +1,0 @@
--- unbear: take back jobs of which only the moving part was written. ?1 first, ?2 last
-DELETE FROM job WHERE seq BETWEEN ?1 AND ?2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.model.job import Event, State
 from holdfast.store import Added, AddStatus
@@ -26,6 +27,19 @@ async def test_added_job_can_be_read_as_it_was_made(hand: Hand) -> None:
     for name in made.__struct_fields__:
         if name != "trail":
             assert (name, getattr(made, name)) == (name, getattr(stored, name))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_plain_fields_are_kept_as_the_document_that_was_given(hand: Hand, count: int) -> None:
+    made = [replace(hand.job(str(n)), extra=b'{"headers":{"a":"%d"}}' % n) for n in range(count)]
+    made.append(hand.job("none"))
+    await hand.store.add(made)
+
+    read = await hand.store.get([job.id for job in made])
+    claimed = await hand.claim(MANY)
+
+    assert [job.extra for job in made] == [job.extra for job in read if job]
+    assert [job.extra for job in made] == [job.extra for job in claimed]
 
 
 @pytest.mark.req("M-3", "S-15")

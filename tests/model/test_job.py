@@ -12,6 +12,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import (
     DedupeKey,
     Event,
+    Extra,
     Failure,
     FailureCategory,
     Job,
@@ -19,6 +20,8 @@ from holdfast.model.job import (
     State,
     attempt_id,
     attempts,
+    extra_document,
+    read_extra,
 )
 from tests.model.making import LATER, NOW, PERMANENT, TEMPORARY, job, running
 
@@ -167,3 +170,12 @@ def test_failure_is_shown_with_its_code_unless_that_adds_nothing(code: str, text
     failure = Failure(category=FailureCategory.TEMPORARY, message="'x'", code=code)
 
     assert text == str(failure)
+
+
+def test_plain_fields_at_their_defaults_need_no_document() -> None:
+    assert extra_document(Extra()) is None
+    assert Extra() == read_extra(None)
+
+
+def test_plain_fields_of_a_later_program_are_ignored() -> None:
+    assert Extra() == read_extra(b'{"$sealed":"v1","unheard_of":1}')

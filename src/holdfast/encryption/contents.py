@@ -39,6 +39,7 @@ class Contents:
         return replace(
             job,
             payload=self._keys.encrypt(job.payload, f"{job.id} payload"),
+            extra=self._encrypt_bytes(job.extra, f"{job.id} extra"),
             dedupe=job.dedupe and replace(job.dedupe, digest=self._keys.digest(job.dedupe.digest)),
             **self._encrypt_fields(job),
         )
@@ -53,6 +54,7 @@ class Contents:
         return replace(
             job,
             payload=self._keys.decrypt(job.payload, f"{job_id} payload"),
+            extra=self._decrypt_bytes(job.extra, f"{job_id} extra"),
             result=self._decrypt_bytes(job.result, f"{job_id} result"),
             checkpoint=self._decrypt_bytes(job.checkpoint, f"{job_id} checkpoint"),
             failure=job.failure and self._decrypt_failure(job.failure, job_id),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import Self
 
 import msgspec
@@ -206,6 +207,28 @@ class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )
 
 
+class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Plain fields of a job: fixed at submission, stored and shown, of no effect on how it runs.
+
+    A store keeps them as one document that it does not read, so a field added here is stored,
+    copied and encrypted everywhere. A program ignores fields that only a later one knows.
+    """
+
+
+NO_EXTRA = Extra()
+_read_extra = lru_cache(1024)(msgspec.json.Decoder(Extra).decode)
+
+
+def extra_document(extra: Extra) -> bytes | None:
+    """Return the document of the plain fields; None when every field has its default."""
+    return None if extra == NO_EXTRA else msgspec.json.encode(extra)
+
+
+def read_extra(document: bytes | None) -> Extra:
+    """Return the plain fields of a document."""
+    return NO_EXTRA if document is None else _read_extra(document)
+
+
 class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One submission of a task. The first block never changes after submission."""
 
@@ -230,6 +253,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     dependency_kind: DependencyKind = DependencyKind.AFTER
     depth: int = 0
     spawned_by: str = ""
+    extra: bytes | None = None
+    """The JSON of ``Extra``; None when every field has its default."""
 
     state: State = State.PENDING
     revision: int = 0

@@ -76,7 +76,7 @@ def record_of(data: bytes) -> TupleRow:
 Row = TupleRow
 """A row of any statement: only the statement knows the types of its columns."""
 
-WIDTH: Final = 37
+WIDTH: Final = 38
 """How many columns ``columns.sql`` lists."""
 
 TURN, NUMBER, PLACE = range(3)
@@ -153,7 +153,7 @@ def job_of(row: Row) -> Job:
     """Read a job from the columns of ``columns.sql``."""
     (
         id_, type_, queue, payload, policy, created_at, tags, correlation_id,
-        callback_url, limit_key, dedupe, depends_on, kind, depth, spawned_by,
+        callback_url, limit_key, dedupe, depends_on, kind, depth, spawned_by, extra,
         state, revision, priority, max_attempts, attempt, generation, held,
         updated_at, due_at, scheduled_at, started_at, finished_at, expires_at,
         token, version, worker, until,
@@ -182,6 +182,7 @@ def job_of(row: Row) -> Job:
         dependency_kind=DependencyKind(kind) if kind else DependencyKind.AFTER,
         depth=depth,
         spawned_by=spawned_by or "",
+        extra=extra,
         state=_states[state],
         revision=revision,
         priority=priority,
@@ -237,7 +238,7 @@ def _claimed(row: Row, want: Claim, moments: Instants) -> Job:
     (
         _, _, _, id_, payload, created_at, scheduled_at, expires_at, kind, tags,
         correlation_id, callback_url, limit_key, dedupe, depends_on, dependency_kind,
-        spawned_by, due_at, finished_at, cancel, failure, result, progress, checkpoint,
+        spawned_by, extra, due_at, finished_at, cancel, failure, result, progress, checkpoint,
     ) = row  # fmt: skip
     (
         queue, _, type_, policy, priority, updated_at, attempt, version, until,
@@ -245,7 +246,7 @@ def _claimed(row: Row, want: Claim, moments: Instants) -> Job:
     ) = record_of(kind)  # fmt: skip
     return job_of((
         id_, type_, queue, payload, policy, moments[created_at], tags, correlation_id,
-        callback_url, limit_key, dedupe, depends_on, dependency_kind, depth, spawned_by,
+        callback_url, limit_key, dedupe, depends_on, dependency_kind, depth, spawned_by, extra,
         State.RUNNING.value, revision, priority, max_attempts, attempt, generation, held,
         updated_at, due_at, moments[scheduled_at], updated_at, finished_at, moments[expires_at],
         want.token, version, want.worker, until,

@@ -113,6 +113,7 @@ def _shared(
         dependency_kind=fixed.dependency_kind,
         depth=fixed.depth,
         spawned_by=fixed.spawned_by,
+        extra=fixed.extra,
         max_attempts=rest.max_attempts,
         generation=rest.generation,
         cancel=rest.cancel,

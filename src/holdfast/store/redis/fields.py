@@ -46,6 +46,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dependency_kind: DependencyKind = DependencyKind.AFTER
     depth: int = 0
     spawned_by: str = ""
+    extra: bytes | None = None
 
 
 class Rest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

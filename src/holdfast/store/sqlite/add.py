@@ -324,6 +324,7 @@ def _is_plain(job: Job) -> bool:
             or job.attempt
             or job.depth
             or job.due_at
+            or job.extra
             or job.checkpoint is not None
         )
     )

@@ -27,9 +27,9 @@ from holdfast.store.sqlite.encode import (
     EPOCH,
     NOTHING,
     PROGRESS,
-    Extra,
     Key,
     Options,
+    RareFields,
     Row,
     id_of,
     moment,
@@ -39,12 +39,12 @@ from holdfast.store.values import EventKind, JobEvent
 STATES = {state.value: state for state in State}
 EVENTS = {event.value: event for event in Event}
 _KINDS = {kind.value: kind for kind in DependencyKind}
-_NO_EXTRA = Extra()
+_NOTHING_RARE = RareFields()
 _progress = msgspec.json.Decoder(Progress).decode
 _failure = msgspec.json.Decoder(Failure).decode
 _cancel = msgspec.json.Decoder(CancelRequest).decode
 _texts = msgspec.json.Decoder(dict[str, str]).decode
-_extra = msgspec.json.Decoder(Extra).decode
+_rare = msgspec.json.Decoder(RareFields).decode
 _options = msgspec.json.Decoder(Options).decode
 
 
@@ -161,7 +161,7 @@ def job_of(row: Row) -> Job:
     )
     if not (due_at or held or generation > 1 or any_rare):
         return job
-    rare = _NO_EXTRA if extra is None else _extra(extra)
+    rare = _NOTHING_RARE if extra is None else _rare(extra)
     return replace(
         job,
         due_at=_moment(due_at),
@@ -179,6 +179,7 @@ def job_of(row: Row) -> Job:
         dedupe=rare.dedupe,
         depends_on=rare.depends_on,
         depth=rare.depth,
+        extra=rare.plain,
     )
 
 

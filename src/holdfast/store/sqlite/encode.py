@@ -88,12 +88,13 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     callback_url: str
 
 
-class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
+class RareFields(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fields fixed at submission that few jobs use."""
 
     dedupe: DedupeKey | None = None
     depends_on: tuple[str, ...] = ()
     depth: int = 0
+    plain: bytes | None = None
 
 
 @lru_cache(4096)
@@ -228,9 +229,9 @@ def options_blob(job: Job) -> bytearray:
 
 def body_row(job: Job, seq: int, depends_on: tuple[str, ...]) -> Row:
     """Return the parameters of add_body.sql."""
-    extra = None
-    if job.dedupe or depends_on or job.depth:
-        extra = _encode(Extra(job.dedupe, depends_on, job.depth))
+    rare = None
+    if job.dedupe or depends_on or job.depth or job.extra:
+        rare = _encode(RareFields(job.dedupe, depends_on, job.depth, job.extra))
     return (
         seq,
         job.dependency_kind._value_,
@@ -238,7 +239,7 @@ def body_row(job: Job, seq: int, depends_on: tuple[str, ...]) -> Row:
         job.correlation_id,
         _blob(_encode(job.tags) if job.tags else None),
         options_blob(job),
-        _blob(extra),
+        _blob(rare),
         bytearray(job.payload),
     )
 

@@ -7,7 +7,7 @@
 WITH input AS MATERIALIZED (
     SELECT nextval('{schema}.place') AS number, given.id, given.payload, given.tags,
         given.correlation_id, given.callback_url, given.limit_key, given.dedupe, given.depends_on,
-        given.dependency_kind, given.spawned_by,
+        given.dependency_kind, given.spawned_by, given.extra,
         coalesce(given.type, %(one_type)s::text) AS type,
         coalesce(given.queue, %(one_queue)s::text) AS queue,
         coalesce(given.policy, %(one_policy)s::text) AS policy,
@@ -30,24 +30,26 @@ WITH input AS MATERIALIZED (
         %(tags)s::text[], %(correlation_id)s::text[], %(callback_url)s::text[],
         %(limit_key)s::text[], %(dedupe)s::text[], %(depends_on)s::text[],
         %(dependency_kind)s::text[], %(depth)s::integer[], %(spawned_by)s::text[],
+        %(extra)s::bytea[],
         %(state)s::text[], %(revision)s::integer[], %(priority)s::integer[],
         %(max_attempts)s::integer[], %(held)s::boolean[], %(due_at)s::timestamptz[],
         %(scheduled_at)s::timestamptz[], %(expires_at)s::timestamptz[], %(event)s::text[],
         %(reason)s::text[]
     ) AS given (
         id, type, queue, payload, policy, lease_ttl, created_at, tags, correlation_id,
-        callback_url, limit_key, dedupe, depends_on, dependency_kind, depth, spawned_by, state,
-        revision, priority, max_attempts, held, due_at, scheduled_at, expires_at, event, reason
+        callback_url, limit_key, dedupe, depends_on, dependency_kind, depth, spawned_by, extra,
+        state, revision, priority, max_attempts, held, due_at, scheduled_at, expires_at, event, reason
     )
     WHERE (SELECT b.number FROM {schema}.body b WHERE b.id = given.id) IS NULL
 ), fixed AS (
     INSERT INTO {schema}.body (
         number, id, type, queue, payload, policy, lease_ttl, created_at, tags, correlation_id,
-        callback_url, limit_key, dedupe, depends_on, dependency_kind, depth, spawned_by
+        callback_url, limit_key, dedupe, depends_on, dependency_kind, depth, spawned_by,
+        extra
     )
     SELECT number, id, type, queue, payload, policy::json, make_interval(secs => lease_ttl),
         created_at, tags::jsonb, correlation_id, callback_url, limit_key, dedupe::json,
-        depends_on::text[], dependency_kind, depth, spawned_by
+        depends_on::text[], dependency_kind, depth, spawned_by, extra
     FROM input
 ), moving AS (
     INSERT INTO {schema}.job (

@@ -6,13 +6,13 @@
 WITH fixed AS (
     INSERT INTO {schema}.body (
         number, id, type, queue, payload, policy, lease_ttl, created_at, tags, correlation_id,
-        callback_url, limit_key, dependency_kind, depth
+        callback_url, limit_key, dependency_kind, depth, extra
     )
     SELECT nextval('{schema}.place'), %(id)s::text, %(type)s::text, %(queue)s::text,
         %(payload)s::bytea, %(policy)s::text::json, make_interval(secs => %(lease_ttl)s::float8),
         %(created_at)s::timestamptz, %(tags)s::text::jsonb, %(correlation_id)s::text,
         %(callback_url)s::text, %(limit_key)s::text, %(dependency_kind)s::text,
-        %(depth)s::integer
+        %(depth)s::integer, %(extra)s::bytea
     ON CONFLICT (id) DO NOTHING
     RETURNING number
 ), moving AS (

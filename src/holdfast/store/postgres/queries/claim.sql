@@ -57,7 +57,7 @@ WITH clock AS MATERIALIZED (
         j.queue, j.type, j.priority, j.updated_at, j.attempt, j.lease_version, j.lease_until,
         j.revision, j.max_attempts, j.generation, j.held, b.policy, b.depth, b.tags,
         b.correlation_id, b.callback_url, b.limit_key, b.dedupe, b.depends_on, b.dependency_kind,
-        b.spawned_by, j.due_at, j.finished_at, j.cancel, j.failure, j.result, j.progress,
+        b.spawned_by, b.extra, j.due_at, j.finished_at, j.cancel, j.failure, j.result, j.progress,
         j.checkpoint
 ), recorded AS (
     INSERT INTO {schema}.journal
@@ -88,5 +88,5 @@ SELECT turn, number, place, id, payload, timestamptz_send(created_at),
     ROW(queue, level, type, policy, priority, updated_at, attempt, lease_version, lease_until,
         revision, max_attempts, generation, held, depth),
     tags, correlation_id, callback_url, limit_key, dedupe, depends_on, dependency_kind, spawned_by,
-    due_at, finished_at, cancel, failure, result, progress, checkpoint
+    extra, due_at, finished_at, cancel, failure, result, progress, checkpoint
 FROM taken

@@ -1,5 +1,6 @@
 b.id, b.type, b.queue, b.payload, b.policy, b.created_at, b.tags, b.correlation_id,
 b.callback_url, b.limit_key, b.dedupe, b.depends_on, b.dependency_kind, b.depth, b.spawned_by,
+b.extra,
 j.state::text AS state, j.revision, j.priority, j.max_attempts, j.attempt, j.generation, j.held,
 j.updated_at, j.due_at, j.scheduled_at, j.started_at, j.finished_at, j.expires_at,
 j.lease_token, j.lease_version, j.lease_worker, j.lease_until,

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import holdfast
 from holdfast import Holdfast
@@ -36,7 +36,7 @@ class Walk:
         self.is_recording = False
         self.completed = asyncio.Event()
 
-    def __enter__(self) -> Walk:
+    def __enter__(self) -> Self:
         threading.setprofile(self._called)
         sys.setprofile(self._called)
         return self
@@ -72,7 +72,7 @@ async def walks(url: str) -> tuple[set[str], int]:
 
     @app.task("walk")
     async def handler(number: int) -> int:
-        depths.append(_depth(sys._getframe(1)))  # noqa: SLF001  # what this test is about
+        depths.append(_depth(sys._getframe(1)))
         return number
 
     found: list[set[str]] = []

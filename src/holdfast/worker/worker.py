@@ -16,7 +16,8 @@ from holdfast.model.workers import WorkerInfo
 from holdfast.observe import Observer, Outage, Silent
 from holdfast.operations.workers import WORKER_TTL, announce
 from holdfast.runtime.backoff import GrowingDelay
-from holdfast.store import Claim, Store
+from holdfast.runtime.timeouts import NEVER
+from holdfast.store import Claim, GroupCommitStore, ListeningStore, Store
 from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.executor import (
@@ -97,7 +98,7 @@ class Worker:
 
     async def _run(self, store: Store, *, burst: bool) -> None:
         self._notes = Notes(store)
-        if store.capabilities.groups_commits:
+        if isinstance(store, GroupCommitStore):
             self._hands.fill_at_once()
         self._settler = Settler(
             store,
@@ -226,7 +227,9 @@ class Worker:
             if self._is_heard:
                 self._observer.emit("job.started", **_names(run))
             run.task = loop.create_task(self._work(run))
-        self._alarm.watch(runs)
+        earliest = min(run.deadline for run in runs) if runs else NEVER
+        if earliest < self._alarm.earliest:
+            self._alarm.set(earliest)
         self._pulse.notice(runs)
 
     async def _work(self, run: Run) -> None:
@@ -362,7 +365,7 @@ class Worker:
         while True:
             await asyncio.sleep(WORKER_TTL.total_seconds() / 3)
             await self._say_present(store)
-            why = store.not_notified_because
+            why = store.not_notified_because if isinstance(store, ListeningStore) else ""
             if why and why == before and why != told:  # it was no passing matter
                 self._observer.emit("store.deaf", error=why)
                 told = why

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.servers import ExternalPostgres, Postgres
 
 LIBRARY = Path(holdfast.__file__).parent
-FILES = 44
+FILES = 37
 """Distinct files of the library from submit to COMPLETED."""
 FRAMES = 2
 """Frames of the library between the event loop and a coroutine handler."""

@@ -14,15 +14,15 @@ def _in(
 MUTANTS = (
     _in(
         "worker/settler.py",
-        "not lifecycle.may_answer(answer.job, run.fence.token)",
-        "answer.job.state is not State.RUNNING",
-        "a stale answer is written under another's lease",
+        "not lifecycle.may_answer(job, run.fence.token)",
+        "job.state is not State.RUNNING",
+        "a stale outcome is written under another's lease",
     ),
     _in(
         "worker/settler.py",
-        "answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token)",
-        "not answer.written",
-        "a late answer is dropped although its lease is the newest",
+        "job is not run.job and not lifecycle.may_answer(job, run.fence.token)",
+        "job is not run.job",
+        "a late outcome is dropped although its lease is the newest",
     ),
     _in(
         "worker/settler.py",
@@ -50,13 +50,13 @@ MUTANTS = (
     ),
     _in(
         "worker/settler.py",
-        "                if self._after is not None:\n                    self._after()\n",
-        "",
+        "                    self._on_written()\n",
+        "                    pass\n",
         "a worker that waited for its answers to be written is not woken",
     ),
     _in(
         "worker/worker.py",
-        "                await pause_unless(self._stopping, pauses.next())\n",
+        "                await pause_unless(self._stopping, delay.next())\n",
         "                return\n",
         "a worker stops when the store is away",
     ),
@@ -134,8 +134,8 @@ MUTANTS = (
     ),
     _in(
         "operations/changes.py",
-        "            if answer.written:\n",
-        "            if answer is not None:\n",
+        "            if not answer.written:\n",
+        "            if answer is None:\n",
         "cancelling is confirmed without being written",
     ),
     _in(

@@ -29,7 +29,7 @@ MUST_HAPPEN = (
     ),
     *("request lost", "reply lost", "acts late", "acts twice", "slow"),
     *("swap refused", "stale answer refused", "repeated answer", "late answer still welcome"),
-    *("beat refused", "note refused", "heartbeat.missed", "job.lease_lost", "job.stubborn"),
+    *("beat refused", "note refused", "heartbeat.missed", "job.lease_lost", "job.unresponsive"),
     *("job.reaped", "job.released", "job.stale", "maintenance.leading", "store.unavailable"),
     *("submission ACCEPTED", "submission DUPLICATE", "fan-in submitted", "client gave up"),
     *("cancel CANCELLED", "cancel CANCEL_REQUESTED", "cancel ALREADY_COMPLETE", "wait answered"),

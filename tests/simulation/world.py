@@ -217,7 +217,7 @@ class _Listener:
     """Counts what workers tell."""
 
     COUNTED = frozenset(
-        {"job.lease_lost", "job.stale", "job.stubborn", "job.released", "heartbeat.missed"}
+        {"job.lease_lost", "job.stale", "job.unresponsive", "job.released", "heartbeat.missed"}
         | {"store.unavailable", "store.available", "maintenance.leading", "job.reaped"}
     )
 
@@ -230,5 +230,5 @@ class _Listener:
             self._record.happened(event)
             job = fields.get("job_id", fields.get("error", ""))
             self._record.note(self._process, f"{event} {job}")
-        if event == "job.stubborn":
+        if event == "job.unresponsive":
             self._record.left_behind.add((self._process, str(fields["job_id"])))

@@ -123,15 +123,15 @@ async def test_own_notice_is_not_counted_twice(store: PostgresStore) -> None:
 async def test_worker_logs_once_that_it_is_not_notified(
     postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch, is_deaf: bool
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.worker.WORKER_TTL", timedelta(seconds=0.3))
+    monkeypatch.setattr("holdfast.worker.announcer.WORKER_TTL", timedelta(seconds=0.3))
     port = 1 if is_deaf else urlsplit(postgres_server.dsn).port
     listen_url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     app = Holdfast(f"{postgres_server.dsn}?schema={SCHEMA}&listen_url={listen_url}")
 
     async with working(app, ear=(ear := Ear())):
         if is_deaf:
-            await ear.heard("store.deaf")
+            await ear.heard("store.not_notified")
         await asyncio.sleep(1)
 
-    reported = ["refused" in str(line["error"]) for line in ear.all("store.deaf")]
+    reported = ["refused" in str(line["error"]) for line in ear.all("store.not_notified")]
     assert ([True] if is_deaf else []) == reported

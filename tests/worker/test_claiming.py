@@ -387,7 +387,7 @@ async def test_jobs_are_suspected_when_a_second_worker_died_or_the_last_attempt_
 async def test_jobs_whose_workers_died_start_one_at_a_time(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine, "INCUBATION", 60.0)
+    monkeypatch.setattr(quarantine, "FIRST_WATCH", 60.0)
     suspects, fresh = gated(app, "suspect"), gated(app, "fresh")
     async with app:
         jobs = [await app.submit("suspect") for _ in range(3)]
@@ -427,7 +427,7 @@ async def test_a_suspect_starts_when_the_others_are_given_back() -> None:
 async def test_a_suspect_that_lives_on_does_not_hold_the_others_up(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine, "INCUBATION", 0.05)
+    monkeypatch.setattr(quarantine, "FIRST_WATCH", 0.05)
     suspects = gated(app, "suspect", timeout=0.6)
     async with app:
         jobs = [await app.submit("suspect") for _ in range(3)]
@@ -508,17 +508,17 @@ async def test_a_burst_ends_with_what_another_promoter_joined_meanwhile() -> Non
         assert State.COMPLETED is (await app.get(second.job_id)).state
 
 
-async def test_trust_in_being_told_grows_with_the_time_without_work() -> None:
+async def test_the_poll_delay_grows_with_the_time_without_work() -> None:
     clock, store = ManualClock(), MemoryStore()
-    trust = polling.Rates(clock)
+    delay = polling.PollDelay(clock)
 
-    assert polling.POLL == await trust.patience(store)
-    trust.stirred()
-    assert polling.FIRST_POLL == await trust.patience(store)
+    assert polling.POLL == await delay.next(store)
+    delay.last_work = clock.monotonic()
+    assert polling.FIRST_POLL == await delay.next(store)
     clock.advance(timedelta(seconds=4))
-    assert timedelta(seconds=1) == await trust.patience(store)
+    assert timedelta(seconds=1) == await delay.next(store)
     clock.advance(timedelta(minutes=1))
-    assert polling.POLL == await trust.patience(store)
+    assert polling.POLL == await delay.next(store)
 
 
 async def test_a_worker_says_that_it_is_there_before_it_claims(app: Holdfast) -> None:

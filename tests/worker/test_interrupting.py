@@ -156,7 +156,7 @@ async def test_a_coroutine_that_swallows_its_cancellation_loses_its_slot(
         assert State.DEAD_LETTER is await ended(app, job.job_id)
         assert FailureCategory.TIMEOUT is await category(app, job.job_id)
         assert State.COMPLETED is await ended(app, other.job_id)
-        assert 1 == len(ear.all("job.stubborn"))
+        assert 1 == len(ear.all("job.unresponsive"))
         free.set()
 
 

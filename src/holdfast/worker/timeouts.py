@@ -32,6 +32,7 @@ class JobTimeouts:
     def cancel(self) -> None:
         """Interrupt no more jobs."""
         self._timer.cancel()
+        self.earliest = NEVER
 
     def _expire(self, _: float) -> float:
         now = self._clock.monotonic()

@@ -90,7 +90,7 @@ async def _conversation(child: ChildProcess, run: Run) -> Done:
             memory_limit=run.handler.options.memory_limit,
         )
     )
-    run.signalled = lambda run: child.send(Signal(run.signals.cancel, run.signals.lease_lost))
+    run.on_signal = lambda run: child.send(Signal(run.signals.cancel, run.signals.lease_lost))
     while True:
         word = await child.hear()
         if isinstance(word, Done):

@@ -61,7 +61,7 @@ def _prepared(plan: WorkerPlan, line: socket.socket) -> tuple[Worker, Reporter]:
         maintenance=plan.maintenance,
         observer=observer,
         name=plan.name,
-        custody=tether,
+        listener=tether,
     )
     return worker, tether
 

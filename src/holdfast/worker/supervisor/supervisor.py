@@ -27,7 +27,7 @@ from holdfast.worker.supervisor.lease_guard import LeaseGuard, orphans
 from holdfast.worker.supervisor.main import CANNOT_START
 from holdfast.worker.supervisor.process import WorkerProcess
 from holdfast.worker.supervisor.protocol import WorkerPlan
-from holdfast.worker.worker import LAST_WORDS, delivery_worker
+from holdfast.worker.worker import FINAL_WRITES, delivery_worker
 
 SILENT = "holdfast.observe:Silent"
 FIRST_PAUSE = 0.1
@@ -127,9 +127,9 @@ class Supervisor:
             self._dismiss(member)
 
     def _dismiss(self, member: WorkerProcess) -> None:
-        patience = LAST_WORDS if self._halting else self._plan.grace.total_seconds() + OVERTIME
+        patience = FINAL_WRITES if self._halting else self._plan.grace.total_seconds() + OVERTIME
         member.dismiss(halt=self._halting)
-        asyncio.get_running_loop().call_later(patience + LAST_WORDS, member.kill)
+        asyncio.get_running_loop().call_later(patience + FINAL_WRITES, member.kill)
 
     async def _keep(self) -> None:
         """Keep one seat taken: start a process, and another when it crashed."""

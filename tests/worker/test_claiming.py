@@ -29,7 +29,7 @@ from holdfast.store import (
     Swapped,
 )
 from holdfast.worker import Worker, polling, quarantine
-from holdfast.worker.supervisor.lease_guard import orphans
+from holdfast.worker.supervisor.lease_guard import held_by
 from tests.worker.rig import Ear, ended, until, until_running, working
 
 
@@ -362,7 +362,7 @@ async def die_with(app: Holdfast, jobs: int, times: int = 2) -> None:
         want = Claim(queues=("default",), limit=jobs, worker="dead", token=f"t{time}")
         taken = await app.store.claim(want)
         assert jobs == len(taken)
-        await reaper.take_back([Fence(job.id, want.token) for job in taken], "it was killed")
+        await reaper.recover([Fence(job.id, want.token) for job in taken], "it was killed")
 
 
 @pytest.mark.req("S-10")
@@ -413,7 +413,7 @@ async def test_a_suspect_starts_when_the_others_are_given_back() -> None:
 
     @app.task("suspect")
     async def suspect() -> None:
-        running.append(len(await orphans(app.store, "alive")))
+        running.append(len(await held_by(app.store, "alive")))
 
     async with app:
         for _ in range(3):

@@ -18,7 +18,7 @@ from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.executor import Interruption
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.run import Run
-from holdfast.worker.supervisor.lease_guard import LeaseGuard, orphans
+from holdfast.worker.supervisor.lease_guard import LeaseGuard, held_by
 from holdfast.worker.supervisor.protocol import ClaimedMessage, Holding, ReleasedMessage, Renewed
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import ended, until_running, working
@@ -211,9 +211,9 @@ def holding(run: Run) -> Holding:
 async def test_the_guard_renews_only_what_its_worker_did_not(ward: Ward) -> None:
     run = await ward.claimed()
     guard = LeaseGuard(ward.clock)
-    guard.hear("w", ClaimedMessage([holding(run)]))
+    guard.update("w", ClaimedMessage([holding(run)]))
     ward.clock.advance(LEASE / 3)
-    guard.hear("w", Renewed([run.job.id]))
+    guard.update("w", Renewed([run.job.id]))
     ward.clock.advance(LEASE / 3)
     await guard.once(ward.store.inner)
     assert LEASE / 3 == pytest.approx(await ward.left(run))
@@ -255,7 +255,7 @@ async def test_the_guard_tries_a_lease_again_that_was_passed_over(
 ) -> None:
     run = await ward.claimed()
     guard = LeaseGuard(ward.clock)
-    guard.hear("w", ClaimedMessage([holding(run)]))
+    guard.update("w", ClaimedMessage([holding(run)]))
     ward.clock.advance(LEASE / 2)
     with monkeypatch.context() as patched:
         written_just_now(patched, ward.store.inner)
@@ -270,8 +270,8 @@ async def test_the_guard_tries_a_lease_again_that_was_passed_over(
 async def test_the_guard_stops_at_the_deadline_and_when_the_job_is_settled(ward: Ward) -> None:
     run, other = await ward.claimed("a"), await ward.claimed("b")
     guard = LeaseGuard(ward.clock)
-    guard.hear("w", ClaimedMessage([holding(run), holding(other)]))
-    guard.hear("w", ReleasedMessage([other.job.id]))
+    guard.update("w", ClaimedMessage([holding(run), holding(other)]))
+    guard.update("w", ReleasedMessage([other.job.id]))
     ward.clock.advance(LEASE / 2)
     await guard.once(ward.store.inner)
     assert LEASE / 2 == pytest.approx(await ward.left(other))
@@ -291,7 +291,7 @@ async def test_orphans_are_what_the_dead_worker_held_and_nothing_else(ward: Ward
         Claim(queues=("default",), limit=1, worker="another", token="theirs")
     )
 
-    assert [Fence(run.job.id, "mine")] == await orphans(ward.store.inner, "w")
+    assert [Fence(run.job.id, "mine")] == await held_by(ward.store.inner, "w")
 
 
 @pytest.mark.req("S-7")

@@ -13,7 +13,7 @@ import pytest
 from holdfast import FailureCategory, Holdfast, State
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.cron import CronService
-from holdfast.maintenance.leader import MOMENT, SILENCE, StoreContact
+from holdfast.maintenance.leader import SETTLING, SILENCE, StoreContact
 from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
 from holdfast.maintenance.reaper import Reaper
@@ -99,12 +99,12 @@ async def test_after_an_outage_heartbeats_and_answers_go_before_the_reaper(yard:
     await reaper.once()
     assert State.RUNNING is await yard.state(job.job_id)
 
-    contact.heard()
+    contact.answered()
     await reaper.once()
     assert State.RUNNING is await yard.state(job.job_id)
 
     (beat,) = await yard.store.extend([fence])
-    yard.clock.advance(MOMENT)
+    yard.clock.advance(SETTLING)
     await reaper.once()
     assert beat.held
     assert State.RUNNING is await yard.state(job.job_id)
@@ -119,9 +119,9 @@ async def test_after_an_outage_the_jobs_of_the_dead_are_taken_back_a_moment_late
     job = await yard.app.submit("x")
     await yard.claim()
     yard.clock.advance(30)
-    contact.heard()
+    contact.answered()
 
-    yard.clock.advance(MOMENT)
+    yard.clock.advance(SETTLING)
     await reaper.once()
 
     assert State.RETRYING is await yard.state(job.job_id)
@@ -133,8 +133,8 @@ def test_a_store_that_always_answers_late_is_steady_between_its_answers() -> Non
     for _ in range(3):
         clock.advance(SILENCE + 1)
         assert not contact.is_steady
-        contact.heard()
-        clock.advance(MOMENT)
+        contact.answered()
+        clock.advance(SETTLING)
         assert contact.is_steady
 
 
@@ -179,7 +179,7 @@ async def test_burying_takes_back_only_what_the_dead_still_held(yard: Yard) -> N
     fence = await yard.claim(token="mine")
     await yard.claim(worker="other", token="theirs")
 
-    buried = await yard.reaper.take_back([fence, Fence(taken.job_id, "older")], "it was killed")
+    buried = await yard.reaper.recover([fence, Fence(taken.job_id, "older")], "it was killed")
     await yard.store.promote(10)
 
     assert 1 == buried

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.worker.runners import pool as pool_module
 from holdfast.worker.runners.handlers import setup_for
-from holdfast.worker.runners.pool import ChildBrokenError, Pool
+from holdfast.worker.runners.pool import ChildBrokenError, ChildPool
 from holdfast.worker.runners.protocol import Setup
 from tests.worker.machines import ROOT
 from tests.worker.rig import Ear, is_alive, until
@@ -74,8 +74,8 @@ def ear() -> Ear:
 
 
 async def test_short_jobs_share_a_child_per_core(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "PATIENCE", 60.0)
-    pool = Pool(setup_for(app), ear)
+    monkeypatch.setattr(pool_module, "GROW_AFTER", 60.0)
+    pool = ChildPool(setup_for(app), ear)
     takers = [asyncio.create_task(pool.take()) for _ in range(12)]
     served = 0
     while takers:
@@ -91,7 +91,7 @@ async def test_short_jobs_share_a_child_per_core(ear: Ear, monkeypatch: pytest.M
 
 
 async def test_long_jobs_get_a_child_each(ear: Ear) -> None:
-    pool = Pool(setup_for(app), ear)
+    pool = ChildPool(setup_for(app), ear)
 
     async with asyncio.timeout(30):
         children = await asyncio.gather(*(pool.take() for _ in range(pool_module.CORES + 3)))
@@ -104,7 +104,7 @@ async def test_children_that_nobody_needs_are_let_go(
     ear: Ear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_module, "IDLE_SECONDS", 0.2)
-    pool = Pool(setup_for(app), ear)
+    pool = ChildPool(setup_for(app), ear)
     children = [await pool.take() for _ in range(3)]
     pids = [child.pid for child in children]
     for child in children:
@@ -118,7 +118,7 @@ async def test_children_that_nobody_needs_are_let_go(
 
 
 async def test_an_idle_child_that_dies_is_not_given_out(ear: Ear) -> None:
-    pool = Pool(setup_for(app), ear)
+    pool = ChildPool(setup_for(app), ear)
     child = await pool.take()
     pool.give_back(child)
     child.kill()
@@ -131,7 +131,7 @@ async def test_an_idle_child_that_dies_is_not_given_out(ear: Ear) -> None:
 
 
 async def test_a_module_that_cannot_be_imported_is_named(ear: Ear) -> None:
-    pool = Pool(Setup(app="nowhere:app", main="", modules=["nowhere"]), ear)
+    pool = ChildPool(Setup(app="nowhere:app", main="", modules=["nowhere"]), ear)
 
     with pytest.raises(ChildBrokenError, match="No module named 'nowhere'"):
         await pool.take()
@@ -140,7 +140,7 @@ async def test_a_module_that_cannot_be_imported_is_named(ear: Ear) -> None:
 
 
 async def test_a_taker_who_gives_up_costs_nobody_a_child(ear: Ear) -> None:
-    pool = Pool(setup_for(app), ear)
+    pool = ChildPool(setup_for(app), ear)
     impatient = asyncio.create_task(pool.take())
     await asyncio.sleep(0)
     impatient.cancel()

@@ -100,7 +100,7 @@ async def test_last_look_is_at_the_socket_itself(monkeypatch: pytest.MonkeyPatch
     """Should anything between the check and the connection change the address."""
     guard = AddressGuard(["http", "ports"])
     monkeypatch.setattr(
-        "holdfast.webhooks.transport._Checked.resolve",
+        "holdfast.webhooks.transport._CheckedResolver.resolve",
         lambda self, host, port=0, family=0: _unchecked(host, port),
     )
     async with listening() as receiver:

@@ -99,7 +99,7 @@ async def test_a_lease_is_renewed_after_a_third_of_it(ward: Ward) -> None:
 
 
 @pytest.mark.req("S-7")
-async def test_the_beat_stops_at_the_deadline_so_that_a_hung_worker_holds_nothing_for_ever(
+async def test_renewing_stops_at_the_deadline_so_that_a_hung_worker_holds_nothing_for_ever(
     ward: Ward,
 ) -> None:
     run = await ward.claimed()
@@ -112,7 +112,9 @@ async def test_the_beat_stops_at_the_deadline_so_that_a_hung_worker_holds_nothin
 
 
 @pytest.mark.req("S-7")
-async def test_a_missed_beat_is_no_news_until_the_lease_has_surely_ended(ward: Ward) -> None:
+async def test_a_missed_heartbeat_changes_nothing_until_the_lease_has_surely_expired(
+    ward: Ward,
+) -> None:
     run = await ward.claimed()
     ward.store.away.add("*")
     ward.clock.advance(LEASE - 0.1)
@@ -127,7 +129,7 @@ async def test_a_missed_beat_is_no_news_until_the_lease_has_surely_ended(ward: W
 
 
 @pytest.mark.req("S-7")
-async def test_a_lease_that_another_worker_has_is_lost_at_the_next_beat(ward: Ward) -> None:
+async def test_a_lease_that_another_worker_holds_is_lost_at_the_next_heartbeat(ward: Ward) -> None:
     run = await ward.claimed()
     ward.clock.advance(LEASE + 1)
     job = await ward.stored(run)
@@ -143,7 +145,7 @@ async def test_a_lease_that_another_worker_has_is_lost_at_the_next_beat(ward: Wa
 
 
 @pytest.mark.req("S-7")
-async def test_an_expired_lease_nobody_took_is_renewed(ward: Ward) -> None:
+async def test_an_expired_lease_that_no_worker_claimed_is_renewed(ward: Ward) -> None:
     run = await ward.claimed()
     ward.clock.advance(LEASE + 5)
 
@@ -154,7 +156,7 @@ async def test_an_expired_lease_nobody_took_is_renewed(ward: Ward) -> None:
 
 
 @pytest.mark.req("A-12")
-async def test_a_wish_to_cancel_is_heard_between_beats(ward: Ward) -> None:
+async def test_a_request_to_cancel_arrives_between_heartbeats(ward: Ward) -> None:
     run = await ward.claimed()
     await ward.app.cancel(run.job.id, reason="enough")
     ward.clock.advance(1)
@@ -168,7 +170,7 @@ async def test_a_wish_to_cancel_is_heard_between_beats(ward: Ward) -> None:
 
 
 @pytest.mark.req("A-12")
-async def test_force_after_a_polite_wish_interrupts(ward: Ward) -> None:
+async def test_force_after_a_request_to_cancel_interrupts(ward: Ward) -> None:
     run = await ward.claimed()
     await ward.app.cancel(run.job.id)
     await ward.heartbeat.once()
@@ -234,7 +236,7 @@ def written_just_now(monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> Non
 
 
 @pytest.mark.req("S-7")
-async def test_a_lease_that_was_passed_over_is_tried_again(
+async def test_a_lease_that_was_skipped_is_renewed_next_time(
     ward: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ward.runs.append(run := await ward.claimed())
@@ -250,7 +252,7 @@ async def test_a_lease_that_was_passed_over_is_tried_again(
 
 
 @pytest.mark.req("S-7")
-async def test_the_guard_tries_a_lease_again_that_was_passed_over(
+async def test_the_guard_retries_a_lease_that_was_skipped(
     ward: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = await ward.claimed()
@@ -284,7 +286,7 @@ async def test_the_guard_stops_at_the_deadline_and_when_the_job_is_settled(ward:
     assert await ward.left(run) < 0
 
 
-async def test_orphans_are_what_the_dead_worker_held_and_nothing_else(ward: Ward) -> None:
+async def test_held_by_returns_the_leases_of_one_worker(ward: Ward) -> None:
     run = await ward.claimed()
     await ward.app.submit("work")
     await ward.store.inner.claim(
@@ -295,7 +297,7 @@ async def test_orphans_are_what_the_dead_worker_held_and_nothing_else(ward: Ward
 
 
 @pytest.mark.req("S-7")
-async def test_a_lease_counts_from_when_its_claim_was_sent_not_from_when_it_was_heard() -> None:
+async def test_a_lease_counts_from_when_its_claim_was_sent() -> None:
     clock = ManualClock()
 
     class SlowStore(MemoryStore):

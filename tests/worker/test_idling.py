@@ -25,7 +25,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
 
 
 @pytest.mark.slow
-async def test_an_idle_worker_costs_next_to_nothing(machines: Machines) -> None:
+async def test_an_idle_worker_uses_next_to_no_cpu(machines: Machines) -> None:
     machines.start("alone")
     async with machines.app() as app:
         async with asyncio.timeout(PATIENCE):

@@ -58,7 +58,7 @@ async def yard() -> Yard:
     return yard
 
 
-async def test_the_promoter_says_when_to_come_back(yard: Yard) -> None:
+async def test_the_promoter_returns_when_the_next_job_is_due(yard: Yard) -> None:
     promoter = Promoter(yard.store)
     assert 1.0 == await promoter.once()
     job = await yard.app.submit("x", delay=0.25)
@@ -71,7 +71,7 @@ async def test_the_promoter_says_when_to_come_back(yard: Yard) -> None:
 
 
 @pytest.mark.req("S-6", "S-10")
-async def test_the_reaper_takes_jobs_of_silent_workers_back_and_says_so(yard: Yard) -> None:
+async def test_the_reaper_recovers_and_reports_jobs_of_silent_workers(yard: Yard) -> None:
     job = await yard.app.submit("x")
     await yard.claim()
     yard.clock.advance(29.9)
@@ -89,7 +89,7 @@ async def test_the_reaper_takes_jobs_of_silent_workers_back_and_says_so(yard: Ya
 
 
 @pytest.mark.req("S-6", "S-10")
-async def test_after_an_outage_heartbeats_and_answers_go_before_the_reaper(yard: Yard) -> None:
+async def test_after_an_outage_heartbeats_and_outcomes_go_before_the_reaper(yard: Yard) -> None:
     contact = StoreContact(yard.clock)
     reaper = Reaper(yard.store, Randomness(1), Silent(), lambda: contact.is_steady)
     job = await yard.app.submit("x")
@@ -111,7 +111,7 @@ async def test_after_an_outage_heartbeats_and_answers_go_before_the_reaper(yard:
 
 
 @pytest.mark.req("S-6", "S-10")
-async def test_after_an_outage_the_jobs_of_the_dead_are_taken_back_a_moment_later(
+async def test_after_an_outage_the_jobs_of_dead_workers_are_recovered_a_moment_later(
     yard: Yard,
 ) -> None:
     contact = StoreContact(yard.clock)
@@ -139,7 +139,7 @@ def test_a_store_that_always_answers_late_is_steady_between_its_answers() -> Non
 
 
 @pytest.mark.req("S-6", "S-10")
-async def test_a_lease_renewed_while_the_reaper_decides_is_not_taken_back(
+async def test_a_lease_renewed_while_the_reaper_decides_is_kept(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await yard.app.submit("x")
@@ -174,7 +174,7 @@ async def test_a_job_that_silences_every_worker_ends_dead_of_a_system_failure(ya
     assert {FailureCategory.SYSTEM} == {a.failure.category for a in details.attempts if a.failure}
 
 
-async def test_burying_takes_back_only_what_the_dead_still_held(yard: Yard) -> None:
+async def test_recovering_a_dead_worker_touches_only_what_it_still_held(yard: Yard) -> None:
     mine, taken = await yard.app.submit("x"), await yard.app.submit("x")
     fence = await yard.claim(token="mine")
     await yard.claim(worker="other", token="theirs")
@@ -188,7 +188,7 @@ async def test_burying_takes_back_only_what_the_dead_still_held(yard: Yard) -> N
 
 
 @pytest.mark.req("M-6", "L-6")
-async def test_whatever_outlives_its_lifetime_ends_dead(yard: Yard) -> None:
+async def test_a_job_that_outlives_its_lifetime_ends_dead(yard: Yard) -> None:
     waiting = await yard.app.submit("x", lifetime=60, hold=True)
     ready = await yard.app.submit("x", lifetime=60)
     later = await yard.app.submit("x", lifetime=60, delay=30)
@@ -205,7 +205,7 @@ async def test_whatever_outlives_its_lifetime_ends_dead(yard: Yard) -> None:
     assert State.SCHEDULED is await yard.state(fresh.job_id)
 
 
-async def test_the_pruner_forgets_what_was_kept_long_enough(yard: Yard) -> None:
+async def test_the_pruner_deletes_what_was_kept_long_enough(yard: Yard) -> None:
     old = await yard.app.submit("x")
     await yard.app.cancel(old.job_id)
     yard.clock.advance(timedelta(days=6))
@@ -375,7 +375,7 @@ def test_a_change_of_clocks_neither_skips_nor_doubles_a_tick(
         (MissedRuns.ALL, ["2026-03-01T01:00", "2026-03-01T02:00", "2026-03-01T03:00"]),
     ],
 )
-def test_missed_ticks_are_made_up_for_as_the_schedule_says(
+def test_missed_ticks_follow_the_policy_of_the_schedule(
     missed: MissedRuns, expected: list[str]
 ) -> None:
     entry = schedule("0 * * * *", "UTC", missed)
@@ -414,7 +414,7 @@ async def test_any_number_of_workers_submit_one_job_per_tick() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_ticks_between_two_first_sightings_of_a_schedule_are_not_lost(workers: int) -> None:
+async def test_ticks_between_two_first_records_of_a_schedule_are_not_lost(workers: int) -> None:
     yard = Yard()
 
     @yard.app.cron("*/5 * * * *", missed="all")
@@ -428,8 +428,8 @@ async def test_ticks_between_two_first_sightings_of_a_schedule_are_not_lost(work
     seen = yard.clock.now()
     yard.clock.advance(2)
     (entry,) = yard.app.crons.values()
-    await early._begin(entry, seen)  # the write of one who looked before the tick
-    await late._begin(entry, yard.clock.now())  # and of one who looked after it
+    await early._record_first(entry, seen)  # a write that was decided before the tick
+    await late._record_first(entry, yard.clock.now())  # and of one who looked after it
     await late.once()
 
     assert 1 == len((await yard.app.search()).jobs)

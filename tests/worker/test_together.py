@@ -51,7 +51,7 @@ async def app(machines: Machines) -> AsyncIterator[Holdfast]:
         yield app
 
 
-async def test_each_tick_makes_exactly_one_job_though_the_leading_worker_is_killed(
+async def test_each_tick_submits_exactly_one_job_though_the_leader_is_killed(
     app: Holdfast,
 ) -> None:
     await _ticks(app, 2)
@@ -92,7 +92,7 @@ async def test_a_limit_on_running_at_once_holds_across_processes(
 
 
 @pytest.mark.req("S-6")
-async def test_the_job_of_a_killed_process_goes_on_at_once_under_a_supervisor(
+async def test_the_job_of_a_killed_process_continues_at_once_under_a_supervisor(
     machines: Machines,
 ) -> None:
     started = Path(machines.file("started"))

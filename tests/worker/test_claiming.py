@@ -1,4 +1,4 @@
-"""What a worker takes, in which order, and how many at once."""
+"""What a worker claims, in which order, and how many at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.worker.rig import EventLog, ended, until, until_running, working
 
 
 class Gate:
-    """Lets handlers in one by one and counts who is inside."""
+    """Admits handlers one by one and counts how many run."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -71,7 +71,7 @@ def gated(app: Holdfast, type_: str = "gated", **options: object) -> Gate:
 
 
 class Slow(MemoryStore):
-    """Takes its time to write answers."""
+    """Writes outcomes slowly."""
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         await asyncio.sleep(0.01)
@@ -79,26 +79,26 @@ class Slow(MemoryStore):
 
 
 class Counting(MemoryStore):
-    """Remembers how many jobs each claim was for."""
+    """Records the limit of each claim."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[int] = []
+        self.limits: list[int] = []
 
     async def claim(self, want: Claim) -> list[Job]:
-        self.asked.append(want.limit)
+        self.limits.append(want.limit)
         return await super().claim(want)
 
 
 class Grouping(Counting):
-    """Says that it writes answers and the next claim in one transaction."""
+    """Commits outcomes and the next claim together, according to its flag."""
 
     capabilities = Capabilities(groups_commits=True)
 
 
-@pytest.mark.parametrize(("kind", "asked"), [(Counting, [20, 20]), (Grouping, [40])])
+@pytest.mark.parametrize(("kind", "limits"), [(Counting, [20, 20]), (Grouping, [40])])
 async def test_slots_are_filled_by_halves_or_at_once_where_commits_are_grouped(
-    kind: type[Counting], asked: list[int]
+    kind: type[Counting], limits: list[int]
 ) -> None:
     store = kind()
     app = Holdfast(store=store)
@@ -108,7 +108,7 @@ async def test_slots_are_filled_by_halves_or_at_once_where_commits_are_grouped(
         async with working(app, slots=40):
             await gate.full(40)
 
-    assert asked == store.asked[: len(asked)]
+    assert limits == store.limits[: len(limits)]
 
 
 @pytest.mark.req("B-5")
@@ -167,7 +167,7 @@ async def test_jobs_of_unknown_types_wait(app: Holdfast) -> None:
     gate = gated(app)
     gate.open.set()
     async with working(app):
-        unknown = await app.submit("nobody.knows")
+        unknown = await app.submit("unknown")
         known = await app.submit("gated")
         await ended(app, known.job_id)
 
@@ -355,7 +355,7 @@ async def test_a_burst_outlasts_a_store_that_writes_slowly() -> None:
 
 
 async def die_with(app: Holdfast, jobs: int, times: int = 2) -> None:
-    """Let the workers of so many jobs die, each with all of them in hand."""
+    """Submit so many jobs whose workers died, each while it held all of them."""
     reaper = Reaper(app.store, app.randomness, Silent())
     for time in range(times):
         await app.store.promote(jobs)
@@ -460,7 +460,7 @@ async def test_a_worker_polls_soon_after_it_had_work(
 
 async def test_a_job_that_was_locked_at_the_wake_up_is_claimed_soon() -> None:
     class Locked(MemoryStore):
-        """Passes over a new job once, as a store does whose row another transaction has locked."""
+        """Skips a new job once, as a store does while another transaction locks its row."""
 
         passes = 0
 
@@ -487,7 +487,7 @@ async def test_a_job_that_was_locked_at_the_wake_up_is_claimed_soon() -> None:
 
 async def test_a_burst_waits_for_what_another_promoter_released() -> None:
     class Late(MemoryStore):
-        """Knows who waits for what only once somebody promoted, who may not be the worker."""
+        """Finds dependents only after a promotion, which another process may have made."""
 
         joined = False
 

@@ -135,7 +135,7 @@ async def test_second_transaction_of_a_thread_is_refused_before_it_begins(
 async def test_thread_whose_lease_was_lost_writes_nothing(
     app: Holdfast, table: psycopg.Connection
 ) -> None:
-    inside, go, told = threading.Event(), threading.Event(), []
+    inside, go, errors = threading.Event(), threading.Event(), []
 
     @app.task("job", lease=60)
     def work(ctx: SyncJobContext) -> None:
@@ -145,7 +145,7 @@ async def test_thread_whose_lease_was_lost_writes_nothing(
                 inside.set()
                 go.wait(PATIENCE)
         except StaleLeaseError as error:
-            told.append(error)
+            errors.append(error)
             raise
 
     async with working(app):
@@ -153,7 +153,7 @@ async def test_thread_whose_lease_was_lost_writes_nothing(
         await until(inside.is_set)
         table.execute(f"UPDATE {SCHEMA}.job SET lease_token = 'another'".encode())
         go.set()
-        await until(lambda: told)
+        await until(lambda: errors)
 
         assert State.RUNNING is (await app.get(job.job_id)).state
     assert [] == written(table)
@@ -162,7 +162,7 @@ async def test_thread_whose_lease_was_lost_writes_nothing(
 async def test_rows_of_a_thread_that_timed_out_are_unlocked_at_once(
     app: Holdfast, table: psycopg.Connection
 ) -> None:
-    inside, go, told = threading.Event(), threading.Event(), []
+    inside, go, errors = threading.Event(), threading.Event(), []
 
     @app.task("job", timeout=0.5, max_attempts=1)
     def work(ctx: SyncJobContext) -> None:
@@ -173,7 +173,7 @@ async def test_rows_of_a_thread_that_timed_out_are_unlocked_at_once(
                 go.wait(PATIENCE)
                 connection.execute("INSERT INTO threaded VALUES ('late')")
         except Exception as error:
-            told.append(error)
+            errors.append(error)
             raise
 
     @app.task("next")
@@ -188,7 +188,7 @@ async def test_rows_of_a_thread_that_timed_out_are_unlocked_at_once(
 
         assert State.COMPLETED is await ended(app, following_job.job_id)
         go.set()
-        await until(lambda: told)
+        await until(lambda: errors)
     assert ["next"] == written(table)
 
 

@@ -1,4 +1,4 @@
-"""Leases are kept while a job runs, and only then."""
+"""Leases are renewed while a job runs, and only then."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Ward:
             self.deliver,
         )
 
-    def deliver(self, heard: Callable[[], None]) -> None:
-        self.delivered.append(heard)
-        heard()
+    def deliver(self, call: Callable[[], None]) -> None:
+        self.delivered.append(call)
+        call()
 
     async def claimed(self, token: str = "mine") -> Run:
         await self.app.submit("work")
@@ -226,8 +226,8 @@ async def test_the_guard_renews_only_what_its_worker_did_not(ward: Ward) -> None
     assert LEASE == pytest.approx(await ward.left(run))
 
 
-def written_just_now(monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> None:
-    """Let the store pass over every lease: somebody is writing the jobs."""
+def skip_leases(monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> None:
+    """Have the store skip every lease, as if another transaction had locked the jobs."""
 
     async def extend(fences: Sequence[Fence]) -> list[Renewal]:
         return [Renewal(held=True, renewed=False) for _ in fences]
@@ -242,7 +242,7 @@ async def test_a_lease_that_was_skipped_is_renewed_next_time(
     ward.runs.append(run := await ward.claimed())
     ward.clock.advance(LEASE / 3)
     with monkeypatch.context() as patched:
-        written_just_now(patched, ward.store.inner)
+        skip_leases(patched, ward.store.inner)
         await ward.heartbeat.once()
     assert not run.signals.lease_lost
 
@@ -260,7 +260,7 @@ async def test_the_guard_retries_a_lease_that_was_skipped(
     guard.update("w", ClaimedMessage([holding(run)]))
     ward.clock.advance(LEASE / 2)
     with monkeypatch.context() as patched:
-        written_just_now(patched, ward.store.inner)
+        skip_leases(patched, ward.store.inner)
         await guard.once(ward.store.inner)
 
     await guard.once(ward.store.inner)

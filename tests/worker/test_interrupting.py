@@ -1,4 +1,4 @@
-"""Stopping handlers: timeouts, cancellation, leases that are gone, and those who will not stop."""
+"""Stopping handlers: timeouts, cancellation, lost leases, and handlers that do not stop."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ async def test_a_forced_cancel_interrupts_a_coroutine(app: Holdfast) -> None:
     async with working(app):
         job = await app.submit("sleep")
         await until_running(app, job.job_id)
-        asked = time.monotonic()
+        requested = time.monotonic()
         await app.cancel(job.job_id, force=True, reason="enough")
 
         assert State.CANCELLED is await ended(app, job.job_id)
-        assert time.monotonic() - asked < 2.0
+        assert time.monotonic() - requested < 2.0
         failure = (await app.failure(job.job_id)).failure
 
     assert failure is not None
@@ -101,7 +101,7 @@ async def test_a_request_to_cancel_is_visible_and_raised_by_the_next_checkpoint(
     async def polite(ctx: JobContext) -> None:
         while not ctx.is_cancelled():  # noqa: ASYNC110  # what a handler would do
             await asyncio.sleep(0.005)
-        seen.append("told")
+        seen.append("requested")
         await ctx.checkpoint({"kept": True})
         seen.append("went on")
 
@@ -112,7 +112,7 @@ async def test_a_request_to_cancel_is_visible_and_raised_by_the_next_checkpoint(
 
         assert State.CANCELLED is await ended(app, job.job_id)
 
-    assert ["told"] == seen
+    assert ["requested"] == seen
 
 
 @pytest.mark.req("A-12")
@@ -140,8 +140,8 @@ async def test_a_coroutine_that_swallows_its_cancellation_loses_its_slot(
     monkeypatch.setattr(worker_module, "UNRESPONSIVE_AFTER", 0.2)
     free = asyncio.Event()
 
-    @app.task("stubborn", timeout=0.1, max_attempts=1)
-    async def stubborn() -> None:
+    @app.task("unresponsive", timeout=0.1, max_attempts=1)
+    async def unresponsive() -> None:
         while not free.is_set():
             try:
                 await free.wait()
@@ -152,7 +152,7 @@ async def test_a_coroutine_that_swallows_its_cancellation_loses_its_slot(
     async def following() -> None: ...
 
     async with working(app, slots=1, observer=events):
-        job = await app.submit("stubborn")
+        job = await app.submit("unresponsive")
         other = await app.submit("next")
 
         assert State.DEAD_LETTER is await ended(app, job.job_id)
@@ -168,8 +168,8 @@ async def test_an_unresponsive_coroutine_is_abandoned_after_a_forced_cancel_too(
     monkeypatch.setattr(worker_module, "UNRESPONSIVE_AFTER", 0.2)
     free = asyncio.Event()
 
-    @app.task("stubborn")
-    async def stubborn() -> None:
+    @app.task("unresponsive")
+    async def unresponsive() -> None:
         while not free.is_set():
             try:
                 await free.wait()
@@ -177,7 +177,7 @@ async def test_an_unresponsive_coroutine_is_abandoned_after_a_forced_cancel_too(
                 continue
 
     async with working(app, slots=1, observer=events):
-        job = await app.submit("stubborn")
+        job = await app.submit("unresponsive")
         await until_running(app, job.job_id)
         await app.cancel(job.job_id, force=True)
 
@@ -261,11 +261,11 @@ async def test_a_forced_cancel_frees_the_slot_of_a_thread(app: Holdfast) -> None
     async with working(app, slots=1):
         job = await app.submit("hang")
         await until_running(app, job.job_id)
-        asked = time.monotonic()
+        requested = time.monotonic()
         await app.cancel(job.job_id, force=True)
 
         assert State.CANCELLED is await ended(app, job.job_id)
-        assert time.monotonic() - asked < 2.0
+        assert time.monotonic() - requested < 2.0
         free.set()
 
 
@@ -353,14 +353,14 @@ async def test_idle_threads_are_reused(app: Holdfast) -> None:
 async def test_a_handler_whose_lease_is_lost_is_signalled_and_stopped(
     app: Holdfast, events: EventLog
 ) -> None:
-    told = []
+    lost = []
 
     @app.task("slow", lease=0.6)
     async def slow(ctx: JobContext) -> None:
         try:
             await asyncio.sleep(60)
         finally:
-            told.append(ctx.lease_lost)
+            lost.append(ctx.lease_lost)
 
     async with working(app, observer=events, maintenance=False):
         job = await app.submit("slow")
@@ -368,10 +368,10 @@ async def test_a_handler_whose_lease_is_lost_is_signalled_and_stopped(
         await _steal(app, job.job_id)
 
         await events.wait_for("job.lease_lost")
-        await until(lambda: told)
+        await until(lambda: lost)
         status = await app.get(job.job_id)
 
-    assert [True] == told
+    assert [True] == lost
     assert State.RUNNING is status.state
 
 
@@ -422,7 +422,7 @@ async def test_a_late_result_under_the_newest_lease_is_accepted(
 
 
 async def _lapse(app: Holdfast, job_id: str) -> None:
-    """Let the lease end as the reaper would have found it."""
+    """Expire the lease as the reaper does."""
     (job,) = await app.store.get([job_id])
     assert job is not None
     after = lifecycle.lease_lost(job, now=app.store.now(), jitter=-1.0)
@@ -431,7 +431,7 @@ async def _lapse(app: Holdfast, job_id: str) -> None:
 
 
 async def _steal(app: Holdfast, job_id: str) -> None:
-    """Let the lease end and give the job to somebody else."""
+    """Expire the lease and have another worker claim the job."""
     await _lapse(app, job_id)
     await app.store.promote(10)
     want = Claim(queues=("default",), limit=1, worker="thief", token="stolen")

@@ -1,4 +1,4 @@
-"""What keeps the store in order: due times, dead workers, lifetimes, retention, schedules."""
+"""Maintenance: due times, dead workers, lifetimes, retention, schedules."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_after_an_outage_heartbeats_and_outcomes_go_before_the_reaper(yard
     job = await yard.app.submit("x")
     fence = await yard.claim()
 
-    yard.clock.advance(30)  # nobody reaches the store, so nobody could renew
+    yard.clock.advance(30)  # no worker reaches the store, so none could renew
     await reaper.once()
     assert State.RUNNING is await yard.state(job.job_id)
 
@@ -179,10 +179,10 @@ async def test_recovering_a_dead_worker_touches_only_what_it_still_held(yard: Ya
     fence = await yard.claim(token="mine")
     await yard.claim(worker="other", token="theirs")
 
-    buried = await yard.reaper.recover([fence, Fence(taken.job_id, "older")], "it was killed")
+    recovered = await yard.reaper.recover([fence, Fence(taken.job_id, "older")], "it was killed")
     await yard.store.promote(10)
 
-    assert 1 == buried
+    assert 1 == recovered
     assert State.SCHEDULED is await yard.state(mine.job_id)
     assert State.RUNNING is await yard.state(taken.job_id)
 
@@ -260,7 +260,7 @@ def lateness(begin: float, length: float) -> float:
 
     async def story() -> float:
         await app.start()
-        crew = asyncio.ensure_future(
+        maintenance = asyncio.ensure_future(
             Maintenance(app, "w", ("default",), Silent(), make_worker=delivery_worker).run()
         )
         job = await app.submit("x", delay=begin + length / 2)
@@ -272,7 +272,7 @@ def lateness(begin: float, length: float) -> float:
         async with asyncio.timeout(10):
             while State.SCHEDULED is not (await app.get(job.job_id)).state:  # noqa: ASYNC110  # in virtual time
                 await asyncio.sleep(0.01)
-        assert not crew.done()
+        assert not maintenance.done()
         return clock.monotonic() - back
 
     try:
@@ -429,7 +429,7 @@ async def test_ticks_between_two_first_records_of_a_schedule_are_not_lost(worker
     yard.clock.advance(2)
     (entry,) = yard.app.crons.values()
     await early._record_first(entry, seen)  # a write that was decided before the tick
-    await late._record_first(entry, yard.clock.now())  # and of one who looked after it
+    await late._record_first(entry, yard.clock.now())  # and one that was decided after it
     await late.once()
 
     assert 1 == len((await yard.app.search()).jobs)

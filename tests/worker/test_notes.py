@@ -1,4 +1,4 @@
-"""What a job says while it runs is kept, however soon it ends."""
+"""Notes of a running job are kept, however soon it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.worker.rig import ended, working
 
 
 class Slow(MemoryStore):
-    """Takes its time over notes."""
+    """Writes notes slowly."""
 
     async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The store goes away and comes back: workers wait, keep their results, and go on."""
+"""Outages of the store: workers wait, keep their results, and continue."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ async def test_the_end_of_an_outage_is_reported_once(
     async with working(app, observer=events, maintenance=maintenance):
         await ended(app, (await app.submit("work")).job_id)
         for outage in (1, 2):
-            told = len(events.all("store.unavailable"))
+            before = len(events.all("store.unavailable"))
             store.away.add("*")
-            await events.wait_for("store.unavailable", told + 1)
+            await events.wait_for("store.unavailable", before + 1)
             refused = store.refused
             await until(lambda refused=refused: store.refused > refused + 1)
             store.away.clear()
@@ -125,7 +125,7 @@ async def test_the_end_of_an_outage_is_reported_once(
         await ended(app, (await app.submit("work")).job_id)
 
     assert 2 == len(events.all("store.available"))
-    assert all(told["away"] > 0 for told in events.all("store.available"))  # type: ignore[operator]
+    assert all(entry["away"] > 0 for entry in events.all("store.available"))  # type: ignore[operator]
 
 
 async def test_the_end_of_a_wait_does_not_end_an_outage(app: Holdfast, store: FaultyStore) -> None:
@@ -135,12 +135,12 @@ async def test_the_end_of_a_wait_does_not_end_an_outage(app: Holdfast, store: Fa
     async with working(app, observer=events):
         await events.wait_for("maintenance.leading")
         store.away.add("*")  # while the worker waits for work
-        await until(lambda: store.refused > 5)  # and what was under way has been answered
-        told = events.all("store.available")
+        await until(lambda: store.refused > 5)  # and every call that was sent before has returned
+        before = events.all("store.available")
         await store.inner.add([make("a", now=store.now())])
         refused = store.refused
         await until(lambda: store.refused > refused + 5)
-        assert told == events.all("store.available")
+        assert before == events.all("store.available")
 
         store.away.clear()
         await events.wait_for("store.available")
@@ -152,7 +152,7 @@ async def test_maintenance_alone_reports_the_end_of_an_outage(
     events = EventLog()
 
     async with app:
-        crew = asyncio.create_task(
+        maintenance = asyncio.create_task(
             Maintenance(app, "w", ("default",), events, make_worker=delivery_worker).run()
         )
         await events.wait_for("maintenance.leading")
@@ -160,8 +160,8 @@ async def test_maintenance_alone_reports_the_end_of_an_outage(
         await events.wait_for("store.unavailable")
         store.away.clear()
         await events.wait_for("store.available")
-        crew.cancel()
-        await asyncio.wait([crew])
+        maintenance.cancel()
+        await asyncio.wait([maintenance])
 
     assert 1 == len(events.all("store.available"))
 
@@ -326,7 +326,7 @@ async def test_the_timeout_counts_from_the_submission_not_from_the_first_refusal
 
 
 async def _later(app: Holdfast) -> object:
-    """Submit while another submission is on its way."""
+    """Submit while another submission waits."""
     await asyncio.sleep(0.01)
     return await app.submit("work")
 
@@ -336,12 +336,12 @@ async def _nothing() -> None: ...
 
 async def test_a_service_error_is_reported_once_and_retried_ever_later() -> None:
     clock, events = ManualClock(), EventLog()
-    trouble = ServiceErrors("pruner", Randomness(), events, Outage(clock, events))
+    errors = ServiceErrors("pruner", Randomness(), events, Outage(clock, events))
     denied = StoreError("permission denied for table tie")
 
-    waits = [trouble.failed(denied) for _ in range(12)]
-    trouble.over()
-    again = trouble.failed(denied)
+    waits = [errors.failed(denied) for _ in range(12)]
+    errors.over()
+    again = errors.failed(denied)
 
     assert 5 < sum(waits[-3:]) / 3 < 15
     assert again < 1
@@ -353,9 +353,9 @@ async def test_a_service_error_is_reported_once_and_retried_ever_later() -> None
 async def test_a_service_retries_soon_after_an_outage() -> None:
     clock, events = ManualClock(), EventLog()
     outage = Outage(clock, events)
-    trouble = ServiceErrors("pruner", Randomness(), events, outage)
+    errors = ServiceErrors("pruner", Randomness(), events, outage)
 
-    waits = [trouble.failed(StoreUnavailableError("away")) for _ in range(12)]
+    waits = [errors.failed(StoreUnavailableError("away")) for _ in range(12)]
     outage.failed(StoreUnavailableError("away"))
 
     assert max(waits) < 0.5

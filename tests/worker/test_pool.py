@@ -1,4 +1,4 @@
-"""The process runner's children: found by any kind of app, warm, few, and gone when idle."""
+"""The process runner's children: how they find handlers, how many run, when they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process runner: isolation, stopping for real, and the same context as everywhere."""
+"""The process runner: isolation, interruption, and the same context as in other runners."""
 
 from __future__ import annotations
 
@@ -196,12 +196,12 @@ async def test_a_forced_cancel_kills_the_process_and_what_it_started(
 ) -> None:
     job = await app.submit("process.family", {"started": str(tmp_path / "started")})
     grandchild = int(await appeared(tmp_path / "started"))
-    asked = time.monotonic()
+    requested = time.monotonic()
 
     await app.cancel(job.job_id, force=True)
 
     assert State.CANCELLED is await ended(app, job.job_id)
-    assert time.monotonic() - asked < 2.0
+    assert time.monotonic() - requested < 2.0
     await until(lambda: not is_alive(grandchild), 1.0)
 
 

@@ -1,4 +1,4 @@
-"""What a worker makes of a handler that fails."""
+"""How a worker settles a handler that fails."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ async def test_a_handler_may_set_when_to_retry(app: Holdfast) -> None:
 
 @pytest.mark.req("M-7")
 async def test_a_task_may_compute_its_own_backoff(app: Holdfast) -> None:
-    asked = []
+    requested = []
 
     def backoff(attempt: int, first: timedelta, most: timedelta) -> timedelta:
-        asked.append(attempt)
+        requested.append(attempt)
         return timedelta(milliseconds=attempt)
 
     @app.task("fail", max_attempts=4, backoff=backoff)
@@ -84,7 +84,7 @@ async def test_a_task_may_compute_its_own_backoff(app: Holdfast) -> None:
         job = await app.submit("fail")
         assert State.DEAD_LETTER is await ended(app, job.job_id)
 
-    assert [1, 2, 3] == asked
+    assert [1, 2, 3] == requested
 
 
 @pytest.mark.req("M-11")
@@ -177,7 +177,7 @@ async def test_a_result_that_cannot_be_kept_fails_the_job_once(app: Holdfast) ->
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "text"),
     [
         (KeyError("x"), "KeyError: 'x'"),
         (ValueError("no such user"), "ValueError: no such user"),
@@ -187,7 +187,7 @@ async def test_a_result_that_cannot_be_kept_fails_the_job_once(app: Holdfast) ->
     ids=repr,
 )
 async def test_the_event_of_a_failure_names_its_kind(
-    app: Holdfast, error: Exception, told: str
+    app: Holdfast, error: Exception, text: str
 ) -> None:
     @app.task("fail", max_attempts=1)
     async def fail() -> None:
@@ -199,4 +199,4 @@ async def test_the_event_of_a_failure_names_its_kind(
         await ended(app, job.job_id)
 
     (line,) = events.all("job.failed") + events.all("job.dead")
-    assert told == line["error"]
+    assert text == line["error"]

@@ -19,7 +19,7 @@ from tests.worker.rig import EventLog, ended, until, until_running
 
 
 class Site:
-    """An app with one task that waits for a word."""
+    """An app with one task that waits until a test lets it finish."""
 
     def __init__(self, store: object = None, url: str = "") -> None:
         self.app = Holdfast(url) if url else Holdfast(store=store or MemoryStore())  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import FailureCategory, Holdfast, State
 from holdfast.model.job import Event
-from tests.worker.machines import Machines, children, crew
+from tests.worker.machines import Machines, children, worker_pids
 from tests.worker.rig import appeared, ended, is_alive, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
@@ -40,9 +40,9 @@ async def exited(process: subprocess.Popen[bytes], seconds: float = 20) -> int:
 
 
 async def crowd(app: Holdfast, count: int) -> dict[str, int]:
-    """Wait until so many workers are there."""
+    """Wait until so many workers are present."""
     async with asyncio.timeout(20):
-        while len(found := await crew(app)) < count:  # noqa: ASYNC110  # nothing tells
+        while len(found := await worker_pids(app)) < count:  # noqa: ASYNC110  # other processes
             await asyncio.sleep(0.02)
     return found
 
@@ -169,7 +169,7 @@ async def test_a_first_signal_drains_every_process(machines: Machines, app: Hold
 
     assert 0 == await exited(supervisor)
     assert State.COMPLETED is (await app.get(job.job_id)).state
-    assert {} == await crew(app)
+    assert {} == await worker_pids(app)
 
 
 @pytest.mark.req("S-10")
@@ -235,12 +235,12 @@ async def test_a_forced_cancel_from_another_process_stops_the_job_within_two_sec
     payload = {"started": machines.file("started")}
     job = await app.submit(type_, payload | ({"seconds": 60} if type_ == "wait" else {}))
     pid = int(await appeared(Path(machines.file("started"))))
-    asked = time.monotonic()
+    requested = time.monotonic()
 
     await app.cancel(job.job_id, force=True)
 
     assert State.CANCELLED is await ended(app, job.job_id)
-    assert time.monotonic() - asked < 2.0
+    assert time.monotonic() - requested < 2.0
     assert is_alive(pid) is (type_ != "process.spin")
 
 

@@ -166,9 +166,9 @@ class RemoteWorkers:
         return _state(job_id, cancel, held=True)
 
     async def settle(self, fence: Fence, decide: Callable[[Job, datetime], Job]) -> Settlement:
-        """Say how a job went; a repeat is answered like the first time.
+        """Write the outcome of a job; a repeated call returns what the first one returned.
 
-        StaleLeaseError when another claim came after this one.
+        StaleLeaseError when the job was claimed again since.
         """
 
         def decide_held(_: int, job: Job, now: datetime) -> Job:

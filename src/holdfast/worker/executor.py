@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import traceback
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import cast
 
 import msgspec
 
@@ -68,8 +66,8 @@ Outcome = Succeeded | Failed | Interrupted
 async def perform(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
     """Call a coroutine handler and await it. CancelledError goes through."""
     try:
-        function = cast("Callable[..., Awaitable[object]]", handler.function)
-        return _answer(await function(**_arguments(handler, job, context)), context)
+        awaitable = handler.function(**_arguments(handler, job, context))
+        return _answer(await awaitable, context)  # type: ignore[misc]  # a coroutine function
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
@@ -126,12 +127,8 @@ class Settler:
     async def _write_now(self, outcomes: Sequence[tuple[Run, Outcome]]) -> None:
         if self._notes is not None and self._notes.pending:  # a settled lease takes no more notes
             await self._notes.written(run.fence for run, _ in outcomes)
-
-        def decide(i: int, job: Job, now: datetime) -> Job:
-            return self._decide(*outcomes[i], job, now)
-
         jobs, has_dependents = await decide_and_swap(
-            self._store, [run.job for run, _ in outcomes], decide
+            self._store, [run.job for run, _ in outcomes], partial(self._decide, outcomes)
         )
         for (run, _), (before, after) in zip(outcomes, jobs, strict=True):
             if after is None or after is before:
@@ -142,7 +139,10 @@ class Settler:
         if has_dependents:
             await release_dependents(self._store)
 
-    def _decide(self, run: Run, outcome: Outcome, job: Job, now: datetime) -> Job:
+    def _decide(
+        self, outcomes: Sequence[tuple[Run, Outcome]], i: int, job: Job, now: datetime
+    ) -> Job:
+        run, outcome = outcomes[i]
         if job is not run.job and not lifecycle.may_answer(job, run.fence.token):
             return job
         job = lifecycle.held_again(job, now=now)

@@ -48,9 +48,9 @@ class Slots:
 
     def refused(self, runs: Sequence[Run]) -> Sequence[Run]:
         """Return claimed jobs that must go back because they must not run beside the others."""
-        quarantine = self._quarantine
-        if quarantine.is_careful or any(run.job.failure is not None for run in runs):
-            return quarantine.refused(runs)
+        failed_before = [run for run in runs if run.job.failure is not None]
+        if failed_before or self._quarantine.is_careful:
+            return self._quarantine.refused(runs)
         return ()
 
     def fill_at_once(self) -> None:

@@ -235,10 +235,10 @@ class Worker:
         """Inform what watches over running jobs: lease listener, timeouts and heartbeat."""
         if self._listener is not None:
             self._listener.claimed(runs)
-        earliest = min(run.deadline for run in runs)
+        earliest = min([run.deadline for run in runs])
         if earliest < self._timeouts.earliest:
             self._timeouts.set(earliest)
-        if any(run.job.lease_ttl < SHORT_LEASE for run in runs):
+        if min([run.job.lease_ttl for run in runs]) < SHORT_LEASE:
             self._heartbeat.wake()
 
     async def _work(self, run: Run) -> None:

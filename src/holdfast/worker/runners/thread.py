@@ -40,7 +40,7 @@ class ThreadBridge:
         self.must_hold()
         called = getattr(self._run.context, method)(*args, **kwargs)
         if isinstance(called, AbstractAsyncContextManager):
-            return ThreadTransaction(self, cast("AbstractAsyncContextManager[_Connection]", called))
+            return ThreadTransaction(self, cast("AbstractAsyncContextManager[_Closable]", called))
         answer = self.start(called).result()
         self.must_hold()
         return answer
@@ -65,7 +65,7 @@ class ThreadBridge:
             self.block.cancel()
 
 
-class _Connection(Protocol):
+class _Closable(Protocol):
     def close(self) -> None: ...
 
 
@@ -76,11 +76,11 @@ class ThreadTransaction:
     """
 
     def __init__(
-        self, bridge: ThreadBridge, transaction: AbstractAsyncContextManager[_Connection]
+        self, bridge: ThreadBridge, transaction: AbstractAsyncContextManager[_Closable]
     ) -> None:
         self._bridge = bridge
         self._transaction = transaction
-        self._connection: concurrent.futures.Future[_Connection] = concurrent.futures.Future()
+        self._connection: concurrent.futures.Future[_Closable] = concurrent.futures.Future()
         self._left: concurrent.futures.Future[BaseException | None] = concurrent.futures.Future()
 
     def __enter__(self) -> object:

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.encryption.envelope import require_decrypted
+from holdfast.encryption.envelope import PREFIX, require_decrypted
 from holdfast.errors import (
     JobCancelledError,
     PermanentError,
@@ -130,8 +130,10 @@ def timeout_failure(seconds: float) -> Failure:
 def _arguments(
     handler: Handler, job: Job, context: JobContext | SyncJobContext | None
 ) -> dict[str, object]:
-    require_decrypted(job.payload, "payload")
-    require_decrypted(job.checkpoint, "checkpoint")
+    if job.payload.startswith(PREFIX):
+        require_decrypted(job.payload, "payload")
+    if job.checkpoint is not None:
+        require_decrypted(job.checkpoint, "checkpoint")
     arguments = handler.signature.unpack(job)
     if handler.signature.context is not None:
         arguments[handler.signature.context] = context

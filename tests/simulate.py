@@ -10,24 +10,24 @@ import os
 import time
 from collections import Counter
 
-from tests.simulation.many import Told, tell_all
+from tests.simulation.many import SeedResult, run_seeds
 
 
 def main() -> int:
-    asked = _arguments()
+    options = _arguments()
     counts: Counter[str] = Counter()
     simulated, started = 0.0, time.monotonic()
     failed: list[str] = []
-    seeds = range(asked.start, asked.start + asked.seeds)
-    stories = [(seed, asked.store or _store(seed)) for seed in seeds]
-    for told in tell_all(stories, processes=asked.processes, trace=asked.trace):
-        counts += told.counts
-        simulated += told.simulated
-        if told.report:
-            print(told.report, flush=True)
-        if told.wrong:
-            failed.append(_repeat(told))
-            if len(failed) >= asked.failures:
+    seeds = range(options.start, options.start + options.seeds)
+    which = [(seed, options.store or _store(seed)) for seed in seeds]
+    for result in run_seeds(which, processes=options.processes, trace=options.trace):
+        counts += result.counts
+        simulated += result.simulated
+        if result.report:
+            print(result.report, flush=True)
+        if result.wrong:
+            failed.append(_repeat(result))
+            if len(failed) >= options.failures:
                 break
     _summary(counts, simulated, time.monotonic() - started)
     for line in failed:
@@ -39,8 +39,8 @@ def _store(seed: int) -> str:
     return "sqlite" if seed % 5 == 4 else "memory"
 
 
-def _repeat(told: Told) -> str:
-    return f"python -m tests.simulate --start {told.seed} --seeds 1 --store {told.store}"
+def _repeat(result: SeedResult) -> str:
+    return f"python -m tests.simulate --start {result.seed} --seeds 1 --store {result.store}"
 
 
 def _arguments() -> argparse.Namespace:

@@ -69,7 +69,7 @@ async def test_work_that_does_not_wait_needs_no_timer(monkeypatch: pytest.Monkey
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "call_at", lambda *_: pytest.fail("a timer was made"))
 
-    assert await Timeouts().soon(there(), 30) == "here"
+    assert await Timeouts().wait_for(there(), 30) == "here"
 
 
 async def test_work_that_waits_is_awaited_until_its_timeout() -> None:
@@ -80,10 +80,10 @@ async def test_work_that_waits_is_awaited_until_its_timeout() -> None:
 
     deadlines = Timeouts()
 
-    assert await deadlines.soon(later(0.01), 30) == "here"
-    assert await deadlines.soon(later(0), 30) == "here"
+    assert await deadlines.wait_for(later(0.01), 30) == "here"
+    assert await deadlines.wait_for(later(0), 30) == "here"
     with pytest.raises(TimeoutError):
-        await deadlines.soon(later(30), 0.01)
+        await deadlines.wait_for(later(30), 0.01)
 
 
 async def test_awaited_work_receives_its_cancellation_and_errors() -> None:
@@ -101,8 +101,8 @@ async def test_awaited_work_receives_its_cancellation_and_errors() -> None:
 
     deadlines = Timeouts()
     with pytest.raises(KeyError):
-        await deadlines.soon(failing(), 30)
-    task = asyncio.create_task(deadlines.soon(careful(), 30))
+        await deadlines.wait_for(failing(), 30)
+    task = asyncio.create_task(deadlines.wait_for(careful(), 30))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
         ("nowhere:app", "no app at 'nowhere:app': there is no module 'nowhere'"),
         ("jobs_here:nope", "module 'jobs_here' has no 'nope'"),
         ("jobs_here:greet", "it is a Task, not a Holdfast"),
-        ("several", "it holds several apps, say several:one or several:two"),
+        ("several", "it holds several apps, name several:one or several:two"),
         ("empty", "the module holds no Holdfast app"),
         ("broken", "importing 'broken' failed: ZeroDivisionError: division by zero (broken.py"),
         (":", "it must look like module:name"),

@@ -39,7 +39,7 @@ from holdfast.store.redis.fields import Row
 from holdfast.store.sqlite import read as sqlite_reading
 from holdfast.store.sqlite.encode import id_of, key_of
 from holdfast.tasks.schedule import MissedRuns, cron_entry
-from holdfast.worker.runners.protocol import Unframer, orders, words
+from holdfast.worker.runners.protocol import Unframer, child_messages, worker_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -245,7 +245,7 @@ def child_frames(data: bytes) -> None:
     unframer = Unframer()
     for half in (data[: len(data) // 2], data[len(data) // 2 :]):
         for message in unframer.feed(half):
-            for decoder in (words, orders):
+            for decoder in (child_messages, worker_messages):
                 with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                     decoder.decode(message)
 

@@ -14,7 +14,7 @@ from holdfast.http.requests import RequestLimits
 from holdfast.model.policy import Limits
 from holdfast.store import MemoryStore
 from tests.http.site import API, running
-from tests.worker.rig import Ear
+from tests.worker.rig import EventLog
 
 if TYPE_CHECKING:
     from tests.http.site import Site
@@ -230,7 +230,7 @@ class FailingStore(MemoryStore):
 
 @pytest.mark.req("A-10", "S-9")
 async def test_unavailable_store_is_503_and_a_bug_is_500_without_details() -> None:
-    store, observer = FailingStore(), Ear()
+    store, observer = FailingStore(), EventLog()
     async with running(Holdfast(store=store), observer=observer) as site:
         await site.submit()
         store.error = StoreUnavailableError("no route to host")

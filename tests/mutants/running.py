@@ -1,4 +1,4 @@
-"""Bugs in what runs jobs: they show only when things go wrong, so the simulation must see them."""
+"""Bugs in workers and maintenance: most show only after a fault, in the simulation."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ def _in(
 MUTANTS = (
     _in(
         "worker/settler.py",
-        "not lifecycle.may_answer(answer.job, run.fence.token)",
-        "answer.job.state is not State.RUNNING",
-        "a stale answer is written under another's lease",
+        "not lifecycle.may_answer(job, run.fence.token)",
+        "job.state is not State.RUNNING",
+        "a stale outcome is written under another's lease",
     ),
     _in(
         "worker/settler.py",
-        "answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token)",
-        "not answer.written",
-        "a late answer is dropped although its lease is the newest",
+        "job is not run.job and not lifecycle.may_answer(job, run.fence.token)",
+        "job is not run.job",
+        "a late outcome is dropped although its lease is the newest",
     ),
     _in(
         "worker/settler.py",
         "                self._outage.failed(error)\n",
         "                return\n",
-        "answers are dropped while the store is away",
+        "outcomes are dropped while the store is unavailable",
     ),
     _in(
         "worker/settler.py",
         "        job = lifecycle.held_again(job, now=now)\n",
         "",
-        "a late answer is decided on a job that does not run",
+        "a late outcome is decided on a job that does not run",
     ),
     _in(
         "worker/heartbeat.py",
@@ -46,25 +46,25 @@ MUTANTS = (
         "worker/heartbeat.py",
         'self._observer.emit("heartbeat.missed", error=str(error), leases=len(due))',
         "raise",
-        "the heart stops when a beat is missed",
+        "the heartbeat ends when a renewal fails",
     ),
     _in(
         "worker/settler.py",
-        "                if self._after is not None:\n                    self._after()\n",
-        "",
-        "a worker that waited for its answers to be written is not woken",
+        "                    self._on_written()\n",
+        "                    pass\n",
+        "a worker that waits for its outcomes to be written is not woken",
     ),
     _in(
         "worker/worker.py",
-        "                await pause_unless(self._stopping, pauses.next())\n",
+        "                await pause_unless(self._stopping, delay.next())\n",
         "                return\n",
-        "a worker stops when the store is away",
+        "a worker stops when the store is unavailable",
     ),
     _in(
         "maintenance/reaper.py",
         "return Change(job, lost, until)",
         "return Change(job, lost)",
-        "a lease that was renewed meanwhile is taken back",
+        "a lease that was renewed meanwhile is reaped",
         ("maintenance",),
     ),
     _in(
@@ -72,40 +72,40 @@ MUTANTS = (
         "        await self._write([self._decided(job) for job in jobs])\n",
         "        known = [job for job in jobs if job.progress or job.checkpoint]\n"
         "        await self._write([self._decided(job) for job in known])\n",
-        "a claim whose reply was lost is never taken back",
+        "a claim whose reply was lost is never reaped",
     ),
     _in(
         "maintenance/leader.py",
-        "                await asyncio.sleep(trouble.failed(error))\n                continue\n",
+        "                await asyncio.sleep(errors.failed(error))\n                continue\n",
         "                return\n",
-        "maintenance ends when the store is away",
+        "maintenance ends when the store is unavailable",
         ("maintenance",),
     ),
     _in(
         "maintenance/leader.py",
         "            self._since = now\n",
-        "            self._since = self._heard\n",
-        "the reaper is first at a store that was away",
+        "            self._since = self._answered\n",
+        "the reaper runs first after an outage",
         ("maintenance",),
     ),
     _in(
         "maintenance/leader.py",
-        "<= now <= self._heard + SILENCE",
+        "<= now <= self._answered + SILENCE",
         "<= now",
-        "the reaper takes back what nobody can renew",
+        "the reaper recovers what no worker can renew",
         ("maintenance",),
     ),
     _in(
         "maintenance/releaser.py",
         "        await release_dependents(self._store)\n",
         "",
-        "nobody sweeps for dependents",
+        "no sweep finds dependents",
     ),
     _in(
         "maintenance/cron.py",
-        "await self._store.lock(_first_place(entry), nobody_else, FOR_EVER, _written(now))",
-        "await self._remember(entry, now)",
-        "the last sighting of a schedule counts",
+        "await self._store.lock(_first_name(entry), owner, FOR_EVER, _encoded(now))",
+        "await self._record_last(entry, now)",
+        "the last record of a schedule counts as the first",
         ("maintenance",),
     ),
     _in(
@@ -118,24 +118,24 @@ MUTANTS = (
         "model/lifecycle.py",
         "        attempt=job.attempt - 1,\n",
         "",
-        "giving a job back uses up an attempt",
+        "returning a job to the queue uses up an attempt",
     ),
     _in(
         "model/lifecycle.py",
         "    if job.cancel is not None or failure.category is FailureCategory.CANCELLED:",
         "    if failure.category is FailureCategory.CANCELLED:",
-        "a job that was asked to stop is tried again",
+        "a job with a request to cancel is retried",
     ),
     _in(
         "model/lifecycle.py",
         "    if job.state is R and job.cancel is not None:",
         "    if job.state is not R and job.cancel is not None:",
-        "a job that was asked to stop is given back",
+        "a job with a request to cancel returns to the queue",
     ),
     _in(
         "operations/changes.py",
-        "            if answer.written:\n",
-        "            if answer is not None:\n",
+        "            if not answer.written:\n",
+        "            if answer is None:\n",
         "cancelling is confirmed without being written",
     ),
     _in(

@@ -1,4 +1,4 @@
-"""What must be true after a run, beyond what each job's own history can tell."""
+"""What must be true after a run, beyond what each job's own history shows."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from tests.simulation.record import Execution, Written
 
 AGES = timedelta(days=1)
-"""Requests may be on their way for so long that the order of service cannot be judged."""
+"""Requests may take so long that the order of service cannot be checked."""
 
 SLACK = 2.0
-"""Seconds that a message may be on its way, or a clock run ahead, without anything being wrong."""
+"""Seconds that a message may take, or a clock be ahead, without a violation."""
 
 
 GRACE = 10.0
-"""Seconds after which a schedule must have submitted, with workers there."""
+"""Seconds after which a schedule must have submitted while workers run."""
 
 
 @dataclass
 class Evidence:
-    """Everything a run left behind."""
+    """Everything a run recorded."""
 
     record: Record
     jobs: list[Job]
@@ -51,7 +51,7 @@ def violations(evidence: Evidence) -> list[str]:
     """Name every promise that was broken."""
     checks = (
         *(_stuck, _audit, _double, _lapsed_early, _renewed_late, _foreign_writes),
-        *(_wrong_result, _run_twice, _unoffered, _given_up, _cancel_lies, _ticks),
+        *(_wrong_result, _run_twice, _unoffered, _abandoned, _cancel_lies, _ticks),
         *(_children, _wrongs),
     )
     return [text for check in checks for text in check(evidence)]
@@ -65,10 +65,10 @@ def _stuck(evidence: Evidence) -> Iterator[str]:
 
 
 def _audit(evidence: Evidence) -> Iterator[str]:
-    """What the audit records say, and whether they agree with what clients were told."""
+    """What the audit records say, and whether they agree with what clients received."""
     witness = Witness()
     witness.accepted = set(evidence.record.accepted)
-    witness.cancelled = {id_ for _, id_, told in evidence.record.cancels if told == "CANCELLED"}
+    witness.cancelled = {id_ for _, id_, answer in evidence.record.cancels if answer == "CANCELLED"}
     checker = Checker(witness, slack=timedelta(0), order_slack=AGES, has_workers=False)
     for job in evidence.jobs:
         parents = {
@@ -87,7 +87,7 @@ def _double(evidence: Evidence) -> Iterator[str]:
 
 
 def _lapsed_early(evidence: Evidence) -> Iterator[str]:
-    """A lease may be taken back only once it has run out, as last renewed."""
+    """A lease may be reaped only after it expired, as last renewed."""
     granted: defaultdict[Fence, list[tuple[float, datetime]]] = defaultdict(list)
     for claim in evidence.record.claims:
         if claim.job.lease is not None and claim.job.lease.until is not None:
@@ -100,11 +100,11 @@ def _lapsed_early(evidence: Evidence) -> Iterator[str]:
         fence = Fence(taken.change.before.id, taken.change.before.lease.token)
         until = max(end for at, end in granted[fence] if at < taken.at)
         if taken.answer.written and until > _instant(taken.at):
-            yield f"{taken.change.before.id} was taken back while its lease was valid"
+            yield f"{taken.change.before.id} was reaped while its lease was valid"
 
 
 def _renewed_late(evidence: Evidence) -> Iterator[str]:
-    """Nobody renews a lease for longer than the job may run."""
+    """No lease is renewed for longer than the job may run."""
     claims = {
         Fence(claim.job.id, claim.job.lease.token): claim.job
         for claim in evidence.record.claims
@@ -122,14 +122,14 @@ def _renewed_late(evidence: Evidence) -> Iterator[str]:
 
 
 def _foreign_writes(evidence: Evidence) -> Iterator[str]:
-    """Only who holds the newest lease says how a job went."""
+    """Only the holder of the newest lease writes the outcome of a job."""
     owners = _owners(evidence.record)
     for written in _changes(evidence.record, ANSWERS):
         lease = written.change.before.lease
         assert lease is not None
         if written.answer.written and owners.get(lease.token) != written.sender:
             who = f"{written.sender} under another's lease"
-            yield f"{written.change.before.id} was answered by {who}"
+            yield f"{written.change.before.id} was settled by {who}"
 
 
 def _owners(record: Record) -> dict[str, str]:
@@ -138,10 +138,10 @@ def _owners(record: Record) -> dict[str, str]:
 
 
 def _wrong_result(evidence: Evidence) -> Iterator[str]:
-    """A job that completed did so in the attempt that says so.
+    """A completed job holds the result of the attempt that completed it.
 
     A claim that acts twice may give a job to the same worker again under the same token, which
-    nobody but that worker has: what it returned under the older version is then as good.
+    only that worker has: its result under the older version is then as good.
     """
     finished = {
         (run.job_id, str(run.version).encode())
@@ -173,11 +173,11 @@ def _run_twice(evidence: Evidence) -> Iterator[str]:
         if count > 1:
             yield f"{job_id} version {version} ran {count} times"
         if version not in claims:
-            yield f"{job_id} ran as version {version}, which nobody claimed"
+            yield f"{job_id} ran as version {version}, which was never claimed"
 
 
 def _unoffered(evidence: Evidence) -> Iterator[str]:
-    """What a handler finished is offered to the store, however long that is away."""
+    """The outcome of a finished handler is written, however long the outage."""
     offered = {
         (written.change.before.id, written.change.before.lease_version, written.sender)
         for written in _changes(evidence.record, OUTCOMES)
@@ -186,32 +186,32 @@ def _unoffered(evidence: Evidence) -> Iterator[str]:
         if run.finished is None or _was_disturbed(evidence, run):
             continue
         if (run.job_id, run.version, run.process) not in offered:
-            yield f"{run.job_id} version {run.version} finished and nobody was told"
+            yield f"{run.job_id} version {run.version} finished and was never written"
 
 
-def _given_up(evidence: Evidence) -> Iterator[str]:
-    """An answer that came late, but under the newest lease, is given again until it is heard."""
+def _abandoned(evidence: Evidence) -> Iterator[str]:
+    """A late outcome under the newest lease is retried until it is written."""
     newest: dict[tuple[str, str], Written] = {}
     owners = _owners(evidence.record)
     for written in _changes(evidence.record, OUTCOMES):
         assert written.change.before.lease is not None
         token = written.change.before.lease.token
         place = (written.change.before.id, token)
-        heard = place in newest and newest[place].answer.written
+        done = place in newest and newest[place].answer.written
         reaped = written.change.until is not None  # by the owner itself, who never had the job
-        if owners.get(token) == written.sender and not heard and not reaped:
+        if owners.get(token) == written.sender and not done and not reaped:
             newest[place] = written
     for (job_id, token), last in newest.items():
         job = last.answer.job
-        welcome = (
+        accepted = (
             not last.answer.written
             and job is not None
             and may_answer(job, token)
-            # a claim that acts twice gives one token to two leases; this answers the first
+            # a claim that acts twice gives one token to two leases; this settles the first
             and job.lease_version == last.change.before.lease_version
         )
-        if welcome and last.sender not in evidence.record.deaths and evidence.ended:
-            yield f"{job_id}: {last.sender} gave up an answer that was still welcome"
+        if accepted and last.sender not in evidence.record.deaths and evidence.ended:
+            yield f"{job_id}: {last.sender} abandoned an outcome that was still accepted"
 
 
 def _children(evidence: Evidence) -> Iterator[str]:
@@ -229,7 +229,7 @@ def _wrongs(evidence: Evidence) -> Iterator[str]:
 
 
 def _cancel_lies(evidence: Evidence) -> Iterator[str]:
-    """What was asked to stop is not started again."""
+    """A job that was requested to stop is not started again."""
     for at, job_id, answer in evidence.record.cancels:
         job = evidence.job(job_id)
         if job is None or answer not in ("CANCELLED", "CANCEL_REQUESTED"):
@@ -240,7 +240,7 @@ def _cancel_lies(evidence: Evidence) -> Iterator[str]:
             if edge.event is Event.CLAIM and edge.at > _instant(at)
         ]
         if later and job.generation == 1:
-            yield f"{job_id} was asked to stop and started again"
+            yield f"{job_id} was requested to stop and started again"
 
 
 def _ticks(evidence: Evidence) -> Iterator[str]:
@@ -261,7 +261,7 @@ def _minute(moment: datetime) -> int:
 
 
 def _changes(record: Record, events: frozenset[Event]) -> Iterator[Written]:
-    """The changes that holders of leases asked for."""
+    """The changes that holders of leases requested."""
     for written in record.swaps:
         if written.change.before.lease is not None and any(
             edge.event in events for edge in written.change.after.trail
@@ -270,7 +270,7 @@ def _changes(record: Record, events: frozenset[Event]) -> Iterator[Written]:
 
 
 def _was_disturbed(evidence: Evidence, run: Execution) -> bool:
-    """Whether nobody could say how a handler went: its process died, or had given it up."""
+    """Whether the outcome could not be written: the process died, or abandoned the handler."""
     assert run.finished is not None
     if (run.process, run.job_id) in evidence.record.left_behind:
         return True

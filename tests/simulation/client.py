@@ -1,4 +1,4 @@
-"""Clients of a simulation: they submit, cancel, retry and wait, and remember what they heard."""
+"""Clients of a simulation: they submit, cancel, retry and wait, and record the answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Client:
         self._known = known
 
     async def run(self, operations: int, think: float) -> None:
-        """Do so many things, one after the other."""
+        """Do so many operations, one after another."""
         async with self._app:
             for _ in range(operations):
                 await asyncio.sleep(self._draw.expovariate(1 / think))
@@ -115,7 +115,7 @@ class Client:
             await self._app.release(held.job_id)
 
     async def _cancel_soon(self) -> None:
-        """Cancel a job while it is being taken."""
+        """Cancel a job while it is being claimed."""
         answer = await self._app.submit("work", {"steps": self._steps()})
         self._heard(answer)
         await asyncio.sleep(self._draw.random() * 0.1)
@@ -152,7 +152,7 @@ class Client:
             self._known.append(answer.job_id)
 
     def _steps(self) -> list[list[Any]]:
-        """What a job will do: mostly ordinary things, sometimes a misfortune."""
+        """What a job will do: mostly ordinary things, sometimes a fault."""
         draw = self._draw
         ordinary: list[list[Any]] = [
             ["sleep", round(draw.uniform(0.01, 2), 2)],
@@ -166,7 +166,7 @@ class Client:
             ["hopeless"],
             ["poll", 4],
             ["sleep", 9],
-            ["stubborn", draw.choice([3, 12])],
+            ["unresponsive", draw.choice([3, 12])],
             ["die", draw.choice([1, 1, 2, 9])],
             ["spawn", "child", [["sleep", 0.2], ["effect"]]],
         ]

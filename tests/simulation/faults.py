@@ -41,10 +41,10 @@ VERBS = tuple(
     if inspect.iscoroutinefunction(member) and name not in ("start", "close")
 )
 REAPING = "reaping"
-"""Taking leases back: slow, so that a late beat can come in between."""
+"""Reaping: slow, so that a late renewal can come in between."""
 
 HINTS = ("arrivals", "events")
-"""Verbs that wait for news; their answers may be late or missing without anyone's fault."""
+"""Verbs that wait for events; their answers may be late or missing without a fault."""
 
 
 class Fate(StrEnum):
@@ -146,7 +146,7 @@ class Network:
         return fate
 
     async def _acted(self, act: Act, delay: float, start: Start) -> Any:
-        """Let the store act once the request arrives; the sender may die meanwhile."""
+        """Execute a request when it arrives; the sender may die meanwhile."""
         answer = self._loop.create_future()
 
         async def arrive() -> None:
@@ -163,12 +163,12 @@ class Network:
         return await answer
 
     def _later(self, delay: float, act: Act, start: Start) -> None:
-        """Let the store act when nobody waits any more."""
+        """Execute a request whose caller has stopped waiting."""
 
         async def unheard() -> None:
             try:
                 await act()
-            except Exception as error:  # noqa: BLE001  # nobody waits for it
+            except Exception as error:  # noqa: BLE001  # no caller waits for it
                 self._record.note(WORLD, f"unheard: {error!r}")
 
         self._loop.call_later(delay, start, unheard, context=self._context)
@@ -177,7 +177,7 @@ class Network:
         self._loop.create_task(work())
 
     def _start_at_once(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Let a store act that never waits, without the cost of a task."""
+        """Execute a request of a store that never waits, without the cost of a task."""
         run_now(work())
 
     def _latency(self) -> float:

@@ -21,7 +21,7 @@ WORLD = "world"
 """What is not part of any process: the network, the chaos, the heal."""
 
 PULSE = "/pulse"
-"""The part of a process that beats on while the rest of it hangs, as a thread would."""
+"""The heartbeat of a process: it runs while the rest hangs, as a thread would."""
 
 PROCESS: contextvars.ContextVar[str] = contextvars.ContextVar("process", default=WORLD)
 
@@ -73,7 +73,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._graves.append(self._queues.pop(part, None))
 
     def pause(self, process: str, seconds: float) -> None:
-        """Stop a process, and let it go on later, as SIGSTOP and SIGCONT do."""
+        """Stop a process and continue it later, as SIGSTOP and SIGCONT do."""
         for part in (process, process + PULSE):
             self._asleep[part] = max(self._asleep.get(part, 0.0), self._virtual + seconds)
 
@@ -86,7 +86,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.hang(process + PULSE, seconds)
 
     def wake_all(self) -> None:
-        """Let everything that sleeps go on."""
+        """Continue every stopped process."""
         self._asleep = {}
 
     def is_alive(self, process: str) -> bool:

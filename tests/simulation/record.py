@@ -1,4 +1,4 @@
-"""What a simulation remembers: everything the checks and a reader of the trace need."""
+"""What a simulation records: everything the checks and a reader of the trace need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANSWERS = frozenset({Event.COMPLETE, Event.FAIL, Event.RETRY, Event.GIVE_BACK})
 """What only the holder of a lease may write."""
 
 OUTCOMES = ANSWERS | {Event.EXHAUST, Event.CANCEL, Event.EXPIRE}
-"""What a holder's answer may amount to."""
+"""What a holder's outcome may result in."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Claimed:
 
 @dataclass
 class Written:
-    """One change that a process asked the store to write."""
+    """One change that a process requested the store to write."""
 
     sender: str
     at: float
@@ -58,7 +58,7 @@ class Execution:
 
 @dataclass
 class Record:
-    """The story of one run."""
+    """The record of one run."""
 
     time: Callable[[], float]
     lines: list[tuple[float, str, str]] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Record:
     """(when it was sent, for whom)."""
     executions: list[Execution] = field(default_factory=list)
     accepted: dict[str, str] = field(default_factory=dict)
-    """Job -> who was told that it was accepted."""
+    """Job -> the client that received its acceptance."""
     cancels: list[tuple[float, str, str]] = field(default_factory=list)
     """(when it was answered, job, answer)."""
     deaths: dict[str, float] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Record:
     schedule_seen: datetime | None = None
     """From when on a schedule's instants count."""
     left_behind: set[tuple[str, str]] = field(default_factory=set)
-    """(process, job) of handlers that would not stop."""
+    """(process, job) of handlers that did not stop."""
 
     # --- hearing -------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Record:
         self.counts[what] += times
 
     def sent(self, process: str, verb: str, args: tuple[Any, ...]) -> None:
-        """Hear that a process sends a request."""
+        """Record that a process sends a request."""
         if verb == "extend":
             fences: list[Fence] = args[0]
             self.beats += [(self.time(), fence) for fence in fences]
@@ -100,7 +100,7 @@ class Record:
     def acted(
         self, process: str, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any
     ) -> None:
-        """Hear that the store acted on a request."""
+        """Record that the store acted on a request."""
         remember = getattr(self, f"_{verb}", None)
         if remember is not None:
             remember(process, args, answer)

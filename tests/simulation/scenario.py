@@ -1,4 +1,4 @@
-"""One run: a safety phase full of misfortune, a heal phase in which every job must end."""
+"""One run: a phase full of faults, then a phase without in which every job must end."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from holdfast.store import Store
 
 SAFETY = 40.0
-"""Seconds of misfortune."""
+"""Seconds with faults."""
 
 HEALING = 900.0
-"""Seconds after which every job must have ended once the misfortune is over."""
+"""Seconds after the last fault in which every job must end."""
 
 SETTLED = 12.0
-"""Seconds that are given to what comes late."""
+"""Seconds to wait for what comes late."""
 
 WORKERS = 3
 SHM = Path("/dev/shm")
@@ -44,7 +44,7 @@ SHM = Path("/dev/shm")
 
 @dataclass
 class Run:
-    """What came of one seed."""
+    """The result of one seed."""
 
     seed: int
     store: str
@@ -55,7 +55,7 @@ class Run:
     steps: int
 
     def report(self) -> str:
-        """The story for people: what is wrong, then everything that happened."""
+        """The trace as text: what is wrong, then everything that happened."""
         labels = {job.id: f"j{i}" for i, job in enumerate(self.jobs, 1)}
         wrong = "\n".join(f"  {text}" for text in self.violations)
         for job_id, label in labels.items():
@@ -98,7 +98,7 @@ def _opener(store: str, loop: SimLoop, stack: ExitStack) -> Callable[[], Store]:
 
 
 class Scenario:
-    """Misfortune, then healing."""
+    """Faults, then none."""
 
     def __init__(
         self,
@@ -192,15 +192,15 @@ class Scenario:
             self._record.happened("skipped beats")
 
     async def _cancel_before_a_stop(self) -> None:
-        """Ask a job to stop whose worker is about to give it back."""
+        """Request a job to stop whose worker is about to return it."""
         running = [job for job in await self._jobs() if job.state is State.RUNNING]
         mine = [job for job in running if job.lease and job.lease.worker in self._world.workers]
         if not mine or self._draw.random() < 0.8:
             return
         job = self._draw.choice(mine)
         assert job.lease is not None
-        asked = cancel_requested(job, reason="stop", force=False, now=self._store.now())
-        (answer,) = await self._store.swap([Change(job, asked)])
+        changed = cancel_requested(job, reason="stop", force=False, now=self._store.now())
+        (answer,) = await self._store.swap([Change(job, changed)])
         if answer.written and job.lease.worker in self._world.workers:
             self._record.cancels.append((self._loop.time(), job.id, "CANCEL_REQUESTED"))
             self._record.note("world", f"asks {job.id} to stop")
@@ -211,7 +211,7 @@ class Scenario:
         if victims:
             victim = victim or self._draw.choice(victims)
             worker = self._world.workers.pop(victim)
-            self._record.note(victim, "is told to stop")
+            self._record.note(victim, "is requested to stop")
             self._record.happened("graceful stop")
             self._loop.spawn(victim, _stop(worker, twice=self._draw.random() < 0.3))
             self._start_worker(self._draw.random() * 3)
@@ -262,7 +262,7 @@ class Scenario:
     # --- the heal phase --------------------------------------------------------------------
 
     async def _heal(self) -> bool:
-        """Let everything work again; return whether every job ended."""
+        """End all faults; return whether every job ended."""
         self._record.note("world", "heals")
         self._network.weather = Weather()
         self._network.cut.clear()

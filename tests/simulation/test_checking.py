@@ -27,7 +27,7 @@ def _job(id_: str, **options: Any) -> Job:
     return accept(submission, job_id=id_, now=BEGIN, parents={"a": Parent(2, 0)})
 
 
-class Story:
+class ForgedRun:
     """A run in which one job is claimed at 1 s and completes at 3 s; to be forged."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Story:
         self.record.swaps.append(written)
         return written
 
-    def wrong(self) -> list[str]:
+    def violations(self) -> list[str]:
         return violations(
             Evidence(
                 record=self.record,
@@ -64,178 +64,182 @@ class Story:
 
 
 @pytest.fixture
-def story() -> Story:
-    return Story()
+def run() -> ForgedRun:
+    return ForgedRun()
 
 
-def test_a_true_story_is_sound(story: Story) -> None:
-    assert [] == story.wrong()
+def test_a_correct_run_has_no_violations(run: ForgedRun) -> None:
+    assert [] == run.violations()
 
 
-def test_a_job_that_never_ends_is_named(story: Story) -> None:
-    story.jobs = [story.running]
-    story.ended = False
+def test_a_job_that_never_ends_is_named(run: ForgedRun) -> None:
+    run.jobs = [run.running]
+    run.ended = False
 
-    assert any("a is still RUNNING" in text for text in story.wrong())
-
-
-def test_a_lost_job_is_named(story: Story) -> None:
-    story.record.accepted["b"] = "client"
-
-    assert ["b was accepted, but is not in the store"] == story.wrong()
+    assert any("a is still RUNNING" in text for text in run.violations())
 
 
-def test_a_claim_given_twice_is_named(story: Story) -> None:
-    story.record.claims.append(Claimed(story.running, "other", 1.0))
+def test_a_lost_job_is_named(run: ForgedRun) -> None:
+    run.record.accepted["b"] = "client"
 
-    assert any("claim 1 given 2 times" in text for text in story.wrong())
-
-
-def test_a_valid_lease_taken_back_is_named(story: Story) -> None:
-    lapsed = lifecycle.lease_lost(story.running, now=_at(11))
-    story.record.renewals.append((5.0, Fence("a", "t1"), _at(15)))
-    story.answer(story.running, lapsed, by="reaper", at=11.5)
-
-    assert any("taken back while its lease was valid" in text for text in story.wrong())
+    assert ["b was accepted, but is not in the store"] == run.violations()
 
 
-def test_a_lease_taken_back_when_it_had_run_out_is_no_wrong(story: Story) -> None:
-    lapsed = lifecycle.lease_lost(story.running, now=_at(11))
-    story.answer(story.running, lapsed, by="reaper", at=11.5)
+def test_a_claim_given_twice_is_named(run: ForgedRun) -> None:
+    run.record.claims.append(Claimed(run.running, "other", 1.0))
 
-    assert [] == story.wrong()
-
-
-def test_a_lease_renewed_past_the_deadline_is_named(story: Story) -> None:
-    story.record.beats.append((40.0, Fence("a", "t1")))
-
-    assert ["a was renewed 39.0 s after its start"] == story.wrong()
+    assert any("claim 1 given 2 times" in text for text in run.violations())
 
 
-def test_an_answer_under_anothers_lease_is_named(story: Story) -> None:
-    story.record.swaps[0].sender = "other"
-    story.record.executions[0].process = "other"
+def test_a_valid_lease_that_is_reaped_is_named(run: ForgedRun) -> None:
+    lapsed = lifecycle.lease_lost(run.running, now=_at(11))
+    run.record.renewals.append((5.0, Fence("a", "t1"), _at(15)))
+    run.answer(run.running, lapsed, by="reaper", at=11.5)
 
-    assert ["a was answered by other under another's lease"] == story.wrong()
+    assert any("reaped while its lease was valid" in text for text in run.violations())
 
 
-def test_a_result_of_another_attempt_is_named(story: Story) -> None:
-    story.jobs = [replace(story.done, result=b"7")]
+def test_an_expired_lease_may_be_reaped(run: ForgedRun) -> None:
+    lapsed = lifecycle.lease_lost(run.running, now=_at(11))
+    run.answer(run.running, lapsed, by="reaper", at=11.5)
+
+    assert [] == run.violations()
+
+
+def test_a_lease_renewed_past_the_deadline_is_named(run: ForgedRun) -> None:
+    run.record.beats.append((40.0, Fence("a", "t1")))
+
+    assert ["a was renewed 39.0 s after its start"] == run.violations()
+
+
+def test_an_outcome_under_anothers_lease_is_named(run: ForgedRun) -> None:
+    run.record.swaps[0].sender = "other"
+    run.record.executions[0].process = "other"
+
+    assert ["a was settled by other under another's lease"] == run.violations()
+
+
+def test_a_result_of_another_attempt_is_named(run: ForgedRun) -> None:
+    run.jobs = [replace(run.done, result=b"7")]
 
     assert [
         "a version 1 holds the result of b'7'",
         "a completed without having run to its end",
-    ] == story.wrong()
+    ] == run.violations()
 
 
-def test_a_claim_that_runs_twice_is_named(story: Story) -> None:
-    story.record.executions.append(Execution("w", "a", 1, 1.5))
+def test_a_claim_that_runs_twice_is_named(run: ForgedRun) -> None:
+    run.record.executions.append(Execution("w", "a", 1, 1.5))
 
-    assert ["a version 1 ran 2 times"] == story.wrong()
-
-
-def test_an_effect_without_a_claim_is_named(story: Story) -> None:
-    story.record.executions.append(Execution("w", "a", 2, 1.5))
-
-    assert ["a ran as version 2, which nobody claimed"] == story.wrong()
+    assert ["a version 1 ran 2 times"] == run.violations()
 
 
-def test_a_result_nobody_was_told_is_named(story: Story) -> None:
-    story.record.swaps.clear()
+def test_an_effect_without_a_claim_is_named(run: ForgedRun) -> None:
+    run.record.executions.append(Execution("w", "a", 2, 1.5))
 
-    assert ["a version 1 finished and nobody was told"] == story.wrong()
-
-
-def test_a_dead_process_need_not_tell(story: Story) -> None:
-    story.record.swaps.clear()
-    story.record.deaths["w"] = 2.95
-
-    assert [] == story.wrong()
+    assert ["a ran as version 2, which was never claimed"] == run.violations()
 
 
-def test_a_welcome_answer_given_up_is_named(story: Story) -> None:
-    lapsed = lifecycle.lease_lost(story.running, now=_at(11))
-    story.record.swaps[0].answer = Swapped(written=False, job=lapsed)
+def test_a_result_that_is_never_written_is_named(run: ForgedRun) -> None:
+    run.record.swaps.clear()
 
-    assert ["a: w gave up an answer that was still welcome"] == story.wrong()
-
-
-def test_a_reaper_may_leave_a_job_whose_claim_its_own_process_never_heard_of(story: Story) -> None:
-    story.record.executions.clear()
-    story.record.swaps.clear()
-    after = lifecycle.cancelled(story.running, now=_at(3))
-    change = Change(story.running, replace(after, trail=after.trail[-1:]), _at(11))
-    refused = Swapped(written=False, job=story.running)
-    story.record.swaps.append(Written("w", 3.0, change, refused))
-    story.jobs = [lifecycle.cancelled(story.running, now=_at(4))]
-
-    assert [] == story.wrong()
+    assert ["a version 1 finished and was never written"] == run.violations()
 
 
-def test_a_dependent_that_starts_early_is_named(story: Story) -> None:
+def test_a_dead_process_need_not_write(run: ForgedRun) -> None:
+    run.record.swaps.clear()
+    run.record.deaths["w"] = 2.95
+
+    assert [] == run.violations()
+
+
+def test_an_abandoned_outcome_is_named(run: ForgedRun) -> None:
+    lapsed = lifecycle.lease_lost(run.running, now=_at(11))
+    run.record.swaps[0].answer = Swapped(written=False, job=lapsed)
+
+    assert ["a: w abandoned an outcome that was still accepted"] == run.violations()
+
+
+def test_a_reaper_may_leave_a_job_whose_claim_its_own_process_never_received(
+    run: ForgedRun,
+) -> None:
+    run.record.executions.clear()
+    run.record.swaps.clear()
+    after = lifecycle.cancelled(run.running, now=_at(3))
+    change = Change(run.running, replace(after, trail=after.trail[-1:]), _at(11))
+    refused = Swapped(written=False, job=run.running)
+    run.record.swaps.append(Written("w", 3.0, change, refused))
+    run.jobs = [lifecycle.cancelled(run.running, now=_at(4))]
+
+    assert [] == run.violations()
+
+
+def test_a_dependent_that_starts_early_is_named(run: ForgedRun) -> None:
     child = _job("b", depends_on=["a"])
     ready = lifecycle.enqueued(child, now=_at(1))
     started = lifecycle.claimed(ready, token="t2", worker="w", now=_at(2))
-    story.jobs.append(lifecycle.cancelled(started, now=_at(4)))
-    story.parents["b"] = ["a"]
+    run.jobs.append(lifecycle.cancelled(started, now=_at(4)))
+    run.parents["b"] = ["a"]
 
-    assert ["b started before its dependencies completed"] == story.wrong()
+    assert ["b started before its dependencies completed"] == run.violations()
 
 
-def test_a_dependent_of_any_that_starts_before_all_is_named(story: Story) -> None:
+def test_a_dependent_of_any_that_starts_before_all_is_named(run: ForgedRun) -> None:
     child = _job("b", depends_on=["a"], dependency_type=DependencyKind.AFTER_ANY)
     ready = lifecycle.enqueued(child, now=_at(1))
     started = lifecycle.claimed(ready, token="t2", worker="w", now=_at(2))
-    story.jobs.append(lifecycle.cancelled(started, now=_at(4)))
-    story.parents["b"] = ["a"]
+    run.jobs.append(lifecycle.cancelled(started, now=_at(4)))
+    run.parents["b"] = ["a"]
 
-    assert ["b started before any dependency had ended"] == story.wrong()
+    assert ["b started before any dependency had ended"] == run.violations()
 
 
-def test_two_jobs_with_one_key_are_named(story: Story) -> None:
+def test_two_jobs_with_one_key_are_named(run: ForgedRun) -> None:
     key = DedupeKey("work", "k", "", None)
-    story.jobs = [
-        replace(story.done, dedupe=key),
+    run.jobs = [
+        replace(run.done, dedupe=key),
         replace(lifecycle.cancelled(_job("b"), now=_at(4)), dedupe=key),
     ]
 
-    assert ["b has the key 'k' of work, which another job held"] == story.wrong()
+    assert ["b has the key 'k' of work, which another job held"] == run.violations()
 
 
 @pytest.mark.parametrize("answer", ["CANCELLED", "CANCEL_REQUESTED"])
-def test_a_cancellation_that_was_a_lie_is_named(story: Story, answer: str) -> None:
-    story.record.cancels.append((0.5, "a", answer))
+def test_a_cancellation_that_did_not_happen_is_named(run: ForgedRun, answer: str) -> None:
+    run.record.cancels.append((0.5, "a", answer))
 
-    assert "a was asked to stop and started again" in story.wrong()
-    assert ("a was reported as cancelled, but is COMPLETED" in story.wrong()) == (
+    assert "a was requested to stop and started again" in run.violations()
+    assert ("a was reported as cancelled, but is COMPLETED" in run.violations()) == (
         answer == "CANCELLED"
     )
 
 
-def test_missing_and_surplus_ticks_are_named(story: Story) -> None:
-    story.record.schedule_seen = BEGIN
-    story.end = 100.0
+def test_missing_and_surplus_ticks_are_named(run: ForgedRun) -> None:
+    run.record.schedule_seen = BEGIN
+    run.end = 100.0
     tick = replace(lifecycle.cancelled(_job("t"), now=_at(4)), type="tick")
 
-    assert ["2 minutes began and only 0 ticks were submitted"] == story.wrong()
-    story.jobs += [replace(tick, id=f"t{i}") for i in range(3)]
-    assert ["3 ticks were submitted in 2 minutes"] == story.wrong()
+    assert ["2 minutes began and only 0 ticks were submitted"] == run.violations()
+    run.jobs += [replace(tick, id=f"t{i}") for i in range(3)]
+    assert ["3 ticks were submitted in 2 minutes"] == run.violations()
 
 
-def test_a_child_spawned_twice_is_named(story: Story) -> None:
+def test_a_child_spawned_twice_is_named(run: ForgedRun) -> None:
     child = lifecycle.cancelled(_job("b"), now=_at(4))
-    story.jobs.append(replace(child, spawned_by="a"))
+    run.jobs.append(replace(child, spawned_by="a"))
 
-    assert ["a spawned 1 children instead of 0"] == story.wrong()
-
-
-def test_what_a_jobs_own_history_tells_is_named_too(story: Story) -> None:
-    story.jobs = [replace(story.done, state=State.FAILED)]
-
-    assert any("is FAILED, but its history ends with COMPLETED" in text for text in story.wrong())
+    assert ["a spawned 1 children instead of 0"] == run.violations()
 
 
-def test_what_was_wrong_when_it_happened_is_named(story: Story) -> None:
-    story.record.wrongs.append("worker-1 stopped without being told to")
+def test_what_a_jobs_own_history_shows_is_named_too(run: ForgedRun) -> None:
+    run.jobs = [replace(run.done, state=State.FAILED)]
 
-    assert ["worker-1 stopped without being told to"] == story.wrong()
+    assert any(
+        "is FAILED, but its history ends with COMPLETED" in text for text in run.violations()
+    )
+
+
+def test_what_was_wrong_when_it_happened_is_named(run: ForgedRun) -> None:
+    run.record.wrongs.append("worker-1 stopped without a request")
+
+    assert ["worker-1 stopped without a request"] == run.violations()

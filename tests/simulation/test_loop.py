@@ -17,20 +17,20 @@ def loop():
     loop.take_back()
 
 
-def test_time_passes_without_anyone_waiting(loop: SimLoop) -> None:
+def test_time_passes_without_real_waiting(loop: SimLoop) -> None:
     loop.run_until_complete(asyncio.sleep(86_400))
 
     assert 86_400 == loop.time()
 
 
 def test_a_killed_process_runs_no_finally_and_nothing_else(loop: SimLoop) -> None:
-    said: list[str] = []
+    ran: list[str] = []
 
     async def child() -> None:
         try:
             await asyncio.sleep(2)
         finally:
-            said.append("child cleans up")
+            ran.append("child cleans up")
 
     async def process() -> None:
         try:
@@ -38,17 +38,17 @@ def test_a_killed_process_runs_no_finally_and_nothing_else(loop: SimLoop) -> Non
                 group.create_task(child())
                 await asyncio.sleep(5)
         finally:
-            said.append("cleans up")
+            ran.append("cleans up")
 
     loop.spawn("p", process())
     loop.call_later(1, loop.kill, "p")
     loop.run_until_complete(asyncio.sleep(10))
 
-    assert [] == said
+    assert [] == ran
     assert not loop.is_alive("p")
 
 
-def test_a_paused_process_goes_on_later_and_finds_its_timers_late(loop: SimLoop) -> None:
+def test_a_paused_process_continues_later_with_late_timers(loop: SimLoop) -> None:
     woken: list[float] = []
 
     async def process() -> None:
@@ -103,7 +103,7 @@ def test_a_busy_loop_is_an_error() -> None:
     loop.take_back()
 
 
-def test_tasks_that_die_unnoticed_are_complained_about(loop: SimLoop) -> None:
+def test_tasks_that_fail_unnoticed_are_reported(loop: SimLoop) -> None:
     async def die() -> None:
         raise ValueError("unnoticed")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.many import emit
+from tests.simulation.many import run_seed
 from tests.simulation.scenario import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ MUST_HAPPEN = (
     ),
     *("request lost", "reply lost", "acts late", "acts twice", "slow"),
     *("swap refused", "stale answer refused", "repeated answer", "late answer still welcome"),
-    *("beat refused", "note refused", "heartbeat.missed", "job.lease_lost", "job.stubborn"),
+    *("beat refused", "note refused", "heartbeat.missed", "job.lease_lost", "job.unresponsive"),
     *("job.reaped", "job.released", "job.stale", "maintenance.leading", "store.unavailable"),
     *("submission ACCEPTED", "submission DUPLICATE", "fan-in submitted", "client gave up"),
     *("cancel CANCELLED", "cancel CANCEL_REQUESTED", "cancel ALREADY_COMPLETE", "wait answered"),
@@ -59,22 +59,22 @@ def _assert_held(store: str, seeds: range) -> None:
     """Nothing was wrong, and everything that can go wrong went wrong somewhere."""
     counts: Counter[str] = Counter()
     for seed in seeds:
-        told = emit((seed, store))
-        assert not told.wrong, told.report
-        counts += told.counts
+        result = run_seed((seed, store))
+        assert not result.wrong, result.report
+        counts += result.counts
     assert [] == [what for what in MUST_HAPPEN if not counts[what]]
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_the_same_seed_tells_the_same_story_whatever_the_hash_seed(store: str) -> None:
-    told = (
+def test_the_same_seed_gives_the_same_trace_whatever_the_hash_seed(store: str) -> None:
+    program = (
         "from tests.simulation.scenario import simulate;"
         f"print(simulate(3, {store!r}).record.digest())"
     )
 
     digests = {
         subprocess.run(
-            [sys.executable, "-c", told],
+            [sys.executable, "-c", program],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": "src", "PYTHONHASHSEED": seed},
             capture_output=True,
@@ -87,11 +87,11 @@ def test_the_same_seed_tells_the_same_story_whatever_the_hash_seed(store: str) -
     assert {f"{simulate(3, store).record.digest()}\n"} == digests
 
 
-def test_other_seeds_tell_other_stories() -> None:
+def test_other_seeds_give_other_traces() -> None:
     assert 3 == len({simulate(seed).record.digest() for seed in range(3)})
 
 
-def test_a_report_names_jobs_shortly_and_ends_with_what_is_wrong() -> None:
+def test_a_report_shortens_job_ids_and_ends_with_what_is_wrong() -> None:
     run = simulate(0)
     run.violations = [f"{run.jobs[0].id} was accepted, but is not in the store"]
 

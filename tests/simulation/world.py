@@ -42,7 +42,7 @@ _OPTIONS: dict[str, Any] = {"lease": LEASE, "backoff": BACKOFF, "lifetime": 1800
 
 
 async def work(ctx: JobContext, steps: list[list[Any]]) -> int:
-    """Do what a job's payload says, in whatever process this is."""
+    """Do the steps of a job's payload, in this process."""
     loop: Any = asyncio.get_running_loop()
     return await Handler(loop.world, PROCESS.get(), ctx).run(steps)
 
@@ -55,7 +55,7 @@ TASKS.cron(CRON, missed="all", payload={"steps": [["sleep", 0.5], ["effect"]]})(
 
 
 class TrueClock:
-    """The time by which the store judges."""
+    """The clock of the store."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
@@ -88,7 +88,7 @@ class Mishap(TemporaryError):
 
 
 class World:
-    """Makes processes and knows which there are."""
+    """Starts processes and lists those that run."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class World:
         await worker.run()
         self.record.note(process, "has stopped")
         if self.workers.pop(process, None) is not None:
-            self.record.wrongs.append(f"{process} stopped without being told to")
+            self.record.wrongs.append(f"{process} stopped without a request")
 
     def kill(self, process: str) -> None:
         """Kill a process where it stands."""
@@ -150,7 +150,7 @@ class World:
 
 
 class Handler:
-    """Does what a job's payload says, step by step."""
+    """Does the steps of a job's payload."""
 
     def __init__(self, world: World, process: str, ctx: JobContext) -> None:
         self._world = world
@@ -186,20 +186,20 @@ class Handler:
 
     async def _fail(self, until: int) -> None:
         if self._ctx.attempt <= until:
-            raise Mishap("as asked")
+            raise Mishap("as requested")
 
     async def _hopeless(self) -> None:
-        raise PermanentError("as asked")
+        raise PermanentError("as requested")
 
     async def _poll(self, seconds: float) -> None:
-        """Work for a while, looking up now and then."""
+        """Work for a while, with checkpoints in between."""
         end = self._world.loop.time() + seconds
         while self._world.loop.time() < end:
             await asyncio.sleep(0.4)
             if self._ctx.is_cancelled() or self._ctx.lease_lost:
-                await self._ctx.checkpoint("told to stop")
+                await self._ctx.checkpoint("requested to stop")
 
-    async def _stubborn(self, seconds: float) -> None:
+    async def _unresponsive(self, seconds: float) -> None:
         """Do not stop when cancelled."""
         end = self._world.loop.time() + seconds
         while self._world.loop.time() < end:
@@ -207,17 +207,17 @@ class Handler:
                 await asyncio.sleep(end - self._world.loop.time())
 
     async def _die(self, until: int) -> None:
-        """Take the whole process along."""
+        """Kill the whole process."""
         if self._ctx.attempt <= until:
             self._world.kill(self._process)
             await asyncio.sleep(0)
 
 
 class _Listener:
-    """Counts what workers tell."""
+    """Counts the events of workers."""
 
     COUNTED = frozenset(
-        {"job.lease_lost", "job.stale", "job.stubborn", "job.released", "heartbeat.missed"}
+        {"job.lease_lost", "job.stale", "job.unresponsive", "job.released", "heartbeat.missed"}
         | {"store.unavailable", "store.available", "maintenance.leading", "job.reaped"}
     )
 
@@ -230,5 +230,5 @@ class _Listener:
             self._record.happened(event)
             job = fields.get("job_id", fields.get("error", ""))
             self._record.note(self._process, f"{event} {job}")
-        if event == "job.stubborn":
+        if event == "job.unresponsive":
             self._record.left_behind.add((self._process, str(fields["job_id"])))

@@ -15,7 +15,7 @@ from holdfast.store import Finding, Level
 from holdfast.store.postgres import PostgresSettings, PostgresStore, wake
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
-from tests.worker.rig import Ear, working
+from tests.worker.rig import EventLog, working
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -119,19 +119,19 @@ async def test_own_notice_is_not_counted_twice(store: PostgresStore) -> None:
     assert seen + 2 == await store.arrivals(["default", "other"], -1, timedelta(0))
 
 
-@pytest.mark.parametrize("is_deaf", [True, False])
+@pytest.mark.parametrize("cannot_listen", [True, False])
 async def test_worker_logs_once_that_it_is_not_notified(
-    postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch, is_deaf: bool
+    postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch, cannot_listen: bool
 ) -> None:
-    monkeypatch.setattr("holdfast.worker.worker.WORKER_TTL", timedelta(seconds=0.3))
-    port = 1 if is_deaf else urlsplit(postgres_server.dsn).port
+    monkeypatch.setattr("holdfast.worker.announcer.WORKER_TTL", timedelta(seconds=0.3))
+    port = 1 if cannot_listen else urlsplit(postgres_server.dsn).port
     listen_url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     app = Holdfast(f"{postgres_server.dsn}?schema={SCHEMA}&listen_url={listen_url}")
 
-    async with working(app, ear=(ear := Ear())):
-        if is_deaf:
-            await ear.heard("store.deaf")
+    async with working(app, observer=(events := EventLog())):
+        if cannot_listen:
+            await events.wait_for("store.not_notified")
         await asyncio.sleep(1)
 
-    reported = ["refused" in str(line["error"]) for line in ear.all("store.deaf")]
-    assert ([True] if is_deaf else []) == reported
+    reported = ["refused" in str(line["error"]) for line in events.all("store.not_notified")]
+    assert ([True] if cannot_listen else []) == reported

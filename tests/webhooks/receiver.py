@@ -1,4 +1,4 @@
-"""A real HTTP server that remembers what it was told and answers as a test wishes."""
+"""An HTTP server that records its calls and answers as a test decides."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Call:
 
 @dataclass
 class Receiver:
-    """What a receiver heard; ``answer`` decides on each call, given its number from 1."""
+    """The calls a receiver got; ``answer`` decides on each, given its number from 1."""
 
     calls: list[Call] = field(default_factory=list)
     answer: Callable[[int], web.Response | float] = lambda _: web.Response(status=204)
     url: str = ""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def heard(self, count: int = 1) -> list[Call]:
-        """Wait until it was called so often."""
+    async def wait_for(self, count: int = 1) -> list[Call]:
+        """Wait for so many calls."""
         async with asyncio.timeout(PATIENCE):
             while len(self.calls) < count:
                 self._news.clear()

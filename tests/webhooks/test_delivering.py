@@ -1,4 +1,4 @@
-"""Ends of jobs reach a real receiver: signed, at least once, seen and repeated on demand."""
+"""Ends of jobs reach a real receiver: signed, at least once, listed and resent on demand."""
 
 from __future__ import annotations
 
@@ -67,28 +67,28 @@ async def serving(place: Place | None = None, **options: object) -> AsyncIterato
 
 
 @pytest.mark.req("A-19")
-async def test_end_is_told_and_its_signature_verifies(place: Place) -> None:
+async def test_end_is_delivered_and_its_signature_verifies(place: Place) -> None:
     async with listening() as receiver, serving(place) as app:
         hook = await app.webhooks.add(receiver.url, include_result=True)
         job = await app.submit("good", {"n": 4}, tags={"customer": "7"})
-        (call,) = await receiver.heard()
+        (call,) = await receiver.wait_for()
         delivery = await _delivered(app, hook.id)
 
-    told = Verifier(hook.secrets[0]).verify(call.body, call.headers)
-    assert "job.completed" == told["type"]
+    message = Verifier(hook.secrets[0]).verify(call.body, call.headers)
+    assert "job.completed" == message["type"]
     assert (job.job_id, "COMPLETED", 5) == tuple(
-        told["data"][name] for name in ("job_id", "state", "result")
+        message["data"][name] for name in ("job_id", "state", "result")
     )
-    assert {"customer": "7"} == told["data"]["tags"]
+    assert {"customer": "7"} == message["data"]["tags"]
     assert "application/json" == call.headers["content-type"]
     assert (job.job_id, call.headers["webhook-id"]) == (delivery.job_id, delivery.message_id)
 
 
 @pytest.mark.req("A-19")
-async def test_callback_url_of_a_job_is_told_with_its_result(place: Place) -> None:
+async def test_callback_url_of_a_job_receives_its_result(place: Place) -> None:
     async with listening() as receiver, serving(place) as app:
         await app.submit("good", {"n": 1}, callback_url=receiver.url + "/mine")
-        (call,) = await receiver.heard()
+        (call,) = await receiver.wait_for()
         (secret,) = await app.webhooks.callback_secrets()
         await _delivered(app, CALLBACK)
 
@@ -97,12 +97,12 @@ async def test_callback_url_of_a_job_is_told_with_its_result(place: Place) -> No
 
 
 @pytest.mark.req("A-19", "S-1")
-async def test_receiver_that_fails_hears_again_until_it_answers(place: Place) -> None:
+async def test_delivery_is_retried_until_the_receiver_answers(place: Place) -> None:
     failing = Receiver(answer=lambda n: web.Response(status=500 if n < 3 else 200))
     async with listening(failing) as receiver, serving(place) as app:
         hook = await app.webhooks.add(receiver.url, types=["bad"])
         await app.submit("bad")
-        calls = await receiver.heard(3)
+        calls = await receiver.wait_for(3)
         delivery = await _delivered(app, hook.id)
 
     assert 1 == len({call.headers["webhook-id"] for call in calls})
@@ -136,7 +136,7 @@ async def test_delivered_message_can_be_sent_again_under_its_id() -> None:
 
         again = await app.webhooks.resend(first.id)
 
-        calls = await receiver.heard(2)
+        calls = await receiver.wait_for(2)
         assert again.id != first.id
         assert 1 == len({call.headers["webhook-id"] for call in calls})
         page = await app.webhooks.deliveries(hook.id)
@@ -154,7 +154,7 @@ async def test_delivered_message_can_be_sent_again_under_its_id() -> None:
     ],
     ids=["answers", "sleeps", "redirects", "is busy", "is gone"],
 )
-async def test_answers_are_understood(answer: object, code: str | None) -> None:
+async def test_responses_are_interpreted(answer: object, code: str | None) -> None:
     settings = WebhookSettings(allow=LOOPBACK, timeout=timedelta(milliseconds=300), max_attempts=1)
     receiver = Receiver(answer=lambda _: answer())  # type: ignore[operator]
     async with listening(receiver), serving(webhooks=settings) as app:
@@ -167,7 +167,7 @@ async def test_answers_are_understood(answer: object, code: str | None) -> None:
     assert 1 == len(receiver.calls)
 
 
-async def test_only_what_a_webhook_asked_for_is_told() -> None:
+async def test_only_what_a_webhook_wants_is_delivered() -> None:
     async with listening() as receiver, serving() as app:
         await app.submit("good")
         wanted = await app.webhooks.add(
@@ -175,13 +175,13 @@ async def test_only_what_a_webhook_asked_for_is_told() -> None:
         )
         await app.submit("bad")
         await app.submit("good", tags={"a": "1"})
-        told = await app.submit("bad", tags={"a": "1"})
-        (call,) = await receiver.heard()
+        matching = await app.submit("bad", tags={"a": "1"})
+        (call,) = await receiver.wait_for()
         await _delivered(app, wanted.id)
         last = await app.submit("bad", tags={"a": "1"})
-        calls = await receiver.heard(2)
+        calls = await receiver.wait_for(2)
 
-    assert told.job_id == json.loads(call.body)["data"]["job_id"]
+    assert matching.job_id == json.loads(call.body)["data"]["job_id"]
     assert last.job_id == json.loads(calls[1].body)["data"]["job_id"]
 
 
@@ -190,7 +190,7 @@ async def test_rotated_secret_signs_beside_the_old_one() -> None:
         hook = await app.webhooks.add(receiver.url)
         rotated = await app.webhooks.rotate(hook.id)
         await app.submit("good")
-        (call,) = await receiver.heard()
+        (call,) = await receiver.wait_for()
         assert (hook.secrets[0],) == rotated.secrets[1:]
         for secret in rotated.secrets:
             assert Verifier(secret).verify(call.body, call.headers)
@@ -198,7 +198,7 @@ async def test_rotated_secret_signs_beside_the_old_one() -> None:
         assert 1 == len((await app.webhooks.rotate(hook.id, keep=0)).secrets)
 
 
-async def test_removed_webhook_hears_no_more() -> None:
+async def test_removed_webhook_receives_nothing() -> None:
     async with listening() as receiver, serving() as app:
         gone = await app.webhooks.add(receiver.url + "/gone")
         kept = await app.webhooks.add(receiver.url + "/kept")
@@ -208,12 +208,12 @@ async def test_removed_webhook_hears_no_more() -> None:
         with pytest.raises(NotFoundError):
             await app.webhooks.get(gone.id)
         await app.submit("good")
-        (call,) = await receiver.heard()
+        (call,) = await receiver.wait_for()
 
     assert "/hook/kept" == call.path
 
 
-async def test_ends_while_nobody_followed_are_told_later(place: Place) -> None:
+async def test_ends_without_a_running_leader_are_delivered_later(place: Place) -> None:
     async with listening() as receiver:
         quiet = Holdfast(store=place.open(), webhooks=SETTINGS)
         async with quiet:
@@ -222,10 +222,10 @@ async def test_ends_while_nobody_followed_are_told_later(place: Place) -> None:
             for job_id in jobs:
                 await quiet.cancel(job_id)
         async with serving(place):
-            calls = await receiver.heard(5)
+            calls = await receiver.wait_for(5)
 
-    told = {json.loads(call.body)["data"]["job_id"] for call in calls}
-    assert set(jobs) == told
+    delivered = {json.loads(call.body)["data"]["job_id"] for call in calls}
+    assert set(jobs) == delivered
 
 
 async def test_gap_in_the_event_stream_loses_no_end() -> None:
@@ -236,19 +236,19 @@ async def test_gap_in_the_event_stream_loses_no_end() -> None:
             hook = await app.webhooks.add(receiver.url)
         async with working(app):
             await app.cancel((await app.submit("other")).job_id)
-            await receiver.heard()
+            await receiver.wait_for()
             await _delivered(app, hook.id)
         async with app:
             for _ in range(30):
                 await app.cancel((await app.submit("other")).job_id)
             await store.prune(app.retention, 100)
         async with working(app):
-            calls = await receiver.heard(31)
+            calls = await receiver.wait_for(31)
 
     assert 31 == len({json.loads(call.body)["data"]["job_id"] for call in calls})
 
 
-async def test_crash_between_telling_and_noting_tells_nobody_twice() -> None:
+async def test_crash_before_the_position_is_stored_delivers_nothing_twice() -> None:
     app = Holdfast("memory://", webhooks=SETTINGS)
     async with app:
         await app.webhooks.add("http://127.0.0.1/x")
@@ -267,7 +267,7 @@ async def test_webhooks_and_their_messages_are_encrypted(place: Place) -> None:
     async with listening() as receiver, serving(place, keys=ring) as app:
         hook = await app.webhooks.add(receiver.url, include_result=True)
         await app.submit("good", {"n": 41})
-        (call,) = await receiver.heard()
+        (call,) = await receiver.wait_for()
         await _delivered(app, hook.id)
 
     assert 42 == Verifier(hook.secrets[0]).verify(call.body, call.headers)["data"]["result"]
@@ -282,7 +282,7 @@ async def test_slow_receivers_take_no_slot_from_jobs() -> None:
         async with working(app, slots=1):
             for _ in range(5):
                 await app.submit("good")
-            await receiver.heard(5)
+            await receiver.wait_for(5)
             job = await app.submit("good")
 
             assert State.COMPLETED is (await app.wait(job.job_id, timeout=1)).state
@@ -292,7 +292,7 @@ async def _good() -> None: ...
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "given",
     [
         {"states": ["RUNNING"]},
         {"states": []},
@@ -305,12 +305,12 @@ async def _good() -> None: ...
         {"url": "https://10.0.0.1/"},
     ],
 )
-async def test_webhook_that_cannot_be_is_refused(asked: dict[str, object]) -> None:
+async def test_invalid_webhook_is_refused(given: dict[str, object]) -> None:
     settings = WebhookSettings()
     async with Holdfast("memory://", webhooks=settings) as app:
-        url = asked.pop("url", "https://example.org/")
+        url = given.pop("url", "https://example.org/")
         with pytest.raises(ValidationError):
-            await app.webhooks.add(url, **asked)  # type: ignore[arg-type]
+            await app.webhooks.add(url, **given)  # type: ignore[arg-type]
 
         assert [] == await app.webhooks.list()
 

@@ -1,4 +1,4 @@
-"""Nobody reaches the inside of a network by naming an address."""
+"""An address cannot be used to reach the internal network."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ INSIDE = [
 
 @pytest.mark.parametrize("host", INSIDE)
 @pytest.mark.req("A-19")
-async def test_every_spelling_of_the_inside_is_refused(host: str) -> None:
+async def test_every_spelling_of_an_internal_address_is_refused(host: str) -> None:
     with pytest.raises(RefusedAddressError):
         await post(f"https://{host}/", b"", {}, guard=AddressGuard(), timeout=timedelta(seconds=1))
 
 
-async def test_name_that_leads_inside_is_refused() -> None:
+async def test_name_of_an_internal_address_is_refused() -> None:
     async with listening() as receiver:
         url = receiver.url.replace("127.0.0.1", "localhost")
 
@@ -70,7 +70,7 @@ async def test_name_that_leads_inside_is_refused() -> None:
     assert [] == receiver.calls
 
 
-async def test_one_inner_address_among_public_ones_refuses_the_name(
+async def test_one_internal_address_among_public_ones_refuses_the_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _resolving(monkeypatch, [["93.184.216.34", "10.0.0.1"]])
@@ -84,7 +84,7 @@ async def test_one_inner_address_among_public_ones_refuses_the_name(
 async def test_name_is_resolved_once_and_the_checked_address_is_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = _resolving(monkeypatch, [["192.0.2.1"], ["127.0.0.1"], ["127.0.0.1"]])
+    resolved = _resolving(monkeypatch, [["192.0.2.1"], ["127.0.0.1"], ["127.0.0.1"]])
     async with listening() as receiver:
         url = receiver.url.replace("127.0.0.1", "rebound.example")
         allowed = AddressGuard(["http", "ports", "192.0.2.0/24"])
@@ -93,14 +93,14 @@ async def test_name_is_resolved_once_and_the_checked_address_is_called(
             await post(url, b"", {}, guard=allowed, timeout=timedelta(milliseconds=300))
 
     assert [] == receiver.calls
-    assert ["rebound.example"] == asked
+    assert ["rebound.example"] == resolved
 
 
-async def test_last_look_is_at_the_socket_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Should anything between the check and the connection change the address."""
+async def test_the_socket_itself_is_checked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In case the address changes between the check and the connection."""
     guard = AddressGuard(["http", "ports"])
     monkeypatch.setattr(
-        "holdfast.webhooks.transport._Checked.resolve",
+        "holdfast.webhooks.transport._CheckedResolver.resolve",
         lambda self, host, port=0, family=0: _unchecked(host, port),
     )
     async with listening() as receiver:
@@ -114,7 +114,7 @@ async def test_last_look_is_at_the_socket_itself(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.req("A-19")
 @pytest.mark.parametrize(
-    ("certified", "trusted", "heard"),
+    ("certified", "trusted", "delivered"),
     [
         ("hooks.example", True, True),
         ("other.example", True, False),
@@ -122,8 +122,13 @@ async def test_last_look_is_at_the_socket_itself(monkeypatch: pytest.MonkeyPatch
         ("hooks.example", False, False),
     ],
 )
-async def test_certificate_must_be_trusted_and_name_the_host_not_the_address_that_is_called(
-    certified: str, *, trusted: bool, heard: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_certificate_must_be_trusted_and_name_the_host_not_its_address(
+    certified: str,
+    *,
+    trusted: bool,
+    delivered: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     authority = Authority(tmp_path)
     context = ssl.create_default_context(cafile=authority.file if trusted else None)
@@ -134,10 +139,10 @@ async def test_certificate_must_be_trusted_and_name_the_host_not_the_address_tha
     async with listening(tls=authority.certificate(certified).context()) as receiver:
         url = receiver.url.replace("127.0.0.1", "hooks.example")
         refused = pytest.raises(UnreachableError, match="certificate verify failed")
-        with contextlib.nullcontext() if heard else refused:
+        with contextlib.nullcontext() if delivered else refused:
             await post(url, b"{}", {}, guard=guard, timeout=patience)
 
-    assert heard is bool(receiver.calls)
+    assert delivered is bool(receiver.calls)
 
 
 @pytest.mark.parametrize(
@@ -162,22 +167,22 @@ def test_public_address_may_be_called() -> None:
         AddressGuard().url(url)
 
 
-def test_word_that_means_nothing_is_refused() -> None:
+def test_unknown_keyword_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"webhooks\.allow"):
         AddressGuard(["intranet"])
 
 
 def _resolving(monkeypatch: pytest.MonkeyPatch, answers: list[list[str]]) -> list[str]:
-    """Let names resolve to these addresses, each time to the next ones."""
-    asked: list[str] = []
+    """Resolve names to these addresses, each time to the next ones."""
+    resolved: list[str] = []
 
     async def getaddrinfo(host: str, port: int, **_: object) -> Sequence[object]:
-        asked.append(host)
-        addresses = answers[min(len(asked), len(answers)) - 1]
+        resolved.append(host)
+        addresses = answers[min(len(resolved), len(answers)) - 1]
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (a, port)) for a in addresses]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
-    return asked
+    return resolved
 
 
 async def _unchecked(host: str, port: int) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""A store that can be away: refuses calls, or does them and then says it did not."""
+"""A store with faults: it refuses calls, or makes them and loses the answer."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LOCAL = ("close", "capabilities", "not_notified_because")
 
 
 class FaultyStore:
-    """Passes every verb on to a store, unless told otherwise."""
+    """Forwards every verb to a store, unless a fault is set."""
 
     def __init__(self, store: Store) -> None:
         self.inner = store
         self.away: set[str] = set()
         """Verbs that fail; ``*`` for all."""
         self.forgetful: set[str] = set()
-        """Verbs that happen but whose answer is lost."""
+        """Verbs that are executed but whose answer is lost."""
         self.refused = 0
 
     def now(self) -> datetime:

@@ -1,4 +1,4 @@
-"""Real worker processes over one store: an SQLite file, unless told otherwise."""
+"""Real worker processes over one store: an SQLite file, unless a URL is given."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Machines:
         return process
 
     def app(self) -> Holdfast:
-        """Return a client's view of the same jobs."""
+        """Return an app for a client of the same store."""
         return Holdfast(self.url)
 
     def file(self, name: str) -> str:
@@ -48,7 +48,7 @@ class Machines:
         return str(self.place / name)
 
     def clear(self) -> None:
-        """End everything that is left."""
+        """Kill every process that still runs."""
         for process in self.processes:
             if process.poll() is None:
                 for child in children(process.pid):
@@ -67,7 +67,7 @@ def children(pid: int) -> list[int]:
     return [pid for child in direct for pid in (child, *children(child))]
 
 
-async def crew(app: Holdfast) -> dict[str, int]:
+async def worker_pids(app: Holdfast) -> dict[str, int]:
     """Return the live workers' processes by worker id."""
     return {info.id: info.pid for info in await workers(app.store)}
 

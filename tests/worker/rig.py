@@ -1,4 +1,4 @@
-"""What the worker tests share: a worker in the background and an ear for what it tells."""
+"""What the worker tests share: a worker in the background and a log of its events."""
 
 from __future__ import annotations
 
@@ -13,37 +13,35 @@ from holdfast.worker import Worker
 PATIENCE = 15.0
 
 
-class Ear:
-    """Records what is told, and can be awaited for it."""
+class EventLog:
+    """An observer that records events; a test can wait for one."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, dict[str, object]]] = []
-        self._news = asyncio.Event()
+        self.entries: list[tuple[str, dict[str, object]]] = []
+        self._changed = asyncio.Event()
 
     def emit(self, event: str, **fields: object) -> None:
-        self.told.append((event, fields))
-        self._news.set()
+        self.entries.append((event, fields))
+        self._changed.set()
 
     def all(self, event: str) -> list[dict[str, object]]:
-        return [fields for name, fields in self.told if name == event]
+        return [fields for name, fields in self.entries if name == event]
 
-    async def heard(self, event: str, count: int = 1) -> list[dict[str, object]]:
+    async def wait_for(self, event: str, count: int = 1) -> list[dict[str, object]]:
         async with asyncio.timeout(PATIENCE):
             while len(self.all(event)) < count:
-                self._news.clear()
+                self._changed.clear()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(0.05):  # told from another thread
-                        await self._news.wait()
+                    async with asyncio.timeout(0.05):  # another thread may have emitted it
+                        await self._changed.wait()
         return self.all(event)
 
 
 @contextlib.asynccontextmanager
-async def working(
-    app: Holdfast, *, ear: Ear | None = None, **options: object
-) -> AsyncIterator[Worker]:
-    """Run a worker for a while; it is halted at the end."""
+async def working(app: Holdfast, **options: object) -> AsyncIterator[Worker]:
+    """Run a worker in the background; it is halted at the end."""
     async with app:
-        worker = Worker(app, observer=ear, **options)  # type: ignore[arg-type]
+        worker = Worker(app, **options)  # type: ignore[arg-type]
         task = asyncio.create_task(worker.run())
         try:
             yield worker
@@ -58,9 +56,9 @@ async def ended(app: Holdfast, job_id: str, timeout: float = PATIENCE) -> State:
 
 
 async def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    """Look again and again: for what happens in another process and tells nobody."""
+    """Poll a condition, for what happens in another process."""
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  # nothing tells
+        while not condition():  # noqa: ASYNC110  # no event reports it
             await asyncio.sleep(0.005)
 
 
@@ -71,13 +69,13 @@ async def until_running(app: Holdfast, job_id: str) -> None:
 
 
 async def appeared(path: Path, seconds: float = PATIENCE) -> str:
-    """Wait for a file that a handler writes, and return what it says."""
+    """Wait for a file that a handler writes; return its text."""
     await until(lambda: path.exists() and path.read_text(), seconds)
     return path.read_text()  # noqa: ASYNC240  # a few bytes
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there and not a zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

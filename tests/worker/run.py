@@ -1,4 +1,4 @@
-"""Starts a worker the way the tests want it: ``python -m tests.worker.run KIND {options}``."""
+"""Starts a worker with the options of a test: ``python -m tests.worker.run KIND {options}``."""
 
 from __future__ import annotations
 

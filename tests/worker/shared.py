@@ -34,7 +34,7 @@ async def paced() -> int:
 
 
 async def _stay(diary: str) -> None:
-    """Write down when it came and went, by a clock that all processes share."""
+    """Write when it started and ended, by a clock that all processes share."""
     came = time.monotonic()
     await asyncio.sleep(0.05)
     with Path(diary).open("a") as file:  # noqa: ASYNC230  # one line, appended in one step

@@ -1,4 +1,4 @@
-"""An app for real worker processes; ``$HOLDFAST_URL`` says where its jobs are."""
+"""An app for real worker processes; ``$HOLDFAST_URL`` names its store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ app = Holdfast()
 
 
 def mark(path: str) -> None:
-    """Leave this process's number behind, in one step."""
+    """Append this process's id to a file, in one write."""
     draft = Path(f"{path}.{os.getpid()}")
     draft.write_text(str(os.getpid()))
     draft.rename(path)
@@ -54,7 +54,7 @@ async def block(seconds: float) -> None:
 
 @app.task("seize")
 async def seize(seconds: float) -> None:
-    """Hold the interpreter's lock, so that no thread of this process runs."""
+    """Hold the interpreter lock, so that no thread of this process runs."""
     ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
 
 

@@ -148,7 +148,7 @@ def polite(ctx: SyncJobContext, started: str) -> str:
     deadline = time.monotonic() + 20
     while not ctx.is_cancelled():
         if time.monotonic() > deadline:
-            return "never told"
+            return "never returned"
         time.sleep(0.01)
     ctx.checkpoint({"last": "words"})
     return "still here"

@@ -1,4 +1,4 @@
-"""What a worker takes, in which order, and how many at once."""
+"""What a worker claims, in which order, and how many at once."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from holdfast.store import (
     Swapped,
 )
 from holdfast.worker import Worker, polling, quarantine
-from holdfast.worker.supervisor.lease_guard import orphans
-from tests.worker.rig import Ear, ended, until, until_running, working
+from holdfast.worker.supervisor.lease_guard import held_by
+from tests.worker.rig import EventLog, ended, until, until_running, working
 
 
 class Gate:
-    """Lets handlers in one by one and counts who is inside."""
+    """Admits handlers one by one and counts how many run."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -71,7 +71,7 @@ def gated(app: Holdfast, type_: str = "gated", **options: object) -> Gate:
 
 
 class Slow(MemoryStore):
-    """Takes its time to write answers."""
+    """Writes outcomes slowly."""
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         await asyncio.sleep(0.01)
@@ -79,26 +79,26 @@ class Slow(MemoryStore):
 
 
 class Counting(MemoryStore):
-    """Remembers how many jobs each claim was for."""
+    """Records the limit of each claim."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[int] = []
+        self.limits: list[int] = []
 
     async def claim(self, want: Claim) -> list[Job]:
-        self.asked.append(want.limit)
+        self.limits.append(want.limit)
         return await super().claim(want)
 
 
 class Grouping(Counting):
-    """Says that it writes answers and the next claim in one transaction."""
+    """Commits outcomes and the next claim together, according to its flag."""
 
     capabilities = Capabilities(groups_commits=True)
 
 
-@pytest.mark.parametrize(("kind", "asked"), [(Counting, [20, 20]), (Grouping, [40])])
+@pytest.mark.parametrize(("kind", "limits"), [(Counting, [20, 20]), (Grouping, [40])])
 async def test_slots_are_filled_by_halves_or_at_once_where_commits_are_grouped(
-    kind: type[Counting], asked: list[int]
+    kind: type[Counting], limits: list[int]
 ) -> None:
     store = kind()
     app = Holdfast(store=store)
@@ -108,11 +108,11 @@ async def test_slots_are_filled_by_halves_or_at_once_where_commits_are_grouped(
         async with working(app, slots=40):
             await gate.full(40)
 
-    assert asked == store.asked[: len(asked)]
+    assert limits == store.limits[: len(limits)]
 
 
 @pytest.mark.req("B-5")
-async def test_a_worker_names_itself_by_host_process_and_chance(app: Holdfast) -> None:
+async def test_a_worker_is_named_by_host_process_and_a_random_part(app: Holdfast) -> None:
     async with working(app) as worker:
         (info,) = await _present(app)
 
@@ -127,7 +127,7 @@ async def _present(app: Holdfast) -> list[str]:
     return [info.id for info in found]
 
 
-async def test_a_worker_that_stops_says_goodbye(app: Holdfast) -> None:
+async def test_a_stopped_worker_is_no_longer_listed(app: Holdfast) -> None:
     async with app:
         async with working(app):
             await _present(app)
@@ -147,7 +147,7 @@ async def test_no_more_jobs_run_than_there_are_slots(app: Holdfast) -> None:
 
 
 @pytest.mark.req("A-17")
-async def test_a_task_runs_no_more_often_at_once_than_it_says(app: Holdfast) -> None:
+async def test_a_task_runs_at_most_as_often_at_once_as_its_concurrency(app: Holdfast) -> None:
     gate, free = gated(app, concurrency=2), gated(app, "free")
     async with working(app, slots=10):
         jobs = [await app.submit("gated") for _ in range(6)]
@@ -167,7 +167,7 @@ async def test_jobs_of_unknown_types_wait(app: Holdfast) -> None:
     gate = gated(app)
     gate.open.set()
     async with working(app):
-        unknown = await app.submit("nobody.knows")
+        unknown = await app.submit("unknown")
         known = await app.submit("gated")
         await ended(app, known.job_id)
 
@@ -215,7 +215,7 @@ async def test_a_burst_ends_when_nothing_is_left_to_do(app: Holdfast) -> None:
         assert State.DELAYED is (await app.get(later.job_id)).state
 
 
-async def test_a_paused_queue_rests_until_it_is_resumed(app: Holdfast) -> None:
+async def test_a_paused_queue_is_not_served_until_it_is_resumed(app: Holdfast) -> None:
     gate = gated(app)
     gate.open.set()
     async with working(app, queues=["slow", "default"]):
@@ -296,21 +296,21 @@ async def test_work_is_picked_up_at_once(app: Holdfast) -> None:
     assert status.started_at - status.created_at < timedelta(seconds=0.5)
 
 
-async def test_every_line_about_a_job_names_it_and_never_its_payload(app: Holdfast) -> None:
-    ear = Ear()
+async def test_every_event_about_a_job_names_it_and_never_its_payload(app: Holdfast) -> None:
+    events = EventLog()
 
     @app.task("secretive", max_attempts=2, backoff=lambda *_: timedelta(0))
     async def secretive(password: str) -> None:
         raise ValueError("no")
 
-    async with working(app, ear=ear):
+    async with working(app, observer=events):
         job = await app.submit("secretive", {"password": "hunter2"})
         await ended(app, job.job_id)
 
-    lines = [(event, fields) for event, fields in ear.told if event.startswith("job.")]
+    lines = [(event, fields) for event, fields in events.entries if event.startswith("job.")]
     assert {"job.started", "job.retrying", "job.dead"} <= {event for event, _ in lines}
     assert all({"job_id", "type", "attempt"} <= fields.keys() for _, fields in lines)
-    assert "hunter2" not in repr(ear.told)
+    assert "hunter2" not in repr(events.entries)
 
 
 async def test_two_workers_never_run_the_same_job(app: Holdfast) -> None:
@@ -355,19 +355,19 @@ async def test_a_burst_outlasts_a_store_that_writes_slowly() -> None:
 
 
 async def die_with(app: Holdfast, jobs: int, times: int = 2) -> None:
-    """Let the workers of so many jobs die, each with all of them in hand."""
+    """Submit so many jobs whose workers died, each while it held all of them."""
     reaper = Reaper(app.store, app.randomness, Silent())
     for time in range(times):
         await app.store.promote(jobs)
         want = Claim(queues=("default",), limit=jobs, worker="dead", token=f"t{time}")
         taken = await app.store.claim(want)
         assert jobs == len(taken)
-        await reaper.take_back([Fence(job.id, want.token) for job in taken], "it was killed")
+        await reaper.recover([Fence(job.id, want.token) for job in taken], "it was killed")
 
 
 @pytest.mark.req("S-10")
 @pytest.mark.parametrize(("deaths", "attempts", "most"), [(1, 3, 3), (1, 2, 1), (2, 9, 1)])
-async def test_jobs_are_suspected_when_a_second_worker_died_or_the_last_attempt_is_left(
+async def test_jobs_are_suspects_after_a_second_dead_worker_or_before_the_last_attempt(
     app: Holdfast, deaths: int, attempts: int, most: int
 ) -> None:
     gate = gated(app, "suspect", max_attempts=attempts)
@@ -387,7 +387,7 @@ async def test_jobs_are_suspected_when_a_second_worker_died_or_the_last_attempt_
 async def test_jobs_whose_workers_died_start_one_at_a_time(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine, "INCUBATION", 60.0)
+    monkeypatch.setattr(quarantine, "FIRST_WATCH", 60.0)
     suspects, fresh = gated(app, "suspect"), gated(app, "fresh")
     async with app:
         jobs = [await app.submit("suspect") for _ in range(3)]
@@ -407,13 +407,13 @@ async def test_jobs_whose_workers_died_start_one_at_a_time(
 
 
 @pytest.mark.req("S-10")
-async def test_a_suspect_starts_when_the_others_are_given_back() -> None:
+async def test_a_suspect_starts_when_the_others_returned_to_the_queue() -> None:
     app = Holdfast(store=Slow())
     running: list[int] = []
 
     @app.task("suspect")
     async def suspect() -> None:
-        running.append(len(await orphans(app.store, "alive")))
+        running.append(len(await held_by(app.store, "alive")))
 
     async with app:
         for _ in range(3):
@@ -424,10 +424,10 @@ async def test_a_suspect_starts_when_the_others_are_given_back() -> None:
     assert [1, 1, 1] == running
 
 
-async def test_a_suspect_that_lives_on_does_not_hold_the_others_up(
+async def test_a_suspect_that_survives_does_not_delay_the_others(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine, "INCUBATION", 0.05)
+    monkeypatch.setattr(quarantine, "FIRST_WATCH", 0.05)
     suspects = gated(app, "suspect", timeout=0.6)
     async with app:
         jobs = [await app.submit("suspect") for _ in range(3)]
@@ -439,7 +439,7 @@ async def test_a_suspect_that_lives_on_does_not_hold_the_others_up(
                 assert State.COMPLETED is await ended(app, job.job_id)
 
 
-async def test_a_worker_that_had_work_just_now_looks_again_soon(
+async def test_a_worker_polls_soon_after_it_had_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Mute(MemoryStore):
@@ -458,9 +458,9 @@ async def test_a_worker_that_had_work_just_now_looks_again_soon(
             assert State.COMPLETED is await ended(app, second.job_id)
 
 
-async def test_work_that_was_locked_when_it_was_told_of_is_looked_for_again_soon() -> None:
+async def test_a_job_that_was_locked_at_the_wake_up_is_claimed_soon() -> None:
     class Locked(MemoryStore):
-        """Passes over a new job once, as a store does whose row another transaction has locked."""
+        """Skips a new job once, as a store does while another transaction locks its row."""
 
         passes = 0
 
@@ -485,9 +485,9 @@ async def test_work_that_was_locked_when_it_was_told_of_is_looked_for_again_soon
     assert polling.POLL.total_seconds() / 2 > asyncio.get_running_loop().time() - begun
 
 
-async def test_a_burst_ends_with_what_another_promoter_joined_meanwhile() -> None:
+async def test_a_burst_waits_for_what_another_promoter_released() -> None:
     class Late(MemoryStore):
-        """Knows who waits for what only once somebody promoted, who may not be the worker."""
+        """Finds dependents only after a promotion, which another process may have made."""
 
         joined = False
 
@@ -508,20 +508,20 @@ async def test_a_burst_ends_with_what_another_promoter_joined_meanwhile() -> Non
         assert State.COMPLETED is (await app.get(second.job_id)).state
 
 
-async def test_trust_in_being_told_grows_with_the_time_without_work() -> None:
+async def test_the_poll_delay_grows_with_the_time_without_work() -> None:
     clock, store = ManualClock(), MemoryStore()
-    trust = polling.Rates(clock)
+    delay = polling.PollDelay(clock)
 
-    assert polling.POLL == await trust.patience(store)
-    trust.stirred()
-    assert polling.FIRST_POLL == await trust.patience(store)
+    assert polling.POLL == await delay.next(store)
+    delay.last_work = clock.monotonic()
+    assert polling.FIRST_POLL == await delay.next(store)
     clock.advance(timedelta(seconds=4))
-    assert timedelta(seconds=1) == await trust.patience(store)
+    assert timedelta(seconds=1) == await delay.next(store)
     clock.advance(timedelta(minutes=1))
-    assert polling.POLL == await trust.patience(store)
+    assert polling.POLL == await delay.next(store)
 
 
-async def test_a_worker_says_that_it_is_there_before_it_claims(app: Holdfast) -> None:
+async def test_a_worker_announces_itself_before_it_claims(app: Holdfast) -> None:
     verbs: list[str] = []
 
     class Watched(MemoryStore):
@@ -556,7 +556,7 @@ async def test_a_burst_waits_for_jobs_that_a_rate_limit_holds_back(app: Holdfast
             assert State.COMPLETED is (await app.get(job.job_id)).state
 
 
-async def test_a_burst_does_not_wait_for_what_it_cannot_take(app: Holdfast) -> None:
+async def test_a_burst_does_not_wait_for_jobs_it_cannot_claim(app: Holdfast) -> None:
     app.task("work")(_nothing)
     async with app:
         await app.submit("foreign")

@@ -13,7 +13,7 @@ from holdfast import Holdfast, JobContext, PermanentError, State, StoreUnavailab
 from holdfast.store.postgres import PostgresStore
 from tests.conformance.stores import empty_schema
 from tests.proxy import Proxy
-from tests.worker.rig import Ear, ended, working
+from tests.worker.rig import EventLog, ended, working
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -45,12 +45,14 @@ def written(table: psycopg.Connection) -> list[str]:
     return [word for (word,) in table.execute("SELECT word FROM written ORDER BY word")]
 
 
-async def run(app: Holdfast, handler: Callable[..., Awaitable[object]], ear: Ear) -> JobStatus:
+async def run(
+    app: Holdfast, handler: Callable[..., Awaitable[object]], events: EventLog
+) -> JobStatus:
     """Run a job with this handler to its end."""
     app.task("job", max_attempts=1)(handler)
     async with app:
         job = await app.submit("job", {})
-        await Worker(app, observer=ear).run(burst=True)
+        await Worker(app, observer=events).run(burst=True)
         return await app.get(job.job_id)
 
 
@@ -67,10 +69,10 @@ async def test_second_transaction_of_a_completed_job_is_refused_before_it_begins
         await write(ctx, "first")
         await write(ctx, "second")
 
-    job = await run(app, twice, ear := Ear())
+    job = await run(app, twice, events := EventLog())
 
     assert (State.COMPLETED, ["first"]) == (job.state, written(table))
-    (line,) = ear.all("job.afterwards")
+    (line,) = events.all("job.afterwards")
     assert "was completed by its transaction" in str(line["error"])
 
 
@@ -83,7 +85,7 @@ async def test_transaction_inside_a_transaction_is_refused_before_it_begins(
             with pytest.raises(PermanentError, match="is open already"):
                 await write(ctx, "inner")
 
-    job = await run(app, nested, Ear())
+    job = await run(app, nested, EventLog())
 
     assert (State.COMPLETED, ["outer"]) == (job.state, written(table))
 
@@ -98,7 +100,7 @@ async def test_block_that_failed_may_be_tried_again_in_the_same_attempt(
                 raise ZeroDivisionError
         await write(ctx, "second")
 
-    job = await run(app, insist, Ear())
+    job = await run(app, insist, EventLog())
 
     assert (State.COMPLETED, ["second"]) == (job.state, written(table))
 
@@ -112,7 +114,7 @@ async def test_rolled_back_block_leaves_the_job_to_its_handler(
             raise psycopg.Rollback
         return "nothing to write"
 
-    job = await run(app, think_again, Ear())
+    job = await run(app, think_again, EventLog())
 
     assert (State.COMPLETED, "nothing to write", []) == (job.state, job.output, written(table))
 
@@ -128,35 +130,35 @@ async def test_rolled_back_block_leaves_the_job_to_its_handler(
     ids=["spawn", "checkpoint", "report_progress", "log"],
 )
 @pytest.mark.usefixtures("table")
-async def test_nothing_more_is_written_in_the_name_of_a_completed_job(
+async def test_nothing_more_is_written_for_a_completed_job(
     app: Holdfast, call: Callable[[JobContext], Awaitable[object]]
 ) -> None:
     async def late(ctx: JobContext) -> None:
         await write(ctx, "done")
         await call(ctx)
 
-    job = await run(app, late, ear := Ear())
+    job = await run(app, late, events := EventLog())
 
     assert State.COMPLETED is job.state
-    (line,) = ear.all("job.afterwards")
+    (line,) = events.all("job.afterwards")
     assert "was completed by its transaction" in str(line["error"])
 
 
 @pytest.mark.usefixtures("table")
-async def test_completion_is_told_as_ever_and_answered_once(
+async def test_completion_is_reported_as_usual_and_written_once(
     app: Holdfast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def done(ctx: JobContext) -> None:
         await write(ctx, "done")
 
-    ear, answers = Ear(), []
+    events, answers = EventLog(), []
     monkeypatch.setattr(PostgresStore, "swap", lambda *given: answers.append(given))
-    job = await run(app, done, ear)
+    job = await run(app, done, events)
 
-    (line,) = ear.all("job.completed")
+    (line,) = events.all("job.completed")
     assert job.job_id == line["job_id"]
     assert isinstance(line["seconds"], float)
-    assert [] == answers == ear.all("job.stale")
+    assert [] == answers == events.all("job.stale")
 
 
 @pytest.mark.usefixtures("table")
@@ -176,30 +178,30 @@ async def test_job_that_waits_for_one_completed_by_its_transaction_follows_at_on
         assert State.COMPLETED is await ended(app, last.job_id)
 
 
-async def test_error_after_the_block_is_told_and_changes_nothing(app: Holdfast) -> None:
+async def test_error_after_the_block_is_reported_and_changes_nothing(app: Holdfast) -> None:
     async def stumble(ctx: JobContext) -> None:
         await write(ctx, "done")
         raise ValueError("too late")
 
-    job = await run(app, stumble, ear := Ear())
+    job = await run(app, stumble, events := EventLog())
 
     assert State.COMPLETED is job.state
-    (line,) = ear.all("job.afterwards")
+    (line,) = events.all("job.afterwards")
     assert "too late" in str(line["error"])
-    assert 1 == len(ear.all("job.completed"))
+    assert 1 == len(events.all("job.completed"))
 
 
 @pytest.mark.usefixtures("table")
-async def test_result_set_before_the_end_of_the_block_is_the_jobs(app: Holdfast) -> None:
+async def test_result_set_before_the_end_of_the_block_is_stored(app: Holdfast) -> None:
     async def answer(ctx: JobContext) -> None:
         async with ctx.transaction() as connection:
             cursor = await connection.execute("SELECT 6 * 7")
             ctx.set_result({"answer": (await cursor.fetchone())[0]})
 
-    job = await run(app, answer, ear := Ear())
+    job = await run(app, answer, events := EventLog())
 
     assert (State.COMPLETED, {"answer": 42}) == (job.state, job.output)
-    assert [] == ear.all("job.afterwards")
+    assert [] == events.all("job.afterwards")
 
 
 async def test_result_that_cannot_be_kept_is_refused_where_it_is_set(
@@ -210,7 +212,7 @@ async def test_result_that_cannot_be_kept_is_refused_where_it_is_set(
             await connection.execute("INSERT INTO written VALUES ('undone')")
             ctx.set_result(object())
 
-    job = await run(app, answer, Ear())
+    job = await run(app, answer, EventLog())
 
     assert job.failure is not None
     assert (State.FAILED, "RESULT_INVALID") == (job.state, job.failure.code)
@@ -218,15 +220,15 @@ async def test_result_that_cannot_be_kept_is_refused_where_it_is_set(
 
 
 @pytest.mark.usefixtures("table")
-async def test_value_returned_after_the_block_is_told_of_as_not_kept(app: Holdfast) -> None:
+async def test_value_returned_after_the_block_is_reported_as_not_kept(app: Holdfast) -> None:
     async def answer(ctx: JobContext) -> str:
         await write(ctx, "done")
         return "unheard"
 
-    job = await run(app, answer, ear := Ear())
+    job = await run(app, answer, events := EventLog())
 
     assert (State.COMPLETED, None) == (job.state, job.output)
-    (line,) = ear.all("job.afterwards")
+    (line,) = events.all("job.afterwards")
     assert "ctx.set_result()" in str(line["error"])
     assert "unheard" not in str(line)
 
@@ -241,13 +243,13 @@ async def test_handler_that_goes_on_after_its_block_is_left_alone(app: Holdfast)
         await asyncio.sleep(1.5)  # longer than the lease: several beats
         lost.append(ctx.lease_lost)
 
-    async with working(app, ear=(ear := Ear())):
+    async with working(app, observer=(events := EventLog())):
         job = await tidy_up.submit()
-        await ear.heard("job.completed")
+        await events.wait_for("job.completed")
         assert State.COMPLETED is await ended(app, job.job_id)
 
     assert [False] == lost
-    assert [] == ear.all("job.lease_lost") == ear.all("job.afterwards")
+    assert [] == events.all("job.lease_lost") == events.all("job.afterwards")
 
 
 @pytest.mark.usefixtures("table")
@@ -267,7 +269,7 @@ async def test_progress_reported_last_in_the_block_is_kept(
             await connection.execute("INSERT INTO written VALUES ('done')")
             await ctx.report_progress(99, "nearly")
 
-    job = await run(app, report, Ear())
+    job = await run(app, report, EventLog())
 
     assert job.progress is not None
     assert (State.COMPLETED, 99) == (job.state, job.progress.percent)
@@ -277,7 +279,7 @@ async def test_commit_whose_answer_is_lost_counts_once(
     app: Holdfast, postgres_server: Postgres, table: psycopg.Connection
 ) -> None:
     port = psycopg.conninfo.conninfo_to_dict(postgres_server.dsn)["port"]
-    ear, seen = Ear(), []
+    events, seen = EventLog(), []
     async with Proxy(int(port)) as proxy:
         far = Holdfast(app.url.replace(f":{port}/", f":{proxy.port}/"))
 
@@ -291,8 +293,8 @@ async def test_commit_whose_answer_is_lost_counts_once(
                 proxy.heal()
                 raise
 
-        job = await run(far, unlucky, ear)
+        job = await run(far, unlucky, events)
 
     assert 1 == len(seen)
     assert (State.COMPLETED, ["once"]) == (job.state, written(table))
-    assert [] == ear.all("job.stale")
+    assert [] == events.all("job.stale")

@@ -20,7 +20,7 @@ from holdfast import (
     Worker,
 )
 from tests.conformance.stores import empty_schema
-from tests.worker.rig import PATIENCE, Ear, ended, until, working
+from tests.worker.rig import PATIENCE, EventLog, ended, until, working
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,13 +59,13 @@ def write(ctx: SyncJobContext, word: str) -> None:
 
 
 async def run(
-    app: Holdfast, handler: Callable[..., object], ear: Ear, **options: object
+    app: Holdfast, handler: Callable[..., object], events: EventLog, **options: object
 ) -> JobStatus:
     """Run a job with this handler to its end."""
     app.task("job", max_attempts=2, **options)(handler)  # type: ignore[arg-type]  # any of them
     async with app:
         job = await app.submit("job", {})
-        await Worker(app, observer=ear).run(burst=True)
+        await Worker(app, observer=events).run(burst=True)
         return await app.get(job.job_id)
 
 
@@ -80,13 +80,13 @@ async def test_thread_completes_its_job_together_with_what_it_wrote(
             ctx.report_progress(99)
             ctx.set_result("set")
 
-    job = await run(app, work, ear := Ear())
+    job = await run(app, work, events := EventLog())
 
     assert (State.COMPLETED, 1, "set") == (job.state, job.attempt, job.output)
     assert job.progress is not None
     assert 99 == job.progress.percent
     assert ["done"] == written(table)
-    assert 1 == len(ear.all("job.completed"))
+    assert 1 == len(events.all("job.completed"))
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError, TimeoutError, KeyboardInterrupt])
@@ -98,7 +98,7 @@ async def test_what_a_thread_raises_in_its_block_undoes_it_and_passes_untouched(
             connection.execute("INSERT INTO threaded VALUES ('undone')")
             raise error("mine")
 
-    job = await run(app, work, Ear(), permanent=(error,))
+    job = await run(app, work, EventLog(), permanent=(error,))
 
     assert job.failure is not None
     assert (State.FAILED, error.__name__) == (job.state, job.failure.code)
@@ -112,7 +112,7 @@ async def test_thread_may_roll_back_and_go_on(app: Holdfast, table: psycopg.Conn
             raise psycopg.Rollback
         return "nothing to write"
 
-    job = await run(app, work, Ear())
+    job = await run(app, work, EventLog())
 
     assert (State.COMPLETED, "nothing to write", []) == (job.state, job.output, written(table))
 
@@ -124,18 +124,18 @@ async def test_second_transaction_of_a_thread_is_refused_before_it_begins(
         write(ctx, "first")
         write(ctx, "second")
 
-    job = await run(app, work, ear := Ear())
+    job = await run(app, work, events := EventLog())
 
     assert (State.COMPLETED, ["first"]) == (job.state, written(table))
-    (line,) = ear.all("job.afterwards")
+    (line,) = events.all("job.afterwards")
     assert "was completed by its transaction" in str(line["error"])
 
 
 @pytest.mark.req("S-5", stores=["postgres"])
-async def test_thread_whose_job_was_taken_back_writes_nothing(
+async def test_thread_whose_lease_was_lost_writes_nothing(
     app: Holdfast, table: psycopg.Connection
 ) -> None:
-    inside, go, told = threading.Event(), threading.Event(), []
+    inside, go, errors = threading.Event(), threading.Event(), []
 
     @app.task("job", lease=60)
     def work(ctx: SyncJobContext) -> None:
@@ -145,7 +145,7 @@ async def test_thread_whose_job_was_taken_back_writes_nothing(
                 inside.set()
                 go.wait(PATIENCE)
         except StaleLeaseError as error:
-            told.append(error)
+            errors.append(error)
             raise
 
     async with working(app):
@@ -153,16 +153,16 @@ async def test_thread_whose_job_was_taken_back_writes_nothing(
         await until(inside.is_set)
         table.execute(f"UPDATE {SCHEMA}.job SET lease_token = 'another'".encode())
         go.set()
-        await until(lambda: told)
+        await until(lambda: errors)
 
         assert State.RUNNING is (await app.get(job.job_id)).state
     assert [] == written(table)
 
 
-async def test_rows_of_a_thread_that_ran_out_of_time_are_free_at_once(
+async def test_rows_of_a_thread_that_timed_out_are_unlocked_at_once(
     app: Holdfast, table: psycopg.Connection
 ) -> None:
-    inside, go, told = threading.Event(), threading.Event(), []
+    inside, go, errors = threading.Event(), threading.Event(), []
 
     @app.task("job", timeout=0.5, max_attempts=1)
     def work(ctx: SyncJobContext) -> None:
@@ -173,26 +173,26 @@ async def test_rows_of_a_thread_that_ran_out_of_time_are_free_at_once(
                 go.wait(PATIENCE)
                 connection.execute("INSERT INTO threaded VALUES ('late')")
         except Exception as error:
-            told.append(error)
+            errors.append(error)
             raise
 
     @app.task("next")
     def following(ctx: SyncJobContext) -> None:
         write(ctx, "next")
 
-    async with working(app, ear=(ear := Ear())):
+    async with working(app, observer=(events := EventLog())):
         job = await work.submit()
         assert State.DEAD_LETTER is await ended(app, job.job_id)
-        await ear.heard("thread.leaked")
+        await events.wait_for("thread.leaked")
         following_job = await following.submit()  # needs the connection and the table
 
         assert State.COMPLETED is await ended(app, following_job.job_id)
         go.set()
-        await until(lambda: told)
+        await until(lambda: errors)
     assert ["next"] == written(table)
 
 
-async def test_query_of_a_thread_that_ran_out_of_time_is_ended(
+async def test_query_of_a_thread_that_timed_out_is_cancelled(
     app: Holdfast, table: psycopg.Connection
 ) -> None:
     table.execute("INSERT INTO threaded VALUES ('row')")
@@ -212,7 +212,7 @@ async def test_query_of_a_thread_that_ran_out_of_time_is_ended(
 
 
 @pytest.mark.usefixtures("table")
-async def test_thread_that_ran_out_of_time_while_it_waited_takes_no_place(app: Holdfast) -> None:
+async def test_thread_that_timed_out_while_it_waited_takes_no_connection(app: Holdfast) -> None:
     inside, go = asyncio.Event(), asyncio.Event()
 
     @app.task("first")
@@ -244,19 +244,19 @@ async def test_thread_that_ran_out_of_time_while_it_waited_takes_no_place(app: H
 # --- where there can be none -------------------------------------------------------------------
 
 
-async def test_coroutine_that_forgets_async_is_told_so(app: Holdfast) -> None:
+async def test_coroutine_that_forgets_async_gets_an_error_that_names_it(app: Holdfast) -> None:
     async def work(ctx: JobContext) -> None:
         with ctx.transaction():  # type: ignore[attr-defined]  # which is the mistake
             pass
 
-    job = await run(app, work, Ear())
+    job = await run(app, work, EventLog())
 
     assert job.failure is not None
     assert (State.FAILED, FailureCategory.PERMANENT) == (job.state, job.failure.category)
     assert "needs 'async with' in a coroutine" in job.failure.message
 
 
-async def test_plain_context_with_async_is_told_so(app: Holdfast) -> None:
+async def test_plain_context_with_async_gets_an_error_that_names_it(app: Holdfast) -> None:
     def work(ctx: SyncJobContext) -> None:
         async def write() -> None:
             async with ctx.transaction():  # type: ignore[attr-defined]  # which is the mistake
@@ -264,7 +264,7 @@ async def test_plain_context_with_async_is_told_so(app: Holdfast) -> None:
 
         asyncio.run(write())
 
-    job = await run(app, work, Ear())
+    job = await run(app, work, EventLog())
 
     assert job.failure is not None
     assert (State.FAILED, FailureCategory.PERMANENT) == (job.state, job.failure.category)
@@ -282,8 +282,10 @@ def _open_plainly(ctx: SyncJobContext) -> None:
 
 
 @pytest.mark.parametrize("handler", [_open, _open_plainly])
-async def test_store_without_transactions_says_so_once(handler: Callable[..., object]) -> None:
-    job = await run(Holdfast("memory://"), handler, Ear())
+async def test_store_without_transactions_fails_the_job_once(
+    handler: Callable[..., object],
+) -> None:
+    job = await run(Holdfast("memory://"), handler, EventLog())
 
     assert job.failure is not None
     assert (State.FAILED, FailureCategory.PERMANENT) == (job.state, job.failure.category)

@@ -1,4 +1,4 @@
-"""Leases are kept while a job runs, and only then."""
+"""Leases are renewed while a job runs, and only then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.executor import Interruption
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.run import Run
-from holdfast.worker.supervisor.lease_guard import LeaseGuard, orphans
+from holdfast.worker.supervisor.lease_guard import LeaseGuard, held_by
 from holdfast.worker.supervisor.protocol import ClaimedMessage, Holding, ReleasedMessage, Renewed
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import ended, until_running, working
@@ -47,9 +47,9 @@ class Ward:
             self.deliver,
         )
 
-    def deliver(self, heard: Callable[[], None]) -> None:
-        self.delivered.append(heard)
-        heard()
+    def deliver(self, call: Callable[[], None]) -> None:
+        self.delivered.append(call)
+        call()
 
     async def claimed(self, token: str = "mine") -> Run:
         await self.app.submit("work")
@@ -99,7 +99,7 @@ async def test_a_lease_is_renewed_after_a_third_of_it(ward: Ward) -> None:
 
 
 @pytest.mark.req("S-7")
-async def test_the_beat_stops_at_the_deadline_so_that_a_hung_worker_holds_nothing_for_ever(
+async def test_renewing_stops_at_the_deadline_so_that_a_hung_worker_holds_nothing_for_ever(
     ward: Ward,
 ) -> None:
     run = await ward.claimed()
@@ -112,7 +112,9 @@ async def test_the_beat_stops_at_the_deadline_so_that_a_hung_worker_holds_nothin
 
 
 @pytest.mark.req("S-7")
-async def test_a_missed_beat_is_no_news_until_the_lease_has_surely_ended(ward: Ward) -> None:
+async def test_a_missed_heartbeat_changes_nothing_until_the_lease_has_surely_expired(
+    ward: Ward,
+) -> None:
     run = await ward.claimed()
     ward.store.away.add("*")
     ward.clock.advance(LEASE - 0.1)
@@ -127,7 +129,7 @@ async def test_a_missed_beat_is_no_news_until_the_lease_has_surely_ended(ward: W
 
 
 @pytest.mark.req("S-7")
-async def test_a_lease_that_another_worker_has_is_lost_at_the_next_beat(ward: Ward) -> None:
+async def test_a_lease_that_another_worker_holds_is_lost_at_the_next_heartbeat(ward: Ward) -> None:
     run = await ward.claimed()
     ward.clock.advance(LEASE + 1)
     job = await ward.stored(run)
@@ -143,7 +145,7 @@ async def test_a_lease_that_another_worker_has_is_lost_at_the_next_beat(ward: Wa
 
 
 @pytest.mark.req("S-7")
-async def test_an_expired_lease_nobody_took_is_renewed(ward: Ward) -> None:
+async def test_an_expired_lease_that_no_worker_claimed_is_renewed(ward: Ward) -> None:
     run = await ward.claimed()
     ward.clock.advance(LEASE + 5)
 
@@ -154,7 +156,7 @@ async def test_an_expired_lease_nobody_took_is_renewed(ward: Ward) -> None:
 
 
 @pytest.mark.req("A-12")
-async def test_a_wish_to_cancel_is_heard_between_beats(ward: Ward) -> None:
+async def test_a_request_to_cancel_arrives_between_heartbeats(ward: Ward) -> None:
     run = await ward.claimed()
     await ward.app.cancel(run.job.id, reason="enough")
     ward.clock.advance(1)
@@ -168,7 +170,7 @@ async def test_a_wish_to_cancel_is_heard_between_beats(ward: Ward) -> None:
 
 
 @pytest.mark.req("A-12")
-async def test_force_after_a_polite_wish_interrupts(ward: Ward) -> None:
+async def test_force_after_a_request_to_cancel_interrupts(ward: Ward) -> None:
     run = await ward.claimed()
     await ward.app.cancel(run.job.id)
     await ward.heartbeat.once()
@@ -211,9 +213,9 @@ def holding(run: Run) -> Holding:
 async def test_the_guard_renews_only_what_its_worker_did_not(ward: Ward) -> None:
     run = await ward.claimed()
     guard = LeaseGuard(ward.clock)
-    guard.hear("w", ClaimedMessage([holding(run)]))
+    guard.update("w", ClaimedMessage([holding(run)]))
     ward.clock.advance(LEASE / 3)
-    guard.hear("w", Renewed([run.job.id]))
+    guard.update("w", Renewed([run.job.id]))
     ward.clock.advance(LEASE / 3)
     await guard.once(ward.store.inner)
     assert LEASE / 3 == pytest.approx(await ward.left(run))
@@ -224,8 +226,8 @@ async def test_the_guard_renews_only_what_its_worker_did_not(ward: Ward) -> None
     assert LEASE == pytest.approx(await ward.left(run))
 
 
-def written_just_now(monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> None:
-    """Let the store pass over every lease: somebody is writing the jobs."""
+def skip_leases(monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> None:
+    """Have the store skip every lease, as if another transaction had locked the jobs."""
 
     async def extend(fences: Sequence[Fence]) -> list[Renewal]:
         return [Renewal(held=True, renewed=False) for _ in fences]
@@ -234,13 +236,13 @@ def written_just_now(monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> Non
 
 
 @pytest.mark.req("S-7")
-async def test_a_lease_that_was_passed_over_is_tried_again(
+async def test_a_lease_that_was_skipped_is_renewed_next_time(
     ward: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ward.runs.append(run := await ward.claimed())
     ward.clock.advance(LEASE / 3)
     with monkeypatch.context() as patched:
-        written_just_now(patched, ward.store.inner)
+        skip_leases(patched, ward.store.inner)
         await ward.heartbeat.once()
     assert not run.signals.lease_lost
 
@@ -250,15 +252,15 @@ async def test_a_lease_that_was_passed_over_is_tried_again(
 
 
 @pytest.mark.req("S-7")
-async def test_the_guard_tries_a_lease_again_that_was_passed_over(
+async def test_the_guard_retries_a_lease_that_was_skipped(
     ward: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = await ward.claimed()
     guard = LeaseGuard(ward.clock)
-    guard.hear("w", ClaimedMessage([holding(run)]))
+    guard.update("w", ClaimedMessage([holding(run)]))
     ward.clock.advance(LEASE / 2)
     with monkeypatch.context() as patched:
-        written_just_now(patched, ward.store.inner)
+        skip_leases(patched, ward.store.inner)
         await guard.once(ward.store.inner)
 
     await guard.once(ward.store.inner)
@@ -270,8 +272,8 @@ async def test_the_guard_tries_a_lease_again_that_was_passed_over(
 async def test_the_guard_stops_at_the_deadline_and_when_the_job_is_settled(ward: Ward) -> None:
     run, other = await ward.claimed("a"), await ward.claimed("b")
     guard = LeaseGuard(ward.clock)
-    guard.hear("w", ClaimedMessage([holding(run), holding(other)]))
-    guard.hear("w", ReleasedMessage([other.job.id]))
+    guard.update("w", ClaimedMessage([holding(run), holding(other)]))
+    guard.update("w", ReleasedMessage([other.job.id]))
     ward.clock.advance(LEASE / 2)
     await guard.once(ward.store.inner)
     assert LEASE / 2 == pytest.approx(await ward.left(other))
@@ -284,18 +286,18 @@ async def test_the_guard_stops_at_the_deadline_and_when_the_job_is_settled(ward:
     assert await ward.left(run) < 0
 
 
-async def test_orphans_are_what_the_dead_worker_held_and_nothing_else(ward: Ward) -> None:
+async def test_held_by_returns_the_leases_of_one_worker(ward: Ward) -> None:
     run = await ward.claimed()
     await ward.app.submit("work")
     await ward.store.inner.claim(
         Claim(queues=("default",), limit=1, worker="another", token="theirs")
     )
 
-    assert [Fence(run.job.id, "mine")] == await orphans(ward.store.inner, "w")
+    assert [Fence(run.job.id, "mine")] == await held_by(ward.store.inner, "w")
 
 
 @pytest.mark.req("S-7")
-async def test_a_lease_counts_from_when_its_claim_was_sent_not_from_when_it_was_heard() -> None:
+async def test_a_lease_counts_from_when_its_claim_was_sent() -> None:
     clock = ManualClock()
 
     class SlowStore(MemoryStore):
@@ -315,6 +317,6 @@ async def test_a_lease_counts_from_when_its_claim_was_sent_not_from_when_it_was_
     async with working(app, maintenance=False) as worker:
         await app.submit("work")
         await asyncio.wait_for(started.wait(), 5)
-        (run,) = worker._hands.running.values()
+        (run,) = worker._slots.running.values()
 
         assert 20 <= clock.monotonic() - run.renewed

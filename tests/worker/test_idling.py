@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.machines import Machines, crew
+from tests.worker.machines import Machines, worker_pids
 from tests.worker.rig import PATIENCE
 
 SECONDS = 4
@@ -25,13 +25,13 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
 
 
 @pytest.mark.slow
-async def test_an_idle_worker_costs_next_to_nothing(machines: Machines) -> None:
+async def test_an_idle_worker_uses_next_to_no_cpu(machines: Machines) -> None:
     machines.start("alone")
     async with machines.app() as app:
         async with asyncio.timeout(PATIENCE):
-            while not await crew(app):  # noqa: ASYNC110  # another process
+            while not await worker_pids(app):  # noqa: ASYNC110  # another process
                 await asyncio.sleep(0.05)
-        (pid,) = (await crew(app)).values()
+        (pid,) = (await worker_pids(app)).values()
         await asyncio.sleep(1.0)
         before = ticks(pid)
         await asyncio.sleep(SECONDS)

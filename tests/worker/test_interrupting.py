@@ -1,4 +1,4 @@
-"""Stopping handlers: timeouts, cancellation, leases that are gone, and those who will not stop."""
+"""Stopping handlers: timeouts, cancellation, lost leases, and handlers that do not stop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Event
 from holdfast.store import Change, Claim, MemoryStore
 from holdfast.worker import worker as worker_module
-from tests.worker.rig import Ear, ended, until, until_running, working
+from tests.worker.rig import EventLog, ended, until, until_running, working
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def app() -> Holdfast:
 
 
 @pytest.fixture
-def ear() -> Ear:
-    return Ear()
+def events() -> EventLog:
+    return EventLog()
 
 
 async def category(app: Holdfast, job_id: str) -> FailureCategory:
@@ -60,7 +60,7 @@ async def test_a_coroutine_is_cancelled_at_its_timeout_and_retried(app: Holdfast
 
 
 @pytest.mark.req("M-6")
-async def test_a_timeout_is_final_where_the_task_says_so(app: Holdfast) -> None:
+async def test_a_timeout_is_final_when_the_task_does_not_retry_timeouts(app: Holdfast) -> None:
     @app.task("sleep", timeout=0.1, retry_timeouts=False)
     async def sleep() -> None:
         await asyncio.sleep(60)
@@ -80,11 +80,11 @@ async def test_a_forced_cancel_interrupts_a_coroutine(app: Holdfast) -> None:
     async with working(app):
         job = await app.submit("sleep")
         await until_running(app, job.job_id)
-        asked = time.monotonic()
+        requested = time.monotonic()
         await app.cancel(job.job_id, force=True, reason="enough")
 
         assert State.CANCELLED is await ended(app, job.job_id)
-        assert time.monotonic() - asked < 2.0
+        assert time.monotonic() - requested < 2.0
         failure = (await app.failure(job.job_id)).failure
 
     assert failure is not None
@@ -92,14 +92,16 @@ async def test_a_forced_cancel_interrupts_a_coroutine(app: Holdfast) -> None:
 
 
 @pytest.mark.req("A-12")
-async def test_a_polite_cancel_is_seen_and_raised_by_the_next_checkpoint(app: Holdfast) -> None:
+async def test_a_request_to_cancel_is_visible_and_raised_by_the_next_checkpoint(
+    app: Holdfast,
+) -> None:
     seen = []
 
     @app.task("polite")
     async def polite(ctx: JobContext) -> None:
         while not ctx.is_cancelled():  # noqa: ASYNC110  # what a handler would do
             await asyncio.sleep(0.005)
-        seen.append("told")
+        seen.append("requested")
         await ctx.checkpoint({"kept": True})
         seen.append("went on")
 
@@ -110,11 +112,11 @@ async def test_a_polite_cancel_is_seen_and_raised_by_the_next_checkpoint(app: Ho
 
         assert State.CANCELLED is await ended(app, job.job_id)
 
-    assert ["told"] == seen
+    assert ["requested"] == seen
 
 
 @pytest.mark.req("A-12")
-async def test_a_handler_that_ignores_a_polite_cancel_may_finish(app: Holdfast) -> None:
+async def test_a_handler_that_ignores_a_request_to_cancel_may_finish(app: Holdfast) -> None:
     go = asyncio.Event()
 
     @app.task("deaf")
@@ -133,13 +135,13 @@ async def test_a_handler_that_ignores_a_polite_cancel_may_finish(app: Holdfast) 
 
 @pytest.mark.req("S-8")
 async def test_a_coroutine_that_swallows_its_cancellation_loses_its_slot(
-    app: Holdfast, ear: Ear, monkeypatch: pytest.MonkeyPatch
+    app: Holdfast, events: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "UNRESPONSIVE_AFTER", 0.2)
     free = asyncio.Event()
 
-    @app.task("stubborn", timeout=0.1, max_attempts=1)
-    async def stubborn() -> None:
+    @app.task("unresponsive", timeout=0.1, max_attempts=1)
+    async def unresponsive() -> None:
         while not free.is_set():
             try:
                 await free.wait()
@@ -149,33 +151,33 @@ async def test_a_coroutine_that_swallows_its_cancellation_loses_its_slot(
     @app.task("next")
     async def following() -> None: ...
 
-    async with working(app, slots=1, ear=ear):
-        job = await app.submit("stubborn")
+    async with working(app, slots=1, observer=events):
+        job = await app.submit("unresponsive")
         other = await app.submit("next")
 
         assert State.DEAD_LETTER is await ended(app, job.job_id)
         assert FailureCategory.TIMEOUT is await category(app, job.job_id)
         assert State.COMPLETED is await ended(app, other.job_id)
-        assert 1 == len(ear.all("job.stubborn"))
+        assert 1 == len(events.all("job.unresponsive"))
         free.set()
 
 
-async def test_a_stubborn_coroutine_is_given_up_after_a_forced_cancel_too(
-    app: Holdfast, ear: Ear, monkeypatch: pytest.MonkeyPatch
+async def test_an_unresponsive_coroutine_is_abandoned_after_a_forced_cancel_too(
+    app: Holdfast, events: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "UNRESPONSIVE_AFTER", 0.2)
     free = asyncio.Event()
 
-    @app.task("stubborn")
-    async def stubborn() -> None:
+    @app.task("unresponsive")
+    async def unresponsive() -> None:
         while not free.is_set():
             try:
                 await free.wait()
             except asyncio.CancelledError:
                 continue
 
-    async with working(app, slots=1, ear=ear):
-        job = await app.submit("stubborn")
+    async with working(app, slots=1, observer=events):
+        job = await app.submit("unresponsive")
         await until_running(app, job.job_id)
         await app.cancel(job.job_id, force=True)
 
@@ -215,7 +217,7 @@ async def test_an_error_on_the_way_out_does_not_hide_the_interruption(app: Holdf
 
 @pytest.mark.req("S-8")
 async def test_a_thread_past_its_timeout_is_fenced_off_counted_and_its_slot_reused(
-    app: Holdfast, ear: Ear
+    app: Holdfast, events: EventLog
 ) -> None:
     free, refused = threading.Event(), []
 
@@ -231,12 +233,12 @@ async def test_a_thread_past_its_timeout_is_fenced_off_counted_and_its_slot_reus
     @app.task("next")
     def following() -> None: ...
 
-    async with working(app, slots=1, ear=ear) as worker:
+    async with working(app, slots=1, observer=events) as worker:
         job = await app.submit("hang")
         other = await app.submit("next")
         assert State.DEAD_LETTER is await ended(app, job.job_id)
         assert State.COMPLETED is await ended(app, other.job_id)
-        (leak,) = ear.all("thread.leaked")
+        (leak,) = events.all("thread.leaked")
         assert (job.job_id, 1) == (leak["job_id"], leak["leaked"])
         assert 1 == worker.leaked_threads
 
@@ -259,16 +261,16 @@ async def test_a_forced_cancel_frees_the_slot_of_a_thread(app: Holdfast) -> None
     async with working(app, slots=1):
         job = await app.submit("hang")
         await until_running(app, job.job_id)
-        asked = time.monotonic()
+        requested = time.monotonic()
         await app.cancel(job.job_id, force=True)
 
         assert State.CANCELLED is await ended(app, job.job_id)
-        assert time.monotonic() - asked < 2.0
+        assert time.monotonic() - requested < 2.0
         free.set()
 
 
 @pytest.mark.req("A-12", "A-18")
-async def test_a_thread_hears_of_a_polite_cancel(app: Holdfast) -> None:
+async def test_a_thread_receives_a_request_to_cancel(app: Holdfast) -> None:
     @app.task("polite")
     def polite(ctx: SyncJobContext) -> str:
         end = time.monotonic() + 10
@@ -320,7 +322,7 @@ async def test_the_context_of_a_thread_reaches_the_store(app: Holdfast) -> None:
     assert ("WARNING", {"depth": "3"}) == (line.level, line.fields)
 
 
-async def test_a_handler_that_exits_the_thread_fails_its_job_alone(app: Holdfast) -> None:
+async def test_a_handler_that_exits_the_thread_fails_only_its_job(app: Holdfast) -> None:
     @app.task("exit", max_attempts=1)
     def leave() -> None:
         raise SystemExit(3)
@@ -348,32 +350,34 @@ async def test_idle_threads_are_reused(app: Holdfast) -> None:
 
 
 @pytest.mark.req("S-7", "S-5")
-async def test_a_handler_whose_lease_is_lost_is_told_and_stopped(app: Holdfast, ear: Ear) -> None:
-    told = []
+async def test_a_handler_whose_lease_is_lost_is_signalled_and_stopped(
+    app: Holdfast, events: EventLog
+) -> None:
+    lost = []
 
     @app.task("slow", lease=0.6)
     async def slow(ctx: JobContext) -> None:
         try:
             await asyncio.sleep(60)
         finally:
-            told.append(ctx.lease_lost)
+            lost.append(ctx.lease_lost)
 
-    async with working(app, ear=ear, maintenance=False):
+    async with working(app, observer=events, maintenance=False):
         job = await app.submit("slow")
         await until_running(app, job.job_id)
         await _steal(app, job.job_id)
 
-        await ear.heard("job.lease_lost")
-        await until(lambda: told)
+        await events.wait_for("job.lease_lost")
+        await until(lambda: lost)
         status = await app.get(job.job_id)
 
-    assert [True] == told
+    assert [True] == lost
     assert State.RUNNING is status.state
 
 
 @pytest.mark.req("S-5")
 async def test_a_late_result_under_an_older_lease_is_dropped_and_counted(
-    app: Holdfast, ear: Ear
+    app: Holdfast, events: EventLog
 ) -> None:
     go = asyncio.Event()
 
@@ -382,20 +386,22 @@ async def test_a_late_result_under_an_older_lease_is_dropped_and_counted(
         await go.wait()
         return "stale"
 
-    async with working(app, ear=ear, maintenance=False, slots=1):
+    async with working(app, observer=events, maintenance=False, slots=1):
         job = await app.submit("slow")
         await until_running(app, job.job_id)
         await _steal(app, job.job_id)
         go.set()
 
-        await ear.heard("job.stale")
+        await events.wait_for("job.stale")
         status = await app.get(job.job_id)
 
     assert (State.RUNNING, None, 2) == (status.state, status.output, status.attempt)
 
 
 @pytest.mark.req("S-5", "S-6")
-async def test_a_late_result_under_the_newest_lease_is_accepted(app: Holdfast, ear: Ear) -> None:
+async def test_a_late_result_under_the_newest_lease_is_accepted(
+    app: Holdfast, events: EventLog
+) -> None:
     go = asyncio.Event()
 
     @app.task("slow")
@@ -403,7 +409,7 @@ async def test_a_late_result_under_the_newest_lease_is_accepted(app: Holdfast, e
         await go.wait()
         return "late"
 
-    async with working(app, ear=ear, maintenance=False, slots=1):
+    async with working(app, observer=events, maintenance=False, slots=1):
         job = await app.submit("slow")
         await until_running(app, job.job_id)
         await _lapse(app, job.job_id)
@@ -416,7 +422,7 @@ async def test_a_late_result_under_the_newest_lease_is_accepted(app: Holdfast, e
 
 
 async def _lapse(app: Holdfast, job_id: str) -> None:
-    """Let the lease end as the reaper would have found it."""
+    """Expire the lease as the reaper does."""
     (job,) = await app.store.get([job_id])
     assert job is not None
     after = lifecycle.lease_lost(job, now=app.store.now(), jitter=-1.0)
@@ -425,7 +431,7 @@ async def _lapse(app: Holdfast, job_id: str) -> None:
 
 
 async def _steal(app: Holdfast, job_id: str) -> None:
-    """Let the lease end and give the job to somebody else."""
+    """Expire the lease and have another worker claim the job."""
     await _lapse(app, job_id)
     await app.store.promote(10)
     want = Claim(queues=("default",), limit=1, worker="thief", token="stolen")

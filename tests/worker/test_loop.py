@@ -25,7 +25,7 @@ print(run(main()), gc.get_freeze_count() > 0)
     [("", "uvloop"), ("sys.modules['uvloop'] = None", "asyncio.unix_events")],
     ids=["installed", "not installed"],
 )
-def test_processes_of_ours_run_on_uvloop_where_it_is_installed(before: str, loop: str) -> None:
+def test_worker_processes_run_on_uvloop_where_it_is_installed(before: str, loop: str) -> None:
     pytest.importorskip("uvloop", reason="the extra 'speed' does not exist here")
     code = WHICH.format(before=before)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What keeps the store in order: due times, dead workers, lifetimes, retention, schedules."""
+"""Maintenance: due times, dead workers, lifetimes, retention, schedules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from holdfast import FailureCategory, Holdfast, State
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.cron import CronService
-from holdfast.maintenance.leader import MOMENT, SILENCE, StoreContact
+from holdfast.maintenance.leader import SETTLING, SILENCE, StoreContact
 from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
 from holdfast.maintenance.reaper import Reaper
@@ -58,7 +58,7 @@ async def yard() -> Yard:
     return yard
 
 
-async def test_the_promoter_says_when_to_come_back(yard: Yard) -> None:
+async def test_the_promoter_returns_when_the_next_job_is_due(yard: Yard) -> None:
     promoter = Promoter(yard.store)
     assert 1.0 == await promoter.once()
     job = await yard.app.submit("x", delay=0.25)
@@ -71,7 +71,7 @@ async def test_the_promoter_says_when_to_come_back(yard: Yard) -> None:
 
 
 @pytest.mark.req("S-6", "S-10")
-async def test_the_reaper_takes_jobs_of_silent_workers_back_and_says_so(yard: Yard) -> None:
+async def test_the_reaper_recovers_and_reports_jobs_of_silent_workers(yard: Yard) -> None:
     job = await yard.app.submit("x")
     await yard.claim()
     yard.clock.advance(29.9)
@@ -89,29 +89,29 @@ async def test_the_reaper_takes_jobs_of_silent_workers_back_and_says_so(yard: Ya
 
 
 @pytest.mark.req("S-6", "S-10")
-async def test_after_an_outage_heartbeats_and_answers_go_before_the_reaper(yard: Yard) -> None:
+async def test_after_an_outage_heartbeats_and_outcomes_go_before_the_reaper(yard: Yard) -> None:
     contact = StoreContact(yard.clock)
     reaper = Reaper(yard.store, Randomness(1), Silent(), lambda: contact.is_steady)
     job = await yard.app.submit("x")
     fence = await yard.claim()
 
-    yard.clock.advance(30)  # nobody reaches the store, so nobody could renew
+    yard.clock.advance(30)  # no worker reaches the store, so none could renew
     await reaper.once()
     assert State.RUNNING is await yard.state(job.job_id)
 
-    contact.heard()
+    contact.answered()
     await reaper.once()
     assert State.RUNNING is await yard.state(job.job_id)
 
     (beat,) = await yard.store.extend([fence])
-    yard.clock.advance(MOMENT)
+    yard.clock.advance(SETTLING)
     await reaper.once()
     assert beat.held
     assert State.RUNNING is await yard.state(job.job_id)
 
 
 @pytest.mark.req("S-6", "S-10")
-async def test_after_an_outage_the_jobs_of_the_dead_are_taken_back_a_moment_later(
+async def test_after_an_outage_the_jobs_of_dead_workers_are_recovered_a_moment_later(
     yard: Yard,
 ) -> None:
     contact = StoreContact(yard.clock)
@@ -119,9 +119,9 @@ async def test_after_an_outage_the_jobs_of_the_dead_are_taken_back_a_moment_late
     job = await yard.app.submit("x")
     await yard.claim()
     yard.clock.advance(30)
-    contact.heard()
+    contact.answered()
 
-    yard.clock.advance(MOMENT)
+    yard.clock.advance(SETTLING)
     await reaper.once()
 
     assert State.RETRYING is await yard.state(job.job_id)
@@ -133,13 +133,13 @@ def test_a_store_that_always_answers_late_is_steady_between_its_answers() -> Non
     for _ in range(3):
         clock.advance(SILENCE + 1)
         assert not contact.is_steady
-        contact.heard()
-        clock.advance(MOMENT)
+        contact.answered()
+        clock.advance(SETTLING)
         assert contact.is_steady
 
 
 @pytest.mark.req("S-6", "S-10")
-async def test_a_lease_renewed_while_the_reaper_decides_is_not_taken_back(
+async def test_a_lease_renewed_while_the_reaper_decides_is_kept(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await yard.app.submit("x")
@@ -174,21 +174,21 @@ async def test_a_job_that_silences_every_worker_ends_dead_of_a_system_failure(ya
     assert {FailureCategory.SYSTEM} == {a.failure.category for a in details.attempts if a.failure}
 
 
-async def test_burying_takes_back_only_what_the_dead_still_held(yard: Yard) -> None:
+async def test_recovering_a_dead_worker_touches_only_what_it_still_held(yard: Yard) -> None:
     mine, taken = await yard.app.submit("x"), await yard.app.submit("x")
     fence = await yard.claim(token="mine")
     await yard.claim(worker="other", token="theirs")
 
-    buried = await yard.reaper.take_back([fence, Fence(taken.job_id, "older")], "it was killed")
+    recovered = await yard.reaper.recover([fence, Fence(taken.job_id, "older")], "it was killed")
     await yard.store.promote(10)
 
-    assert 1 == buried
+    assert 1 == recovered
     assert State.SCHEDULED is await yard.state(mine.job_id)
     assert State.RUNNING is await yard.state(taken.job_id)
 
 
 @pytest.mark.req("M-6", "L-6")
-async def test_whatever_outlives_its_lifetime_ends_dead(yard: Yard) -> None:
+async def test_a_job_that_outlives_its_lifetime_ends_dead(yard: Yard) -> None:
     waiting = await yard.app.submit("x", lifetime=60, hold=True)
     ready = await yard.app.submit("x", lifetime=60)
     later = await yard.app.submit("x", lifetime=60, delay=30)
@@ -205,7 +205,7 @@ async def test_whatever_outlives_its_lifetime_ends_dead(yard: Yard) -> None:
     assert State.SCHEDULED is await yard.state(fresh.job_id)
 
 
-async def test_the_pruner_forgets_what_was_kept_long_enough(yard: Yard) -> None:
+async def test_the_pruner_deletes_what_was_kept_long_enough(yard: Yard) -> None:
     old = await yard.app.submit("x")
     await yard.app.cancel(old.job_id)
     yard.clock.advance(timedelta(days=6))
@@ -260,7 +260,7 @@ def lateness(begin: float, length: float) -> float:
 
     async def story() -> float:
         await app.start()
-        crew = asyncio.ensure_future(
+        maintenance = asyncio.ensure_future(
             Maintenance(app, "w", ("default",), Silent(), make_worker=delivery_worker).run()
         )
         job = await app.submit("x", delay=begin + length / 2)
@@ -272,7 +272,7 @@ def lateness(begin: float, length: float) -> float:
         async with asyncio.timeout(10):
             while State.SCHEDULED is not (await app.get(job.job_id)).state:  # noqa: ASYNC110  # in virtual time
                 await asyncio.sleep(0.01)
-        assert not crew.done()
+        assert not maintenance.done()
         return clock.monotonic() - back
 
     try:
@@ -375,7 +375,7 @@ def test_a_change_of_clocks_neither_skips_nor_doubles_a_tick(
         (MissedRuns.ALL, ["2026-03-01T01:00", "2026-03-01T02:00", "2026-03-01T03:00"]),
     ],
 )
-def test_missed_ticks_are_made_up_for_as_the_schedule_says(
+def test_missed_ticks_follow_the_policy_of_the_schedule(
     missed: MissedRuns, expected: list[str]
 ) -> None:
     entry = schedule("0 * * * *", "UTC", missed)
@@ -414,7 +414,7 @@ async def test_any_number_of_workers_submit_one_job_per_tick() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_ticks_between_two_first_sightings_of_a_schedule_are_not_lost(workers: int) -> None:
+async def test_ticks_between_two_first_records_of_a_schedule_are_not_lost(workers: int) -> None:
     yard = Yard()
 
     @yard.app.cron("*/5 * * * *", missed="all")
@@ -428,8 +428,8 @@ async def test_ticks_between_two_first_sightings_of_a_schedule_are_not_lost(work
     seen = yard.clock.now()
     yard.clock.advance(2)
     (entry,) = yard.app.crons.values()
-    await early._begin(entry, seen)  # the write of one who looked before the tick
-    await late._begin(entry, yard.clock.now())  # and of one who looked after it
+    await early._record_first(entry, seen)  # a write that was decided before the tick
+    await late._record_first(entry, yard.clock.now())  # and one that was decided after it
     await late.once()
 
     assert 1 == len((await yard.app.search()).jobs)

@@ -1,4 +1,4 @@
-"""What a job says while it runs is kept, however soon it ends."""
+"""Notes of a running job are kept, however soon it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.worker.rig import ended, working
 
 
 class Slow(MemoryStore):
-    """Takes its time over notes."""
+    """Writes notes slowly."""
 
     async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         await asyncio.sleep(0.02)
@@ -47,7 +47,7 @@ async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[H
 
 @pytest.mark.req("A-6")
 @pytest.mark.parametrize("type_", ["chatty", "chatty.thread"])
-async def test_what_a_job_says_just_before_it_returns_is_kept(app: Holdfast, type_: str) -> None:
+async def test_notes_written_just_before_a_job_returns_are_kept(app: Holdfast, type_: str) -> None:
     async with working(app):
         jobs = [(await app.submit(type_)).job_id for _ in range(5)]
         for job_id in jobs:

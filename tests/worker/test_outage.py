@@ -1,4 +1,4 @@
-"""The store goes away and comes back: workers wait, keep their results, and go on."""
+"""Outages of the store: workers wait, keep their results, and continue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.worker.startup import opened
 from holdfast.worker.worker import delivery_worker
 from tests.conformance.hand import make
 from tests.worker.faulty import FaultyStore
-from tests.worker.rig import Ear, ended, until, until_running, working
+from tests.worker.rig import EventLog, ended, until, until_running, working
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -43,10 +43,10 @@ def app(store: FaultyStore) -> Holdfast:
 
 
 @pytest.mark.req("S-9")
-async def test_a_result_is_kept_while_the_store_is_away_and_written_when_it_is_back(
+async def test_a_result_is_kept_during_an_outage_and_written_after_it(
     app: Holdfast, store: FaultyStore
 ) -> None:
-    go, ran, ear = asyncio.Event(), Counter[str](), Ear()
+    go, ran, events = asyncio.Event(), Counter[str](), EventLog()
 
     @app.task("work")
     async def work() -> str:
@@ -54,7 +54,7 @@ async def test_a_result_is_kept_while_the_store_is_away_and_written_when_it_is_b
         ran["work"] += 1
         return "kept"
 
-    async with working(app, ear=ear):
+    async with working(app, observer=events):
         job = await app.submit("work")
         await until_running(app, job.job_id)
         store.away.add("*")
@@ -65,11 +65,11 @@ async def test_a_result_is_kept_while_the_store_is_away_and_written_when_it_is_b
 
     assert (State.COMPLETED, "kept", 1) == (status.state, status.output, status.attempt)
     assert 1 == ran["work"]
-    assert ear.all("store.unavailable")
+    assert events.all("store.unavailable")
 
 
 @pytest.mark.req("S-9", "S-12")
-async def test_an_answer_whose_receipt_was_lost_is_not_written_twice(
+async def test_an_outcome_whose_reply_was_lost_is_not_written_twice(
     app: Holdfast, store: FaultyStore
 ) -> None:
     @app.task("work")
@@ -89,7 +89,7 @@ async def test_an_answer_whose_receipt_was_lost_is_not_written_twice(
 
 
 @pytest.mark.req("S-9")
-async def test_workers_and_maintenance_go_on_by_themselves(
+async def test_workers_and_maintenance_recover_by_themselves(
     app: Holdfast, store: FaultyStore
 ) -> None:
     @app.task("work")
@@ -106,71 +106,69 @@ async def test_workers_and_maintenance_go_on_by_themselves(
 
 
 @pytest.mark.parametrize("maintenance", [False, True])
-async def test_a_store_that_is_back_is_told_once(
+async def test_the_end_of_an_outage_is_reported_once(
     app: Holdfast, store: FaultyStore, maintenance: bool
 ) -> None:
     app.task("work")(_nothing)
-    ear = Ear()
+    events = EventLog()
 
-    async with working(app, ear=ear, maintenance=maintenance):
+    async with working(app, observer=events, maintenance=maintenance):
         await ended(app, (await app.submit("work")).job_id)
         for outage in (1, 2):
-            told = len(ear.all("store.unavailable"))
+            before = len(events.all("store.unavailable"))
             store.away.add("*")
-            await ear.heard("store.unavailable", told + 1)
+            await events.wait_for("store.unavailable", before + 1)
             refused = store.refused
             await until(lambda refused=refused: store.refused > refused + 1)
             store.away.clear()
-            await ear.heard("store.available", outage)
+            await events.wait_for("store.available", outage)
         await ended(app, (await app.submit("work")).job_id)
 
-    assert 2 == len(ear.all("store.available"))
-    assert all(told["away"] > 0 for told in ear.all("store.available"))  # type: ignore[operator]
+    assert 2 == len(events.all("store.available"))
+    assert all(entry["away"] > 0 for entry in events.all("store.available"))  # type: ignore[operator]
 
 
-async def test_an_end_of_waiting_is_no_sign_that_the_store_is_back(
-    app: Holdfast, store: FaultyStore
-) -> None:
+async def test_the_end_of_a_wait_does_not_end_an_outage(app: Holdfast, store: FaultyStore) -> None:
     app.task("work")(_nothing)
-    ear = Ear()
+    events = EventLog()
 
-    async with working(app, ear=ear):
-        await ear.heard("maintenance.leading")
+    async with working(app, observer=events):
+        await events.wait_for("maintenance.leading")
         store.away.add("*")  # while the worker waits for work
-        await until(lambda: store.refused > 5)  # and what was under way has been answered
-        told = ear.all("store.available")
+        await until(lambda: store.refused > 5)  # and every call that was sent before has returned
+        before = events.all("store.available")
         await store.inner.add([make("a", now=store.now())])
         refused = store.refused
         await until(lambda: store.refused > refused + 5)
-        assert told == ear.all("store.available")
+        assert before == events.all("store.available")
 
         store.away.clear()
-        await ear.heard("store.available")
+        await events.wait_for("store.available")
 
 
-async def test_a_store_that_is_back_is_told_by_maintenance_alone(
+async def test_maintenance_alone_reports_the_end_of_an_outage(
     app: Holdfast, store: FaultyStore
 ) -> None:
-    ear = Ear()
+    events = EventLog()
 
     async with app:
-        crew = asyncio.create_task(
-            Maintenance(app, "w", ("default",), ear, make_worker=delivery_worker).run()
+        maintenance = asyncio.create_task(
+            Maintenance(app, "w", ("default",), events, make_worker=delivery_worker).run()
         )
-        await ear.heard("maintenance.leading")
+        await events.wait_for("maintenance.leading")
         store.away.add("*")
-        await ear.heard("store.unavailable")
+        await events.wait_for("store.unavailable")
         store.away.clear()
-        await ear.heard("store.available")
-        crew.cancel()
-        await asyncio.wait([crew])
+        await events.wait_for("store.available")
+        maintenance.cancel()
+        await asyncio.wait([maintenance])
 
-    assert 1 == len(ear.all("store.available"))
+    assert 1 == len(events.all("store.available"))
 
 
-def test_an_outage_is_told_for_every_new_reason() -> None:
-    clock, ear = ManualClock(), Ear()
-    outage = Outage(clock, ear)
+def test_an_outage_is_reported_for_every_new_reason() -> None:
+    clock, events = ManualClock(), EventLog()
+    outage = Outage(clock, events)
 
     outage.over()
     for reason in ("refused", "refused", "starting up"):
@@ -183,7 +181,7 @@ def test_an_outage_is_told_for_every_new_reason() -> None:
         ("store.unavailable", {"error": "refused"}),
         ("store.unavailable", {"error": "starting up"}),
         ("store.available", {"away": 4.5}),
-    ] == ear.told
+    ] == events.entries
 
 
 @pytest.mark.req("S-9")
@@ -199,7 +197,7 @@ async def test_producers_wait_for_the_store(app: Holdfast, store: FaultyStore) -
         assert State.SCHEDULED is (await app.get(job.job_id)).state
 
 
-async def test_a_worker_waits_for_a_store_that_is_away_when_it_starts(
+async def test_a_worker_waits_for_a_store_that_is_unavailable_at_its_start(
     app: Holdfast, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @app.task("work")
@@ -214,7 +212,7 @@ async def test_a_worker_waits_for_a_store_that_is_away_when_it_starts(
         assert State.COMPLETED is await ended(app, job.job_id)
 
 
-async def test_a_claim_whose_answer_was_lost_is_found_by_the_reaper() -> None:
+async def test_a_claim_whose_reply_was_lost_is_found_by_the_reaper() -> None:
     clock = ManualClock()
     store = FaultyStore(MemoryStore(clock))
     app = Holdfast(store=store, clock=clock)  # type: ignore[arg-type]  # it passes every verb on
@@ -237,7 +235,7 @@ async def test_a_claim_whose_answer_was_lost_is_found_by_the_reaper() -> None:
         assert 2 == (await app.get(job.job_id)).attempt
 
 
-async def test_one_answer_that_cannot_be_written_does_not_hold_up_the_others(
+async def test_one_outcome_that_cannot_be_written_does_not_delay_the_others(
     app: Holdfast,
 ) -> None:
     def broken(attempt: int, first: timedelta, most: timedelta) -> timedelta:
@@ -264,7 +262,7 @@ async def test_one_answer_that_cannot_be_written_does_not_hold_up_the_others(
 
 
 @pytest.mark.req("S-9")
-async def test_a_worker_full_of_unwritten_answers_goes_on_once_they_are_written(
+async def test_a_worker_full_of_unwritten_outcomes_continues_once_they_are_written(
     app: Holdfast, store: FaultyStore
 ) -> None:
     @app.task("work")
@@ -285,7 +283,7 @@ async def test_a_worker_full_of_unwritten_answers_goes_on_once_they_are_written(
 
 
 @pytest.mark.req("M-6")
-async def test_a_submission_is_answered_within_its_timeout_though_the_store_is_silent() -> None:
+async def test_a_submission_ends_within_its_timeout_when_the_store_is_silent() -> None:
     class Silent(MemoryStore):
         async def add(
             self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
@@ -308,7 +306,7 @@ async def test_a_submission_is_answered_within_its_timeout_though_the_store_is_s
 
 
 @pytest.mark.req("M-6")
-async def test_patience_counts_from_the_submission_and_not_from_the_first_refusal() -> None:
+async def test_the_timeout_counts_from_the_submission_not_from_the_first_refusal() -> None:
     class Slow(MemoryStore):
         async def add(
             self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
@@ -328,7 +326,7 @@ async def test_patience_counts_from_the_submission_and_not_from_the_first_refusa
 
 
 async def _later(app: Holdfast) -> object:
-    """Submit while another submission is on its way."""
+    """Submit while another submission waits."""
     await asyncio.sleep(0.01)
     return await app.submit("work")
 
@@ -336,33 +334,35 @@ async def _later(app: Holdfast) -> object:
 async def _nothing() -> None: ...
 
 
-async def test_a_service_that_may_not_do_its_work_says_so_once_and_tries_ever_later() -> None:
-    clock, ear = ManualClock(), Ear()
-    trouble = ServiceErrors("pruner", Randomness(), ear, Outage(clock, ear))
+async def test_a_service_error_is_reported_once_and_retried_ever_later() -> None:
+    clock, events = ManualClock(), EventLog()
+    errors = ServiceErrors("pruner", Randomness(), events, Outage(clock, events))
     denied = StoreError("permission denied for table tie")
 
-    waits = [trouble.failed(denied) for _ in range(12)]
-    trouble.over()
-    again = trouble.failed(denied)
+    waits = [errors.failed(denied) for _ in range(12)]
+    errors.over()
+    again = errors.failed(denied)
 
     assert 5 < sum(waits[-3:]) / 3 < 15
     assert again < 1
-    assert [("maintenance.failed", {"service": "pruner", "error": str(denied)})] * 2 == ear.told
+    assert [
+        ("maintenance.failed", {"service": "pruner", "error": str(denied)})
+    ] * 2 == events.entries
 
 
-async def test_a_service_is_back_soon_after_an_outage_of_which_it_tells_as_others_do() -> None:
-    clock, ear = ManualClock(), Ear()
-    outage = Outage(clock, ear)
-    trouble = ServiceErrors("pruner", Randomness(), ear, outage)
+async def test_a_service_retries_soon_after_an_outage() -> None:
+    clock, events = ManualClock(), EventLog()
+    outage = Outage(clock, events)
+    errors = ServiceErrors("pruner", Randomness(), events, outage)
 
-    waits = [trouble.failed(StoreUnavailableError("away")) for _ in range(12)]
+    waits = [errors.failed(StoreUnavailableError("away")) for _ in range(12)]
     outage.failed(StoreUnavailableError("away"))
 
     assert max(waits) < 0.5
-    assert [("store.unavailable", {"error": "away"})] == ear.told
+    assert [("store.unavailable", {"error": "away"})] == events.entries
 
 
-async def test_errors_of_the_store_that_parts_of_a_worker_meet_are_told_as_one() -> None:
+async def test_store_errors_of_several_parts_of_a_worker_are_raised_as_one() -> None:
     app, outage = Holdfast("memory://"), Outage(ManualClock(), Silent())
 
     async def fail(*errors: Exception) -> None:

@@ -1,4 +1,4 @@
-"""The process runner's children: found by any kind of app, warm, few, and gone when idle."""
+"""The process runner's children: how they find handlers, how many run, when they end."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from holdfast.worker.runners import pool as pool_module
 from holdfast.worker.runners.handlers import setup_for
-from holdfast.worker.runners.pool import ChildBrokenError, Pool
+from holdfast.worker.runners.pool import ChildBrokenError, ChildPool
 from holdfast.worker.runners.protocol import Setup
 from tests.worker.machines import ROOT
-from tests.worker.rig import Ear, is_alive, until
+from tests.worker.rig import EventLog, is_alive, until
 from tests.worker.tasks import app
 
 SCRIPT = """
@@ -69,13 +69,15 @@ def test_functions_of_the_main_module_are_found_even_nested_ones(tmp_path: Path,
 
 
 @pytest.fixture
-def ear() -> Ear:
-    return Ear()
+def events() -> EventLog:
+    return EventLog()
 
 
-async def test_short_jobs_share_a_child_per_core(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "PATIENCE", 60.0)
-    pool = Pool(setup_for(app), ear)
+async def test_short_jobs_share_a_child_per_core(
+    events: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "GROW_AFTER", 60.0)
+    pool = ChildPool(setup_for(app), events)
     takers = [asyncio.create_task(pool.take()) for _ in range(12)]
     served = 0
     while takers:
@@ -86,12 +88,12 @@ async def test_short_jobs_share_a_child_per_core(ear: Ear, monkeypatch: pytest.M
             pool.give_back(taker.result())
 
     assert 12 == served
-    assert len(ear.all("child.started")) <= pool_module.CORES
+    assert len(events.all("child.started")) <= pool_module.CORES
     await pool.close()
 
 
-async def test_long_jobs_get_a_child_each(ear: Ear) -> None:
-    pool = Pool(setup_for(app), ear)
+async def test_long_jobs_get_a_child_each(events: EventLog) -> None:
+    pool = ChildPool(setup_for(app), events)
 
     async with asyncio.timeout(30):
         children = await asyncio.gather(*(pool.take() for _ in range(pool_module.CORES + 3)))
@@ -100,11 +102,9 @@ async def test_long_jobs_get_a_child_each(ear: Ear) -> None:
     await pool.close()
 
 
-async def test_children_that_nobody_needs_are_let_go(
-    ear: Ear, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_idle_children_are_ended(events: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "IDLE_SECONDS", 0.2)
-    pool = Pool(setup_for(app), ear)
+    pool = ChildPool(setup_for(app), events)
     children = [await pool.take() for _ in range(3)]
     pids = [child.pid for child in children]
     for child in children:
@@ -117,8 +117,8 @@ async def test_children_that_nobody_needs_are_let_go(
     assert not any(map(is_alive, pids))
 
 
-async def test_an_idle_child_that_dies_is_not_given_out(ear: Ear) -> None:
-    pool = Pool(setup_for(app), ear)
+async def test_an_idle_child_that_dies_is_not_used(events: EventLog) -> None:
+    pool = ChildPool(setup_for(app), events)
     child = await pool.take()
     pool.give_back(child)
     child.kill()
@@ -130,8 +130,8 @@ async def test_an_idle_child_that_dies_is_not_given_out(ear: Ear) -> None:
     await pool.close()
 
 
-async def test_a_module_that_cannot_be_imported_is_named(ear: Ear) -> None:
-    pool = Pool(Setup(app="nowhere:app", main="", modules=["nowhere"]), ear)
+async def test_a_module_that_cannot_be_imported_is_named(events: EventLog) -> None:
+    pool = ChildPool(Setup(app="nowhere:app", main="", modules=["nowhere"]), events)
 
     with pytest.raises(ChildBrokenError, match="No module named 'nowhere'"):
         await pool.take()
@@ -139,8 +139,8 @@ async def test_a_module_that_cannot_be_imported_is_named(ear: Ear) -> None:
     await pool.close()
 
 
-async def test_a_taker_who_gives_up_costs_nobody_a_child(ear: Ear) -> None:
-    pool = Pool(setup_for(app), ear)
+async def test_a_cancelled_wait_for_a_child_loses_no_child(events: EventLog) -> None:
+    pool = ChildPool(setup_for(app), events)
     impatient = asyncio.create_task(pool.take())
     await asyncio.sleep(0)
     impatient.cancel()

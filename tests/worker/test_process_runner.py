@@ -1,4 +1,4 @@
-"""The process runner: isolation, stopping for real, and the same context as everywhere."""
+"""The process runner: isolation, interruption, and the same context as in other runners."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 from holdfast import FailureCategory, Holdfast, State
-from tests.worker.rig import Ear, appeared, ended, is_alive, until, working
+from tests.worker.rig import EventLog, appeared, ended, is_alive, until, working
 from tests.worker.tasks import app as tasks
 
 KILL_LATENCY = 1.0
 
 
 @pytest.fixture
-async def ear() -> Ear:
-    return Ear()
+async def events() -> EventLog:
+    return EventLog()
 
 
 @pytest.fixture
-async def app(ear: Ear) -> AsyncIterator[Holdfast]:
-    async with working(tasks, ear=ear, slots=4):
+async def app(events: EventLog) -> AsyncIterator[Holdfast]:
+    async with working(tasks, observer=events, slots=4):
         yield tasks
 
 
@@ -54,9 +54,7 @@ async def test_children_are_reused(app: Holdfast) -> None:
     assert 1 == len(pids)
 
 
-async def test_a_child_inherits_nothing_that_is_open_but_its_line(
-    app: Holdfast, tmp_path: Path
-) -> None:
+async def test_a_child_inherits_no_open_file_but_its_socket(app: Holdfast, tmp_path: Path) -> None:
     with (tmp_path / "secret").open("w"):
         job = await app.submit("process.fds")
         status = await app.wait(job.job_id, timeout=15)
@@ -87,9 +85,7 @@ async def test_a_coroutine_function_runs_in_a_loop_of_its_own(app: Holdfast) -> 
         ("kill", "SIGKILL"),
     ],
 )
-async def test_a_child_that_dies_fails_its_own_job_alone(
-    app: Holdfast, how: str, says: str
-) -> None:
+async def test_a_child_that_dies_fails_only_its_own_job(app: Holdfast, how: str, says: str) -> None:
     neighbours = [await app.submit("process.echo", {"value": i}) for i in range(5)]
     job = await app.submit("process.die", {"how": how})
     later = [await app.submit("process.echo", {"value": i}) for i in range(5)]
@@ -200,17 +196,17 @@ async def test_a_forced_cancel_kills_the_process_and_what_it_started(
 ) -> None:
     job = await app.submit("process.family", {"started": str(tmp_path / "started")})
     grandchild = int(await appeared(tmp_path / "started"))
-    asked = time.monotonic()
+    requested = time.monotonic()
 
     await app.cancel(job.job_id, force=True)
 
     assert State.CANCELLED is await ended(app, job.job_id)
-    assert time.monotonic() - asked < 2.0
+    assert time.monotonic() - requested < 2.0
     await until(lambda: not is_alive(grandchild), 1.0)
 
 
 @pytest.mark.req("A-12")
-async def test_a_polite_cancel_reaches_a_computing_child_and_its_checkpoint_raises(
+async def test_a_request_to_cancel_reaches_a_computing_child_and_its_checkpoint_raises(
     app: Holdfast, tmp_path: Path
 ) -> None:
     job = await app.submit("process.polite", {"started": str(tmp_path / "started")})
@@ -226,16 +222,16 @@ async def test_a_polite_cancel_reaches_a_computing_child_and_its_checkpoint_rais
 
 @pytest.mark.req("S-8")
 async def test_a_killed_child_is_replaced_ahead_of_need(
-    app: Holdfast, ear: Ear, tmp_path: Path
+    app: Holdfast, events: EventLog, tmp_path: Path
 ) -> None:
-    await ear.heard("child.started")
+    await events.wait_for("child.started")
     job = await app.submit("process.spin", {"started": str(tmp_path / "started")}, timeout=0.3)
     await ended(app, job.job_id)
-    before = len(await ear.heard("child.started", 2))
+    before = len(await events.wait_for("child.started", 2))
 
     await ended(app, (await app.submit("process.echo")).job_id)
 
-    assert before == len(ear.all("child.started"))
+    assert before == len(events.all("child.started"))
 
 
 async def test_children_end_with_the_worker(tmp_path: Path) -> None:
@@ -246,13 +242,13 @@ async def test_children_end_with_the_worker(tmp_path: Path) -> None:
     assert not is_alive(pid)
 
 
-async def test_a_task_that_a_fresh_process_cannot_find_says_so(ear: Ear) -> None:
+async def test_a_task_that_a_new_process_cannot_find_is_named(events: EventLog) -> None:
     hidden = Holdfast("memory://")
 
     @hidden.task("process.hidden", runner="process", max_attempts=1)
     def nowhere() -> None: ...
 
-    async with working(hidden, ear=ear):
+    async with working(hidden, observer=events):
         job = await hidden.submit("process.hidden")
         assert State.DEAD_LETTER is await ended(hidden, job.job_id)
         details = await hidden.failure(job.job_id)
@@ -262,7 +258,7 @@ async def test_a_task_that_a_fresh_process_cannot_find_says_so(ear: Ear) -> None
 
 
 @pytest.mark.parametrize("type_", ["process.transaction", "process.transaction.coroutine"])
-async def test_a_process_that_wants_a_transaction_is_told_once_that_it_cannot(
+async def test_a_transaction_in_a_child_process_fails_the_job_once(
     app: Holdfast, type_: str
 ) -> None:
     job = await app.submit(type_)

@@ -1,4 +1,4 @@
-"""What a worker makes of a handler that fails."""
+"""How a worker settles a handler that fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast import (
 )
 from holdfast.model.job import Event
 from holdfast.store import MemoryStore
-from tests.worker.rig import Ear, ended, working
+from tests.worker.rig import EventLog, ended, working
 
 
 def at_once(attempt: int, first: timedelta, most: timedelta) -> timedelta:
@@ -30,7 +30,9 @@ def app() -> Holdfast:
 
 
 @pytest.mark.req("M-7", "M-10")
-async def test_every_attempt_counts_from_its_start_and_knows_the_one_before(app: Holdfast) -> None:
+async def test_every_attempt_counts_from_its_start_and_has_the_previous_failure(
+    app: Holdfast,
+) -> None:
     seen = []
 
     @app.task("fail", max_attempts=3, backoff=at_once)
@@ -51,7 +53,7 @@ async def test_every_attempt_counts_from_its_start_and_knows_the_one_before(app:
 
 
 @pytest.mark.req("M-7")
-async def test_a_handler_says_when_to_try_again(app: Holdfast) -> None:
+async def test_a_handler_may_set_when_to_retry(app: Holdfast) -> None:
     @app.task("later", max_attempts=2)
     async def later() -> None:
         raise TemporaryError("not now", retry_after=0.2, code="BUSY")
@@ -68,10 +70,10 @@ async def test_a_handler_says_when_to_try_again(app: Holdfast) -> None:
 
 @pytest.mark.req("M-7")
 async def test_a_task_may_compute_its_own_backoff(app: Holdfast) -> None:
-    asked = []
+    requested = []
 
     def backoff(attempt: int, first: timedelta, most: timedelta) -> timedelta:
-        asked.append(attempt)
+        requested.append(attempt)
         return timedelta(milliseconds=attempt)
 
     @app.task("fail", max_attempts=4, backoff=backoff)
@@ -82,7 +84,7 @@ async def test_a_task_may_compute_its_own_backoff(app: Holdfast) -> None:
         job = await app.submit("fail")
         assert State.DEAD_LETTER is await ended(app, job.job_id)
 
-    assert [1, 2, 3] == asked
+    assert [1, 2, 3] == requested
 
 
 @pytest.mark.req("M-11")
@@ -116,7 +118,9 @@ async def test_failures_are_classified_alike_wherever_they_happen(app: Holdfast,
 
 
 @pytest.mark.req("M-11")
-async def test_a_payload_that_does_not_fit_fails_for_good_and_says_where(app: Holdfast) -> None:
+async def test_a_payload_that_does_not_fit_fails_for_good_and_names_the_field(
+    app: Holdfast,
+) -> None:
     @app.task("typed")
     async def typed(count: int) -> None: ...
 
@@ -173,7 +177,7 @@ async def test_a_result_that_cannot_be_kept_fails_the_job_once(app: Holdfast) ->
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "text"),
     [
         (KeyError("x"), "KeyError: 'x'"),
         (ValueError("no such user"), "ValueError: no such user"),
@@ -182,17 +186,17 @@ async def test_a_result_that_cannot_be_kept_fails_the_job_once(app: Holdfast) ->
     ],
     ids=repr,
 )
-async def test_what_is_told_of_a_failure_names_its_kind(
-    app: Holdfast, error: Exception, told: str
+async def test_the_event_of_a_failure_names_its_kind(
+    app: Holdfast, error: Exception, text: str
 ) -> None:
     @app.task("fail", max_attempts=1)
     async def fail() -> None:
         raise error
 
-    ear = Ear()
-    async with working(app, ear=ear):
+    events = EventLog()
+    async with working(app, observer=events):
         job = await app.submit("fail")
         await ended(app, job.job_id)
 
-    (line,) = ear.all("job.failed") + ear.all("job.dead")
-    assert told == line["error"]
+    (line,) = events.all("job.failed") + events.all("job.dead")
+    assert text == line["error"]

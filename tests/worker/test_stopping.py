@@ -15,11 +15,11 @@ from holdfast.store import MemoryStore
 from holdfast.worker import Worker
 from tests.conformance.stores import PLACES
 from tests.worker.faulty import FaultyStore
-from tests.worker.rig import Ear, ended, until, until_running
+from tests.worker.rig import EventLog, ended, until, until_running
 
 
 class Site:
-    """An app with one task that waits for a word."""
+    """An app with one task that waits until a test lets it finish."""
 
     def __init__(self, store: object = None, url: str = "") -> None:
         self.app = Holdfast(url) if url else Holdfast(store=store or MemoryStore())  # type: ignore[arg-type]
@@ -41,7 +41,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
         yield Site(url=place.url)
 
 
-async def test_a_first_stop_lets_running_jobs_finish_and_takes_no_more(site: Site) -> None:
+async def test_a_first_stop_lets_running_jobs_finish_and_claims_no_more(site: Site) -> None:
     async with site.app as app:
         worker = Worker(app, slots=1)
         task = asyncio.create_task(worker.run())
@@ -57,7 +57,9 @@ async def test_a_first_stop_lets_running_jobs_finish_and_takes_no_more(site: Sit
 
 
 @pytest.mark.req("S-10")
-async def test_after_the_grace_period_jobs_are_given_back_unspent(site: Site) -> None:
+async def test_after_the_grace_period_jobs_return_to_the_queue_without_losing_an_attempt(
+    site: Site,
+) -> None:
     async with site.app as app:
         worker = Worker(app, grace=timedelta(seconds=0.2))
         task = asyncio.create_task(worker.run())
@@ -122,7 +124,7 @@ async def test_an_idle_worker_stops_at_once(site: Site) -> None:
         assert time.monotonic() - began < 0.5
 
 
-async def test_a_stop_before_the_start_is_heard(site: Site) -> None:
+async def test_a_stop_before_the_start_counts(site: Site) -> None:
     worker = Worker(site.app)
 
     worker.stop()
@@ -130,27 +132,27 @@ async def test_a_stop_before_the_start_is_heard(site: Site) -> None:
     await asyncio.wait_for(worker.run(), 3)
 
 
-async def test_a_worker_leaves_even_while_the_store_is_away() -> None:
+async def test_a_worker_stops_even_during_an_outage() -> None:
     store = FaultyStore(MemoryStore())
-    site, ear = Site(store), Ear()
+    site, events = Site(store), EventLog()
     async with site.app as app:
-        worker = Worker(app, grace=timedelta(seconds=0.3), observer=ear)
+        worker = Worker(app, grace=timedelta(seconds=0.3), observer=events)
         task = asyncio.create_task(worker.run())
         job = await app.submit("wait")
         await until_running(app, job.job_id)
         store.away.add("*")
         site.go.set()
-        await ear.heard("store.unavailable")
+        await events.wait_for("store.unavailable")
         began = time.monotonic()
 
         worker.stop()
         await asyncio.wait_for(task, 5)
 
         assert time.monotonic() - began < 3
-        assert 1 == sum(fields["lost"] == 1 for fields in ear.all("results.lost"))
+        assert 1 == sum(fields["lost"] == 1 for fields in events.all("results.lost"))
 
 
-async def test_a_job_that_was_given_back_runs_again(site: Site) -> None:
+async def test_a_job_that_returned_to_the_queue_runs_again(site: Site) -> None:
     async with site.app as app:
         first = Worker(app, grace=timedelta(0))
         task = asyncio.create_task(first.run())
@@ -168,7 +170,7 @@ async def test_a_job_that_was_given_back_runs_again(site: Site) -> None:
 
 
 @pytest.mark.req("S-10")
-async def test_a_cancelled_worker_gives_its_jobs_back(site: Site) -> None:
+async def test_a_cancelled_worker_returns_its_jobs_to_the_queue(site: Site) -> None:
     async with site.app as app:
         task = asyncio.create_task(Worker(app, grace=timedelta(seconds=60)).run())
         job = await app.submit("wait")
@@ -182,7 +184,7 @@ async def test_a_cancelled_worker_gives_its_jobs_back(site: Site) -> None:
         assert (State.SCHEDULED, 0) == (status.state, status.attempt)
 
 
-async def test_limits_are_declared_once_the_store_is_there() -> None:
+async def test_limits_are_declared_once_the_store_is_available() -> None:
     store = FaultyStore(MemoryStore())
     app = Holdfast(store=store)  # type: ignore[arg-type]  # it passes every verb on
 

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import FailureCategory, Holdfast, State
 from holdfast.model.job import Event
-from tests.worker.machines import Machines, children, crew
+from tests.worker.machines import Machines, children, worker_pids
 from tests.worker.rig import appeared, ended, is_alive, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
@@ -40,9 +40,9 @@ async def exited(process: subprocess.Popen[bytes], seconds: float = 20) -> int:
 
 
 async def crowd(app: Holdfast, count: int) -> dict[str, int]:
-    """Wait until so many workers are there."""
+    """Wait until so many workers are present."""
     async with asyncio.timeout(20):
-        while len(found := await crew(app)) < count:  # noqa: ASYNC110  # nothing tells
+        while len(found := await worker_pids(app)) < count:  # noqa: ASYNC110  # other processes
             await asyncio.sleep(0.02)
     return found
 
@@ -60,7 +60,7 @@ async def test_supervised_processes_share_the_work_of_a_burst(
 
 
 @pytest.mark.req("S-6", "S-10")
-async def test_a_killed_process_loses_its_jobs_for_less_than_a_second(
+async def test_the_jobs_of_a_killed_process_run_again_within_a_second(
     machines: Machines, app: Holdfast
 ) -> None:
     machines.start("supervisor", processes=2)
@@ -146,7 +146,7 @@ async def test_a_call_that_stops_every_thread_of_its_process_keeps_its_lease(
 
 
 @pytest.mark.req("S-7", "L-6")
-async def test_the_supervisor_does_not_keep_a_hung_process_in_possession_for_ever(
+async def test_the_supervisor_does_not_renew_the_leases_of_a_hung_process_for_ever(
     machines: Machines, app: Holdfast
 ) -> None:
     machines.start("supervisor", processes=2)
@@ -169,11 +169,11 @@ async def test_a_first_signal_drains_every_process(machines: Machines, app: Hold
 
     assert 0 == await exited(supervisor)
     assert State.COMPLETED is (await app.get(job.job_id)).state
-    assert {} == await crew(app)
+    assert {} == await worker_pids(app)
 
 
 @pytest.mark.req("S-10")
-async def test_a_second_signal_gives_running_jobs_back_at_once(
+async def test_a_second_signal_returns_running_jobs_at_once(
     machines: Machines, app: Holdfast
 ) -> None:
     supervisor = machines.start("supervisor", processes=2, grace=60)
@@ -208,7 +208,7 @@ async def test_signals_stop_a_lone_worker_the_same_way(machines: Machines, app: 
     assert (State.SCHEDULED, 0) == (status.state, status.attempt)
 
 
-async def test_processes_leave_when_their_supervisor_is_gone(
+async def test_processes_exit_when_their_supervisor_is_gone(
     machines: Machines, app: Holdfast
 ) -> None:
     supervisor = machines.start("supervisor", processes=2)
@@ -220,7 +220,7 @@ async def test_processes_leave_when_their_supervisor_is_gone(
     await until(lambda: not any(map(is_alive, orphans)))
 
 
-async def test_an_app_that_is_not_there_ends_the_supervisor(machines: Machines) -> None:
+async def test_an_app_that_cannot_be_loaded_ends_the_supervisor(machines: Machines) -> None:
     supervisor = machines.start("supervisor", processes=2, app="tests.worker.site:nothing")
 
     assert 0 != await exited(supervisor)
@@ -235,17 +235,19 @@ async def test_a_forced_cancel_from_another_process_stops_the_job_within_two_sec
     payload = {"started": machines.file("started")}
     job = await app.submit(type_, payload | ({"seconds": 60} if type_ == "wait" else {}))
     pid = int(await appeared(Path(machines.file("started"))))
-    asked = time.monotonic()
+    requested = time.monotonic()
 
     await app.cancel(job.job_id, force=True)
 
     assert State.CANCELLED is await ended(app, job.job_id)
-    assert time.monotonic() - asked < 2.0
+    assert time.monotonic() - requested < 2.0
     assert is_alive(pid) is (type_ != "process.spin")
 
 
 @pytest.mark.req("L-5")
-async def test_a_killed_worker_takes_its_processes_along(machines: Machines, app: Holdfast) -> None:
+async def test_the_child_processes_of_a_killed_worker_end_with_it(
+    machines: Machines, app: Holdfast
+) -> None:
     worker = machines.start("alone")
     await app.submit("process.spin", {"started": machines.file("started")})
     pid = int(await appeared(Path(machines.file("started"))))
@@ -256,7 +258,7 @@ async def test_a_killed_worker_takes_its_processes_along(machines: Machines, app
 
 
 @pytest.mark.req("S-9")
-async def test_a_locked_file_holds_results_up_but_loses_none(
+async def test_a_locked_file_delays_results_but_loses_none(
     machines: Machines, app: Holdfast
 ) -> None:
     machines.start("alone")

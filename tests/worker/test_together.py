@@ -19,7 +19,7 @@ from holdfast.model.times import parse_timestamp
 from holdfast.operations.workers import LEADERSHIP
 from holdfast.store import Search
 from tests.conformance.stores import PLACES
-from tests.worker.machines import Machines, crew
+from tests.worker.machines import Machines, worker_pids
 from tests.worker.rig import appeared, ended
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
@@ -41,22 +41,22 @@ def machines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine
 
 @pytest.fixture
 async def app(machines: Machines) -> AsyncIterator[Holdfast]:
-    """The client's view, with a crew of workers at work."""
+    """The client's view, while several worker processes run."""
     async with machines.app() as app:
         for _ in range(WORKERS):
             machines.start("alone", app="tests.worker.shared:app", slots=10)
         async with asyncio.timeout(30):
-            while len(await crew(app)) < WORKERS:  # noqa: ASYNC110  # other processes
+            while len(await worker_pids(app)) < WORKERS:  # noqa: ASYNC110  # other processes
                 await asyncio.sleep(0.05)
         yield app
 
 
-async def test_each_tick_makes_exactly_one_job_though_the_leading_worker_is_killed(
+async def test_each_tick_submits_exactly_one_job_though_the_leader_is_killed(
     app: Holdfast,
 ) -> None:
     await _ticks(app, 2)
     (lead,) = await app.store.locks(LEADERSHIP)
-    os.kill((await crew(app))[lead.holder], signal.SIGKILL)
+    os.kill((await worker_pids(app))[lead.holder], signal.SIGKILL)
     before = len(await _ticks(app, 0))
 
     found = await _ticks(app, before + 6)
@@ -66,7 +66,7 @@ async def test_each_tick_makes_exactly_one_job_though_the_leading_worker_is_kill
 
 
 async def _ticks(app: Holdfast, count: int) -> list[datetime]:
-    """Wait for so many jobs of the schedule; return which instants they stand for, in order."""
+    """Wait for so many jobs of the schedule; return their instants, in order."""
     async with asyncio.timeout(40):
         while True:
             jobs = (await app.store.find(Search(types=("tick",), limit=1000))).jobs
@@ -92,7 +92,7 @@ async def test_a_limit_on_running_at_once_holds_across_processes(
 
 
 @pytest.mark.req("S-6")
-async def test_the_job_of_a_killed_process_goes_on_at_once_under_a_supervisor(
+async def test_the_job_of_a_killed_process_continues_at_once_under_a_supervisor(
     machines: Machines,
 ) -> None:
     started = Path(machines.file("started"))

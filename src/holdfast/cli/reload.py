@@ -52,14 +52,10 @@ def run_reloading(arguments: Sequence[str], folder: Path) -> int:
     return OK if -code in STOPPING else code  # it may not have got as far as to catch them
 
 
-def is_reloaded() -> bool:
-    """Whether another process restarts this one when sources change."""
-    return PARENT in os.environ
-
-
-def orphaned() -> bool:
-    """Whether that process is gone, so that nobody would stop this one."""
-    return os.environ.get(PARENT, str(os.getppid())) != str(os.getppid())
+def reloading_parent() -> int | None:
+    """The process that restarts this one when sources change, if there is one."""
+    parent = os.environ.get(PARENT, "")
+    return int(parent) if parent.isdigit() else None
 
 
 def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:

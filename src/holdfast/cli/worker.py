@@ -17,12 +17,13 @@ from holdfast.app import Holdfast
 from holdfast.cli.app_path import find_app
 from holdfast.cli.common import url_option
 from holdfast.cli.errors import FAILED, CommandError
-from holdfast.cli.reload import LOOK_EVERY, is_reloaded, orphaned, run_reloading
+from holdfast.cli.reload import reloading_parent, run_reloading
 from holdfast.config import Settings
 from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.observe import logging
 from holdfast.observe.redaction import redacted
 from holdfast.runtime.event_loop import run
+from holdfast.runtime.processes import on_parent_exit
 from holdfast.worker import Worker
 
 log_level_option = click.option(
@@ -135,7 +136,8 @@ def _run(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, started.stop)
-        _stop_when_orphaned(started)
+        if (parent := reloading_parent()) is not None:
+            on_parent_exit(lambda: loop.call_soon_threadsafe(started.stop), parent)
         async with _served(app, settings) if serving else contextlib.nullcontext():
             await started.run(burst=burst)
 
@@ -160,14 +162,6 @@ async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
         else:
             click.echo(f"api     {address}/docs", err=True)
         yield
-
-
-def _stop_when_orphaned(worker: Worker) -> None:
-    """Stop when the process that restarts this one is gone."""
-    if orphaned():
-        worker.stop()
-    elif is_reloaded():
-        asyncio.get_running_loop().call_later(LOOK_EVERY, _stop_when_orphaned, worker)
 
 
 def _flags(

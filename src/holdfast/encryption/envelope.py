@@ -15,7 +15,8 @@ import msgspec
 from holdfast.errors import PermanentError
 
 KEY_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
-_PREFIX = b'{"$sealed":"v1","key":"'
+PREFIX = b'{"$sealed":"v1","key":"'
+"""What every envelope starts with."""
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -30,12 +31,12 @@ _decoder = msgspec.json.Decoder(Envelope)
 
 def wrap(key_id: str, ciphertext: bytes) -> bytes:
     """Return an envelope around ciphertext."""
-    return b'%s%s","data":"%s"}' % (_PREFIX, key_id.encode(), base64.b64encode(ciphertext))
+    return b'%s%s","data":"%s"}' % (PREFIX, key_id.encode(), base64.b64encode(ciphertext))
 
 
 def unwrap(data: bytes) -> tuple[str, bytes] | None:
     """Return the key id and the ciphertext of an envelope; None for anything else."""
-    if not data.startswith(_PREFIX):
+    if not data.startswith(PREFIX):
         return None
     try:
         envelope = _decoder.decode(data)
@@ -46,7 +47,7 @@ def unwrap(data: bytes) -> tuple[str, bytes] | None:
 
 def require_decrypted(data: bytes | None, what: str) -> None:
     """Raise PermanentError, naming the key, when bytes are still encrypted."""
-    if data is None or not data.startswith(_PREFIX):
+    if data is None or not data.startswith(PREFIX):
         return
     found = unwrap(data)
     if found is not None:

@@ -126,7 +126,7 @@ async def read_body(
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise RequestError("UNSUPPORTED_MEDIA_TYPE")
     try:
-        body = await timeouts.soon(_whole_body(receive, limits.body), limits.arrival)
+        body = await timeouts.wait_for(_whole_body(receive, limits.body), limits.arrival)
     except TimeoutError:
         raise RequestError("REQUEST_TIMEOUT") from None
     if len(body) > limits.body:

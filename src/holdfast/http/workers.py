@@ -14,11 +14,11 @@ from holdfast.errors import NotFoundError, StaleLeaseError
 from holdfast.model import lifecycle
 from holdfast.model.job import CancelRequest, Encoding, Job, State
 from holdfast.model.workers import WorkerInfo
-from holdfast.operations.changes import DECISIONS
+from holdfast.operations.changes import decide_and_swap
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.workers import announce
 from holdfast.runtime.randomness import Randomness
-from holdfast.store import Change, Claim, Fence, JobNote, Renewal, Store
+from holdfast.store import Claim, Fence, JobNote, Renewal, Store
 
 PRESENT_FOR = timedelta(seconds=45)
 """How long a worker counts as present after its last claim."""
@@ -166,26 +166,25 @@ class RemoteWorkers:
         return _state(job_id, cancel, held=True)
 
     async def settle(self, fence: Fence, decide: Callable[[Job, datetime], Job]) -> Settlement:
-        """Say how a job went; a repeat is answered like the first time.
+        """Write the outcome of a job; a repeated call returns what the first one returned.
 
-        StaleLeaseError when another claim came after this one.
+        StaleLeaseError when the job was claimed again since.
         """
-        for _ in range(DECISIONS):
-            (job,) = await self._store.get([fence.job_id])
-            if job is None:
-                raise NotFoundError(fence.job_id)
+
+        def decide_held(_: int, job: Job, now: datetime) -> Job:
             if lifecycle.has_answered(job, fence.token):
-                return _settlement(job)
+                return job
             if not lifecycle.may_answer(job, fence.token):
                 raise StaleLeaseError(fence.job_id)
-            now = self._store.now()
-            after = decide(lifecycle.held_again(job, now=now), now)
-            (answer,) = await self._store.swap([Change(job, after)])
-            if answer.has_dependents:
-                await release_dependents(self._store)
-            if answer.written:
-                return _settlement(after)
-        raise StaleLeaseError(fence.job_id)  # pragma: no cover  # ten changes within one call
+            return decide(lifecycle.held_again(job, now=now), now)
+
+        found = await self._store.get([fence.job_id])
+        ((_, after),), has_dependents = await decide_and_swap(self._store, found, decide_held)
+        if has_dependents:
+            await release_dependents(self._store)
+        if after is None:
+            raise NotFoundError(fence.job_id)
+        return _settlement(after)
 
 
 def _state(

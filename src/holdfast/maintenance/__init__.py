@@ -1,4 +1,4 @@
-"""What must happen to jobs that nobody holds: one service per file, all of one shape."""
+"""Services that move jobs no worker holds: one per file, all with the same interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the jobs that deliver webhooks, in a worker of its own beside maintenance."""
+"""Runs the jobs that deliver webhooks, in a worker of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.model.reserved import DELIVERIES, DELIVERY
 from holdfast.observe import Observer
 from holdfast.store import Store
 from holdfast.webhooks.delivery import Deliverer
-from holdfast.webhooks.dispatcher import RESTING, WebhookService
+from holdfast.webhooks.dispatcher import LOOK_EVERY, WebhookService
 
 
 class DeliveryWorker(Protocol):
@@ -22,7 +22,7 @@ class DeliveryWorker(Protocol):
         ...
 
     def halt(self) -> None:
-        """Stop claiming and give running jobs back at once."""
+        """Stop claiming and return running jobs to the queue at once."""
         ...
 
 
@@ -30,7 +30,7 @@ MakeWorker = Callable[[Holdfast, Sequence[str], Observer], DeliveryWorker]
 
 
 class Courier:
-    """Runs the delivering jobs: a worker of its own, so that slow receivers take nobody's slot."""
+    """Runs delivery jobs in a worker of its own, so that slow receivers take no slot of others."""
 
     def __init__(
         self,
@@ -46,16 +46,16 @@ class Courier:
         self._store = app.store
 
     async def run(self, leading: asyncio.Event) -> None:
-        """Deliver while this worker leads and somebody wants to hear."""
+        """Deliver while this process leads and the webhooks stay in the same queues."""
         queues = await self._service.queues()
         if not queues:
-            await asyncio.sleep(RESTING)
+            await asyncio.sleep(LOOK_EVERY)
             return
         worker = self._worker(queues)
         task = asyncio.get_running_loop().create_task(worker.run())
         try:
             while leading.is_set() and not task.done() and queues == await self._service.queues():
-                await asyncio.wait([task], timeout=RESTING)
+                await asyncio.wait([task], timeout=LOOK_EVERY)
         finally:
             worker.halt()
             await asyncio.wait([task])
@@ -75,7 +75,7 @@ class Courier:
 
 
 class BorrowedStore:
-    """A store that someone else opened and will close."""
+    """A store whose owner opens and closes it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,7 +1,7 @@
-"""Submits what cron schedules name: exactly one job per schedule and instant.
+"""Submits the jobs of cron schedules: exactly one per schedule and instant.
 
-The job's key is the instant, so any number of workers may try. The last instant submitted is
-kept in the store, so that missed ones are known after a pause.
+The job's idempotency key is the instant, so any number of workers may try. The store keeps the
+last instant submitted, so that missed ones are known after a pause.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ class CronService:
         if not self._app.crons:
             return LONGEST_WAIT
         now = self._store.now()
-        kept = {lock.name: lock.data for lock in await self._store.locks(PREFIX)}
+        stored = {lock.name: lock.data for lock in await self._store.locks(PREFIX)}
         waits = [
-            await self._serve(entry, now, _last(entry, kept)) for entry in self._app.crons.values()
+            await self._serve(entry, now, _last(entry, stored))
+            for entry in self._app.crons.values()
         ]
         return min([LONGEST_WAIT, *waits])
 
     async def _serve(self, entry: CronEntry, now: datetime, last: datetime | None) -> float:
         if last is None:
-            await self._begin(entry, now)
+            await self._record_first(entry, now)
         for instant in due_instants(entry, last=last, now=now):
             await self._submit(entry, instant)
         if last is not None and next(instants(entry, after=last)) <= now:
-            await self._remember(entry, now)
+            await self._record_last(entry, now)
         upcoming = next(instants(entry, after=now))
         return max(0.0, (upcoming - self._store.now()).total_seconds())
 
@@ -62,28 +63,28 @@ class CronService:
         submission = Submission(type=entry.type, payload=entry.payload, **options)  # type: ignore[arg-type]
         await self._submitter.submit(submission)
 
-    async def _begin(self, entry: CronEntry, now: datetime) -> None:
-        """Note when a schedule was first seen: the first note counts, none can follow it."""
-        nobody_else = self._app.randomness.token()
-        await self._store.lock(_first_place(entry), nobody_else, FOR_EVER, _written(now))
+    async def _record_first(self, entry: CronEntry, now: datetime) -> None:
+        """Record when a schedule was first seen; a later record does not replace it."""
+        owner = self._app.randomness.token()  # unique: no later call can overwrite
+        await self._store.lock(_first_name(entry), owner, FOR_EVER, _encoded(now))
 
-    async def _remember(self, entry: CronEntry, moment: datetime) -> None:
-        await self._store.lock(_last_place(entry), "cron", FOR_EVER, _written(moment))
+    async def _record_last(self, entry: CronEntry, moment: datetime) -> None:
+        await self._store.lock(_last_name(entry), "cron", FOR_EVER, _encoded(moment))
 
 
-def _last(entry: CronEntry, kept: Mapping[str, bytes]) -> datetime | None:
-    """The instant up to which a schedule was served, or since when it is known."""
-    data = kept.get(_last_place(entry), kept.get(_first_place(entry)))
+def _last(entry: CronEntry, stored: Mapping[str, bytes]) -> datetime | None:
+    """The instant up to which a schedule was submitted, else when it was first seen."""
+    data = stored.get(_last_name(entry), stored.get(_first_name(entry)))
     return None if data is None else parse_timestamp(data.decode())
 
 
-def _last_place(entry: CronEntry) -> str:
+def _last_name(entry: CronEntry) -> str:
     return f"{PREFIX}last:{entry.name}"
 
 
-def _first_place(entry: CronEntry) -> str:
+def _first_name(entry: CronEntry) -> str:
     return f"{PREFIX}first:{entry.name}"
 
 
-def _written(moment: datetime) -> bytes:
+def _encoded(moment: datetime) -> bytes:
     return format_timestamp(moment).encode()

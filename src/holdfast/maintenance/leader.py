@@ -1,7 +1,7 @@
-"""Whether the store can be reached, and has been for a moment.
+"""Runs the maintenance services in one worker, the leader.
 
-A store that was away kept heartbeats and answers away as well. When it is back they go first: a
-lease that ran out meanwhile says nothing about its holder.
+An outage of the store delays heartbeats and outcomes as well. They go first when it is over: a
+lease that expired meanwhile does not mean that its holder is dead.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ from holdfast.runtime.randomness import Randomness
 from holdfast.webhooks.dispatcher import WebhookService
 
 SILENCE = 1.5
-"""Seconds without an answer after which the store counts as away."""
+"""Seconds without an answer after which the store counts as unavailable."""
 
-MOMENT = 0.5
-"""Seconds that heartbeats and answers have once it is back."""
+SETTLING = 0.5
+"""Seconds that heartbeats and outcomes have after an outage."""
 
 
 class StoreContact:
-    """Told of every answer to a regular call; knows when there was none for too long."""
+    """Records every answer to a regular call, and knows when there was none for too long."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._heard = clock.monotonic()
+        self._answered = clock.monotonic()
         self._since = float("-inf")
 
-    def heard(self) -> None:
-        """Hear that the store answered."""
+    def answered(self) -> None:
+        """Record that the store answered."""
         now = self._clock.monotonic()
-        if now - self._heard > SILENCE:
+        if now - self._answered > SILENCE:
             self._since = now
-        self._heard = now
+        self._answered = now
 
     @property
     def is_steady(self) -> bool:
-        """Whether the store answers, and those who waited for it had their turn."""
+        """Whether the store answers, and heartbeats and outcomes had time to get through."""
         now = self._clock.monotonic()
-        return self._since + MOMENT <= now <= self._heard + SILENCE
+        return self._since + SETTLING <= now <= self._answered + SILENCE
 
 
-LONGEST_PAUSE = 0.2
-"""How long after an outage the next try comes at most, in seconds: jobs wait for it."""
-LONGEST_REST = 10.0
-"""How long after anything else, which most likely somebody has to put right."""
+LONGEST_OUTAGE_DELAY = 0.2
+"""The longest delay before a retry in an outage, in seconds: jobs wait for it."""
+LONGEST_ERROR_DELAY = 10.0
+"""The longest delay after any other error, which most likely needs an operator."""
 
 
 class ServiceErrors:
-    """That of one service, until it gets through."""
+    """Reports the errors of one service, each once, and delays its retries."""
 
     def __init__(
         self, service: str, randomness: Randomness, observer: Observer, outage: Outage
@@ -70,39 +70,39 @@ class ServiceErrors:
         self._service = service
         self._observer = observer
         self._outage = outage
-        self._pauses = GrowingDelay(randomness, longest=LONGEST_PAUSE)
-        self._rests = GrowingDelay(randomness, longest=LONGEST_REST)
-        self._told: set[str] = set()
+        self._outage_delay = GrowingDelay(randomness, longest=LONGEST_OUTAGE_DELAY)
+        self._error_delay = GrowingDelay(randomness, longest=LONGEST_ERROR_DELAY)
+        self._reported: set[str] = set()
 
     def failed(self, error: HoldfastError) -> float:
-        """Hear what went wrong; return how many seconds to wait."""
+        """Report an error; return how many seconds to wait."""
         if isinstance(error, StoreUnavailableError):
             self._outage.failed(error)
-            return self._pauses.next()
-        if str(error) not in self._told:
-            self._told.add(str(error))
+            return self._outage_delay.next()
+        if str(error) not in self._reported:
+            self._reported.add(str(error))
             self._observer.emit("maintenance.failed", service=self._service, error=str(error))
-        return self._rests.next()
+        return self._error_delay.next()
 
     def over(self) -> None:
-        """Hear that it got through."""
-        self._pauses.over()
-        self._rests.over()
-        self._told.clear()
+        """Start again with short delays: the service succeeded."""
+        self._outage_delay.over()
+        self._error_delay.over()
+        self._reported.clear()
 
 
 TERM = timedelta(seconds=1)
-"""How long a leader that fell silent still leads: meanwhile nobody takes jobs back."""
+"""How long a leader leads without renewing; meanwhile no other process recovers jobs."""
 
-CANVASS = 0.4
-"""How often leadership is renewed or sought, in seconds."""
+ELECT_EVERY = 0.4
+"""How often leadership is renewed or requested, in seconds."""
 
-BREATH = 0.02
-"""A busy queue rings all the time; due jobs are looked for no more often than this."""
+PROMOTE_EVERY = 0.02
+"""A busy queue wakes all the time; due jobs are promoted no more often than this, in seconds."""
 
 
 class Maintenance:
-    """Runs the services in the worker that leads; safe even if two believe they do."""
+    """Runs the services in the worker that leads; safe even if two believe that they lead."""
 
     def __init__(
         self,
@@ -132,31 +132,31 @@ class Maintenance:
         webhooks = WebhookService(store, app.webhook_settings, app.submitter)
         self._services += [webhooks, Pruner(store, app.retention)]
         self._first = asyncio.Lock()
-        """Held by the service whose first time it is: together each would need a connection."""
+        """Held by a service that runs for the first time: at once, each would need a connection."""
         self._courier = Courier(app, webhooks, observer, make_worker)
 
     async def run(self) -> None:
-        """Serve until cancelled."""
+        """Run the services until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._campaign())
+                group.create_task(self._elect())
                 group.create_task(self._deliver())
                 for service in self._services:
                     group.create_task(self._serve(service))
         finally:
             await self._resign()
 
-    async def _campaign(self) -> None:
-        pauses = GrowingDelay(self._randomness, longest=LONGEST_PAUSE)
+    async def _elect(self) -> None:
+        outage_delay = GrowingDelay(self._randomness, longest=LONGEST_OUTAGE_DELAY)
         while True:
             try:
-                won, delay = await self._store.lock(LEADERSHIP, self._worker, TERM), CANVASS
+                won, delay = await self._store.lock(LEADERSHIP, self._worker, TERM), ELECT_EVERY
             except StoreError as error:
-                won, delay = False, pauses.next()
+                won, delay = False, outage_delay.next()
                 self._outage.failed(error)
             else:
-                pauses.over()
-                self._contact.heard()
+                outage_delay.over()
+                self._contact.answered()
                 self._outage.over()
             if won and not self._leading.is_set():
                 self._observer.emit("maintenance.leading", worker=self._worker)
@@ -164,15 +164,15 @@ class Maintenance:
             await asyncio.sleep(delay)
 
     async def _serve(self, service: MaintenanceService) -> None:
-        seen, trouble, is_new = 0, self._trouble(service.name), True
+        seen, errors, is_new = 0, self._errors(service.name), True
         while True:
             await self._leading.wait()
             try:
                 delay = await (self._once_alone(service) if is_new else service.once())
                 is_new = False
-                trouble.over()
+                errors.over()
             except HoldfastError as error:
-                await asyncio.sleep(trouble.failed(error))
+                await asyncio.sleep(errors.failed(error))
                 continue
             if isinstance(service, Promoter) and delay > 0:
                 seen = await self._until_due(seen, delay)
@@ -183,32 +183,32 @@ class Maintenance:
         async with self._first:
             return await service.once()
 
-    def _trouble(self, service: str) -> ServiceErrors:
+    def _errors(self, service: str) -> ServiceErrors:
         return ServiceErrors(service, self._randomness, self._observer, self._outage)
 
     async def _deliver(self) -> None:
-        trouble = self._trouble("courier")
+        errors = self._errors("courier")
         while True:
             await self._leading.wait()
             try:
                 await self._courier.run(self._leading)
-                trouble.over()
+                errors.over()
             except HoldfastError as error:
-                await asyncio.sleep(trouble.failed(error))
+                await asyncio.sleep(errors.failed(error))
 
     async def _until_due(self, seen: int, delay: float) -> int:
-        """Sleep until the next job is due, or until one that may be due earlier arrives.
+        """Sleep until the next job is due, or until one arrives that may be due earlier.
 
-        Whoever can run what arrived goes first.
+        Workers that can run what arrived go first.
         """
         try:
-            news = await self._store.arrivals(self._queues, seen, timedelta(seconds=delay))
+            arrivals = await self._store.arrivals(self._queues, seen, timedelta(seconds=delay))
         except StoreError:
-            await asyncio.sleep(BREATH)
+            await asyncio.sleep(PROMOTE_EVERY)
             return seen
-        if news != seen:
-            await asyncio.sleep(BREATH)
-        return news
+        if arrivals != seen:
+            await asyncio.sleep(PROMOTE_EVERY)
+        return arrivals
 
     async def _resign(self) -> None:
         if self._leading.is_set():

@@ -1,4 +1,4 @@
-"""Makes delayed and retrying jobs ready when their time has come."""
+"""Makes delayed and retrying jobs ready when they are due."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from holdfast.store import Store
 
 PAGE = 500
 EVERY = 30.0
-BREATH = 0.05
-"""Between two full batches others get their turn."""
+PAUSE = 0.05
+"""Seconds between two full batches, in which others may write."""
 
 
 class Pruner:
@@ -22,4 +22,4 @@ class Pruner:
 
     async def once(self) -> float:
         pruned = await self._store.prune(self._retention, PAGE)
-        return BREATH if pruned == PAGE else EVERY
+        return PAUSE if pruned == PAGE else EVERY

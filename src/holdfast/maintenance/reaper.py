@@ -1,4 +1,4 @@
-"""Takes jobs back whose worker fell silent, and buries those whose lifetime is over."""
+"""Recovers jobs whose lease expired, and ends those whose lifetime is over."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from holdfast.store import Change, Fence, Store
 
 PAGE = 500
 EVERY = 0.25
-"""Seconds between two looks: what a dead worker held waits for its lease and hardly longer."""
+"""Seconds between two looks: a dead worker's jobs wait for their lease and hardly longer."""
 
 
 class Reaper:
     """Reads what is overdue, decides with the lifecycle, swaps under the fence.
 
-    While the store is not ``steady`` it takes nothing back.
+    It does nothing while the store is not ``steady``.
     """
 
     name = "reaper"
@@ -43,8 +43,8 @@ class Reaper:
         await self._write([self._decided(job) for job in jobs])
         return 0.0 if len(jobs) == PAGE else EVERY
 
-    async def take_back(self, fences: Sequence[Fence], why: str) -> int:
-        """Take back at once the jobs of a worker that is known to be dead."""
+    async def recover(self, fences: Sequence[Fence], why: str) -> int:
+        """Recover at once the jobs of a worker that is known to be dead."""
         tokens = {fence.job_id: fence.token for fence in fences}
         jobs = await self._store.get(list(tokens))
         dead = [
@@ -74,12 +74,12 @@ class Reaper:
         answers = await self._store.swap(changes)
         for change, answer in zip(changes, answers, strict=True):
             if answer.written:
-                self._tell(change)
+                self._report(change)
         if any(answer.has_dependents for answer in answers):
             await release_dependents(self._store)
         return sum(answer.written for answer in answers)
 
-    def _tell(self, change: Change) -> None:
+    def _report(self, change: Change) -> None:
         job = change.after
         self._observer.emit(
             "job.reaped",

@@ -1,4 +1,4 @@
-"""Finds dependents whose dependencies ended while nobody was there to tell them."""
+"""Finds dependents that were not released when their dependencies ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EVERY = 2.0
 
 
 class Releaser:
-    """The sweep behind the releases that happen at once."""
+    """Repeats in the background what mostly happens at once."""
 
     name = "releaser"
 

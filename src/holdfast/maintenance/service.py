@@ -1,4 +1,4 @@
-"""The shape of every maintenance service: ``once`` does the work and says when to come back."""
+"""The interface of every maintenance service."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class MaintenanceService(Protocol):
-    """Something done again and again, safe to do anywhere, any number at once."""
+    """Work that is repeated; any number of processes may do it at once."""
 
     name: str
 
     async def once(self) -> float:
-        """Do what is due and return how many seconds to wait before the next time."""
+        """Do what is due; return how many seconds to wait before the next time."""
         ...

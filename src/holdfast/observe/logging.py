@@ -32,7 +32,7 @@ _LEVEL_OF = {
     "job.lease_lost": logging.WARNING,
     "job.stale": logging.WARNING,
     "job.afterwards": logging.WARNING,
-    "job.stubborn": logging.WARNING,
+    "job.unresponsive": logging.WARNING,
     "job.reaped": logging.WARNING,
     "thread.leaked": logging.WARNING,
     "process.died": logging.WARNING,
@@ -40,7 +40,7 @@ _LEVEL_OF = {
     "child.broken": logging.WARNING,
     "heartbeat.missed": logging.WARNING,
     "store.unavailable": logging.WARNING,
-    "store.deaf": logging.WARNING,
+    "store.not_notified": logging.WARNING,
     "maintenance.failed": logging.ERROR,
 }
 _MESSAGES = {
@@ -50,7 +50,7 @@ _MESSAGES = {
     "job.reaped": "job reclaimed, its lease expired",
     "job.released": "job given back",
     "job.stale": "job outcome came too late, dropped",
-    "job.stubborn": "job did not stop, abandoned",
+    "job.unresponsive": "job did not stop, abandoned",
     "child.started": "child process started",
     "child.died": "child process died",
     "child.broken": "child process sent an invalid message, replaced",
@@ -59,7 +59,7 @@ _MESSAGES = {
     "heartbeat.missed": "heartbeat missed",
     "store.unavailable": "store unavailable, retrying",
     "store.available": "store available again",
-    "store.deaf": "no notifications of new jobs, polling instead",
+    "store.not_notified": "no notifications of new jobs, polling instead",
     "maintenance.leading": "this worker leads maintenance",
     "thread.leaked": "thread did not stop, abandoned",
 }

@@ -39,21 +39,23 @@ class Outage:
     def __init__(self, clock: Clock, observer: Observer) -> None:
         self._clock = clock
         self._observer = observer
-        self._since: float | None = None
+        self.is_on = False
+        """Whether the last call failed. Callers check it before ``over``, which saves the call."""
+        self._since = 0.0
         self._reasons: set[str] = set()
 
     def failed(self, error: Exception) -> None:
         """Record that a call of the store failed."""
-        if self._since is None:
-            self._since = self._clock.monotonic()
+        if not self.is_on:
+            self.is_on, self._since = True, self._clock.monotonic()
         if str(error) not in self._reasons:
             self._reasons.add(str(error))
             self._observer.emit("store.unavailable", error=str(error))
 
     def over(self) -> None:
         """Record that a call of the store succeeded."""
-        if self._since is not None:
+        if self.is_on:
             away = self._clock.monotonic() - self._since
-            self._since = None
+            self.is_on = False
             self._reasons.clear()
             self._observer.emit("store.available", away=round(away, 3))

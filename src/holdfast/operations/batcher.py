@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from holdfast.runtime.timeouts import NEVER, SharedTimer
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -46,7 +48,7 @@ class Batcher(Generic[T, R]):
         self._timeout_error = timeout_error
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._deadlines: deque[tuple[float, asyncio.Future[R]]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = SharedTimer(self._expire)
         self._last_size = 1
         """The size of the newest group."""
         self._being_written = 0
@@ -66,9 +68,10 @@ class Batcher(Generic[T, R]):
         answer: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, answer))
         if self._timeout is not None:
-            self._deadlines.append((loop.time() + self._timeout, answer))
-            if self._timer is None:
-                self._timer = loop.call_later(self._timeout, self._expire, loop)
+            deadline = loop.time() + self._timeout
+            self._deadlines.append((deadline, answer))
+            if deadline < self._timer.at:
+                self._timer.set(deadline)
         if not self._is_direct and self._may_start:
             self._start()
         return answer
@@ -162,13 +165,10 @@ class Batcher(Generic[T, R]):
         while self._deadlines and self._deadlines[0][1].done():
             self._deadlines.popleft()
 
-    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _expire(self, now: float) -> float:
         """Fail the items whose deadline has passed; all wait equally long, so oldest first."""
-        now = max(loop.time(), self._timer.when()) if self._timer else loop.time()
         while self._deadlines and self._deadlines[0][0] <= now:
             answer = self._deadlines.popleft()[1]
             if not answer.done():
                 answer.set_exception(self._timeout_error())
-        self._timer = None
-        if self._deadlines:
-            self._timer = loop.call_at(self._deadlines[0][0], self._expire, loop)
+        return self._deadlines[0][0] if self._deadlines else NEVER

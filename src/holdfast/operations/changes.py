@@ -1,9 +1,10 @@
-"""Operations that move jobs: decide with the lifecycle, swap under the fence, look again."""
+"""Operations that change jobs: decide with the lifecycle, swap under the fence, decide again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.model import lifecycle
@@ -26,16 +27,53 @@ from holdfast.operations.dependents import release_dependents
 from holdfast.operations.filters import JobFilter, job_search
 from holdfast.store import Change, Store
 
-Decided = tuple[Job | None, Job | None]
-"""A job before and after a decision: twice the same when nothing was to be changed."""
-
 PAGE = 500
 DECISIONS = 10
-"""How often a decision is made again when the job moved meanwhile."""
+"""How often a decision is made again on a job that changed before it was written."""
+
+Decided = tuple[Job | None, Job | None]
+"""A job before and after a decision: twice the same when there was nothing to change."""
+Decide = Callable[[int, Job, datetime], Job]
+"""Returns what becomes of a job, given its place and the store's time; itself for no change."""
+
+
+class Decisions(NamedTuple):
+    """What was decided and written, one entry per job."""
+
+    jobs: list[Decided]
+    has_dependents: bool
+    """Whether a job that ended may release others: ``release_dependents`` finds them."""
+
+
+async def decide_and_swap(store: Store, jobs: Sequence[Job | None], decide: Decide) -> Decisions:
+    """Decide on jobs and write them under their fences.
+
+    Where a job changed meanwhile, decide again on what it has become.
+    """
+    before, after = list(jobs), list(jobs)
+    undecided: Sequence[int] = range(len(before))
+    has_dependents = False
+    for _ in range(DECISIONS):
+        places, changes, now = list[int](), list[Change](), store.now()
+        for i in undecided:
+            job = before[i]
+            decided = after[i] = None if job is None else decide(i, job, now)
+            if job is not None and decided is not None and decided is not job:
+                places.append(i)
+                changes.append(Change(job, decided))
+        undecided = []
+        for i, answer in zip(places, await store.swap(changes) if changes else (), strict=True):
+            has_dependents = has_dependents or answer.has_dependents
+            if not answer.written:
+                before[i] = answer.job
+                undecided.append(i)
+        if not undecided:
+            return Decisions(list(zip(before, after, strict=True)), has_dependents)
+    raise RuntimeError(f"jobs keep changing: {len(undecided)}")  # pragma: no cover
 
 
 class Changes:
-    """What can be done to jobs that are already there."""
+    """Operations that change stored jobs."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -43,7 +81,7 @@ class Changes:
     async def cancel(
         self, job_id: str, *, reason: str = "", force: bool = False
     ) -> CancellationResult:
-        """Cancel a job that waits; ask one that runs to stop (``force`` interrupts it)."""
+        """Cancel a waiting job; request a running one to stop (``force`` interrupts it)."""
         return (await self._cancel_all([job_id], reason, force=force))[0]
 
     async def cancel_batch(
@@ -57,8 +95,8 @@ class Changes:
     ) -> BatchCancellationResult:
         """Cancel many jobs, by id or by filter; a dry run only counts."""
         if (job_ids is None) == (filter is None):
-            told = "must be given, or filter, but not both"
-            raise ValidationError([Fault("job_ids", "CONFLICT", told)])
+            message = "must be given, or filter, but not both"
+            raise ValidationError([Fault("job_ids", "CONFLICT", message)])
         ids = list(job_ids) if job_ids is not None else await self._matching(filter or {})
         if dry_run:
             return await self._dry_run(ids)
@@ -84,16 +122,16 @@ class Changes:
         priority: Priority | str | int | None = None,
         delay: Span = 0,
     ) -> RetryResult:
-        """Give a failed job another chance, by an operator's word."""
+        """Queue a failed job again, at an operator's request."""
         wait = read_span("delay", delay)
         level = None if priority is None else _priority(priority)
 
-        def decide(job: Job) -> Job:
+        def decide(job: Job, now: datetime) -> Job:
             if job.state not in (State.FAILED, State.DEAD_LETTER):
                 return job
             return lifecycle.reopened(
                 job,
-                now=self.store.now(),
+                now=now,
                 reset_attempts=reset_attempts,
                 priority=level,
                 delay=wait,
@@ -114,9 +152,9 @@ class Changes:
         )
 
     async def release(self, job_id: str) -> ReleaseResult:
-        """Let a held job go."""
+        """Release a held job."""
         before, after = await self._decide(
-            job_id, lambda job: lifecycle.released(job, now=self.store.now())
+            job_id, lambda job, now: lifecycle.released(job, now=now)
         )
         if before is None or after is None:
             return ReleaseResult(job_id=job_id, status=ReleaseStatus.NOT_FOUND)
@@ -140,7 +178,7 @@ class Changes:
         return DeletionResult(job_id=job_id, status=status)
 
     async def job(self, job_id: str) -> Job:
-        """Return the job itself; NotFoundError when there is none."""
+        """Return a job; NotFoundError when there is none."""
         (job,) = await self.store.get([job_id])
         if job is None:
             raise NotFoundError(job_id)
@@ -152,49 +190,25 @@ class Changes:
         reason = clean(reason, MAX_KEY)
         decided = await self._decide_all(
             ids,
-            lambda job: lifecycle.cancel_requested(
-                job, reason=reason, force=force, now=self.store.now()
-            ),
+            lambda job, now: lifecycle.cancel_requested(job, reason=reason, force=force, now=now),
         )
         return [
             _cancellation(job_id, before, after, reason)
             for job_id, (before, after) in zip(ids, decided, strict=True)
         ]
 
-    async def _decide(self, job_id: str, decide: Callable[[Job], Job]) -> Decided:
+    async def _decide(self, job_id: str, decide: Callable[[Job, datetime], Job]) -> Decided:
         return (await self._decide_all([job_id], decide))[0]
 
-    async def _decide_all(self, ids: Sequence[str], decide: Callable[[Job], Job]) -> list[Decided]:
-        """Decide on jobs and write them; where one moved meanwhile, decide on what it became."""
-        decided: dict[int, Decided] = {}
-        open_ = dict(enumerate(await self.store.get(ids)))
-        for _ in range(DECISIONS):
-            changes: dict[int, Change] = {}
-            for i, job in open_.items():
-                after = None if job is None else decide(job)
-                if job is None or after is None or after is job:
-                    decided[i] = (job, after)
-                else:
-                    changes[i] = Change(job, after)
-            if not changes:
-                return [decided[i] for i in range(len(ids))]
-            open_ = await self._swap(changes, decided)
-        raise RuntimeError(f"jobs keep changing: {len(open_)}")  # pragma: no cover
-
-    async def _swap(
-        self, changes: Mapping[int, Change], decided: dict[int, Decided]
-    ) -> dict[int, Job | None]:
-        """Write changes; note those that were written, return what became of the others."""
-        answers = await self.store.swap(list(changes.values()))
-        stale: dict[int, Job | None] = {}
-        for (i, change), answer in zip(changes.items(), answers, strict=True):
-            if answer.written:
-                decided[i] = (change.before, change.after)
-            else:
-                stale[i] = answer.job
-        if any(answer.has_dependents for answer in answers):
+    async def _decide_all(
+        self, ids: Sequence[str], decide: Callable[[Job, datetime], Job]
+    ) -> list[Decided]:
+        decisions = await decide_and_swap(
+            self.store, await self.store.get(ids), lambda _, job, now: decide(job, now)
+        )
+        if decisions.has_dependents:
             await release_dependents(self.store)
-        return stale
+        return decisions.jobs
 
     async def _matching(self, wanted: JobFilter) -> list[str]:
         ids: list[str] = []
@@ -229,15 +243,15 @@ def _cancellation(
     if before is None or after is None:
         return CancellationResult(job_id=job_id, status=CancellationStatus.NOT_FOUND)
     if before.state in TERMINAL:
-        status, told = CancellationStatus.ALREADY_COMPLETE, f"already {before.state}"
+        status, message = CancellationStatus.ALREADY_COMPLETE, f"already {before.state}"
     elif after.state is State.CANCELLED:
-        status, told = CancellationStatus.CANCELLED, reason
+        status, message = CancellationStatus.CANCELLED, reason
     else:
         status = CancellationStatus.CANCEL_REQUESTED
         force = after.cancel is not None and after.cancel.force
-        told = "it is being stopped" if force else "its next checkpoint will stop it"
+        message = "it is being stopped" if force else "its next checkpoint will stop it"
     return CancellationResult(
-        job_id=job_id, status=status, previous_state=before.state, message=told
+        job_id=job_id, status=status, previous_state=before.state, message=message
     )
 
 
@@ -254,8 +268,8 @@ def _priority(value: Priority | str | int) -> int:
         return int(Priority[value]) if isinstance(value, str) else int(Priority(value))
     except (KeyError, ValueError):
         levels = ", ".join(p.name for p in Priority)
-        told = f"must be one of {levels}, got {value!r:.60}"
-        raise ValidationError([Fault("priority", "INVALID", told)]) from None
+        message = f"must be one of {levels}, got {value!r:.60}"
+        raise ValidationError([Fault("priority", "INVALID", message)]) from None
 
 
-__all__ = ["Changes", "read_span"]
+__all__ = ["Changes", "Decisions", "decide_and_swap", "read_span"]

@@ -1,4 +1,4 @@
-"""Letting dependents go: decide what became of what they waited for, and write it."""
+"""Releasing dependents: decide by what became of their dependencies, and write it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ PAGE = 500
 
 
 async def release_dependents(store: Store) -> int:
-    """Decide every waiting job on which a verdict is due; return how many moved.
+    """Decide every waiting job on which a verdict is due; return how many changed.
 
-    Ends propagate: a job that fails here may decide others, so it goes on until none is left.
+    Failures propagate: a job that fails here may decide others, so it repeats until none is left.
     """
-    moved = 0
+    released = 0
     while True:
-        has_dependents = await store.dependents(PAGE)
+        due = await store.dependents(PAGE)
         now = store.now()
         changes = [
             Change(
@@ -27,9 +27,9 @@ async def release_dependents(store: Store) -> int:
                     now=now,
                 ),
             )
-            for dependent in has_dependents
+            for dependent in due
         ]
         written = sum(answer.written for answer in await store.swap(changes)) if changes else 0
-        moved += written
+        released += written
         if not written:
-            return moved
+            return released

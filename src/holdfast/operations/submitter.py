@@ -351,7 +351,7 @@ async def with_retries(
     newest: StoreUnavailableError | None = None
     while True:
         try:
-            return await timeouts.soon(call(), deadline - loop.time())
+            return await timeouts.wait_for(call(), deadline - loop.time())
         except TimeoutError:
             raise newest or _no_answer(seconds) from None
         except StoreUnavailableError as error:

@@ -1,4 +1,4 @@
-"""The only places that read a clock. Everything else is given one."""
+"""The only module that reads a clock; everything else receives one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for what is recorded, monotonic time for how long things take."""
+    """Wall time for what is recorded, monotonic time for durations."""
 
     def now(self) -> datetime:
         """Return the time of day, aware and in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never run backwards."""
+        """Return seconds that never decrease."""
         ...
 
 
@@ -29,7 +29,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told otherwise; for tests."""
+    """A clock that moves only when a test moves it."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start = start
@@ -42,9 +42,9 @@ class ManualClock:
         return (self._now - self._start).total_seconds()
 
     def advance(self, by: timedelta | float) -> None:
-        """Move forwards (or backwards) by a span or by seconds."""
+        """Move forwards, or backwards, by a span or by seconds."""
         self._now += by if isinstance(by, timedelta) else timedelta(seconds=by)
 
     def set(self, moment: datetime) -> None:
-        """Jump to an instant."""
+        """Set the time."""
         self._now = moment

@@ -1,4 +1,4 @@
-"""The event loop of a process that is ours alone: a worker's, a server's."""
+"""The event loop of a process that runs nothing else: a worker's, a server's."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 YOUNG = 10_000
-"""Objects that are made before the garbage collector looks at them; every job takes a few."""
+"""New objects before a garbage collection; every job allocates a few."""
 
 
 def run(main: Coroutine[object, object, T]) -> T:
     """Run a coroutine on uvloop where it is installed (the extra ``speed``), else on asyncio.
 
-    What was imported so far stays, and the garbage collector need not look at it ever again.
+    The garbage collector ignores everything imported so far: it stays anyway.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The only source of chance: ids, tokens and jitter. A test or a simulation seeds it."""
+"""The only source of randomness: ids, tokens and jitter. A test or a simulation seeds it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Randomness:
         return _uuid(self._bytes(16).hex())
 
     def uuids(self, count: int) -> list[str]:
-        """Return many of them at the price of one call of the system.
+        """Return many with one system call.
 
-        They share their first block, so that the index of a store keeps them together and one
-        page changes instead of one for each. That leaves 90 random bits to each of them.
+        They share their first block, so that a store's index keeps them together and writes one
+        page instead of one for each. Each has 90 random bits of its own.
         """
         digits = self._bytes(4 + 12 * count).hex()
         block = digits[:8]
         return [_uuid(block + digits[at : at + 24]) for at in range(8, len(digits), 24)]
 
     def token(self) -> str:
-        """Return a name nobody else will come up with."""
+        """Return a unique name."""
         return self._bytes(16).hex()
 
     def jitter(self) -> float:
@@ -41,7 +41,7 @@ class Randomness:
 
 
 def _uuid(h: str) -> str:
-    # By hand, because a batch needs a thousand: the uuid module takes twice as long.
+    # Formatted here because a batch needs a thousand: the uuid module takes twice as long.
     return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{_VARIANT[h[16]]}{h[17:20]}-{h[20:]}"
 
 

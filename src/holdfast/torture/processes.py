@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.clock import Clock
+from holdfast.runtime.processes import on_parent_exit
 from holdfast.torture.plan import ORDERED_QUEUE, PLAN_VARIABLE, QUEUE, ProcessPlan, TorturePlan
 
 WORKER, PRODUCER = "holdfast.torture._worker", "holdfast.torture._producer"
@@ -30,18 +29,10 @@ STARTUP = 10.0
 STOP_TIMEOUT = 15.0
 """Seconds that workers have to stop before they are killed."""
 
-POLL = 0.5
-
 
 def exit_with_parent() -> None:
     """End this process when its parent process ends, so that none outlives a run."""
-    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
-
-
-def _watch_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(POLL)
-    os._exit(1)
+    on_parent_exit(lambda: os._exit(1))
 
 
 class TortureError(HoldfastError):

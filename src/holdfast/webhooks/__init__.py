@@ -1,4 +1,4 @@
-"""Telling others over HTTP that a job has ended: signed, at least once, by holdfast's own jobs."""
+"""Webhooks: signed HTTP messages about ended jobs, delivered at least once by jobs."""
 
 from __future__ import annotations
 

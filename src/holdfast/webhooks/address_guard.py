@@ -1,7 +1,7 @@
 """Which addresses may be called: public ones, over https, on the usual ports, unless allowed.
 
-Whoever may name an address must not reach what only this machine can. A name is resolved once,
-every address it has is checked, and the connection goes to a checked address.
+A caller that names an address must not reach what only this machine can reach. A name is
+resolved once, each of its addresses is checked, and the connection goes to a checked address.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _DENIED = tuple(
 
 
 class RefusedAddressError(HoldfastError):
-    """An address that must not be called; the message says why and what would allow it."""
+    """An address that must not be called; the message gives the reason and what would allow it."""
 
 
 class AddressGuard:
-    """Judges addresses; see ``WebhookSettings.allow`` for what may be lifted."""
+    """Checks addresses; ``WebhookSettings.allow`` lifts rules."""
 
     def __init__(self, allow: Sequence[str] = ()) -> None:
-        words = {"http", "ports", "private"}
+        keywords = {"http", "ports", "private"}
         self._http = "http" in allow
         self._ports = "ports" in allow
         self._private = "private" in allow
         try:
-            self._networks = [ipaddress.ip_network(each) for each in allow if each not in words]
+            self._networks = [ipaddress.ip_network(each) for each in allow if each not in keywords]
         except ValueError as error:
-            told = f"must hold http, ports, private or networks: {error}"
-            raise ValidationError([Fault("webhooks.allow", "INVALID", told)]) from None
+            message = f"must hold http, ports, private or networks: {error}"
+            raise ValidationError([Fault("webhooks.allow", "INVALID", message)]) from None
 
     def url(self, url: str) -> SplitResult:
-        """Return the parts of an address that may be called, as far as it alone can tell."""
+        """Return the parts of an address; RefusedAddressError when its text alone rules it out."""
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -70,7 +70,7 @@ class AddressGuard:
         return parts
 
     def address(self, host: str) -> None:
-        """Refuse an IP address that is not public and not allowed."""
+        """Raise RefusedAddressError for an IP address that is neither public nor allowed."""
         try:
             address = ipaddress.ip_address(host.split("%", maxsplit=1)[0])
         except ValueError:
@@ -96,5 +96,5 @@ def _within(address: Address, network: ipaddress.IPv4Network | ipaddress.IPv6Net
 
 
 def _looks_numeric(host: str) -> bool:
-    """Whether a client might read a host as an IP address in one of its many spellings."""
+    """Whether a client may read a host as an IP address in one of its many spellings."""
     return ":" in host or host.replace(".", "").isdigit() or host.lower().startswith("0x")

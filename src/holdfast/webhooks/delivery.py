@@ -1,4 +1,4 @@
-"""The task that delivers: one message, one POST, and what its answer means."""
+"""The task that delivers one message with one POST, and interprets the response."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Deliverer:
         self._guard = AddressGuard(settings.allow)
 
     async def deliver(self, ctx: JobContext, payload: Message) -> dict[str, object]:
-        """Send one message; anything but a 2xx is tried again, an address that is gone is not."""
+        """Send one message; retry unless the response is 2xx, or 410 Gone."""
         webhook = await self._webhook(ctx.queue.rpartition("/")[0], payload)
         url = payload.url or webhook.url
         body = payload.body.encode()
@@ -44,12 +44,12 @@ class Deliverer:
             raise TemporaryError(str(error), code="UNREACHABLE") from None
         if 200 <= reply.status < 300:
             return {"status": reply.status}
-        told = f"the receiver answered {reply.status}"
+        message = f"the receiver answered {reply.status}"
         if reply.status == GONE:
-            raise PermanentError(f"{told}: it wants no more", code="GONE")
+            raise PermanentError(f"{message}: it wants no more messages", code="GONE")
         if 300 <= reply.status < 400:
-            told += ", a redirect, which is not followed"
-        raise TemporaryError(told, retry_after=reply.retry_after, code=f"HTTP_{reply.status}")
+            message += ", a redirect, which is not followed"
+        raise TemporaryError(message, retry_after=reply.retry_after, code=f"HTTP_{reply.status}")
 
     async def _webhook(self, namespace: str, message: Message) -> Webhook:
         store: Store = TenantStore(self._store, namespace) if namespace else self._store

@@ -1,8 +1,8 @@
-"""Follows the event stream and lets a job deliver each end that someone wants to hear of.
+"""Follows the event stream and submits a delivery job for each end that a webhook wants.
 
-The place in the stream is kept after the deliveries are stored, and each has the end it tells
-as its key: a crash repeats a step, nothing is told twice or not at all. Where the stream has a
-gap, or none was followed yet, ended jobs are looked up by time instead.
+The position in the stream is stored after the deliveries, and each delivery has its end as
+idempotency key: a crash repeats a step, but no end is delivered twice or lost. Where the stream
+has a gap, or was not followed yet, ended jobs are searched by time instead.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from holdfast.webhooks.registry import read
 from holdfast.webhooks.values import CALLBACK, End, Webhook, WebhookSettings
 
 PAGE = 1000
-RESTING = 1.0
-"""How often it looks whether anybody wants to hear, in seconds."""
-PATIENCE = timedelta(seconds=1)
+LOOK_EVERY = 1.0
+"""How often it looks whether there are webhooks, in seconds."""
+EVENT_WAIT = timedelta(seconds=1)
 MARGIN = timedelta(seconds=5)
-"""Ends that much older than the place are looked at again: clocks differ."""
+"""How far before the position ends are searched again: clocks differ."""
 SAVE_EVERY = 1.0
 
 
 class StreamPosition(msgspec.Struct, frozen=True):
-    """Where in the stream the next end will be; by time where the stream cannot tell."""
+    """The position in the stream, and its time in case the stream has a gap."""
 
     cursor: str | None
     at: datetime
 
 
-class Audience(msgspec.Struct, frozen=True):
-    """Who wants to hear what: webhooks and callbacks by namespace."""
+class Subscriptions(msgspec.Struct, frozen=True):
+    """Webhooks and callbacks by namespace; ``since`` is the time of the oldest."""
 
     webhooks: dict[str, list[Webhook]]
     callbacks: frozenset[str]
@@ -53,7 +53,7 @@ class Audience(msgspec.Struct, frozen=True):
 
 
 class DeliverySubmitter(Protocol):
-    """What stores deliveries as jobs."""
+    """Submits deliveries as jobs."""
 
     async def submit_batch(self, submissions: Sequence[Submission], *, atomic: bool) -> BatchResult:
         """Submit jobs; each gets its own result unless ``atomic``."""
@@ -61,7 +61,7 @@ class DeliverySubmitter(Protocol):
 
 
 class WebhookService:
-    """Turns ends into deliveries."""
+    """Submits a delivery for each end that is wanted."""
 
     name = "webhooks"
 
@@ -74,66 +74,66 @@ class WebhookService:
         self._store = store
         self._settings = settings
         self._submitter = submitter
-        self._place: StreamPosition | None = None
+        self._position: StreamPosition | None = None
         self._saved = 0.0
 
     async def once(self) -> float:
-        """Look for ends and store a delivery for each that is wanted."""
+        """Look for ends and submit a delivery for each that is wanted."""
         kinds = await self._kinds()
         if not kinds:
-            self._place = None
-            return RESTING
-        place = self._place or await self._read_place()
-        page = await self._page(place)
+            self._position = None
+            return LOOK_EVERY
+        position = self._position or await self._read_position()
+        page = await self._page(position)
         newest = None if page else (await self._store.events(None, 0, timedelta(0))).cursor
         now = self._store.now()
-        audience = await self._audience(kinds)
+        subscriptions = await self._subscriptions(kinds)
         if page is None:
-            known = [place.at] if place else []
-            known += [audience.since] if audience.since else []
+            known = [position.at] if position else []
+            known += [subscriptions.since] if subscriptions.since else []
             async for jobs in self._ended_since(max(known, default=now) - MARGIN):
-                await self._tell([_end_of(job) for job in jobs], audience)
+                await self._deliver([_end_of(job) for job in jobs], subscriptions)
         else:
-            await self._tell(await self._ends(page.events), audience)
+            await self._deliver(await self._ends(page.events), subscriptions)
         cursor = page.cursor if page else newest
         await self._save(StreamPosition(cursor, now), at_once=page is None)
-        return 0.0 if page and page.events else RESTING / 10
+        return 0.0 if page and page.events else LOOK_EVERY / 10
 
     async def queues(self) -> tuple[str, ...]:
-        """Return the queues in which there can be deliveries, none when nobody wants to hear."""
+        """Return the queues that can hold deliveries; none when there are no webhooks."""
         names = sorted(set((await self._kinds()).values()))
         return tuple(f"{name}/{DELIVERIES}" if name else DELIVERIES for name in names)
 
     async def _kinds(self) -> dict[str, str]:
-        """Return the kinds of records that hold wishes, each with its namespace."""
+        """Return the kinds of records that hold webhooks or callbacks, each with its namespace."""
         kinds = await self._store.kinds()
         return {kind: name for kind in kinds if (name := _namespace(kind)) is not None}
 
-    async def _read_place(self) -> StreamPosition | None:
+    async def _read_position(self) -> StreamPosition | None:
         (record,) = await self._store.records(PLACE, [PLACE])
         return None if record is None else msgspec.json.decode(record.data, type=StreamPosition)
 
-    async def _page(self, place: StreamPosition | None) -> EventPage | None:
-        """Return what happened since; None when the stream cannot tell all of it."""
-        if place is None or place.cursor is None:
+    async def _page(self, position: StreamPosition | None) -> EventPage | None:
+        """Return the events since a position; None when the stream does not have all of them."""
+        if position is None or position.cursor is None:
             return None
         try:
-            page = await self._store.events(place.cursor, PAGE, PATIENCE)
+            page = await self._store.events(position.cursor, PAGE, EVENT_WAIT)
         except ValidationError:
             return None
         return None if page.gap else page
 
-    async def _save(self, place: StreamPosition, *, at_once: bool) -> None:
-        """Keep the place; a little late is early enough, since telling again is harmless."""
-        moved = self._place is None or self._place.cursor != place.cursor
-        self._place = place
+    async def _save(self, position: StreamPosition, *, at_once: bool) -> None:
+        """Store the position; a little late is soon enough, since a repeated step is harmless."""
+        moved = self._position is None or self._position.cursor != position.cursor
+        self._position = position
         now = asyncio.get_running_loop().time()
         if at_once or (moved and now - self._saved >= SAVE_EVERY):
             self._saved = now
-            data = msgspec.json.encode(place)
+            data = msgspec.json.encode(position)
             await self._store.keep([RecordWrite(kind=PLACE, key=PLACE, data=data)])
 
-    async def _audience(self, kinds: Mapping[str, str]) -> Audience:
+    async def _subscriptions(self, kinds: Mapping[str, str]) -> Subscriptions:
         webhooks: dict[str, list[Webhook]] = {}
         callbacks: set[str] = set()
         times: list[datetime] = []
@@ -146,10 +146,10 @@ class WebhookService:
                 found = [read(record.data) for record in records if record.key != CALLBACK]
                 webhooks[namespace] = found
                 times += [webhook.created_at for webhook in found]
-        return Audience(webhooks, frozenset(callbacks), min(times, default=None))
+        return Subscriptions(webhooks, frozenset(callbacks), min(times, default=None))
 
     async def _ends(self, events: Iterable[JobEvent]) -> list[End]:
-        """Return the ends among what happened, with their jobs as they are now."""
+        """Return the ends among events, with their jobs as they are now."""
         ended = [
             event
             for event in events
@@ -177,53 +177,53 @@ class WebhookService:
             if cursor is None:
                 return
 
-    async def _tell(self, ends: Sequence[End], audience: Audience) -> None:
+    async def _deliver(self, ends: Sequence[End], subscriptions: Subscriptions) -> None:
         wanted: defaultdict[str, list[Submission]] = defaultdict(list)
         for end in ends:
-            wanted[end.namespace] += self._wanted(end, audience)
+            wanted[end.namespace] += self._wanted(end, subscriptions)
         for namespace, submissions in wanted.items():
             store: Store = TenantStore(self._store, namespace) if namespace else self._store
             submitter = self._submitter(store)
             for first in range(0, len(submissions), PAGE):
                 await submitter.submit_batch(submissions[first : first + PAGE], atomic=False)
 
-    def _wanted(self, end: End, audience: Audience) -> list[Submission]:
+    def _wanted(self, end: End, subscriptions: Subscriptions) -> list[Submission]:
         settings = self._settings
         found = [
             delivery(end, webhook.id, settings, with_result=webhook.include_result)
-            for webhook in audience.webhooks.get(end.namespace, ())
+            for webhook in subscriptions.webhooks.get(end.namespace, ())
             if webhook.wants(end)
         ]
         url = end.job.callback_url
-        if url and end.namespace in audience.callbacks:
+        if url and end.namespace in subscriptions.callbacks:
             found.append(delivery(end, CALLBACK, settings, url=url, with_result=True))
         return found
 
 
 def _namespace(kind: str) -> str | None:
-    """The namespace whose wishes a kind of record holds; None for other records."""
+    """The namespace of a kind of record that holds webhooks or callbacks; None for others."""
     base, _, namespace = kind.partition("@")
     return namespace if base in (WEBHOOK, CALLBACKS) else None
 
 
 def _end(event: JobEvent, job: Job) -> End:
     assert event.transition is not None
-    return _placed(End(job, event.transition.to_state, event.transition.at))
+    return _in_namespace(End(job, event.transition.to_state, event.transition.at))
 
 
 def _end_of(job: Job) -> End:
-    return _placed(End(job, job.state, job.finished_at or job.updated_at))
+    return _in_namespace(End(job, job.state, job.finished_at or job.updated_at))
 
 
-def _placed(end: End) -> End:
-    """Name the queue as its tenant knows it."""
+def _in_namespace(end: End) -> End:
+    """Split the namespace from the queue's name."""
     namespace, _, queue = end.job.queue.rpartition("/")
     job = replace(end.job, queue=queue) if namespace else end.job
     return End(job, end.state, end.at, namespace)
 
 
 def _gone(event: JobEvent) -> Job:
-    """What is left of a job that was deleted as soon as it had ended."""
+    """A stand-in for a job that was deleted right after it ended."""
     epoch = datetime.fromtimestamp(0, UTC)
     return Job(
         id=event.job_id,

@@ -1,4 +1,4 @@
-"""From an end of a job to the submission of the job that tells of it."""
+"""The submission of the job that delivers one end of a job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.webhooks.values import End, Message, WebhookSettings
 MOST_BYTES = 64 * 1024
 """A larger result is left out of the message."""
 WINDOW = timedelta(days=7)
-WORDS = {
+EVENT_TYPES = {
     State.COMPLETED: "job.completed",
     State.FAILED: "job.failed",
     State.DEAD_LETTER: "job.dead_letter",
@@ -27,10 +27,10 @@ WORDS = {
 def delivery(
     end: End, webhook: str, settings: WebhookSettings, *, url: str = "", with_result: bool
 ) -> Submission:
-    """Return the job that tells a webhook, or a job's own callback address, of an end.
+    """Return the job that delivers an end to a webhook, or to a job's own callback address.
 
-    The message's id follows from what it tells, and is the job's idempotency key: telling
-    twice is telling once.
+    The message id is derived from the content and is the job's idempotency key: submitting it
+    twice delivers it once.
     """
     about = f"{webhook}\n{url}\n{end.job.id}\n{format_timestamp(end.at)}"
     message_id = "msg_" + hashlib.blake2b(about.encode(), digest_size=16).hexdigest()
@@ -58,8 +58,8 @@ def _body(end: End, *, with_result: bool) -> str:
             data["result"] = msgspec.Raw(job.result)
         else:
             data["result_omitted"] = True
-    told = {"type": WORDS[end.state], "timestamp": format_timestamp(end.at), "data": data}
-    return msgspec.json.encode(told).decode()
+    body = {"type": EVENT_TYPES[end.state], "timestamp": format_timestamp(end.at), "data": data}
+    return msgspec.json.encode(body).decode()
 
 
 def _data(end: End) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Registering webhooks, and seeing what became of their deliveries."""
+"""Registers webhooks and reads their deliveries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ResendOperations(Protocol):
 
     @property
     def store(self) -> Store:
-        """Where the jobs are kept."""
+        """The store of the jobs."""
         ...
 
     async def job(self, job_id: str) -> Job:
@@ -80,7 +80,7 @@ class Webhooks:
         description: str = "",
         secret: str | None = None,
     ) -> Webhook:
-        """Tell an address of ends from now on; the answer holds the secret to verify them with.
+        """Send ends to an address from now on; the result holds the secret that signs them.
 
         ValidationError when the address must not be called.
         """
@@ -116,16 +116,16 @@ class Webhooks:
         return read(record.data)
 
     async def remove(self, webhook_id: str) -> None:
-        """Tell an address no more; deliveries that are under way fail."""
+        """Remove a webhook; its pending deliveries fail."""
         await self.get(webhook_id)
         await self._store.keep([RecordWrite(kind=WEBHOOK, key=webhook_id, data=None)])
 
     async def rotate(
         self, webhook_id: str, *, secret: str | None = None, keep: int = SECRETS_KEPT - 1
     ) -> Webhook:
-        """Sign with a new secret, too; ``keep`` of the older ones stay good until the next time.
+        """Sign with a new secret as well; ``keep`` of the older ones stay valid.
 
-        ``callback`` is the secret that signs what jobs' own addresses are told.
+        ``callback`` rotates the secret that signs messages to jobs' own addresses.
         """
         if webhook_id == CALLBACK and secret is None:
             return await callback_hook(self._store, rotate=True, keep=keep)
@@ -136,19 +136,19 @@ class Webhooks:
         return after
 
     async def switch(self, webhook_id: str, *, enabled: bool) -> Webhook:
-        """Let a webhook rest, or hear again."""
+        """Disable a webhook, or enable it again."""
         after = replace(await self.get(webhook_id), enabled=enabled)
         await self._keep(after)
         return after
 
     async def callback_secrets(self, *, rotate: bool = False) -> tuple[str, ...]:
-        """Return the secrets that sign what jobs' own callback addresses are told."""
+        """Return the secrets that sign messages to jobs' own callback addresses."""
         return (await callback_hook(self._store, rotate=rotate)).secrets
 
     async def deliveries(
         self, webhook_id: str | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> DeliveryPage:
-        """Return deliveries, newest first, of one webhook or all; ``callback`` is one, too."""
+        """Return deliveries, newest first, of one webhook (``callback`` included) or of all."""
         page = await self._store.find(
             Search(
                 types=(DELIVERY,),
@@ -171,15 +171,15 @@ class Webhooks:
     async def resend(self, delivery_id: str) -> Delivery:
         """Send a message again, at once, under the same message id.
 
-        One that failed gets all its attempts anew; one that arrived is sent by a new job.
+        A failed delivery gets all its attempts again; a delivered one is sent by a new job.
         """
         job = await self._sent(delivery_id)
         if job.state in (State.FAILED, State.DEAD_LETTER):
             await self._operations.retry(job.id, reset_attempts=True)
             return await self.delivery(job.id)
         if job.state not in TERMINAL:
-            told = f"must have ended, it is {job.state}"
-            raise ValidationError([Fault("delivery", "NOT_ENDED", told)])
+            message = f"must have ended, it is {job.state}"
+            raise ValidationError([Fault("delivery", "NOT_ENDED", message)])
         again = Submission(
             type=DELIVERY,
             queue=DELIVERIES,
@@ -194,8 +194,8 @@ class Webhooks:
 
     def _checked(self, url: str) -> str:
         if not isinstance(url, str) or len(url) > MAX_URL or not url.isprintable() or " " in url:
-            told = f"must be an address of at most {MAX_URL} characters"
-            raise ValidationError([Fault("url", "INVALID", told)])
+            message = f"must be an address of at most {MAX_URL} characters"
+            raise ValidationError([Fault("url", "INVALID", message)])
         try:
             self._guard.url(url)
         except RefusedAddressError as error:
@@ -239,28 +239,30 @@ class Webhooks:
 
 
 def read(data: bytes) -> Webhook:
-    """Read a webhook as it is kept."""
+    """Decode a stored webhook."""
     return msgspec.json.decode(data, type=Webhook)
 
 
 async def callback_hook(
     store: Store, *, rotate: bool = False, keep: int = SECRETS_KEPT - 1
 ) -> Webhook:
-    """Return what signs messages to jobs' own callback addresses, made when first needed."""
+    """Return the webhook that signs messages to jobs' own addresses; create it when needed."""
     while True:
         (record,) = await store.records(WEBHOOK, [CALLBACK])
         if record is not None and not rotate:
             return read(record.data)
         older = read(record.data).secrets[: max(0, keep)] if record else ()
-        made = Webhook(id=CALLBACK, url="", created_at=store.now(), secrets=(new_secret(), *older))
-        draft = RecordWrite(
+        created = Webhook(
+            id=CALLBACK, url="", created_at=store.now(), secrets=(new_secret(), *older)
+        )
+        write = RecordWrite(
             kind=WEBHOOK,
             key=CALLBACK,
-            data=msgspec.json.encode(made),
+            data=msgspec.json.encode(created),
             version=record.version if record else 0,
         )
-        if (await store.keep([draft]))[0] is not None:
-            return made
+        if (await store.keep([write]))[0] is not None:
+            return created
 
 
 def _states(given: Sequence[State | str]) -> tuple[State, ...]:
@@ -269,6 +271,6 @@ def _states(given: Sequence[State | str]) -> tuple[State, ...]:
     except ValueError:
         states = ()
     if not states or not TERMINAL.issuperset(states):
-        told = f"must be some of {', '.join(ENDS)}"
-        raise ValidationError([Fault("states", "INVALID", told)])
+        message = f"must be some of {', '.join(ENDS)}"
+        raise ValidationError([Fault("states", "INVALID", message)])
     return states

@@ -1,7 +1,7 @@
 """Signatures of the Standard Webhooks scheme: HMAC-SHA-256 over id, time and body.
 
-A message is signed with every secret of its webhook, so that a receiver may change over to a new
-one whenever it likes.
+A message is signed with every secret of its webhook, so that a receiver may change to a new one
+at any time.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ FEWEST, MOST = 24, 64
 
 
 def new_secret() -> str:
-    """Return a secret nobody has seen."""
+    """Return a new random secret."""
     return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 def checked_secret(text: str) -> str:
-    """Return a secret that was given; ValidationError when it is none."""
+    """Return a given secret; ValidationError when it is invalid."""
     try:
         size = len(_bytes(text))
     except (ValueError, binascii.Error):
         size = 0
     if not FEWEST <= size <= MOST:
-        told = f"must be {PREFIX} and {FEWEST} to {MOST} bytes as base64"
-        raise ValidationError([Fault("secret", "INVALID", told)])
+        message = f"must be {PREFIX} and {FEWEST} to {MOST} bytes as base64"
+        raise ValidationError([Fault("secret", "INVALID", message)])
     return text
 
 
 def headers(keys: Sequence[str], message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """Return the three headers by which a receiver knows who sent a message, and when."""
+    """Return the three headers with which a receiver verifies sender and time of a message."""
     signed = b"%s.%d.%s" % (message_id.encode(), timestamp, body)
     return {
         "webhook-id": message_id,

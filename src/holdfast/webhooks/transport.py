@@ -1,4 +1,4 @@
-"""One POST to an address that the guard lets through: no redirects, bounded in time and size."""
+"""Posts a message to an address that the guard permits: no redirects, bounded time and size."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ try:
 except ImportError:
     raise MissingExtraError("webhooks", "aiohttp") from None
 
-LONGEST_WISH = timedelta(hours=1)
-"""The longest Retry-After that is heeded."""
+LONGEST_RETRY_AFTER = timedelta(hours=1)
+"""The longest Retry-After that is respected."""
 
 
 class Response(msgspec.Struct, frozen=True):
-    """What a receiver answered; its body is nobody's business."""
+    """The response of a receiver, without its body."""
 
     status: int
     retry_after: timedelta | None = None
 
 
 class UnreachableError(Exception):
-    """Nobody answered in time."""
+    """There was no response in time."""
 
 
 async def post(
     url: str, body: bytes, headers: Mapping[str, str], *, guard: AddressGuard, timeout: timedelta
 ) -> Response:
-    """Send a message; RefusedAddressError, or UnreachableError when there was no answer."""
+    """Send a message; RefusedAddressError, or UnreachableError when there was no response."""
     guard.url(url)
     connector = TCPConnector(
-        resolver=_Checked(guard),
+        resolver=_CheckedResolver(guard),
         use_dns_cache=False,
         force_close=True,
         socket_factory=lambda info: _socket(guard, info),
@@ -61,15 +61,15 @@ async def post(
             session,
             session.post(url, data=body, headers=dict(headers), allow_redirects=False) as response,
         ):
-            return Response(response.status, _wish(response.headers.get("Retry-After", "")))
+            return Response(response.status, _retry_after(response.headers.get("Retry-After", "")))
     except TimeoutError:
         raise UnreachableError(f"no answer within {timeout.total_seconds():g} s") from None
     except (ClientError, OSError) as error:
         raise UnreachableError(f"{type(error).__name__}: {error}") from None
 
 
-class _Checked(AbstractResolver):
-    """Resolves names and checks every address: one that is refused refuses them all."""
+class _CheckedResolver(AbstractResolver):
+    """Resolves names and checks every address: one refused address refuses the name."""
 
     def __init__(self, guard: AddressGuard) -> None:
         self._guard = guard
@@ -98,14 +98,14 @@ class _Checked(AbstractResolver):
 
 
 def _socket(guard: AddressGuard, info: tuple[object, ...]) -> socket.socket:
-    """Make the socket for one connection: the last look at where it goes."""
+    """Create the socket for one connection; check its address once more."""
     family, kind, protocol, _, place = info
     assert isinstance(place, tuple)
     guard.address(str(place[0]))
     return socket.socket(family, kind, protocol)  # type: ignore[arg-type]  # as getaddrinfo has them
 
 
-def _wish(text: str) -> timedelta | None:
+def _retry_after(text: str) -> timedelta | None:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         return None
-    return min(timedelta(seconds=int(text)), LONGEST_WISH)
+    return min(timedelta(seconds=int(text)), LONGEST_RETRY_AFTER)

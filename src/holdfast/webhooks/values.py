@@ -1,4 +1,4 @@
-"""What is kept of a webhook, what is sent, and what became of it."""
+"""Webhooks, the ends they want, and their deliveries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import DAY, HOUR, Backoff, BackoffKind
 
 CALLBACK = "callback"
-"""Stands for a webhook's id where a job named the address itself."""
+"""The webhook id of deliveries to an address that a job itself names."""
 VARIABLE = "HOLDFAST_WEBHOOKS_ALLOW"
 ENDS = tuple(sorted(TERMINAL))
 
@@ -21,7 +21,7 @@ ENDS = tuple(sorted(TERMINAL))
 class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How deliveries are made.
 
-    ``allow`` lifts what protects the inside of a network: ``http`` (not only https),
+    ``allow`` lifts the rules that protect the internal network: ``http`` (not only https),
     ``ports`` (any port), ``private`` (any address), or a network such as ``10.0.0.0/8``.
     """
 
@@ -41,11 +41,11 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
     def from_environment(cls) -> Self:
         """Allow what $HOLDFAST_WEBHOOKS_ALLOW lists, separated by commas."""
         given = os.environ.get(VARIABLE, "").split(",")
-        return cls(allow=tuple(word.strip() for word in given if word.strip()))
+        return cls(allow=tuple(each.strip() for each in given if each.strip()))
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """An address that wants to hear of ends; every filter that is given must match."""
+    """An address that receives ends; every given filter must match."""
 
     id: str
     url: str
@@ -61,7 +61,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     """Signing secrets, newest first; every delivery is signed with all of them."""
 
     def wants(self, end: End) -> bool:
-        """Whether this end is to be told."""
+        """Whether this end is delivered to the address."""
         job = end.job
         return (
             self.enabled
@@ -74,7 +74,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookFilters(TypedDict, total=False):
-    """What a new webhook may say of itself."""
+    """The options of a new webhook."""
 
     states: Sequence[State | str]
     types: Sequence[str]
@@ -95,7 +95,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """The payload of a delivering job."""
+    """The payload of a delivery job."""
 
     webhook: str
     message_id: str
@@ -104,7 +104,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One try to deliver."""
+    """One attempt to deliver."""
 
     at: datetime
     error: str | None = None
@@ -112,7 +112,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one message; its id is that of the job that delivers it."""
+    """The delivery of one message; its id is that of its job."""
 
     id: str
     webhook: str

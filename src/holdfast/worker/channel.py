@@ -1,4 +1,4 @@
-"""How the context of a running job reaches the store: grouped writes under its lease."""
+"""The context of a running job writes to the store through this: in groups, under its lease."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class Notes:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._batcher: Batcher[JobNote, bool] = Batcher(self._write)
-        self._newest: dict[Fence, asyncio.Future[bool]] = {}
+        self.pending: dict[Fence, asyncio.Future[bool]] = {}
+        """The newest note of each job that is not written yet and that no caller awaits."""
 
     async def keep(self, note: JobNote) -> bool:
-        """Write a note and tell whether the lease still holds."""
+        """Write a note; return whether the lease is still held."""
         return await self._batcher.put(note)
 
-    def mention(self, note: JobNote) -> None:
-        """Write a note soon; nobody waits for it, and a store that is away may lose it."""
-        self._newest[note.fence] = answer = self._batcher.put(note)
-        answer.add_done_callback(lambda answer: self._heard(note.fence, answer))
+    def post(self, note: JobNote) -> None:
+        """Write a note soon, without waiting; an unavailable store may lose it."""
+        self.pending[note.fence] = answer = self._batcher.put(note)
+        answer.add_done_callback(lambda answer: self._posted(note.fence, answer))
 
     async def written(self, fences: Iterable[Fence]) -> None:
-        """Wait until nothing these jobs mentioned is on its way any more."""
-        if self._newest:
-            waiting = [self._newest[fence] for fence in fences if fence in self._newest]
-            if waiting:
-                await asyncio.wait(waiting)
+        """Wait until no note of these jobs is pending."""
+        waiting = [self.pending[fence] for fence in fences if fence in self.pending]
+        if waiting:
+            await asyncio.wait(waiting)
 
     async def close(self) -> None:
         """Write what is left."""
@@ -51,16 +51,16 @@ class Notes:
     async def _write(self, notes: Sequence[JobNote]) -> Sequence[bool]:
         return await self._store.note(_newest_progress_only(notes))
 
-    def _heard(self, fence: Fence, answer: asyncio.Future[bool]) -> None:
-        """Look at a failure nobody waits for, so that it is not reported as forgotten."""
-        if self._newest.get(fence) is answer:
-            del self._newest[fence]
+    def _posted(self, fence: Fence, answer: asyncio.Future[bool]) -> None:
+        """Retrieve the exception of a failed note, so that asyncio does not log it."""
+        if self.pending.get(fence) is answer:
+            del self.pending[fence]
         if not answer.cancelled():
             answer.exception()
 
 
 def _newest_progress_only(notes: Sequence[JobNote]) -> list[JobNote]:
-    """A job that reports faster than the store writes needs only its newest progress kept."""
+    """Keep only the newest progress of a job that reports faster than the store writes."""
     last = {note.fence: i for i, note in enumerate(notes) if note.progress is not None}
     return [
         note
@@ -92,8 +92,8 @@ class WorkerChannel:
 
     async def progress(self, progress: Progress) -> None:
         self._must_be_open()
-        shown = self._redaction.progress(progress)
-        self._notes.mention(JobNote(fence=self._run.fence, progress=shown))
+        masked = self._redaction.progress(progress)
+        self._notes.post(JobNote(fence=self._run.fence, progress=masked))
 
     async def checkpoint(self, data: bytes) -> bool:
         self._must_be_open()
@@ -102,7 +102,7 @@ class WorkerChannel:
 
     async def log(self, line: LogLine) -> None:
         self._must_be_open()
-        self._notes.mention(JobNote(fence=self._run.fence, log=self._redaction.line(line)))
+        self._notes.post(JobNote(fence=self._run.fence, log=self._redaction.line(line)))
 
     async def spawn(
         self, type_: str, payload: object, key: str | None, options: SubmitOptions
@@ -129,7 +129,7 @@ class WorkerChannel:
     async def _completing(
         self, store: TransactionalStore, result: Callable[[], bytes | None], *, blocking: bool
     ) -> AsyncGenerator[object, None]:
-        """Let the handler write in the transaction that completes its job: once, and then never."""
+        """Open the transaction that completes the job; the handler may write in it, once."""
         run, decided = self._run, list[Job]()
 
         def decide(job: Job) -> Job:
@@ -138,12 +138,12 @@ class WorkerChannel:
 
         self._must_be_open()
         if run.in_transaction:
-            raise no_transaction("is open already: write inside the block that is")
+            raise no_transaction("is open already: write inside the open block")
         run.in_transaction = True
         try:
             async with store.transaction(run.fence, decide, blocking=blocking) as connection:
                 yield connection
-                await self._notes.written([run.fence])  # a job that has ended takes no more
+                await self._notes.written([run.fence])  # an ended job takes no notes
                 run.completing = True
             if run.completing:  # it was not rolled back on request
                 run.completed = decided[0]
@@ -153,5 +153,5 @@ class WorkerChannel:
 
     def _must_be_open(self) -> None:
         if self._run.completed is not None:
-            told = f"job {self._run.job.id} was completed by its transaction: nothing can follow"
-            raise PermanentError(told, code="JOB_COMPLETED")
+            message = f"job {self._run.job.id} was completed by its transaction: nothing can follow"
+            raise PermanentError(message, code="JOB_COMPLETED")

@@ -1,6 +1,6 @@
-"""Running one handler and saying how it went, as a value.
+"""Calls one handler and returns its outcome as a value.
 
-Exceptions are classified here and nowhere else; nothing a handler does escapes as one.
+Exceptions are classified here and nowhere else; none of a handler's exceptions escapes.
 """
 
 from __future__ import annotations
@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import traceback
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import cast
 
 import msgspec
 
-from holdfast.encryption.envelope import require_decrypted
+from holdfast.encryption.envelope import PREFIX, require_decrypted
 from holdfast.errors import (
     JobCancelledError,
     PermanentError,
@@ -40,7 +38,7 @@ class Succeeded(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The handler raised, or could not be called, or its answer could not be kept."""
+    """The handler raised, or could not be called, or its result could not be stored."""
 
     failure: Failure
 
@@ -53,11 +51,11 @@ class Interruption(StrEnum):
     LEASE_LOST = "LEASE_LOST"
     STOPPING = "STOPPING"
     QUARANTINED = "CROWDED"
-    """It was never started: it must not run beside another job that is under suspicion."""
+    """It was never started: it must not run beside another suspect."""
 
 
 class Interrupted(msgspec.Struct, frozen=True, tag=True):
-    """The handler was stopped before it could answer."""
+    """The handler was stopped before it returned."""
 
     why: Interruption
 
@@ -68,8 +66,8 @@ Outcome = Succeeded | Failed | Interrupted
 async def perform(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
     """Call a coroutine handler and await it. CancelledError goes through."""
     try:
-        function = cast("Callable[..., Awaitable[object]]", handler.function)
-        return _answer(await function(**_arguments(handler, job, context)), context)
+        awaitable = handler.function(**_arguments(handler, job, context))
+        return _answer(await awaitable, context)  # type: ignore[misc]  # a coroutine function
     except asyncio.CancelledError:
         raise
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome
@@ -77,7 +75,7 @@ async def perform(handler: Handler, job: Job, context: JobContext | None) -> Out
 
 
 def perform_sync(handler: Handler, job: Job, context: SyncJobContext | None) -> Outcome:
-    """Call a plain handler, in whatever thread or process this is."""
+    """Call a plain handler in this thread."""
     try:
         return _answer(handler.function(**_arguments(handler, job, context)), context)
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome
@@ -85,7 +83,7 @@ def perform_sync(handler: Handler, job: Job, context: SyncJobContext | None) -> 
 
 
 def failed(handler: Handler, error: BaseException) -> Outcome:
-    """Say what kind of failure an exception is."""
+    """Return the outcome for an exception of a handler."""
     match error:
         case JobCancelledError():
             return Interrupted(Interruption.CANCELLED)
@@ -112,7 +110,7 @@ def failed(handler: Handler, error: BaseException) -> Outcome:
 
 
 def system_failure(message: str, code: str) -> Failed:
-    """Say that the machinery around the handler broke, not the handler."""
+    """Return a failure of the worker, not of the handler."""
     failure = Failure(
         category=FailureCategory.SYSTEM, message=clean(message, MAX_MESSAGE), code=code, host=HOST
     )
@@ -120,7 +118,7 @@ def system_failure(message: str, code: str) -> Failed:
 
 
 def timeout_failure(seconds: float) -> Failure:
-    """Say that the handler took too long."""
+    """Return the failure of a handler that took too long."""
     return Failure(
         category=FailureCategory.TIMEOUT,
         message=f"execution took longer than {seconds:g} s",
@@ -132,8 +130,10 @@ def timeout_failure(seconds: float) -> Failure:
 def _arguments(
     handler: Handler, job: Job, context: JobContext | SyncJobContext | None
 ) -> dict[str, object]:
-    require_decrypted(job.payload, "payload")
-    require_decrypted(job.checkpoint, "checkpoint")
+    if job.payload.startswith(PREFIX):
+        require_decrypted(job.payload, "payload")
+    if job.checkpoint is not None:
+        require_decrypted(job.checkpoint, "checkpoint")
     arguments = handler.signature.unpack(job)
     if handler.signature.context is not None:
         arguments[handler.signature.context] = context
@@ -141,12 +141,12 @@ def _arguments(
 
 
 def _answer(value: object, context: JobContext | SyncJobContext | None) -> Succeeded:
-    """What a handler returned or, when that is nothing, what it set as its result before."""
+    """Return what a handler returned or, when that is None, the result it set before."""
     result = encode_result(value)
     return Succeeded(context.given_result if result is None and context is not None else result)
 
 
 def _trace(error: BaseException) -> str:
-    """The handler's own frames: ours around the call are left out."""
+    """The handler's own frames, without those of this module."""
     frames = error.__traceback__.tb_next if error.__traceback__ else None
     return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACE:]

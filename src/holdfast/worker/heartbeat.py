@@ -1,7 +1,7 @@
-"""Keeping leases alive, and hearing who lost one or was asked to stop.
+"""Renews the leases of running jobs, and receives lost leases and requests to cancel.
 
-It stops at a job's deadline: a worker that hangs holds a job no longer than the job may run.
-A beat that fails is no news until the lease has surely ended by the local monotonic clock.
+Renewing stops at a job's deadline: a worker that hangs holds a job no longer than the job may run.
+A failed heartbeat changes nothing until the lease has surely expired by the local monotonic clock.
 """
 
 from __future__ import annotations
@@ -20,20 +20,26 @@ from holdfast.observe import Observer
 from holdfast.runtime.clock import Clock
 from holdfast.store import Renewal, Store
 from holdfast.worker.run import Run
-from holdfast.worker.supervisor.protocol import LeaseListener, NoListener
+from holdfast.worker.supervisor.protocol import LeaseListener
 
 LOOK_EVERY = 1.0
-"""How often a worker looks for wishes to cancel, in seconds."""
+"""How often a worker looks for requests to cancel, in seconds."""
 
 DEADLINE_MARGIN = 5.0
 """How long past its deadline a lease is still renewed, so that the timeout can be written."""
 
-Deliver = Callable[[Callable[[], None]], object]
-"""Runs something on the worker's loop."""
+SHORT_LEASE = timedelta(seconds=LOOK_EVERY * RENEWALS_PER_LEASE)
+"""A shorter lease needs a renewal before the next look."""
+
+RESTART_SECONDS = 1.0
+LONGEST_STOP = 5.0
+
+RunOnLoop = Callable[[Callable[[], None]], object]
+"""Runs a function on the worker's loop."""
 
 
 class Heartbeat:
-    """Renews the leases of the jobs in hand and passes on what it hears."""
+    """Renews the leases of running jobs and delivers what the store answers."""
 
     def __init__(
         self,
@@ -41,18 +47,18 @@ class Heartbeat:
         runs: Callable[[], Collection[Run]],
         clock: Clock,
         observer: Observer,
-        deliver: Deliver,
-        custody: LeaseListener | None = None,
+        run_on_loop: RunOnLoop,
+        listener: LeaseListener | None = None,
     ) -> None:
         self._store = store
         self._runs = runs
         self._clock = clock
         self._observer = observer
-        self._deliver = deliver
-        self._custody = custody or NoListener()
+        self._run_on_loop = run_on_loop
+        self._listener = listener
 
     async def once(self) -> float:
-        """Renew what is due, look for cancellations, and return seconds until the next look."""
+        """Renew what is due, look for requests to cancel; return seconds until the next look."""
         now = self._clock.monotonic()
         runs = [run for run in self._runs() if run.completed is None]
         due = [run for run in runs if _is_due(run, now)]
@@ -64,33 +70,34 @@ class Heartbeat:
                 await self._look(others)
         except StoreUnavailableError as error:
             self._observer.emit("heartbeat.missed", error=str(error), leases=len(due))
-        self._give_up(runs)
+        self._lose_expired(runs)
         return min([LOOK_EVERY, *(interval(run) / 2 for run in runs)])
 
     async def _renew(self, due: Sequence[Run], sent: float) -> None:
-        beats = await self._store.extend([run.fence for run in due])
-        for run, beat in zip(due, beats, strict=True):
-            if beat.held and beat.renewed:
+        renewals = await self._store.extend([run.fence for run in due])
+        for run, renewal in zip(due, renewals, strict=True):
+            if renewal.held and renewal.renewed:
                 run.renewed = sent
-            self._pass_on(run, beat)
-        self._custody.renewed([run for run in due if run.renewed == sent])
+            self._deliver(run, renewal)
+        if self._listener is not None:
+            self._listener.renewed([run for run in due if run.renewed == sent])
 
     async def _look(self, runs: Sequence[Run]) -> None:
-        claims = await self._store.cancels([run.job.id for run in runs])
-        for run, wish in zip(runs, claims, strict=True):
-            if wish is not None:
-                self._cancel(run, wish)
+        requests = await self._store.cancels([run.job.id for run in runs])
+        for run, request in zip(runs, requests, strict=True):
+            if request is not None:
+                self._cancel(run, request)
 
-    def _pass_on(self, run: Run, beat: Renewal) -> None:
-        if not beat.held:
+    def _deliver(self, run: Run, renewal: Renewal) -> None:
+        if not renewal.held:
             self._lose(run)
-        elif beat.cancel is not None:
-            self._cancel(run, beat.cancel)
+        elif renewal.cancel is not None:
+            self._cancel(run, renewal.cancel)
 
-    def _cancel(self, run: Run, wish: CancelRequest) -> None:
-        if run.signals.cancel is None or wish.force != run.signals.cancel.force:
-            run.signals.cancel = wish
-            self._deliver(lambda: run.cancel(wish))
+    def _cancel(self, run: Run, request: CancelRequest) -> None:
+        if run.signals.cancel is None or request.force != run.signals.cancel.force:
+            run.signals.cancel = request
+            self._run_on_loop(lambda: run.cancel(request))
 
     def _lose(self, run: Run) -> None:
         if not (run.answered or run.completing or run.signals.lease_lost):
@@ -98,10 +105,10 @@ class Heartbeat:
             self._observer.emit(
                 "job.lease_lost", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt
             )
-            self._deliver(run.lose_lease)
+            self._run_on_loop(run.lose_lease)
 
-    def _give_up(self, runs: Sequence[Run]) -> None:
-        """Leases that nobody renewed in time are lost, whatever the store would say."""
+    def _lose_expired(self, runs: Sequence[Run]) -> None:
+        """Give up leases that were not renewed in time, whatever the store would answer."""
         now = self._clock.monotonic()
         for run in runs:
             if run.lease_over(now):
@@ -117,57 +124,56 @@ def _is_due(run: Run, now: float) -> bool:
     return now - run.renewed >= interval(run) and now < run.deadline + DEADLINE_MARGIN
 
 
-SHORT_LEASE = timedelta(seconds=LOOK_EVERY * RENEWALS_PER_LEASE)
-RESTART_SECONDS = 1.0
-LONGEST_FAREWELL = 5.0
-
-
 class HeartbeatThread:
-    """Keeps a heartbeat going for as long as a worker runs."""
+    """Runs a heartbeat for as long as its worker runs.
+
+    It runs in a thread with a store connection of its own, so that handlers that block the
+    worker's loop do not stop it. A store that cannot be opened twice is renewed on that loop.
+    """
 
     def __init__(
-        self, app: Holdfast, running: Mapping[str, Run], observer: Observer, custody: LeaseListener
+        self,
+        app: Holdfast,
+        running: Mapping[str, Run],
+        observer: Observer,
+        listener: LeaseListener | None = None,
     ) -> None:
         self._app = app
         self._running = running
         self._observer = observer
-        self._custody = custody
+        self._listener = listener
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
         self._stopped = False
 
     async def start(self, group: asyncio.TaskGroup) -> None:
-        """Start beating."""
+        """Start the heartbeat."""
         loop = asyncio.get_running_loop()
         if self._app.shares_store:
             self._loop = loop
             group.create_task(self._beat(self._heartbeat(self._app.store, loop)))
             return
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._beat_apart(loop)), name="holdfast-pulse", daemon=True
+            target=lambda: asyncio.run(self._run(loop)), name="holdfast-heartbeat", daemon=True
         )
         self._thread.start()
 
-    def notice(self, runs: Sequence[Run]) -> None:
-        """Hear of new jobs: one with a short lease cannot wait for the next look."""
-        if any(ttl < SHORT_LEASE for ttl in {run.job.lease_ttl for run in runs}):
-            self._wake()
-
-    async def stop(self) -> None:
-        """Stop beating."""
-        self._stopped = True
-        self._wake()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, LONGEST_FAREWELL)
-
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Look now: a job with a short lease cannot wait for the next look."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._woken.set)
 
-    async def _beat_apart(self, worker_loop: asyncio.AbstractEventLoop) -> None:
-        """Beat in this thread's own loop over a connection of its own, come what may."""
+    async def stop(self) -> None:
+        """Stop the heartbeat."""
+        self._stopped = True
+        self.wake()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, LONGEST_STOP)
+
+    async def _run(self, worker_loop: asyncio.AbstractEventLoop) -> None:
+        """Run in this thread's own loop over a connection of its own; restart after any error."""
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         while not self._stopped:
@@ -175,18 +181,18 @@ class HeartbeatThread:
             try:
                 await store.start()
                 await self._beat(self._heartbeat(store, worker_loop))
-            except Exception as error:  # noqa: BLE001  # leases depend on it: tell, begin anew
+            except Exception as error:  # noqa: BLE001  # leases depend on it: report and restart
                 self._observer.emit("heartbeat.missed", error=str(error), leases=len(self._running))
-                await self._nap(RESTART_SECONDS)
+                await self._sleep(RESTART_SECONDS)
             finally:
                 await store.close()
 
     async def _beat(self, heartbeat: Heartbeat) -> None:
         while not self._stopped:
             self._woken.clear()
-            await self._nap(await heartbeat.once())
+            await self._sleep(await heartbeat.once())
 
-    async def _nap(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
@@ -197,6 +203,6 @@ class HeartbeatThread:
             lambda: list(self._running.values()),
             self._app.clock,
             self._observer,
-            lambda heard: loop.call_soon_threadsafe(heard),  # noqa: PLW0108  # a plain signature
-            self._custody,
+            lambda call: loop.call_soon_threadsafe(call),  # noqa: PLW0108  # a plain signature
+            self._listener,
         )

@@ -1,4 +1,4 @@
-"""Finding an app by its path, ``module:attribute``, in this or a fresh process."""
+"""Loads an app by its path, ``module:attribute``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 
 
 class AppNotFoundError(HoldfastError):
-    """A path does not lead to an app; the message says where it ends."""
+    """There is no app at a path; the message gives the reason."""
 
     def __init__(self, path: str, why: str) -> None:
         self.path = path
@@ -25,8 +25,8 @@ class AppNotFoundError(HoldfastError):
 def load_app(path: str) -> Holdfast:
     """Return the app at a path, or AppNotFoundError.
 
-    ``module`` alone means its ``app``, or the only app it holds. What the module itself
-    raises while it is imported goes through as it is.
+    ``module`` alone means its ``app``, or the only app in it. Exceptions of the module itself
+    propagate unchanged.
     """
     found = load_object(path) if ":" in path else _only_app(path)
     if not isinstance(found, Holdfast):
@@ -41,14 +41,14 @@ def _only_app(module_name: str) -> object:
     apps = [name for name, value in vars(module).items() if isinstance(value, Holdfast)]
     if len(apps) > 1:
         choice = " or ".join(f"{module_name}:{name}" for name in apps)
-        raise AppNotFoundError(module_name, f"it holds several apps, say {choice}")
+        raise AppNotFoundError(module_name, f"it holds several apps, name {choice}")
     if not apps:
         raise AppNotFoundError(module_name, "the module holds no Holdfast app")
     return getattr(module, apps[0])
 
 
 def load_object(path: str) -> object:
-    """Import a module and return what it holds under a name, ``module:name``."""
+    """Import a module and return one of its attributes, ``module:name``."""
     module_name, _, name = path.partition(":")
     module = _module(module_name, path)
     try:

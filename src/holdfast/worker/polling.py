@@ -1,4 +1,4 @@
-"""How long a worker may wait for work: nobody rings when a rate limit opens again."""
+"""How long an idle worker waits: nothing wakes it when a rate limit opens again."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from holdfast.runtime.clock import Clock
 from holdfast.store import LimitState, Search, Store
 
 POLL = timedelta(seconds=2)
-"""How long a worker trusts at most that it would be told of new work."""
+"""The longest an idle worker waits for a wake-up."""
 
 FIRST_POLL = timedelta(milliseconds=250)
-"""How long when it had or was told of some just now: who was told of the next may have died, and
-what it was told of may have been passed over because somebody had it locked."""
+"""The longest it waits right after work or a wake-up: the worker that was woken for the next job
+may have died, and a claim may have skipped a job that another transaction had locked."""
 
 EASING = 4
-"""A fourth of the time without work is how long it trusts by then."""
+"""The wait grows to this part of the time without work: a fourth."""
 
 SHORTEST = timedelta(milliseconds=1)
 
 
-class Rates:
-    """Remembers for a while that there are no rate limits, and else looks which are closed."""
+class PollDelay:
+    """Computes the wait of an idle worker.
+
+    It remembers for a while that there are no rate limits, and reads them again after that.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._free_until = float("-inf")
-        self._stirred = float("-inf")
+        self._unlimited_until = float("-inf")
+        self.last_work = float("-inf")
+        """When the worker last had work or a wake-up; the worker sets it."""
 
-    def stirred(self) -> None:
-        """Hear that there is work, or may be."""
-        self._stirred = self._clock.monotonic()
-
-    async def patience(self, store: Store) -> timedelta:
-        """Return how long to wait unless told of work: until the next closed limit opens."""
+    async def next(self, store: Store) -> timedelta:
+        """Return how long to wait for a wake-up, at most until the next closed limit opens."""
         now = self._clock.monotonic()
-        if now < self._free_until:
-            return self._trust(now)
+        if now < self._unlimited_until:
+            return self._eased(now)
         limits = [limit for limit in await store.limits() if limit.rule.rate is not None]
         if not limits:
-            self._free_until = now + POLL.total_seconds()
-            return self._trust(now)
+            self._unlimited_until = now + POLL.total_seconds()
+            return self._eased(now)
         opens = [limit.until - store.now() for limit in limits if limit.until and _is_closed(limit)]
-        return max(SHORTEST, min([self._trust(now), *opens]))
+        return max(SHORTEST, min([self._eased(now), *opens]))
 
-    def _trust(self, now: float) -> timedelta:
-        idle = min(now - self._stirred, EASING * POLL.total_seconds())
+    def _eased(self, now: float) -> timedelta:
+        idle = min(now - self.last_work, EASING * POLL.total_seconds())
         return max(FIRST_POLL, timedelta(seconds=idle / EASING))
 
 
@@ -57,16 +57,16 @@ def _is_closed(limit: LimitState) -> bool:
 
 
 SOON = timedelta(milliseconds=10)
-"""When what was found has to be waited for; whatever becomes ready rings before."""
+"""How long to wait for jobs that were just promoted; a wake-up comes earlier."""
 PAGE = 1000
 
 
 async def more_within(
     store: Store, queues: Sequence[str], types: Sequence[str]
 ) -> timedelta | None:
-    """Return how long to wait for more work after a claim brought none; None: there is none."""
+    """Return how long to wait for more work after an empty claim; None when there is none."""
     promoted = await store.promote(PAGE)
-    released = await release_dependents(store)  # what this or another promoter has just joined, too
+    released = await release_dependents(store)  # also of what another process just promoted
     if released or promoted.count or promoted.has_dependents:
         return SOON
     paused = {queue.name for queue in await store.queues() if queue.paused}

@@ -1,8 +1,8 @@
-"""Jobs whose workers died under them start one at a time, so that a deadly one dies alone.
+"""Jobs whose workers died start one at a time, so that a job that kills its worker dies alone.
 
-Nobody knows which job killed a process, and each has used up an attempt. Mostly it was none: once
-is forgiven, unless only one attempt is left. After that, run together they would all end with the
-guilty one. A suspect that has lived for a while does not hold the next one up any longer.
+It is unknown which job killed a process, and each has used up an attempt. Mostly it was none: one
+such death is ignored, unless only one attempt is left. After that, jobs run together would all
+end with the guilty one. A suspect that has run for a while no longer delays the next one.
 """
 
 from __future__ import annotations
@@ -14,53 +14,51 @@ from holdfast.model.job import Job
 from holdfast.worker.run import Run
 
 SYMPTOM = "LEASE_EXPIRED"
-FORGIVEN = 1
+IGNORED = 1
 """Attempts that may end with their worker before a job is suspected."""
 
-INCUBATION = 1.0
-"""How long the first suspect has the others wait, in seconds; each that survives halves it."""
+FIRST_WATCH = 1.0
+"""How long the first suspect is watched, in seconds; each that survives halves it."""
 
-SHORTEST = 0.05
+SHORTEST_WATCH = 0.05
 
 
 def is_suspect(job: Job) -> bool:
     """Whether the job's last attempt ended together with its worker, and was not the first."""
     died = job.failure is not None and job.failure.code == SYMPTOM
-    return died and (job.attempt > FORGIVEN + 1 or job.attempt >= job.max_attempts)
+    return died and (job.attempt > IGNORED + 1 or job.attempt >= job.max_attempts)
 
 
 class Quarantine:
-    """Admits one suspect at a time; nothing is claimed until it has proved harmless."""
+    """Admits one suspect at a time; nothing is claimed while it is watched."""
 
-    def __init__(self, opened: Callable[[], None]) -> None:
-        self._opened = opened
+    def __init__(self, on_open: Callable[[], None]) -> None:
+        self._on_open = on_open
         self._timer: asyncio.TimerHandle | None = None
         self._survivors = 0
-        self.is_careful = False
-        """Whether the next job had better be claimed alone: there may be more suspects."""
-
-    @property
-    def is_closed(self) -> bool:
+        self.is_closed = False
         """Whether a suspect is being watched."""
-        return self._timer is not None
+        self.is_careful = False
+        """Whether the next job is claimed alone, because there may be more suspects."""
 
     def refused(self, runs: Sequence[Run]) -> list[Run]:
-        """Admit the first suspect; return the others, which must not be in hand with it."""
+        """Admit the first suspect; return the others, which must not run beside it."""
         suspects = [run for run in runs if is_suspect(run.job)]
         self.is_careful = bool(suspects)
         if not suspects:
             self._survivors = 0
             return []
-        suspects[0].written = self.open
+        suspects[0].on_written = self.open
         suspects[0].must_run_alone = len(suspects) > 1
-        patience = max(SHORTEST, INCUBATION / 2**self._survivors)
-        self._timer = asyncio.get_running_loop().call_later(patience, self.open)
+        watch = max(SHORTEST_WATCH, FIRST_WATCH / 2**self._survivors)
+        self._timer = asyncio.get_running_loop().call_later(watch, self.open)
+        self.is_closed = True
         return suspects[1:]
 
     def open(self) -> None:
-        """Let others in again."""
+        """Admit the next job."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer, self.is_closed = None, False
             self._survivors = min(self._survivors + 1, 10)
-            self._opened()
+            self._on_open()

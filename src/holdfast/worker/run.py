@@ -1,4 +1,4 @@
-"""One job in hand: what the worker knows about it while it runs."""
+"""A running job: what the worker knows about it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class Run:
     """A running job, its lease, and the way to stop it."""
 
     task: asyncio.Task[None] | None = None
-    interrupted: Callable[[Run], None] | None = None
-    """Hears that the handler was told to stop."""
-    signalled: Callable[[Run], None] | None = None
-    """Hears that the signals changed."""
-    written: Callable[[], None] | None = None
-    """Hears that the outcome was written or dropped."""
+    on_interrupt: Callable[[Run], None] | None = None
+    """Called when the handler is interrupted."""
+    on_signal: Callable[[Run], None] | None = None
+    """Called when the signals change."""
+    on_written: Callable[[], None] | None = None
+    """Called when the outcome was written or dropped."""
     must_run_alone = False
-    """Whether jobs that came with it must be given back before it starts."""
+    """Whether jobs of the same claim must go back to the queue before it starts."""
     interruption: Interruption | None = None
     answered = False
-    """Whether its outcome was handed over; what comes later is dropped."""
+    """Whether its outcome was handed over; later outcomes are dropped."""
     in_transaction = False
-    """Whether its handler is inside a transaction that is to complete it."""
+    """Whether its handler is inside a transaction that will complete it."""
     completing = False
-    """Whether that transaction is being committed, or was: the lease may be over at any time."""
+    """Whether that transaction is being committed, or was: the lease may end at any time."""
     completed: Job | None = None
-    """The job as its handler's transaction completed it: there is nothing left to answer."""
+    """The job as its handler's transaction completed it: there is nothing left to write."""
 
     def __init__(
         self, job: Job, handler: Handler, channel: Callable[[Run], Channel], started: float
@@ -43,14 +43,14 @@ class Run:
         self.signals = Signals()
         self.timeout = job.timeout.total_seconds()
         self.deadline = started + self.timeout
-        """When it must have ended, by the local monotonic clock."""
+        """When it times out, by the local monotonic clock."""
         self.renewed = started
         """When the last accepted renewal was sent, by the local monotonic clock."""
         self._make_channel = channel
 
     @property
     def fence(self) -> Fence:
-        """What proves that the job is ours."""
+        """What proves that this worker holds the job."""
         assert self.job.lease is not None
         return Fence(self.job.id, self.job.lease.token)
 
@@ -61,35 +61,35 @@ class Run:
 
     @cached_property
     def context(self) -> JobContext:
-        """What the handler is given, if it asks for it."""
+        """The context for a handler that declares one."""
         assert self.job.started_at is not None
         deadline = self.job.started_at + self.job.timeout
         return JobContext(self.job, deadline, self.signals, self.channel)
 
     def lease_over(self, now: float) -> bool:
-        """Whether the lease has surely ended, counted from the last renewal that was sent."""
+        """Whether the lease has surely expired, counted from the last renewal that was sent."""
         return now >= self.renewed + self.job.lease_ttl.total_seconds()
 
     def cancel(self, request: CancelRequest) -> None:
-        """Hear that someone wants it to stop."""
+        """Receive a request to cancel the job."""
         self.signals.cancel = request
-        if self.signalled is not None:
-            self.signalled(self)
+        if self.on_signal is not None:
+            self.on_signal(self)
         if request.force:
             self.interrupt(Interruption.CANCELLED)
 
     def lose_lease(self) -> None:
-        """Hear that the job is no longer ours."""
+        """Stop the job because another worker may hold it now."""
         self.signals.lease_lost = True
-        if self.signalled is not None:
-            self.signalled(self)
+        if self.on_signal is not None:
+            self.on_signal(self)
         self.interrupt(Interruption.LEASE_LOST)
 
     def interrupt(self, why: Interruption) -> None:
-        """Stop the handler; the first reason counts."""
+        """Stop the handler; only the first reason counts."""
         if self.interruption is None and not self.answered:
             self.interruption = why
             if self.task is not None:
                 self.task.cancel()
-            if self.interrupted is not None:
-                self.interrupted(self)
+            if self.on_interrupt is not None:
+                self.on_interrupt(self)

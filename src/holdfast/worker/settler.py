@@ -1,4 +1,4 @@
-"""Writing how jobs went: decide with the lifecycle, swap in groups, decide again when stale."""
+"""Writing how jobs ended: outcomes that wait together are decided and written together."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Failure, Job, State
 from holdfast.observe import Observer, Outage, Silent
+from holdfast.operations.changes import decide_and_swap
 from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.randomness import Randomness
-from holdfast.store import Change, Store
+from holdfast.store import Store
 from holdfast.worker.channel import Notes
 from holdfast.worker.executor import (
     Failed,
@@ -25,140 +27,124 @@ from holdfast.worker.executor import (
     timeout_failure,
 )
 from holdfast.worker.run import Run
-from holdfast.worker.supervisor.protocol import LeaseListener, NoListener
-
-Answer = tuple[Run, Outcome]
-
+from holdfast.worker.supervisor.protocol import LeaseListener
 
 LARGEST_GROUP = 1000
 RELEASE_AFTER = 0.02
-"""Seconds after a transaction completed its job in which more may do so."""
+"""Seconds to collect jobs that transactions completed before dependents are released for all."""
 
 
 class Settler:
-    """Writes outcomes in groups; keeps them while the store is away."""
+    """Writes outcomes in groups; keeps them while the store is unavailable.
+
+    ``listener`` is informed which jobs the worker no longer holds, ``on_written`` is called
+    after each group.
+    """
 
     def __init__(
         self,
         store: Store,
         randomness: Randomness,
         observer: Observer,
-        custody: LeaseListener | None = None,
-        after: Callable[[], None] | None = None,
-        notes: Notes | None = None,
         *,
         outage: Outage,
+        listener: LeaseListener | None = None,
+        on_written: Callable[[], None] | None = None,
+        notes: Notes | None = None,
     ) -> None:
         self._store = store
         self._randomness = randomness
         self._observer = observer
         self._outage = outage
-        self._is_heard = not isinstance(observer, Silent)
-        self._custody = custody or NoListener()
-        self._after = after
+        self._reports = not isinstance(observer, Silent)
+        self._listener = listener
+        self._on_written = on_written
         self._notes = notes
-        self._waiting: list[Answer] = []
+        self._waiting: list[tuple[Run, Outcome]] = []
         self._task: asyncio.Task[None] | None = None
         self._release: asyncio.Task[None] | None = None
         self.unwritten = 0
         """How many outcomes are not written yet."""
 
     def settle(self, run: Run, outcome: Outcome) -> None:
-        """Queue an outcome to be written: soon, with all that wait by then."""
+        """Queue an outcome; it is written soon, together with all that wait by then."""
         self._waiting.append((run, outcome))
         self.unwritten += 1
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._drain())
+
+    def settled_by_transaction(self, run: Run, after: Job, outcome: Outcome) -> None:
+        """Report a job that its handler's transaction completed: there is nothing to write."""
+        self._report(run, after)
+        if ignored := _ignored(outcome, after):
+            self._observer.emit(
+                "job.afterwards",
+                job_id=after.id,
+                type=after.type,
+                attempt=after.attempt,
+                error=ignored,
+            )
+        self._released([run])
+        if self._release is None or self._release.done():
+            self._release = asyncio.get_running_loop().create_task(self._release_soon())
+
+    def drop(self, run: Run) -> None:
+        """Write nothing about a job whose lease was lost."""
+        self._released([run])
 
     async def close(self) -> None:
         """Wait until everything is written."""
         while left := [task for task in (self._task, self._release) if task and not task.done()]:
             await asyncio.wait(left)
 
+    async def write(self, outcomes: Sequence[tuple[Run, Outcome]]) -> None:
+        """Write a group; retry while the store is unavailable."""
+        delay: GrowingDelay | None = None
+        while True:
+            try:
+                await self._write_now(outcomes)
+            except StoreUnavailableError as error:
+                self._outage.failed(error)
+                delay = delay or GrowingDelay(self._randomness)
+                await asyncio.sleep(delay.next())
+            else:
+                if self._outage.is_on:
+                    self._outage.over()
+                return
+
     async def _drain(self) -> None:
         while self._waiting:
             group, self._waiting = self._waiting[:LARGEST_GROUP], self._waiting[LARGEST_GROUP:]
             try:
                 await self.write(group)
-            except Exception as error:  # noqa: BLE001  # the leases run out, the worker goes on
+            except Exception as error:  # noqa: BLE001  # the leases expire, the worker goes on
                 self._observer.emit("results.lost", error=repr(error), lost=len(group))
             finally:
                 self.unwritten -= len(group)
-                if self._after is not None:
-                    self._after()
+                if self._on_written is not None:
+                    self._on_written()
 
-    def conclude(self, run: Run, after: Job, outcome: Outcome) -> None:
-        """Tell of a job that its handler's transaction completed: nothing is left to write."""
-        self._tell(run, after)
-        if unheard := _unheard(outcome, after):
-            self._observer.emit(
-                "job.afterwards",
-                job_id=after.id,
-                type=after.type,
-                attempt=after.attempt,
-                error=unheard,
-            )
-        self._let_go([run])
-        if self._release is None or self._release.done():
-            self._release = asyncio.get_running_loop().create_task(self._release_soon())
-
-    async def _release_soon(self) -> None:
-        """Let go what waited for jobs that their transactions completed, once for many."""
-        await asyncio.sleep(RELEASE_AFTER)
-        with contextlib.suppress(StoreUnavailableError):  # a sweep finds them later
-            await release_dependents(self._store)
-
-    def drop(self, run: Run) -> None:
-        """Write nothing about a job that is no longer ours."""
-        self._let_go([run])
-
-    def _let_go(self, runs: Sequence[Run]) -> None:
-        self._custody.settled(runs)
-        for run in runs:
-            if run.written is not None:
-                run.written()
-
-    async def write(self, answers: Sequence[Answer]) -> None:
-        """Write a group; a store that is away is tried again until it is back."""
-        pauses = GrowingDelay(self._randomness)
-        while True:
-            try:
-                await self._write_now(answers)
-            except StoreUnavailableError as error:
-                self._outage.failed(error)
-                await asyncio.sleep(pauses.next())
-            else:
-                self._outage.over()
-                return
-
-    async def _write_now(self, answers: Sequence[Answer]) -> None:
-        if self._notes is not None:  # an answered lease takes no more notes
-            await self._notes.written(run.fence for run, _ in answers)
-        open_ = [(run, outcome, run.job) for run, outcome in answers]
-        has_dependents = False
-        while open_:
-            now = self._store.now()
-            changes = [
-                Change(job, self._decide(run, outcome, job, now)) for run, outcome, job in open_
-            ]
-            again: list[tuple[Run, Outcome, Job]] = []
-            for (run, outcome, _), change, answer in zip(
-                open_, changes, await self._store.swap(changes), strict=True
-            ):
-                has_dependents = has_dependents or answer.has_dependents
-                if answer.written:
-                    if self._is_heard:
-                        self._tell(run, change.after)
-                elif answer.job is None or not lifecycle.may_answer(answer.job, run.fence.token):
-                    self._tell_refused(run, answer.job)
-                else:
-                    again.append((run, outcome, answer.job))
-            open_ = again
-        self._let_go([run for run, _ in answers])
+    async def _write_now(self, outcomes: Sequence[tuple[Run, Outcome]]) -> None:
+        if self._notes is not None and self._notes.pending:  # a settled lease takes no more notes
+            await self._notes.written(run.fence for run, _ in outcomes)
+        jobs, has_dependents = await decide_and_swap(
+            self._store, [run.job for run, _ in outcomes], partial(self._decide, outcomes)
+        )
+        for (run, _), (before, after) in zip(outcomes, jobs, strict=True):
+            if after is None or after is before:
+                self._report_stale(run, after)
+            elif self._reports:
+                self._report(run, after)
+        self._released([run for run, _ in outcomes])
         if has_dependents:
             await release_dependents(self._store)
 
-    def _decide(self, run: Run, outcome: Outcome, job: Job, now: datetime) -> Job:
+    def _decide(
+        self, outcomes: Sequence[tuple[Run, Outcome]], i: int, job: Job, now: datetime
+    ) -> Job:
+        run, outcome = outcomes[i]
+        if job is not run.job and not lifecycle.may_answer(job, run.fence.token):
+            return job
         job = lifecycle.held_again(job, now=now)
         if isinstance(outcome, Succeeded):  # nearly always, and quicker than as a pattern
             return lifecycle.completed(job, outcome.result, now=now)
@@ -186,9 +172,23 @@ class Settler:
             )
             return lifecycle.after_failure(job, failure, now=now, jitter=jitter)
 
-    def _tell(self, run: Run, after: Job) -> None:
+    def _released(self, runs: Sequence[Run]) -> None:
+        """Inform the listener, and the runs themselves, that the worker holds them no longer."""
+        if self._listener is not None:
+            self._listener.released(runs)
+        for run in runs:
+            if run.on_written is not None:
+                run.on_written()
+
+    async def _release_soon(self) -> None:
+        """Release the dependents of jobs that transactions completed, once for many."""
+        await asyncio.sleep(RELEASE_AFTER)
+        with contextlib.suppress(StoreUnavailableError):  # maintenance finds them later
+            await release_dependents(self._store)
+
+    def _report(self, run: Run, after: Job) -> None:
         self._observer.emit(
-            _WORDS.get(after.state, "job.released"),
+            _EVENTS.get(after.state, "job.released"),
             job_id=after.id,
             type=after.type,
             queue=after.queue,
@@ -200,24 +200,26 @@ class Settler:
             due_at=after.due_at if after.state is State.RETRYING else None,
         )
 
-    def _tell_refused(self, run: Run, job: Job | None) -> None:
-        """Tell of an answer that came too late, unless it was this very one that came before."""
+    def _report_stale(self, run: Run, job: Job | None) -> None:
+        """Report an outcome that came too late, unless an earlier try wrote this very one."""
         if job is None or not lifecycle.has_answered(job, run.fence.token):
             self._observer.emit(
                 "job.stale", job_id=run.job.id, type=run.job.type, attempt=run.job.attempt
             )
 
 
-def _unheard(outcome: Outcome, after: Job) -> str | None:
-    """What a handler said after its job was completed, in words."""
+def _ignored(outcome: Outcome, after: Job) -> str | None:
+    """What the handler did after its job was completed, as a text; None for nothing."""
     match outcome:
         case Failed(failure):
             return str(failure)
         case Interrupted(why):
             return f"the handler was stopped: {why}"
         case Succeeded(result) if result not in (None, after.result):
-            told = "what the handler returned, or set after its block, is not kept"
-            return f"{told}: give it with ctx.set_result() before the block ends"
+            return (
+                "what the handler returned, or set after its block, is not kept:"
+                " call ctx.set_result() before the block ends"
+            )
         case Succeeded():
             return None
 
@@ -227,7 +229,7 @@ _GIVEN_BACK = {
     Interruption.QUARANTINED: "to be run alone",
 }
 
-_WORDS = {
+_EVENTS = {
     State.COMPLETED: "job.completed",
     State.FAILED: "job.failed",
     State.DEAD_LETTER: "job.dead",

@@ -1,12 +1,13 @@
-"""The jobs a worker has in hand, and how many more of which type it has room for."""
+"""The jobs a worker runs, and how many more of which type it has free slots for."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from holdfast.tasks.registry import Registry
+from holdfast.worker.quarantine import Quarantine
 from holdfast.worker.run import Run
 
 SMALL = 16
@@ -14,21 +15,22 @@ SMALL = 16
 
 
 class Slots:
-    """Slots, by job; and per type, where a task limits itself.
+    """The slots of a worker: one per running job, fewer for a task that limits itself.
 
-    Many slots are filled by halves: while one half of them works, the store looks for the other.
-    A store that writes answers and the next claim in one go is better asked for all at once.
+    Many slots are filled by halves: while one half works, the store looks for the other. A
+    store that commits outcomes and the next claim together fills them all with one claim.
     """
 
-    def __init__(self, registry: Registry, slots: int) -> None:
-        self._slots = slots
-        self._at_once = max(SMALL, slots // 2)
-        self._most = {h.type: h.options.concurrency for h in registry}
-        self._unlimited = tuple(type_ for type_, most in self._most.items() if most is None)
-        self._limited = {type_: most for type_, most in self._most.items() if most is not None}
+    def __init__(self, registry: Registry, count: int) -> None:
+        self.count = count
+        self.running: dict[str, Run] = {}
+        self._at_once = max(SMALL, count // 2)
+        limits = {handler.type: handler.options.concurrency for handler in registry}
+        self._unlimited = tuple(type_ for type_, most in limits.items() if most is None)
+        self._limited = {type_: most for type_, most in limits.items() if most is not None}
         self._per_type: Counter[str] = Counter()
         self._changed = asyncio.Event()
-        self.running: dict[str, Run] = {}
+        self._quarantine = Quarantine(self.wake)
 
     def take(self, run: Run) -> None:
         """Put a job into a slot."""
@@ -44,9 +46,16 @@ class Slots:
             self._per_type[run.job.type] -= 1
         self._changed.set()
 
+    def refused(self, runs: Sequence[Run]) -> Sequence[Run]:
+        """Return claimed jobs that must go back because they must not run beside the others."""
+        failed_before = [run for run in runs if run.job.failure is not None]
+        if failed_before or self._quarantine.is_careful:
+            return self._quarantine.refused(runs)
+        return ()
+
     def fill_at_once(self) -> None:
         """Fill all slots by one claim."""
-        self._at_once = self._slots
+        self._at_once = self.count
 
     async def changed(self) -> None:
         """Wait until a slot was freed since the last time."""
@@ -59,20 +68,23 @@ class Slots:
 
     @property
     def is_full(self) -> bool:
-        """Whether some work could not be taken for want of room."""
+        """Whether some jobs cannot be claimed because no slot is free for them."""
         full = any(self._per_type[type_] >= most for type_, most in self._limited.items())
-        return full or len(self.running) >= self._slots
+        return full or len(self.running) >= self.count
 
-    def room(self, unwritten: int) -> int:
-        """Free slots to fill next; fewer while answers pile up because the store is slow."""
-        free = self._slots - len(self.running)
-        return max(0, min(free, free + self._slots - unwritten, self._at_once))
+    def free(self, unwritten: int) -> int:
+        """Slots to fill next: fewer while outcomes pile up, none beside a quarantined job."""
+        if self._quarantine.is_closed:
+            return 0
+        free = self.count - len(self.running)
+        at_once = 1 if self._quarantine.is_careful else self._at_once
+        return max(0, min(free, free + self.count - unwritten, at_once))
 
     def claims(self, unwritten: int) -> Iterator[tuple[tuple[str, ...], int]]:
-        """Groups of types to claim and how many: those with a limit of their own go alone."""
-        if self._unlimited and (room := self.room(unwritten)):
-            yield self._unlimited, room
+        """Groups of types to claim and how many: a type with a limit of its own goes alone."""
+        if self._unlimited and (free := self.free(unwritten)):
+            yield self._unlimited, free
         for type_, most in self._limited.items():
-            room = min(self.room(unwritten), most - self._per_type[type_])
-            if room > 0:
-                yield (type_,), room
+            free = min(self.free(unwritten), most - self._per_type[type_])
+            if free > 0:
+                yield (type_,), free

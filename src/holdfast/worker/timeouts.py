@@ -1,49 +1,47 @@
-"""Ending jobs at their deadline: one timer for all, set to the earliest."""
+"""Interrupts jobs at their deadline."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from holdfast.runtime.clock import Clock
+from holdfast.runtime.timeouts import NEVER, SharedTimer
 from holdfast.worker.executor import Interruption
 from holdfast.worker.run import Run
 
 
 class JobTimeouts:
-    """Interrupts running jobs whose time is up.
+    """Interrupts running jobs that reach their deadline.
 
-    A timer per job would cost more than a short job itself; most end long before theirs rings.
+    A timer per job would cost more than a short job itself; most end long before it fires.
     """
 
     def __init__(self, clock: Clock, running: Mapping[str, Run]) -> None:
         self._clock = clock
         self._running = running
-        self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = float("inf")
+        self._timer = SharedTimer(self._expire)
+        self.earliest = NEVER
+        """The deadline the timer is set to. Callers compare before they call ``set``."""
 
-    def watch(self, runs: Sequence[Run]) -> None:
-        """Hear of new jobs."""
-        earliest = min(run.deadline for run in runs)
-        if earliest < self._rings_at:
-            self._set(earliest)
+    def set(self, deadline: float) -> None:
+        """Interrupt what is due at a deadline of the worker's clock."""
+        self.earliest = deadline
+        self._timer.set(self._loop_time(deadline))
 
     def cancel(self) -> None:
-        """Ring no more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Interrupt no more jobs."""
+        self._timer.cancel()
+        self.earliest = NEVER
 
-    def _set(self, moment: float) -> None:
-        self.cancel()
-        self._rings_at = moment
-        wait = max(0.0, moment - self._clock.monotonic())
-        self._timer = asyncio.get_running_loop().call_later(wait, self._ring)
-
-    def _ring(self) -> None:
+    def _expire(self, _: float) -> float:
         now = self._clock.monotonic()
         for run in [run for run in self._running.values() if run.deadline <= now]:
             run.interrupt(Interruption.TIMEOUT)
-        waiting = [run.deadline for run in self._running.values() if run.interruption is None]
-        self._rings_at = float("inf")
-        if waiting and min(waiting) < self._rings_at:
-            self._set(min(waiting))
+        waiting = (run.deadline for run in self._running.values() if run.interruption is None)
+        self.earliest = min(waiting, default=NEVER)
+        return self._loop_time(self.earliest)
+
+    def _loop_time(self, deadline: float) -> float:
+        wait = max(0.0, deadline - self._clock.monotonic())
+        return asyncio.get_running_loop().time() + wait

@@ -1,11 +1,10 @@
-"""The worker: claims as many jobs as it has room for, runs them, writes how they went."""
+"""The worker: claims as many jobs as it has free slots, runs them and settles their outcomes."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.app import Holdfast
@@ -14,10 +13,10 @@ from holdfast.maintenance import Maintenance
 from holdfast.model.job import Job
 from holdfast.model.workers import WorkerInfo
 from holdfast.observe import Observer, Outage, Silent
-from holdfast.operations.workers import WORKER_TTL, announce
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.store import Claim, Store
 from holdfast.tasks.registry import RunnerKind
+from holdfast.worker.announcer import Announcer
 from holdfast.worker.channel import Notes, WorkerChannel
 from holdfast.worker.executor import (
     HOST,
@@ -26,27 +25,26 @@ from holdfast.worker.executor import (
     Interruption,
     Outcome,
     Succeeded,
+    perform,
     system_failure,
 )
-from holdfast.worker.heartbeat import HeartbeatThread
-from holdfast.worker.polling import POLL, Rates, more_within
-from holdfast.worker.quarantine import Quarantine
+from holdfast.worker.heartbeat import SHORT_LEASE, HeartbeatThread
+from holdfast.worker.polling import POLL, PollDelay, more_within
 from holdfast.worker.run import Run
 from holdfast.worker.runners import Runner
-from holdfast.worker.runners.inline import AsyncRunner
 from holdfast.worker.runners.process import ProcessRunner
 from holdfast.worker.runners.thread import ThreadRunner
 from holdfast.worker.settler import Settler
 from holdfast.worker.slots import Slots
-from holdfast.worker.startup import opened, pause_unless
-from holdfast.worker.supervisor.protocol import LeaseListener, NoListener
+from holdfast.worker.startup import declare_limits, opened, pause_unless, wait_unless
+from holdfast.worker.supervisor.protocol import LeaseListener
 from holdfast.worker.timeouts import JobTimeouts
 
 UNRESPONSIVE_AFTER = 5.0
-"""How long an interrupted handler may take to stop before its slot is given back, in seconds."""
+"""How long an interrupted handler may take to stop before its slot is freed, in seconds."""
 
-LAST_WORDS = 1.0
-"""How long a stopping worker waits for handlers it interrupted and answers it could not write."""
+FINAL_WRITES = 1.0
+"""How long a stopping worker waits for interrupted handlers and unwritten outcomes, in seconds."""
 
 
 class Worker:
@@ -54,8 +52,8 @@ class Worker:
 
     ``queues`` are served in the order given, or, as a mapping to weights, each first in
     proportion to its weight. ``slots`` jobs run at once. ``grace`` is how long a graceful
-    stop lets running jobs finish before they are given back to the queue. ``custody`` hears
-    which jobs the worker holds.
+    stop lets running jobs finish before they return to the queue. ``listener`` is informed
+    which leases the worker holds.
     """
 
     def __init__(
@@ -68,65 +66,86 @@ class Worker:
         maintenance: bool = True,
         observer: Observer | None = None,
         name: str | None = None,
-        custody: LeaseListener | None = None,
+        listener: LeaseListener | None = None,
     ) -> None:
         self.id = name or f"{HOST}-{os.getpid()}-{app.randomness.token()[:8]}"
         self._app = app
         self._weights = queues if isinstance(queues, Mapping) else None
         self._queues = tuple(queues)
         self._types = tuple(handler.type for handler in app.registry)
-        self._slots = slots
         self._grace = grace
         self._with_maintenance = maintenance
         self._observer = observer or Silent()
-        self._is_heard = not isinstance(self._observer, Silent)
+        self._reports = not isinstance(self._observer, Silent)
         self._outage = Outage(app.clock, self._observer)
-        self._custody = custody or NoListener()
-        self._hands = Slots(app.registry, slots)
-        self._quarantine = Quarantine(self._hands.wake)
+        self._listener = listener
+        self._slots = Slots(app.registry, slots)
+        self._timeouts = JobTimeouts(app.clock, self._slots.running)
+        self._poll_delay = PollDelay(app.clock)
         self._threads = ThreadRunner(self._observer)
         self._abandoned: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._out_of_time = asyncio.Event()
         self._started_at = app.clock.now()
+        self._arrivals = 0
 
     async def run(self, *, burst: bool = False) -> None:
-        """Work until told to stop, or, in a burst, until there is nothing left to do."""
+        """Work until stopped or, in a burst, until no job is left."""
         async with opened(self._app, self._stopping, self._outage) as store:
+            self._prepare(store)
             await self._run(store, burst=burst)
 
-    async def _run(self, store: Store, *, burst: bool) -> None:
-        self._notes = Notes(store)
+    @property
+    def leaked_threads(self) -> int:
+        """How many threads still run although their jobs were interrupted."""
+        return self._threads.leaked
+
+    def stop(self) -> None:
+        """Stop claiming and let running jobs finish; called again, return them at once."""
+        if self._stopping.is_set():
+            self.halt()
+        self.drain()
+
+    def drain(self) -> None:
+        """Stop claiming and let running jobs finish within the grace period."""
+        self._stopping.set()
+        self._slots.wake()
+
+    def halt(self) -> None:
+        """Stop claiming and return running jobs to the queue at once."""
+        self._out_of_time.set()
+        self.drain()
+
+    def _prepare(self, store: Store) -> None:
         if store.capabilities.groups_commits:
-            self._hands.fill_at_once()
+            self._slots.fill_at_once()
+        self._notes = Notes(store)
+        self._submitter = self._app.submitter(store)
+        self._announcer = Announcer(store, self._observer, self._info)
         self._settler = Settler(
             store,
             self._app.randomness,
             self._observer,
-            self._custody,
-            self._hands.wake,
-            self._notes,
             outage=self._outage,
+            listener=self._listener,
+            on_written=self._slots.wake,
+            notes=self._notes,
         )
-        self._submitter = self._app.submitter(store)
-        self._runners = self._make_runners()
-        self._rates = Rates(self._app.clock)
-        self._alarm = JobTimeouts(self._app.clock, self._hands.running)
-        self._pulse = HeartbeatThread(self._app, self._hands.running, self._observer, self._custody)
+        self._heartbeat = HeartbeatThread(
+            self._app, self._slots.running, self._observer, self._listener
+        )
+        self._runners: dict[RunnerKind, Runner] = {
+            RunnerKind.THREAD: self._threads,
+            RunnerKind.PROCESS: ProcessRunner(self._app, self._observer),
+        }
+
+    async def _run(self, store: Store, *, burst: bool) -> None:
         async with asyncio.TaskGroup() as group:
-            await self._pulse.start(group)
-            await self._say_present(store)  # before the first claim: whoever asks finds us
-            tasks = [group.create_task(self._be_present(store))]
+            await self._heartbeat.start(group)
+            await self._announcer.announce()  # before the first claim, so that it can be found
+            tasks = [group.create_task(self._announcer.run())]
             if self._with_maintenance:
-                service = Maintenance(
-                    self._app,
-                    self.id,
-                    self._queues,
-                    self._observer,
-                    self._outage,
-                    make_worker=delivery_worker,
-                )
-                tasks.append(group.create_task(service.run()))
+                tasks.append(group.create_task(self._maintenance().run()))
             self._observer.emit("worker.started", worker=self.id, queues=self._queues)
             try:
                 await self._claim_loop(store, burst=burst)
@@ -135,106 +154,99 @@ class Worker:
                 raise
             finally:
                 await self._wind_down()
-                await self._pulse.stop()
+                await self._heartbeat.stop()
                 for task in tasks:
                     task.cancel()
-        with contextlib.suppress(StoreUnavailableError):
-            await announce(store, self._info(), timedelta(0))
+        await self._announcer.leave()
         self._observer.emit("worker.stopped", worker=self.id)
 
-    @property
-    def leaked_threads(self) -> int:
-        """How many threads run on although their jobs were taken from them."""
-        return self._threads.leaked
-
-    def stop(self) -> None:
-        """Stop claiming and let running jobs finish; called again, give them back at once."""
-        if self._stopping.is_set():
-            self.halt()
-        self.drain()
-
-    def drain(self) -> None:
-        """Stop claiming and let running jobs finish within the grace period."""
-        self._stopping.set()
-        self._hands.wake()
-
-    def halt(self) -> None:
-        """Stop claiming and give running jobs back at once."""
-        self._out_of_time.set()
-        self.drain()
-
     async def _claim_loop(self, store: Store, *, burst: bool) -> None:
-        seen, declared, pauses = 0, False, GrowingDelay(self._app.randomness)
+        declared, delay = False, None
         while not self._stopping.is_set():
             try:
-                declared = declared or await self._declare_limits(store)
-                quiet = not self._hands.running and not self._settler.unwritten
-                wanted, taken = self._room, await self._claim(store)
-                if burst and not taken and not self._hands.running:
-                    if not quiet:
-                        await self._settler.close()
-                    elif (wait := await more_within(store, self._queues, self._types)) is None:
-                        return
-                    else:
-                        seen = await self._idle(store, seen, burst=burst, most=wait)
-                elif not self._room:
-                    await self._hands.changed()
-                elif taken < wanted:
-                    seen = await self._idle(store, seen, burst=burst)
-                pauses.over()
+                declared = declared or await declare_limits(store, self._app.registry)
+                if not await self._turn(store, burst=burst):
+                    return
+                delay = None
             except StoreUnavailableError as error:
                 self._outage.failed(error)
-                await pause_unless(self._stopping, pauses.next())
+                delay = delay or GrowingDelay(self._app.randomness)
+                await pause_unless(self._stopping, delay.next())
+
+    async def _turn(self, store: Store, *, burst: bool) -> bool:
+        """Claim, then wait until another claim makes sense; False when a burst is over."""
+        slots, settler = self._slots, self._settler
+        was_idle = not slots.running and not settler.unwritten
+        wanted, claimed = slots.free(settler.unwritten), await self._claim(store)
+        if burst and not claimed and not slots.running:
+            if not was_idle:
+                await settler.close()
+            elif (wait := await more_within(store, self._queues, self._types)) is None:
+                return False
+            else:
+                await self._idle(store, burst=burst, longest=wait)
+        elif not slots.free(settler.unwritten):
+            await slots.changed()
+        elif claimed < wanted:
+            await self._idle(store, burst=burst)
+        return True
 
     async def _claim(self, store: Store) -> int:
-        """Claim for every group of types that has room; return how many jobs came."""
-        taken = 0
-        for types, room in self._hands.claims(self._settler.unwritten):
-            if self._quarantine.is_closed:
-                break
+        """Claim for every group of types with free slots; return how many jobs were claimed."""
+        claimed = 0
+        for types, limit in self._slots.claims(self._settler.unwritten):
             sent = self._app.clock.monotonic()
             jobs = await store.claim(
                 Claim(
                     queues=self._in_order(),
-                    limit=1 if self._quarantine.is_careful else room,
+                    limit=limit,
                     worker=self.id,
                     token=self._app.randomness.token(),
                     types=types,
                 )
             )
-            self._outage.over()
+            if self._outage.is_on:
+                self._outage.over()
             if jobs:
-                self._rates.stirred()
-                self._take(jobs, sent)
-                taken += len(jobs)
-        return taken
+                self._poll_delay.last_work = sent
+                self._start(jobs, sent)
+                claimed += len(jobs)
+        return claimed
 
-    def _take(self, jobs: Sequence[Job], sent: float) -> None:
-        """Start what a claim brought; its leases count from when the claim was sent."""
-        now = self._app.clock.monotonic()
-        runs = [Run(job, self._app.registry[job.type], self._channel, now) for job in jobs]
-        self._custody.took(runs)
-        for run in self._quarantine.refused(runs):
+    def _start(self, jobs: Sequence[Job], sent: float) -> None:
+        """Start claimed jobs; their leases count from when the claim was sent."""
+        now, handlers = self._app.clock.monotonic(), self._app.registry
+        runs = [Run(job, handlers[job.type], self._channel, now) for job in jobs]
+        self._started(runs)
+        for run in self._slots.refused(runs):
             run.answered = True
             runs.remove(run)
             self._settler.settle(run, Interrupted(Interruption.QUARANTINED))
-        loop, interrupted = asyncio.get_running_loop(), self._interrupted
+        loop, on_interrupt = asyncio.get_running_loop(), self._interrupted
         for run in runs:
             run.renewed = sent
-            run.interrupted = interrupted
-            self._hands.take(run)
-            if self._is_heard:
-                self._observer.emit("job.started", **_names(run))
+            run.on_interrupt = on_interrupt
+            self._slots.take(run)
+            if self._reports:
+                self._observer.emit("job.started", **_fields(run))
             run.task = loop.create_task(self._work(run))
-        self._alarm.watch(runs)
-        self._pulse.notice(runs)
+
+    def _started(self, runs: Sequence[Run]) -> None:
+        """Inform what watches over running jobs: lease listener, timeouts and heartbeat."""
+        if self._listener is not None:
+            self._listener.claimed(runs)
+        earliest = min([run.deadline for run in runs])
+        if earliest < self._timeouts.earliest:
+            self._timeouts.set(earliest)
+        if min([run.job.lease_ttl for run in runs]) < SHORT_LEASE:
+            self._heartbeat.wake()
 
     async def _work(self, run: Run) -> None:
-        """Run one job from its claim to its answer."""
+        """Run one job from its claim to its outcome."""
         try:
-            if run.must_run_alone:  # were it to kill us now, they would die with it
+            if run.must_run_alone:  # if it kills this process, nothing else may die with it
                 await self._settler.close()
-            outcome = await self._runners[run.handler.runner].run(run)
+            outcome = await self._perform(run)
         except asyncio.CancelledError:
             outcome = system_failure("the handler cancelled itself", "CANCELLED_ITSELF")
         except Exception as error:  # noqa: BLE001  # nothing may keep a slot for ever
@@ -243,93 +255,83 @@ class Worker:
             outcome = Interrupted(run.interruption)
         self._answer(run, outcome)
 
+    def _perform(self, run: Run) -> Awaitable[Outcome]:
+        """Call the handler: a coroutine here on the loop, anything else through its runner."""
+        handler = run.handler
+        if handler.runner is RunnerKind.ASYNC:
+            wants_context = handler.signature.context is not None
+            return perform(handler, run.job, run.context if wants_context else None)
+        return self._runners[handler.runner].run(run)
+
     def _answer(self, run: Run, outcome: Outcome) -> None:
-        """Hand over how a job went and free its slot; the first answer counts."""
+        """Settle a job and free its slot; only the first outcome counts."""
         if run.answered:
             return
         run.answered = True
         if isinstance(outcome, Failed):
             outcome = Failed(self._app.redaction.failure(outcome.failure))
         if run.completed is not None:
-            self._settler.conclude(run, run.completed, outcome)
+            self._settler.settled_by_transaction(run, run.completed, outcome)
         elif isinstance(outcome, Interrupted) and outcome.why is Interruption.LEASE_LOST:
             self._settler.drop(run)
         else:
             self._settler.settle(run, outcome)
-        self._hands.drop(run)  # the claim that fills the slot comes after the answer
+        self._slots.drop(run)  # after settling: the claim that fills the slot is written later
 
     def _interrupted(self, run: Run) -> None:
-        """Give a handler some time to stop; one that will not is left behind."""
-        asyncio.get_running_loop().call_later(UNRESPONSIVE_AFTER, self._give_up, run)
+        """Give an interrupted handler some time to stop, then abandon it."""
+        asyncio.get_running_loop().call_later(UNRESPONSIVE_AFTER, self._abandon, run)
 
-    def _give_up(self, run: Run) -> None:
+    def _abandon(self, run: Run) -> None:
         if run.answered or run.task is None:
             return
-        self._observer.emit("job.stubborn", **_names(run))
+        self._observer.emit("job.unresponsive", **_fields(run))
         self._abandoned.add(run.task)
         run.task.add_done_callback(self._abandoned.discard)
         self._answer(run, Interrupted(run.interruption or Interruption.STOPPING))
 
-    async def _idle(self, store: Store, seen: int, *, burst: bool, most: timedelta = POLL) -> int:
-        """Wait until there may be work we have room for, or we are to stop."""
-        wait = min(most, await self._rates.patience(store))
-        arrival = asyncio.ensure_future(store.arrivals(self._queues, seen, wait))
-        freed = burst or self._hands.is_full
-        other = asyncio.ensure_future(self._hands.changed() if freed else self._stopping.wait())
+    async def _idle(self, store: Store, *, burst: bool, longest: timedelta = POLL) -> None:
+        """Wait until there may be work for a free slot, or the worker is to stop."""
+        wait = min(longest, await self._poll_delay.next(store))
+        arrival = asyncio.ensure_future(store.arrivals(self._queues, self._arrivals, wait))
+        needs_slot = burst or self._slots.is_full
+        other = asyncio.ensure_future(
+            self._slots.changed() if needs_slot else self._stopping.wait()
+        )
         try:
             await asyncio.wait({arrival, other}, return_when=asyncio.FIRST_COMPLETED)
-            if not arrival.done():
-                return seen
-            if arrival.result() != seen:
-                self._rates.stirred()
-            return arrival.result()
+            if arrival.done() and arrival.result() != self._arrivals:
+                self._arrivals = arrival.result()
+                self._poll_delay.last_work = self._app.clock.monotonic()
         finally:
             arrival.cancel()
             other.cancel()
 
     async def _wind_down(self) -> None:
-        """Let running jobs finish within the grace period, then give the rest back."""
+        """Let running jobs finish within the grace period, then return the rest."""
         loop = asyncio.get_running_loop()
         closing = loop.call_later(self._grace.total_seconds(), self._out_of_time.set)
-        await self._in_time([run.task for run in self._hands.running.values() if run.task])
-        left = list(self._hands.running.values())
+        running = [run.task for run in self._slots.running.values() if run.task]
+        await wait_unless(self._out_of_time, running)
+        left = list(self._slots.running.values())
         for run in left:
             run.interrupt(Interruption.STOPPING)
         if left:
-            await asyncio.wait([run.task for run in left if run.task], timeout=LAST_WORDS)
+            await asyncio.wait([run.task for run in left if run.task], timeout=FINAL_WRITES)
         for run in left:
-            self._give_up(run)
-        await self._in_time([loop.create_task(self._write_the_rest())], LAST_WORDS)
+            self._abandon(run)
+        writes = [loop.create_task(self._write_the_rest())]
+        await wait_unless(self._out_of_time, writes, extra=FINAL_WRITES)
         if self._settler.unwritten:
             self._observer.emit("results.lost", worker=self.id, lost=self._settler.unwritten)
         closing.cancel()
-        self._alarm.cancel()
+        self._timeouts.cancel()
         for runner in self._runners.values():
             await runner.close()
-
-    async def _in_time(self, tasks: Sequence[asyncio.Task[None]], extra: float = 0.0) -> None:
-        """Wait for tasks while there is time."""
-        if not tasks:
-            return
-        over = asyncio.ensure_future(self._out_of_time.wait())
-        everything = asyncio.ensure_future(asyncio.wait(tasks))
-        await asyncio.wait({over, everything}, return_when=asyncio.FIRST_COMPLETED)
-        if extra and not everything.done():
-            await asyncio.wait({everything}, timeout=extra)
-        over.cancel()
-        everything.cancel()
 
     async def _write_the_rest(self) -> None:
         await self._settler.close()
         await self._notes.close()
-
-    @property
-    def _room(self) -> int:
-        """How many jobs the next claim may bring."""
-        if self._quarantine.is_closed:
-            return 0
-        room = self._hands.room(self._settler.unwritten)
-        return min(room, 1) if self._quarantine.is_careful else room
 
     def _in_order(self) -> tuple[str, ...]:
         """The queues in the order to be served: as given, or drawn by weight."""
@@ -342,35 +344,15 @@ class Worker:
         redaction = self._app.redaction
         return WorkerChannel(run, self._app.store, self._notes, self._submitter, redaction)
 
-    def _make_runners(self) -> dict[RunnerKind, Runner]:
-        return {
-            RunnerKind.ASYNC: AsyncRunner(),
-            RunnerKind.THREAD: self._threads,
-            RunnerKind.PROCESS: ProcessRunner(self._app, self._observer),
-        }
-
-    async def _declare_limits(self, store: Store) -> bool:
-        for handler in self._app.registry:
-            if handler.options.limit is not None:
-                await store.limit(f"task:{handler.type}", handler.options.limit)
-            if handler.options.key_limit is not None:
-                await store.limit(f"key:{handler.type}", handler.options.key_limit)
-        return True
-
-    async def _be_present(self, store: Store) -> None:
-        told = before = ""
-        while True:
-            await asyncio.sleep(WORKER_TTL.total_seconds() / 3)
-            await self._say_present(store)
-            why = store.not_notified_because
-            if why and why == before and why != told:  # it was no passing matter
-                self._observer.emit("store.deaf", error=why)
-                told = why
-            before = why
-
-    async def _say_present(self, store: Store) -> None:
-        with contextlib.suppress(StoreUnavailableError):
-            await announce(store, self._info())
+    def _maintenance(self) -> Maintenance:
+        return Maintenance(
+            self._app,
+            self.id,
+            self._queues,
+            self._observer,
+            self._outage,
+            make_worker=delivery_worker,
+        )
 
     def _info(self) -> WorkerInfo:
         return WorkerInfo(
@@ -379,8 +361,8 @@ class Worker:
             pid=os.getpid(),
             queues=self._queues,
             types=self._types,
-            slots=self._slots,
-            running=len(self._hands.running),
+            slots=self._slots.count,
+            running=len(self._slots.running),
             started_at=self._started_at,
             leaked_threads=self.leaked_threads,
         )
@@ -391,7 +373,7 @@ def delivery_worker(app: Holdfast, queues: Sequence[str], observer: Observer) ->
     return Worker(app, queues=queues, slots=20, maintenance=False, observer=observer)
 
 
-def _names(run: Run) -> dict[str, object]:
-    """What every line about a job says."""
+def _fields(run: Run) -> dict[str, object]:
+    """The fields of every event about a job."""
     job = run.job
     return {"job_id": job.id, "type": job.type, "queue": job.queue, "attempt": job.attempt}

@@ -19,6 +19,7 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from holdfast.errors import StoreError, StoreUnavailableError
+from holdfast.runtime.timeouts import NEVER, SharedTimer
 from holdfast.store.postgres.connection import Connection, Params, PostgresSession
 from holdfast.store.postgres.errors import (
     OWN_ERRORS,
@@ -71,26 +72,24 @@ class CallTimeouts:
         self._seconds = seconds
         self._due: dict[AsyncConnection[Row], float] = {}
         """The connections in use and when each is to be shut down, the earliest first."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = SharedTimer(self._expire)
 
     def start(self, connection: AsyncConnection[Row]) -> None:
         """Start the timeout of a call."""
-        loop = asyncio.get_running_loop()
-        self._due[connection] = loop.time() + self._seconds
-        if self._timer is None:
-            self._timer = loop.call_later(self._seconds, self._check, loop)
+        due = asyncio.get_running_loop().time() + self._seconds
+        self._due[connection] = due
+        if due < self._timer.at:
+            self._timer.set(due)
 
     def stop(self, connection: AsyncConnection[Row]) -> None:
         """Stop the timeout of a call that has ended; the timer itself keeps running."""
         self._due.pop(connection, None)
 
-    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = max(loop.time(), self._timer.when()) if self._timer else loop.time()
+    def _expire(self, now: float) -> float:
         for connection in [each for each, due in self._due.items() if due <= now]:
             del self._due[connection]
             shut_down(connection)
-        next_due = next(iter(self._due.values()), None)
-        self._timer = None if next_due is None else loop.call_at(next_due, self._check, loop)
+        return next(iter(self._due.values()), NEVER)
 
 
 def shut_down(connection: AsyncConnection[Row]) -> None:

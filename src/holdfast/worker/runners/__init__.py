@@ -1,4 +1,4 @@
-"""Where handlers run: on the event loop, in threads, in processes of their own."""
+"""Where plain functions run: in threads, or in processes of their own."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from holdfast.worker.run import Run
 class Runner(Protocol):
     """Runs the handler of one job.
 
-    Cancelling whoever awaits it stops the code as far as the kind of runner can: a coroutine is
-    cancelled, a process is killed, a thread is fenced off and left behind. Either way the
-    call returns promptly.
+    Cancelling the task that awaits it stops the handler as far as the runner can: a process is
+    killed, a thread is fenced off and abandoned. Either way the call returns promptly.
     """
 
     def run(self, run: Run) -> Awaitable[Outcome]:
-        """Call the handler and say how it went."""
+        """Call the handler and return its outcome."""
         ...
 
     async def close(self) -> None:
-        """Stop everything that is left."""
+        """Stop everything that still runs."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""A process that runs handlers for a worker: one job at a time, until it is told to go.
+"""The main function of a child process that runs handlers for a worker, one job at a time.
 
-The main thread runs the handler. A second thread listens, so that news reaches a handler that
-computes, and so that the process dies with its worker.
+The main thread runs the handler. A second thread reads messages, so that signals reach a
+handler that computes, and so that the process exits with its worker.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from holdfast.worker.executor import (
 from holdfast.worker.runners.handlers import Handlers
 from holdfast.worker.runners.protocol import (
     Broken,
+    ChildMessage,
     Done,
     KeepCheckpoint,
     Question,
     ReadResults,
     Reply,
+    ReportProgress,
     Setup,
     Signal,
     SpawnJob,
-    TellLog,
-    TellProgress,
     Unframer,
     Up,
-    Word,
     Work,
-    error_of,
+    WriteLog,
     frame,
-    orders,
+    raised_error,
+    worker_messages,
 )
 
 Ask = Callable[[Question], object]
 
 
 class RemoteChannel:
-    """Asks the worker; blocks the thread unless told that a loop runs in it."""
+    """Sends requests to the worker; blocks the thread unless an event loop runs in it."""
 
     def __init__(self, ask: Ask, now: datetime) -> None:
         self._ask = ask
@@ -71,21 +71,21 @@ class RemoteChannel:
         self._since = time.monotonic()
         self._in_loop = False
 
-    def leave_the_loop_alone(self) -> None:
-        """Wait for answers in another thread from now on."""
+    def use_threads(self) -> None:
+        """Wait for answers in another thread from now on, because a loop runs in this one."""
         self._in_loop = True
 
     def now(self) -> datetime:
         return self._now + timedelta(seconds=time.monotonic() - self._since)
 
     async def progress(self, progress: Progress) -> None:
-        await self._asked(TellProgress(progress))
+        await self._request(ReportProgress(progress))
 
     async def checkpoint(self, data: bytes) -> bool:
-        return await self._asked(KeepCheckpoint(data)) is True
+        return await self._request(KeepCheckpoint(data)) is True
 
     async def log(self, line: LogLine) -> None:
-        await self._asked(TellLog(line))
+        await self._request(WriteLog(line))
 
     async def spawn(
         self, type_: str, payload: object, key: str | None, options: SubmitOptions
@@ -94,10 +94,10 @@ class RemoteChannel:
             data, encoding = encode(payload)
         except PayloadError as error:
             raise ValidationError([error.fault("payload")]) from None
-        return str(await self._asked(SpawnJob(type_, data, encoding, key, {**options})))
+        return str(await self._request(SpawnJob(type_, data, encoding, key, {**options})))
 
     async def results(self) -> dict[str, bytes | None]:
-        results = await self._asked(ReadResults())
+        results = await self._request(ReadResults())
         assert isinstance(results, dict)
         return cast("dict[str, bytes | None]", results)
 
@@ -106,7 +106,7 @@ class RemoteChannel:
     ) -> AbstractAsyncContextManager[object]:
         raise no_transaction("needs a handler in the worker's own process: not runner='process'")
 
-    async def _asked(self, question: Question) -> object:
+    async def _request(self, question: Question) -> object:
         if self._in_loop:
             return await asyncio.to_thread(self._ask, question)
         return self._ask(question)
@@ -133,21 +133,21 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Work for whoever holds the other end of the inherited socket."""
+    """Run jobs for the worker at the other end of the inherited socket."""
     _die_with_parent()
-    line = ParentConnection(socket.socket(fileno=int(sys.argv[1])))
-    setup = line.setup()
+    connection = ParentConnection(socket.socket(fileno=int(sys.argv[1])))
+    setup = connection.setup()
     try:
         handlers = Handlers(setup)
-    except BaseException:  # noqa: BLE001  # whatever a user's module raises
-        line.send(Broken(clean(traceback.format_exc(limit=-5), MAX_MESSAGE)))
+    except BaseException:  # noqa: BLE001  # a user's module may raise anything
+        connection.send(Broken(clean(traceback.format_exc(limit=-5), MAX_MESSAGE)))
         return
-    line.send(Up())
-    Child(line, handlers).serve()
+    connection.send(Up())
+    Child(connection, handlers).serve()
 
 
 class ParentConnection:
-    """The child's end of the line to its worker."""
+    """The child's end of the connection to its worker."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -157,31 +157,31 @@ class ParentConnection:
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         self.work: queue.SimpleQueue[tuple[Work, Signals]] = queue.SimpleQueue()
         self._signals = Signals()
-        threading.Thread(target=self._listen, name="holdfast-line", daemon=True).start()
+        threading.Thread(target=self._listen, name="holdfast-reader", daemon=True).start()
 
     def setup(self) -> Setup:
         """Wait for the first message."""
         return self._setup.get()
 
-    def send(self, word: Word) -> None:
-        """Say something to the worker."""
+    def send(self, message: ChildMessage) -> None:
+        """Send a message to the worker."""
         with self._sending:
-            self._sock.sendall(frame(word))
+            self._sock.sendall(frame(message))
 
     def ask(self, question: Question) -> object:
-        """Ask the worker and wait for its answer, or raise the error it led to."""
+        """Send a question and wait for its answer; raise the error it caused."""
         with self._asking:
             self.send(question)
             reply = self._replies.get()
-        if reply.problem is not None:
-            raise error_of(reply.problem)
+        if reply.error is not None:
+            raise raised_error(reply.error)
         return reply.value
 
     def _listen(self) -> None:
         unframer = Unframer()
         while data := self._receive():
             for message in unframer.feed(data):
-                self._hear(message)
+                self._handle(message)
         os.killpg(0, signal.SIGKILL)
 
     def _receive(self) -> bytes:
@@ -190,8 +190,8 @@ class ParentConnection:
         except OSError:
             return b""
 
-    def _hear(self, message: bytes) -> None:
-        match orders.decode(message):
+    def _handle(self, message: bytes) -> None:
+        match worker_messages.decode(message):
             case Setup() as setup:
                 self._setup.put(setup)
             case Work() as work:
@@ -205,24 +205,24 @@ class ParentConnection:
 
 
 class Child:
-    """Runs one job after the other."""
+    """Runs one job after another."""
 
-    def __init__(self, line: ParentConnection, handlers: Handlers) -> None:
-        self._line = line
+    def __init__(self, connection: ParentConnection, handlers: Handlers) -> None:
+        self._connection = connection
         self._handlers = handlers
         self._job_id = ""
         self._leaving = False
 
     def serve(self) -> None:
-        """Work until told to go."""
+        """Run jobs until the worker ends this process."""
         signal.signal(signal.SIGTERM, self._terminate)
         with contextlib.suppress(JobCancelledError):
             while not self._leaving:
-                work, signals = self._line.work.get()
+                work, signals = self._connection.work.get()
                 self._job_id = work.job.id
                 outcome = self._run(work, signals)
                 sys.stdout.flush()
-                self._line.send(Done(outcome, self._leaving))
+                self._connection.send(Done(outcome, self._leaving))
 
     def _run(self, work: Work, signals: Signals) -> Outcome:
         handler = self._handlers.get(work.job.type)
@@ -235,21 +235,21 @@ class Child:
         return outcome
 
     def _perform(self, handler: Handler, work: Work, signals: Signals) -> Outcome:
-        channel = RemoteChannel(self._line.ask, work.now)
+        channel = RemoteChannel(self._connection.ask, work.now)
         context = JobContext(work.job, work.deadline, signals, channel)
         if not is_coroutine(handler.function):
             call = blocking(context)
             return perform_sync(
                 handler, work.job, SyncJobContext(work.job, work.deadline, signals, call)
             )
-        channel.leave_the_loop_alone()
+        channel.use_threads()
         try:
             return asyncio.run(perform(handler, work.job, context))
         except asyncio.CancelledError:
             return system_failure("the handler cancelled itself", "CANCELLED_ITSELF")
 
     def _terminate(self, number: int, stack: types.FrameType | None) -> NoReturn:
-        """Unwind the handler, so that it can clean up in the moment it is given."""
+        """Unwind the handler, so that it can clean up in the time it has."""
         self._leaving = True
         raise JobCancelledError(self._job_id)
 
@@ -268,7 +268,7 @@ def _memory_limited(limit: int | None) -> Generator[None, None, None]:
 
 
 def _die_with_parent() -> None:
-    """Linux ends this process with its worker even while it is stuck in a long call."""
+    """Have Linux kill this process with its worker, even during a long call."""
     if sys.platform == "linux":
         import ctypes
 
@@ -277,6 +277,6 @@ def _die_with_parent() -> None:
 
 def _not_found(type_: str) -> str:
     return (
-        f"task {type_!r} is not there in a fresh process: register it while its module is"
+        f"task {type_!r} is not registered in a new process: register it while its module is"
         " imported, and keep the app as an attribute of a module"
     )

@@ -1,8 +1,8 @@
-"""How a fresh process finds the handlers that this one registered.
+"""How a new process finds the handlers that this one registered.
 
 The app must be an attribute of a module (or of the script that was started, whose work then
 belongs under ``if __name__ == "__main__"``), and each task must be registered while its module
-or the app's is imported. Then any function will do: nested, wrapped, from a loop.
+or the app's is imported. Then any function works: nested, wrapped, made in a loop.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ MAIN_COPY = "__holdfast_main__"
 
 
 def setup_for(app: Holdfast) -> Setup:
-    """Say where the handlers of an app come from."""
+    """Return where a new process finds the handlers of an app."""
     modules = {
         str(getattr(handler.function, "__module__", ""))
         for handler in app.registry
         if handler.runner is RunnerKind.PROCESS
     }
-    place = _place_of(app)
-    modules.add(place.partition(":")[0])
+    path = _path_of(app)
+    modules.add(path.partition(":")[0])
     main = sys.modules.get(MAIN)
     spec = getattr(main, "__spec__", None)
     if MAIN in modules and spec is not None:
         modules.add(spec.name)
-        place = place.replace(f"{MAIN}:", f"{spec.name}:")
+        path = path.replace(f"{MAIN}:", f"{spec.name}:")
         modules.discard(MAIN)
     script = str(getattr(main, "__file__", "")) if MAIN in modules else ""
-    return Setup(app=place, main=script, modules=sorted(modules - {MAIN, ""}))
+    return Setup(app=path, main=script, modules=sorted(modules - {MAIN, ""}))
 
 
-def _place_of(app: Holdfast) -> str:
+def _path_of(app: Holdfast) -> str:
     """The module and name under which the app can be imported; the main module comes last."""
     found = [
         f"{name}:{attribute}"
@@ -48,12 +48,12 @@ def _place_of(app: Holdfast) -> str:
         for attribute, value in list(vars(module).items())
         if value is app
     ]
-    found.sort(key=lambda place: place.startswith(f"{MAIN}:"))
+    found.sort(key=lambda path: path.startswith(f"{MAIN}:"))
     return found[0] if found else ""
 
 
 class Handlers:
-    """The handlers as the fresh process found them."""
+    """The handlers that this process found."""
 
     def __init__(self, setup: Setup) -> None:
         spaces = [vars(importlib.import_module(name)) for name in setup.modules]
@@ -68,12 +68,12 @@ class Handlers:
             self._apps.extend(found)
 
     def get(self, type_: str) -> Handler | None:
-        """Return the handler of a type: the app's own, else that of any app there is."""
+        """Return the handler of a type: the app's own, else that of any other app."""
         return next((h for app in self._apps if (h := app.registry.get(type_)) is not None), None)
 
 
 def _run_main(path: str) -> dict[str, object]:
-    """Run the started script under another name, so that its main part stays quiet."""
+    """Run the started script under another name, so that its main part does not run."""
     module = types.ModuleType(MAIN_COPY)
     space = runpy.run_path(path, run_name=MAIN_COPY)
     vars(module).update(space)

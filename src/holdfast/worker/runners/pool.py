@@ -1,4 +1,4 @@
-"""Child processes for handlers: started ahead of need, reused, replaced, let go when idle."""
+"""Child processes for handlers: started ahead of need, reused, replaced, ended when idle."""
 
 from __future__ import annotations
 
@@ -11,32 +11,41 @@ from collections import deque
 
 from holdfast.observe import Observer
 from holdfast.runtime.processes import described, ended, signal_group, start
-from holdfast.worker.runners.protocol import Broken, Order, Setup, Unframer, Up, Word, frame, words
+from holdfast.worker.runners.protocol import (
+    Broken,
+    ChildMessage,
+    Setup,
+    Unframer,
+    Up,
+    WorkerMessage,
+    child_messages,
+    frame,
+)
 
 TERM_SECONDS = 0.4
-"""What a handler is given to clean up before it is killed."""
+"""How long a handler may clean up before it is killed, in seconds."""
 
-LAST_WORDS = 0.1
-"""How long after its death a child's last message may take to be read."""
+FINAL_READ = 0.1
+"""How long after its end a child's last message may take to be read, in seconds."""
 
 IDLE_SECONDS = 30.0
 KEPT_WARM = 1
 CORES = max(2, os.cpu_count() or 2)
-PATIENCE = 0.1
-"""How long a job waits for a child to be free, once there is one per core, before another is
-started: short jobs are done sooner by few."""
+GROW_AFTER = 0.1
+"""How long a job waits for a free child, once there is one per core, before another is started:
+few children finish short jobs sooner."""
 
 
 class ChildDiedError(Exception):
-    """A child process ended before it answered; the message says how."""
+    """A child process ended before it sent an outcome; the message describes how."""
 
 
 class ChildBrokenError(Exception):
-    """A child process could not be set up; the message says why."""
+    """A child process could not be set up; the message gives the reason."""
 
 
 class ChildProcess(asyncio.Protocol):
-    """One child process and the line to it."""
+    """One child process and the connection to it."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -44,51 +53,51 @@ class ChildProcess(asyncio.Protocol):
             self._process = start("holdfast.worker.runners.child", theirs)
         self._ours = ours
         self._unframer = Unframer()
-        self._heard: deque[Word] = deque()
+        self._received: deque[ChildMessage] = deque()
         self._waiting: asyncio.Future[None] | None = None
-        self._hung_up = asyncio.Event()
+        self._disconnected = asyncio.Event()
         self.code: int | None = None
         self.idle_since = 0.0
         self._watch = asyncio.get_running_loop().create_task(self._await_end())
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """The id of the process."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be given work, as far as is known."""
-        return self.code is None and not self._hung_up.is_set()
+        """Whether it can run a job, as far as is known."""
+        return self.code is None and not self._disconnected.is_set()
 
     async def connect(self, setup: Setup) -> None:
-        """Tell it where to find handlers, and wait until it has."""
+        """Send it where to find handlers, and wait until it has loaded them."""
         loop = asyncio.get_running_loop()
         self._transport, _ = await loop.create_unix_connection(lambda: self, sock=self._ours)
         self.send(setup)
-        match await self.hear():
+        match await self.receive():
             case Up():
                 return
             case Broken(message):
                 raise ChildBrokenError(message)
-            case word:
-                raise ChildBrokenError(f"it said {word!r:.200} before it was ready")
+            case message:
+                raise ChildBrokenError(f"it sent {message!r:.200} before it was ready")
 
-    def send(self, order: Order) -> None:
-        """Tell it something."""
-        self._transport.write(frame(order))
+    def send(self, message: WorkerMessage) -> None:
+        """Send it a message."""
+        self._transport.write(frame(message))
 
-    async def hear(self) -> Word:
-        """Return the next thing it says; ChildDiedError when that will never come."""
-        while not self._heard:
+    async def receive(self) -> ChildMessage:
+        """Return its next message; ChildDiedError when it ended without one."""
+        while not self._received:
             if self.code is not None:
                 raise ChildDiedError(f"child process {self.pid} {described(self.code)}")
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
-        return self._heard.popleft()
+        return self._received.popleft()
 
     async def stop(self) -> None:
-        """End it and everything it started: politely, and a moment later for sure."""
+        """Terminate it and everything it started; kill what is left after a moment."""
         signal_group(self._process, signal.SIGTERM)
         timer = asyncio.get_running_loop().call_later(TERM_SECONDS, self.kill)
         try:
@@ -97,24 +106,24 @@ class ChildProcess(asyncio.Protocol):
             timer.cancel()
 
     def kill(self) -> None:
-        """End it and everything it started."""
+        """Kill it and everything it started."""
         signal_group(self._process, signal.SIGKILL)
 
     def data_received(self, data: bytes) -> None:
         for message in self._unframer.feed(data):
-            self._heard.append(words.decode(message))
+            self._received.append(child_messages.decode(message))
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """A child without a line is of no use, even should it live."""
-        self._hung_up.set()
+        """Kill a child that closed its connection: it is of no use."""
+        self._disconnected.set()
         self.kill()
 
     async def _await_end(self) -> None:
         code = await ended(self._process)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS):
-                await self._hung_up.wait()
+            async with asyncio.timeout(FINAL_READ):
+                await self._disconnected.wait()
         self.code = code
         self._transport.close()
         self._wake()
@@ -124,7 +133,7 @@ class ChildProcess(asyncio.Protocol):
             self._waiting.set_result(None)
 
 
-class Pool:
+class ChildPool:
     """As many children as there are jobs for them."""
 
     def __init__(self, setup: Setup, observer: Observer) -> None:
@@ -139,12 +148,12 @@ class Pool:
         self._closed = False
 
     def warm_up(self) -> None:
-        """Have a child ready before the first job comes."""
+        """Start a child before the first job needs it."""
         if not self._idle and not self._starts and not self._closed:
             self._start_one()
 
     async def take(self) -> ChildProcess:
-        """Return a child that does nothing just now; ChildBrokenError when none can be had."""
+        """Return an idle child; ChildBrokenError when none can be started."""
         while self._idle:
             child = self._idle.pop()
             if child.is_alive:
@@ -161,23 +170,23 @@ class Pool:
             raise
 
     def give_back(self, child: ChildProcess) -> None:
-        """Let a child serve the next job."""
+        """Return a child, for the next job."""
         waiting = self._next_waiting() if child.is_alive else None
         if waiting is not None:
             waiting.set_result(child)
         elif child.is_alive:
-            self._rest(child)
+            self._keep(child)
         else:
             self.forget(child)
 
     def forget(self, child: ChildProcess) -> None:
-        """Replace a child that is gone, before its successor is needed."""
+        """Replace a child that ended, before its successor is needed."""
         self._children.discard(child)
         self._start_enough()
         self.warm_up()
 
     async def close(self) -> None:
-        """End every child."""
+        """Kill every child."""
         self._closed = True
         for timer in (self._shrinking, self._growing):
             if timer is not None:
@@ -197,7 +206,7 @@ class Pool:
                 return waiting
         return None
 
-    def _rest(self, child: ChildProcess) -> None:
+    def _keep(self, child: ChildProcess) -> None:
         loop = asyncio.get_running_loop()
         child.idle_since = loop.time()
         self._idle.append(child)
@@ -205,7 +214,7 @@ class Pool:
             self._shrinking = loop.call_later(IDLE_SECONDS, self._shrink)
 
     def _shrink(self) -> None:
-        """Let children go that nobody needed for a while; the busiest are last in the list."""
+        """Kill children that were idle for a while; the busiest are last in the list."""
         loop = asyncio.get_running_loop()
         self._shrinking = None
         while len(self._idle) > KEPT_WARM:
@@ -219,18 +228,18 @@ class Pool:
             child.kill()
 
     def _start_enough(self) -> None:
-        """Start what the waiting need: one per core at once, more when that is not enough."""
+        """Start children for waiting jobs: one per core at once, more when that is not enough."""
         now = asyncio.get_running_loop().time()
         while not self._closed and len(self._starts) < CORES:
             since = [since for since, waiting in self._waiting if not waiting.done()]
             if len(since) <= len(self._starts):
                 return
-            if len(self._children) >= CORES and now < since[0] + PATIENCE:
-                self._look_again(since[0] + PATIENCE)
+            if len(self._children) >= CORES and now < since[0] + GROW_AFTER:
+                self._grow_at(since[0] + GROW_AFTER)
                 return
             self._start_one()
 
-    def _look_again(self, moment: float) -> None:
+    def _grow_at(self, moment: float) -> None:
         if self._growing is None:
             self._growing = asyncio.get_running_loop().call_at(moment, self._grow)
 
@@ -244,7 +253,7 @@ class Pool:
         task.add_done_callback(self._start_ended)
 
     def _start_ended(self, task: asyncio.Task[None]) -> None:
-        """See whether others came to wait meanwhile."""
+        """Start another child if more jobs wait by now."""
         self._starts.discard(task)
         self._start_enough()
 

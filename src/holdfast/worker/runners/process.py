@@ -1,7 +1,7 @@
-"""Functions in processes of their own: CPU-bound ones, and those that must be stoppable.
+"""Runs functions in child processes: CPU-bound ones, and those that must be stoppable.
 
-A job that is interrupted loses its process, and with it everything that process started; a
-process that dies takes only its own job with it.
+Interrupting a job kills its process and everything that process started; a process that dies
+ends only its own job.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.executor import Outcome, system_failure
 from holdfast.worker.run import Run
 from holdfast.worker.runners.handlers import setup_for
-from holdfast.worker.runners.pool import ChildBrokenError, ChildDiedError, ChildProcess, Pool
+from holdfast.worker.runners.pool import ChildBrokenError, ChildDiedError, ChildPool, ChildProcess
 from holdfast.worker.runners.protocol import (
     Done,
     KeepCheckpoint,
     Question,
     ReadResults,
     Reply,
+    ReportProgress,
     Signal,
     SpawnJob,
-    TellLog,
-    TellProgress,
     Work,
-    problem_of,
+    WriteLog,
+    wire_error,
 )
 
 
@@ -38,9 +38,9 @@ class ProcessRunner:
 
     def __init__(self, app: Holdfast, observer: Observer) -> None:
         self._observer = observer
-        self._pool: Pool | None = None
+        self._pool: ChildPool | None = None
         if any(handler.runner is RunnerKind.PROCESS for handler in app.registry):
-            self._pool = Pool(setup_for(app), observer)
+            self._pool = ChildPool(setup_for(app), observer)
             self._pool.warm_up()
 
     async def run(self, run: Run) -> Outcome:
@@ -48,9 +48,9 @@ class ProcessRunner:
         try:
             child = await self._pool.take()
         except ChildBrokenError as error:
-            return system_failure(f"no process to run it in: {error}", "CHILD_BROKEN")
+            return system_failure(f"no process to run it: {error}", "CHILD_BROKEN")
         try:
-            done = await _conversation(child, run)
+            done = await _run_in(child, run)
         except asyncio.CancelledError:
             await asyncio.shield(self._end(child))
             raise
@@ -80,8 +80,8 @@ class ProcessRunner:
         await child.stop()
 
 
-async def _conversation(child: ChildProcess, run: Run) -> Done:
-    """Hand a job to a child, answer its questions, and return how it went."""
+async def _run_in(child: ChildProcess, run: Run) -> Done:
+    """Send a job to a child, answer its questions and return its outcome."""
     child.send(
         Work(
             job=run.job,
@@ -90,27 +90,27 @@ async def _conversation(child: ChildProcess, run: Run) -> Done:
             memory_limit=run.handler.options.memory_limit,
         )
     )
-    run.signalled = lambda run: child.send(Signal(run.signals.cancel, run.signals.lease_lost))
+    run.on_signal = lambda run: child.send(Signal(run.signals.cancel, run.signals.lease_lost))
     while True:
-        word = await child.hear()
-        if isinstance(word, Done):
-            return word
-        child.send(await _reply(run, word))  # type: ignore[arg-type]  # nothing else is left
+        message = await child.receive()
+        if isinstance(message, Done):
+            return message
+        child.send(await _reply(run, message))  # type: ignore[arg-type]  # nothing else is left
 
 
 async def _reply(run: Run, question: Question) -> Reply:
     try:
         return Reply(await _answer(run, question))
     except Exception as error:  # noqa: BLE001  # it is raised in the handler
-        return Reply(None, problem_of(error))
+        return Reply(None, wire_error(error))
 
 
 async def _answer(run: Run, question: Question) -> bool | str | dict[str, bytes | None] | None:
     match question:
-        case TellProgress(progress):
+        case ReportProgress(progress):
             await run.channel.progress(progress)
             return None
-        case TellLog(line):
+        case WriteLog(line):
             await run.channel.log(line)
             return None
         case KeepCheckpoint(data):

@@ -1,7 +1,7 @@
-"""What a worker and a process-runner child say to each other: typed values, length first.
+"""Messages between a worker and its child processes: typed values, each after its length.
 
-Nothing here is ever unpickled or imported because a message says so; the setup comes from the
-worker itself, not from a store.
+Nothing is unpickled or imported because a message names it; the setup comes from the worker
+itself, not from a store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Setup(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Where the child finds the handlers."""
 
     app: str
-    """``module:attribute`` of the app, or nothing when no module holds it."""
+    """``module:attribute`` of the app; empty when no module holds it."""
     main: str
     """The file that the worker was started with, when the app or a handler lives there."""
     modules: list[str]
@@ -47,14 +47,14 @@ class Work(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class Signal(msgspec.Struct, frozen=True, tag=True):
-    """The outside world has news for the running job."""
+    """The signals of the running job changed."""
 
     cancel: CancelRequest | None
     lease_lost: bool
 
 
 class ChildError(msgspec.Struct, frozen=True):
-    """An error that a question led to."""
+    """An error that a question caused."""
 
     kind: str
     arguments: list[str]
@@ -65,36 +65,36 @@ class Reply(msgspec.Struct, frozen=True, tag=True):
     """The answer to a question."""
 
     value: bool | str | dict[str, bytes | None] | None
-    problem: ChildError | None = None
+    error: ChildError | None = None
 
 
-Order = Setup | Work | Signal | Reply
+WorkerMessage = Setup | Work | Signal | Reply
 
 
 class Up(msgspec.Struct, frozen=True, tag=True):
-    """The child has found the handlers."""
+    """The child has loaded the handlers."""
 
 
 class Broken(msgspec.Struct, frozen=True, tag=True):
-    """The child cannot work; ``message`` says why."""
+    """The child cannot run jobs; ``message`` gives the reason."""
 
     message: str
 
 
-class TellProgress(msgspec.Struct, frozen=True, tag=True):
+class ReportProgress(msgspec.Struct, frozen=True, tag=True):
     """The handler reported progress."""
 
     progress: Progress
 
 
-class TellLog(msgspec.Struct, frozen=True, tag=True):
+class WriteLog(msgspec.Struct, frozen=True, tag=True):
     """The handler logged a line."""
 
     line: LogLine
 
 
 class KeepCheckpoint(msgspec.Struct, frozen=True, tag=True):
-    """The handler wants a checkpoint kept."""
+    """The handler writes a checkpoint."""
 
     data: bytes
 
@@ -110,32 +110,32 @@ class SpawnJob(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReadResults(msgspec.Struct, frozen=True, tag=True):
-    """The handler asks what the jobs it waited for returned."""
+    """The handler reads the results of the jobs it depends on."""
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """How the job went; a child that is ``leaving`` takes no further one."""
+    """The outcome of the job; a child that is ``leaving`` takes no other."""
 
     outcome: Succeeded | Failed | Interrupted
     leaving: bool
 
 
-Question = TellProgress | TellLog | KeepCheckpoint | SpawnJob | ReadResults
-Word = Up | Broken | Done | Question
+Question = ReportProgress | WriteLog | KeepCheckpoint | SpawnJob | ReadResults
+ChildMessage = Up | Broken | Done | Question
 
 _encoder = msgspec.msgpack.Encoder()
-orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
-words: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)
+worker_messages: msgspec.msgpack.Decoder[WorkerMessage] = msgspec.msgpack.Decoder(WorkerMessage)
+child_messages: msgspec.msgpack.Decoder[ChildMessage] = msgspec.msgpack.Decoder(ChildMessage)
 
 
-def frame(message: Order | Word) -> bytes:
+def frame(message: WorkerMessage | ChildMessage) -> bytes:
     """Return the bytes to send."""
     data = _encoder.encode(message)
     return len(data).to_bytes(HEADER, "big") + data
 
 
 class Unframer:
-    """Cuts received bytes into messages."""
+    """Splits received bytes into messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -153,8 +153,8 @@ class Unframer:
             yield message
 
 
-def problem_of(error: Exception) -> ChildError:
-    """Return an error as something that can be sent."""
+def wire_error(error: Exception) -> ChildError:
+    """Return an error in the form that is sent."""
     match error:
         case ValidationError():
             return ChildError("validation", [], list(error.faults))
@@ -168,16 +168,16 @@ def problem_of(error: Exception) -> ChildError:
             return ChildError("other", [f"{type(error).__name__}: {error}"], [])
 
 
-def error_of(problem: ChildError) -> HoldfastError:
+def raised_error(error: ChildError) -> HoldfastError:
     """Return the error that was sent."""
-    match problem.kind:
+    match error.kind:
         case "validation":
-            return ValidationError(problem.faults)
+            return ValidationError(error.faults)
         case "stale":
-            return StaleLeaseError(*problem.arguments)
+            return StaleLeaseError(*error.arguments)
         case "duplicate":
-            return DuplicateError(*problem.arguments)
+            return DuplicateError(*error.arguments)
         case "unavailable":
-            return StoreUnavailableError(*problem.arguments)
+            return StoreUnavailableError(*error.arguments)
         case _:
-            return HoldfastError(*problem.arguments)
+            return HoldfastError(*error.arguments)

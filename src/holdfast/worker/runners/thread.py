@@ -1,7 +1,7 @@
-"""Plain functions, in threads of our own.
+"""Runs plain functions in threads.
 
-A thread cannot be stopped. When its job is interrupted the thread is fenced off: nothing it
-writes counts any more, its slot is given back, and it is counted as leaked until it ends.
+A thread cannot be stopped. When its job is interrupted the thread is fenced off: its writes are
+refused, its slot is freed, and it counts as leaked until it ends.
 """
 
 from __future__ import annotations
@@ -26,68 +26,68 @@ T = TypeVar("T")
 
 
 class ThreadBridge:
-    """Runs context methods on the worker's loop and blocks the handler's thread for them."""
+    """Runs context methods on the worker's loop while the handler's thread waits."""
 
     def __init__(self, run: Run, loop: asyncio.AbstractEventLoop) -> None:
         self._run = run
         self._loop = loop
         self.block: asyncio.Task[bool] | None = None
-        """What holds the thread's transaction open."""
+        """The task that holds the thread's transaction open."""
         self.fenced = False
         self.ended = False
 
     def __call__(self, method: str, *args: object, **kwargs: object) -> object:
         self.must_hold()
-        asked = getattr(self._run.context, method)(*args, **kwargs)
-        if isinstance(asked, AbstractAsyncContextManager):
-            return Block(self, cast("AbstractAsyncContextManager[_Lent]", asked))
-        answer = self.start(asked).result()
+        called = getattr(self._run.context, method)(*args, **kwargs)
+        if isinstance(called, AbstractAsyncContextManager):
+            return ThreadTransaction(self, cast("AbstractAsyncContextManager[_Closable]", called))
+        answer = self.start(called).result()
         self.must_hold()
         return answer
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Run something on the worker's loop."""
+        """Run a coroutine on the worker's loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def must_hold(self) -> None:
-        """Refuse a thread whose job is no longer its own."""
+        """Raise StaleLeaseError in a thread whose job was interrupted."""
         if self.fenced or self._loop.is_closed():
             raise self.lost()
 
     def lost(self) -> StaleLeaseError:
-        """Say that the job is no longer the thread's own."""
+        """Return the error for a thread whose job was interrupted."""
         return StaleLeaseError(self._run.job.id)
 
     def fence(self) -> None:
-        """Let nothing count any more that the thread does; called on the loop."""
+        """Refuse everything the thread does from now on; called on the loop."""
         self.fenced = True
         if self.block is not None:
             self.block.cancel()
 
 
-class _Lent(Protocol):
+class _Closable(Protocol):
     def close(self) -> None: ...
 
 
-class Block:
+class ThreadTransaction:
     """A thread's transaction: the worker's loop holds it open until the thread leaves its block.
 
-    So it ends with the job: a thread that is fenced off inside keeps no rows from anybody.
+    So it ends with the job: a thread that is fenced off inside keeps no rows locked.
     """
 
     def __init__(
-        self, bridge: ThreadBridge, transaction: AbstractAsyncContextManager[_Lent]
+        self, bridge: ThreadBridge, transaction: AbstractAsyncContextManager[_Closable]
     ) -> None:
         self._bridge = bridge
         self._transaction = transaction
-        self._lent: concurrent.futures.Future[_Lent] = concurrent.futures.Future()
+        self._connection: concurrent.futures.Future[_Closable] = concurrent.futures.Future()
         self._left: concurrent.futures.Future[BaseException | None] = concurrent.futures.Future()
 
     def __enter__(self) -> object:
         self._held = self._bridge.start(self._hold())
-        either: list[concurrent.futures.Future[Any]] = [self._lent, self._held]
+        either: list[concurrent.futures.Future[Any]] = [self._connection, self._held]
         concurrent.futures.wait(either, return_when=concurrent.futures.FIRST_COMPLETED)
-        return self._lent.result() if self._lent.done() else self._outcome()
+        return self._connection.result() if self._connection.done() else self._outcome()
 
     def __exit__(
         self,
@@ -95,24 +95,26 @@ class Block:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        with contextlib.suppress(concurrent.futures.InvalidStateError):  # it was not waited for
+        with contextlib.suppress(
+            concurrent.futures.InvalidStateError
+        ):  # the loop does not wait for it
             self._left.set_result(error)
         try:
             return self._outcome()
         finally:
-            self._lent.result().close()  # which it is already, unless it was left to this thread
+            self._connection.result().close()  # closed already, unless left to this thread
 
     async def __aenter__(self) -> NoReturn:
         raise no_transaction("needs 'with' where the context is a SyncJobContext")
 
     async def __aexit__(self, *_: object) -> None:
-        """Is never come to."""
+        """Never runs: entering raises."""
 
     async def _hold(self) -> bool:
         self._bridge.must_hold()
         self._bridge.block = asyncio.current_task()
         try:
-            self._lent.set_result(await self._transaction.__aenter__())
+            self._connection.set_result(await self._transaction.__aenter__())
             try:
                 error = await asyncio.wrap_future(self._left)
             except asyncio.CancelledError as stop:
@@ -135,7 +137,7 @@ IDLE_SECONDS = 30.0
 
 
 class ThreadRunner:
-    """A pool that grows with demand, shrinks when idle, and replaces what it lost."""
+    """A pool that grows with demand, shrinks when idle, and replaces leaked threads."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -154,7 +156,7 @@ class ThreadRunner:
         def work() -> None:
             outcome = perform_sync(run.handler, run.job, context)
             self._ended(call)
-            with contextlib.suppress(RuntimeError):  # the worker stopped without us
+            with contextlib.suppress(RuntimeError):  # the worker stopped meanwhile
                 loop.call_soon_threadsafe(_finish, done, outcome)
 
         self._start(work)
@@ -194,7 +196,7 @@ class ThreadRunner:
                 self._idle += 1
 
     def _retire(self) -> bool:
-        """Leave, unless work was handed to us in this very moment."""
+        """End this idle thread, unless work for it was queued at this moment."""
         with self._lock:
             if self._idle == 0:
                 return False
@@ -209,7 +211,7 @@ class ThreadRunner:
                 self.leaked -= 1
 
     def _leak(self, run: Run, call: ThreadBridge) -> None:
-        """Fence a thread off that goes on; one that ended in this very moment is no leak."""
+        """Fence off a thread that still runs; one that ended at this moment is no leak."""
         with self._lock:
             call.fence()
             if call.ended:

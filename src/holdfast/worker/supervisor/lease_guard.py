@@ -1,7 +1,7 @@
-"""Renewing leases from outside, for processes whose own heartbeat is late.
+"""Renews the leases of worker processes whose own heartbeat is late.
 
-A call that holds the interpreter's lock stops every thread of its process, the heartbeat too;
-the supervisor renews instead, but no longer than a job may run.
+A call that holds the interpreter lock stops every thread of its process, the heartbeat too.
+The supervisor renews instead, but no longer than a job may run.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from holdfast.worker.supervisor.protocol import (
 )
 
 LATE = 0.5
-"""The share of a lease after which the process's own beat (at a third) is late."""
+"""The share of a lease after which the process's own renewal (at a third) is late."""
 
 LONGEST_WAIT = 1.0
 PAGE = 1000
 
 
 class _Watched:
-    """A job some process holds."""
+    """A job that a worker process holds."""
 
     def __init__(self, holding: Holding, worker: str, now: float) -> None:
         self.fence = Fence(holding.job_id, holding.token)
@@ -44,14 +44,14 @@ class _Watched:
 
 
 class LeaseGuard:
-    """Knows which process holds which job, as far as it was told."""
+    """Tracks which process holds which job, and renews what is late."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._watched: dict[str, _Watched] = {}
 
-    def hear(self, worker: str, report: Report) -> None:
-        """Hear what a worker process says about the jobs in its hands."""
+    def update(self, worker: str, report: Report) -> None:
+        """Record a worker process's report on the jobs it holds."""
         now = self._clock.monotonic()
         match report:
             case ClaimedMessage(jobs):
@@ -68,24 +68,24 @@ class LeaseGuard:
                 pass
 
     def forget(self, worker: str) -> None:
-        """Renew nothing more for a process that is gone."""
+        """Stop renewing for a process that ended."""
         for job_id in [i for i, watched in self._watched.items() if watched.worker == worker]:
             del self._watched[job_id]
 
     async def once(self, store: Store) -> float:
-        """Renew what is late and return seconds until the next look."""
+        """Renew what is late; return seconds until the next look."""
         now = self._clock.monotonic()
         late = [watched for watched in self._watched.values() if watched.is_late(now)]
         if late:
-            beats = await store.extend([watched.fence for watched in late])
-            for watched, beat in zip(late, beats, strict=True):
-                if not beat.held:
+            renewals = await store.extend([watched.fence for watched in late])
+            for watched, renewal in zip(late, renewals, strict=True):
+                if not renewal.held:
                     self._watched.pop(watched.fence.job_id, None)
-                elif beat.renewed:
+                elif renewal.renewed:
                     watched.renewed = now
         return min([LONGEST_WAIT, *(w.lease / 6 for w in self._watched.values())])
 
-    async def stand(self, store: Store, observer: Observer) -> None:
+    async def run(self, store: Store, observer: Observer) -> None:
         """Renew until cancelled."""
         while True:
             try:
@@ -96,8 +96,8 @@ class LeaseGuard:
             await asyncio.sleep(delay)
 
 
-async def orphans(store: Store, worker: str) -> list[Fence]:
-    """Return what a dead worker held, as the store knows it: a claim it never told included."""
+async def held_by(store: Store, worker: str) -> list[Fence]:
+    """Return the leases a worker holds according to the store, unreported claims included."""
     fences: list[Fence] = []
     search = Search(states=(State.RUNNING,), limit=PAGE)
     while True:

@@ -1,14 +1,13 @@
-"""A worker process under a supervisor.
+"""The main function of a worker process under a supervisor.
 
-The supervisor says what to do over the inherited socket, and later to drain or to halt. A
-signal sent to this process drains it, however often it comes: only the supervisor halts. When
-the supervisor is gone, the process drains and leaves.
+The supervisor sends the settings over the inherited socket, and later an order to drain or to
+halt. A signal sent to this process drains it, however often it comes: only the supervisor
+halts. When the supervisor is gone, the process drains and exits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 import sys
@@ -20,39 +19,38 @@ import msgspec
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.observe import Observer
 from holdfast.runtime.event_loop import run
+from holdfast.runtime.processes import on_parent_exit
 from holdfast.worker.loading import load_app, load_object
 from holdfast.worker.supervisor.protocol import DRAIN, HALT, LARGEST, Reporter, WorkerPlan
 from holdfast.worker.worker import Worker
 
 CANNOT_START = 3
-"""Exit code of a process that found no app to work for."""
-
-LOOK_AFTER_PARENT = 1.0
+"""Exit code of a process that cannot load its app."""
 
 
 def main() -> None:
-    """Run one worker until it is told to stop."""
+    """Run one worker until it is stopped."""
     line = socket.socket(fileno=int(sys.argv[1]))
     plan = msgspec.msgpack.decode(line.recv(LARGEST), type=WorkerPlan)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     try:
-        worker, tether = _prepared(plan, line)
+        worker, reporter = _prepared(plan, line)
     except (HoldfastError, ImportError) as error:
-        print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201  # nobody else can say it
+        print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201  # there is no observer yet
         sys.exit(CANNOT_START)
-    tether.ready()
+    reporter.ready()
     try:
         run(_work(worker, line, burst=plan.burst))
     except StoreError as error:
-        print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201  # as above
+        print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201  # the reason for the exit
         sys.exit(1)
 
 
 def _prepared(plan: WorkerPlan, line: socket.socket) -> tuple[Worker, Reporter]:
     app = load_app(plan.app)
     observer = cast("Callable[[], Observer]", load_object(plan.observer))()
-    tether = Reporter(line)
+    reporter = Reporter(line)
     worker = Worker(
         app,
         queues=plan.queues,
@@ -61,9 +59,9 @@ def _prepared(plan: WorkerPlan, line: socket.socket) -> tuple[Worker, Reporter]:
         maintenance=plan.maintenance,
         observer=observer,
         name=plan.name,
-        custody=tether,
+        listener=reporter,
     )
-    return worker, tether
+    return worker, reporter
 
 
 async def _work(worker: Worker, line: socket.socket, *, burst: bool) -> None:
@@ -71,11 +69,10 @@ async def _work(worker: Worker, line: socket.socket, *, burst: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.drain)
     loop.add_reader(line.fileno(), _obey, worker, line)
-    watch = loop.create_task(_outlive_nobody(worker, os.getppid()))
+    on_parent_exit(lambda: loop.call_soon_threadsafe(worker.drain))
     try:
         await worker.run(burst=burst)
     finally:
-        watch.cancel()
         loop.remove_reader(line.fileno())
 
 
@@ -91,9 +88,3 @@ def _obey(worker: Worker, line: socket.socket) -> None:
     else:
         asyncio.get_running_loop().remove_reader(line.fileno())
         worker.drain()
-
-
-async def _outlive_nobody(worker: Worker, parent: int) -> None:
-    while os.getppid() == parent:  # noqa: ASYNC110  # nothing tells of a parent's death
-        await asyncio.sleep(LOOK_AFTER_PARENT)
-    worker.drain()

@@ -24,11 +24,11 @@ from holdfast.worker.supervisor.protocol import (
 )
 
 MOST_READ = 100
-"""Messages read in one go before others get their turn."""
+"""Messages read at once before the loop serves others."""
 
 
 class WorkerProcess:
-    """A worker process: started at once, heard until it ends."""
+    """A worker process: started at once, its reports read until it ends."""
 
     def __init__(self, plan: WorkerPlan, app: Holdfast, guard: LeaseGuard) -> None:
         self._guard = guard
@@ -41,36 +41,36 @@ class WorkerProcess:
         self.name = f"{HOST}-{self.pid}-{app.randomness.token()[:8]}"
         self.was_ready = False
         self._line.send(msgspec.msgpack.encode(replace(plan, name=self.name)))
-        asyncio.get_running_loop().add_reader(self._line.fileno(), self._hear)
+        asyncio.get_running_loop().add_reader(self._line.fileno(), self._read)
 
     @property
     def age(self) -> float:
-        """How long ago it was started, in seconds."""
+        """Seconds since it was started."""
         return self._clock.monotonic() - self._started
 
     async def ended(self) -> int:
-        """Wait for its end and return its exit code."""
+        """Wait until it exits; return its exit code."""
         code = await ended(self._process)
-        self._hear()
+        self._read()
         asyncio.get_running_loop().remove_reader(self._line.fileno())
         self._line.close()
         self._guard.forget(self.name)
         return code
 
-    def dismiss(self, *, halt: bool) -> None:
-        """Ask it to end: when its jobs are done, or at once."""
+    def stop(self, *, halt: bool) -> None:
+        """Order it to exit: when its jobs have ended, or at once."""
         with contextlib.suppress(OSError):
             self._line.send(HALT if halt else DRAIN)
 
     def kill(self) -> None:
-        """End it without asking."""
+        """Kill it."""
         signal_group(self._process, signal.SIGKILL)
 
     def exit_reason(self, code: int) -> str:
-        """Say how it ended."""
+        """Describe how it ended."""
         return f"{self.pid} {described(code)}"
 
-    def _hear(self) -> None:
+    def _read(self) -> None:
         for _ in range(MOST_READ):
             try:
                 data = self._line.recv(LARGEST)
@@ -81,4 +81,4 @@ class WorkerProcess:
                 return
             report = read_report(data)
             self.was_ready = self.was_ready or isinstance(report, Ready)
-            self._guard.hear(self.name, report)
+            self._guard.update(self.name, report)

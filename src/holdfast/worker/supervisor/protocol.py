@@ -1,4 +1,4 @@
-"""What a worker tells the process that watches over it: which jobs it holds just now."""
+"""What a worker process reports to its supervisor: which leases it holds."""
 
 from __future__ import annotations
 
@@ -14,32 +14,19 @@ from holdfast.worker.run import Run
 
 
 class LeaseListener(Protocol):
-    """Hears of every job in hand. Called from the worker's loop and from its heartbeat."""
+    """Receives every change of held leases, from the worker's loop and from its heartbeat."""
 
-    def took(self, runs: Sequence[Run]) -> None:
-        """Hear of jobs that were just claimed."""
+    def claimed(self, runs: Sequence[Run]) -> None:
+        """Receive jobs that were just claimed."""
         ...
 
     def renewed(self, runs: Sequence[Run]) -> None:
-        """Hear that leases were renewed."""
+        """Receive jobs whose leases were renewed."""
         ...
 
-    def settled(self, runs: Sequence[Run]) -> None:
-        """Hear of jobs whose outcome was written or dropped."""
+    def released(self, runs: Sequence[Run]) -> None:
+        """Receive jobs whose outcome was written or dropped."""
         ...
-
-
-class NoListener:
-    """Nobody watches."""
-
-    def took(self, runs: Sequence[Run]) -> None:
-        pass
-
-    def renewed(self, runs: Sequence[Run]) -> None:
-        pass
-
-    def settled(self, runs: Sequence[Run]) -> None:
-        pass
 
 
 KIND = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_DGRAM)
@@ -49,7 +36,7 @@ MOST_JOBS = 500
 
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker process is to do, as it is told when it starts."""
+    """The settings of a worker process, sent to it when it starts."""
 
     app: str
     queues: dict[str, float] | list[str]
@@ -62,7 +49,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holding(msgspec.Struct, frozen=True, array_like=True):
-    """A job in hand: its lease, and how long it may run, in seconds."""
+    """A held job: its lease, and how long it may run, in seconds."""
 
     job_id: str
     token: str
@@ -81,13 +68,13 @@ class ClaimedMessage(msgspec.Struct, frozen=True, tag=True):
 
 
 class Renewed(msgspec.Struct, frozen=True, tag=True):
-    """The worker renewed these leases by itself."""
+    """The worker renewed these leases itself."""
 
     ids: list[str]
 
 
 class ReleasedMessage(msgspec.Struct, frozen=True, tag=True):
-    """The worker holds these no longer."""
+    """The worker no longer holds these jobs."""
 
     ids: list[str]
 
@@ -104,27 +91,27 @@ _reports: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
 def pair() -> tuple[socket.socket, socket.socket]:
     """Return the supervisor's end and the worker's end."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, KIND)
-    ours.setblocking(False)  # the name of the method says it
+    ours.setblocking(False)
     return ours, theirs
 
 
 def read_report(data: bytes) -> Report:
-    """Read what a worker process said."""
+    """Decode a report of a worker process."""
     return _reports.decode(data)
 
 
 class Reporter:
-    """The worker's end: tells the supervisor which jobs it holds."""
+    """The worker's end: reports to the supervisor which leases it holds."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
-        line.setblocking(False)  # the name of the method says it
+        line.setblocking(False)
 
     def ready(self) -> None:
-        """Say that the worker starts."""
+        """Report that the worker starts."""
         self._send(Ready())
 
-    def took(self, runs: Sequence[Run]) -> None:
+    def claimed(self, runs: Sequence[Run]) -> None:
         for part in _parts(runs):
             self._send(ClaimedMessage([_holding(run) for run in part]))
 
@@ -132,7 +119,7 @@ class Reporter:
         for part in _parts(runs):
             self._send(Renewed([run.job.id for run in part]))
 
-    def settled(self, runs: Sequence[Run]) -> None:
+    def released(self, runs: Sequence[Run]) -> None:
         for part in _parts(runs):
             self._send(ReleasedMessage([run.job.id for run in part]))
 

@@ -1,8 +1,8 @@
 """Several worker processes under one parent: restarted when they crash, drained together.
 
-The parent runs no user code beyond importing the app, so it is the one that keeps the store
-in order (maintenance), renews leases while a process hangs in a call that stops its own
-heartbeat, and takes the jobs of a process back the moment it dies.
+The parent runs no user code beyond importing the app. So it runs maintenance, renews leases
+while a process hangs in a call that stops its own heartbeat, and recovers the jobs of a
+process the moment it dies.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from holdfast.store import Store
 from holdfast.worker.executor import HOST
 from holdfast.worker.loading import load_app, load_object
 from holdfast.worker.startup import opened, pause_unless
-from holdfast.worker.supervisor.lease_guard import LeaseGuard, orphans
+from holdfast.worker.supervisor.lease_guard import LeaseGuard, held_by
 from holdfast.worker.supervisor.main import CANNOT_START
 from holdfast.worker.supervisor.process import WorkerProcess
 from holdfast.worker.supervisor.protocol import WorkerPlan
-from holdfast.worker.worker import LAST_WORDS, delivery_worker
+from holdfast.worker.worker import FINAL_WRITES, delivery_worker
 
 SILENT = "holdfast.observe:Silent"
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 10.0
+FIRST_DELAY = 0.1
+LONGEST_DELAY = 10.0
 STEADY = 5.0
-"""A process that lived so long, in seconds, did not fail at once."""
+"""A process that ran so long, in seconds, did not fail at its start."""
 
-HOPELESS = 5
-"""So often in a row a process may fail before it is ready."""
+MOST_FAILURES = 5
+"""How often in a row a process may fail before it is ready."""
 
-PATIENCE = 10 * SECOND
-"""How long a dead process's jobs are tried to be taken back before the reaper finds them."""
+RECOVER_WITHIN = 10 * SECOND
+"""How long to retry recovering a dead process's jobs; after that the reaper finds them."""
 
 OVERTIME = 5.0
 """How long past its grace a process may take before it is killed, in seconds."""
@@ -55,11 +55,11 @@ def supervise(
     burst: bool = False,
     observer: str = SILENT,
 ) -> int:
-    """Run worker processes until told to stop; return the exit code.
+    """Run worker processes until a signal stops them; return the exit code.
 
-    ``app_path`` is ``module:attribute``, ``observer`` the path of something that makes an
+    ``app_path`` is ``module:attribute``, ``observer`` the path of a factory that makes an
     ``Observer`` in each process. The first TERM or INT drains, the second stops at once.
-    In a burst the processes end when there is nothing left to do.
+    In a burst the processes exit when no job is left.
     """
     plan = WorkerPlan(
         app=app_path,
@@ -75,7 +75,7 @@ def supervise(
 
 
 class Supervisor:
-    """Keeps a number of worker processes going."""
+    """Keeps a number of worker processes running."""
 
     def __init__(self, plan: WorkerPlan, processes: int) -> None:
         self._plan = plan
@@ -83,13 +83,13 @@ class Supervisor:
         self._app = load_app(plan.app)
         self._observer: Observer = load_object(plan.observer)()  # type: ignore[operator]  # a factory
         self._guard = LeaseGuard(self._app.clock)
-        self._members: set[WorkerProcess] = set()
+        self._running: set[WorkerProcess] = set()
         self._draining = asyncio.Event()
         self._halting = False
         self._code = 0
 
     async def run(self) -> int:
-        """Supervise until every process has ended for good."""
+        """Supervise until every process has exited for good."""
         _must_be_shared(self._app)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -112,7 +112,7 @@ class Supervisor:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(service.run()),
-                group.create_task(self._guard.stand(store, self._observer)),
+                group.create_task(self._guard.run(store, self._observer)),
             ]
             await asyncio.wait([group.create_task(self._keep()) for _ in range(self._processes)])
             for task in tasks:
@@ -123,56 +123,56 @@ class Supervisor:
         if self._draining.is_set():
             self._halting = True
         self._draining.set()
-        for member in self._members:
-            self._dismiss(member)
+        for process in self._running:
+            self._stop(process)
 
-    def _dismiss(self, member: WorkerProcess) -> None:
-        patience = LAST_WORDS if self._halting else self._plan.grace.total_seconds() + OVERTIME
-        member.dismiss(halt=self._halting)
-        asyncio.get_running_loop().call_later(patience + LAST_WORDS, member.kill)
+    def _stop(self, process: WorkerProcess) -> None:
+        grace = FINAL_WRITES if self._halting else self._plan.grace.total_seconds() + OVERTIME
+        process.stop(halt=self._halting)
+        asyncio.get_running_loop().call_later(grace + FINAL_WRITES, process.kill)
 
     async def _keep(self) -> None:
-        """Keep one seat taken: start a process, and another when it crashed."""
+        """Keep one process running: start it, and another one when it crashed."""
         failures = 0
         while not self._draining.is_set():
-            member = WorkerProcess(self._plan, self._app, self._guard)
-            self._members.add(member)
-            self._observer.emit("process.started", worker=member.name, pid=member.pid)
-            code = await member.ended()
-            self._members.discard(member)
+            process = WorkerProcess(self._plan, self._app, self._guard)
+            self._running.add(process)
+            self._observer.emit("process.started", worker=process.name, pid=process.pid)
+            code = await process.ended()
+            self._running.discard(process)
             if code == 0:
                 return
-            self._observer.emit("process.died", worker=member.name, pid=member.pid, code=code)
-            await self._take_back(member, code)
-            failures = failures + 1 if member.age < STEADY else 0
-            if code == CANNOT_START or (failures >= HOPELESS and not member.was_ready):
+            self._observer.emit("process.died", worker=process.name, pid=process.pid, code=code)
+            await self._recover(process, code)
+            failures = failures + 1 if process.age < STEADY else 0
+            if code == CANNOT_START or (failures >= MOST_FAILURES and not process.was_ready):
                 self._code = 1
                 self.stop()
             await self._pause(failures)
 
-    async def _take_back(self, member: WorkerProcess, code: int) -> None:
-        """Let others run the jobs of a process that died, now rather than when leases end."""
+    async def _recover(self, process: WorkerProcess, code: int) -> None:
+        """Return the jobs of a dead process to the queue now, not when their leases expire."""
         store = self._app.store
         reaper = Reaper(store, self._app.randomness, self._observer)
 
-        async def take_back() -> None:
-            fences = await orphans(store, member.name)
-            await reaper.take_back(fences, f"worker process {member.exit_reason(code)}")
+        async def recover() -> None:
+            fences = await held_by(store, process.name)
+            await reaper.recover(fences, f"worker process {process.exit_reason(code)}")
             await store.promote(max(1, len(fences)))
 
         try:
-            await with_retries(take_back, self._app.randomness, PATIENCE)
+            await with_retries(recover, self._app.randomness, RECOVER_WITHIN)
         except StoreError as error:
             self._observer.emit("store.unavailable", error=str(error))
 
     async def _pause(self, failures: int) -> None:
-        """Start again at once after a first crash, later and later when it goes on."""
+        """Restart at once after a first crash, and later with each that follows."""
         if failures >= 2:
-            pause = min(FIRST_PAUSE * 2.0 ** (failures - 2), LONGEST_PAUSE)
-            await pause_unless(self._draining, pause)
+            delay = min(FIRST_DELAY * 2.0 ** (failures - 2), LONGEST_DELAY)
+            await pause_unless(self._draining, delay)
 
 
 def _must_be_shared(app: Holdfast) -> None:
     if app.shares_store:
-        told = "must be one that several processes can open, got one that lives in memory"
-        raise ValidationError([Fault("store", "UNSUPPORTED", told)])
+        message = "must be one that several processes can open, got one in memory"
+        raise ValidationError([Fault("store", "UNSUPPORTED", message)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import BENCHMARKS
+from tests.processes import PIPE, running
 
 ROOT = Path(__file__).parents[2]
 WITHIN = 100.0
@@ -20,25 +19,8 @@ WITHIN = 100.0
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BENCHMARKS))
 def test_benchmark_runs_for_a_moment(name: str, tmp_path: Path) -> None:
-    code, printed = run("-m", "bench", name, "--moment", "--folder", str(tmp_path))
+    command = [sys.executable, "-m", "bench", name, "--moment", "--folder", str(tmp_path)]
+    with running(command, cwd=ROOT, stdout=PIPE, stderr=subprocess.STDOUT) as benchmark:
+        printed, _ = benchmark.communicate(timeout=WITHIN)
 
-    assert code == 0, printed
-
-
-def run(*arguments: str) -> tuple[int, str]:
-    """Run Python in a process group of its own, so that nothing it starts outlives it."""
-    process = subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        text=True,
-    )
-    try:
-        printed, _ = process.communicate(timeout=WITHIN)
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
-    return process.returncode, printed
+    assert 0 == benchmark.returncode, printed

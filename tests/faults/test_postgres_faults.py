@@ -183,10 +183,15 @@ async def test_program_without_logging_has_a_clean_stderr_while_the_server_is_do
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert program.stdout is not None
-    await program.stdout.readline()
+    try:
+        await program.stdout.readline()
 
-    own_server.kill()
-    out, errors = await asyncio.wait_for(program.communicate(b"go on\n"), 30)
+        own_server.kill()
+        out, errors = await asyncio.wait_for(program.communicate(b"go on\n"), 30)
+    finally:
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
 
     assert b"Connection refused" in out
     assert b"" == errors

@@ -74,8 +74,8 @@ def _pooling(postgres_server: Postgres, more: str = "") -> Iterator[str]:
             _wait_for(port)
             yield f"postgresql://{info['user']}@127.0.0.1:{port}/{info['dbname']}"
         finally:
-            process.terminate()
-            process.wait(10)
+            process.kill()
+            process.wait()
 
 
 def _wait_for(port: int) -> None:

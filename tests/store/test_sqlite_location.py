@@ -209,7 +209,12 @@ async def test_second_store_in_a_process_leaves_the_locks_of_the_first_alone(
         visitor = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", visit, url), env={**os.environ, "PYTHONPATH": search}
         )
-        assert 0 == await visitor.wait()
+        try:
+            assert 0 == await asyncio.wait_for(visitor.wait(), 30)
+        finally:
+            if visitor.returncode is None:
+                visitor.kill()
+                await visitor.wait()
 
         assert (tmp_path / "jobs.db-wal").exists()
         assert 2 == (await app.search()).total_count

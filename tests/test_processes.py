@@ -1,0 +1,59 @@
+"""Programs that tests start end with the test, however the suite was started."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.processes import PIPE, running
+
+ROOT = Path(__file__).parents[1]
+SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
+FAMILY = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+IN_BACKGROUND = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def test_program_takes_an_interrupt() -> None:
+    with running([sys.executable, "-c", SLEEPER], stdout=PIPE, stderr=PIPE) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        program.send_signal(signal.SIGINT)
+
+        assert -signal.SIGINT == program.wait(20)
+
+
+def test_program_takes_an_interrupt_when_the_suite_runs_in_the_background() -> None:
+    this = f"{Path(__file__).relative_to(ROOT)}::{test_program_takes_an_interrupt.__name__}"
+    done = subprocess.run(
+        [sys.executable, "-c", IN_BACKGROUND, "-m", "pytest", "-q", "-p", "no:cacheprovider", this],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert 0 == done.returncode, done.stdout
+
+
+def test_program_and_what_it_started_end_with_the_block() -> None:
+    with running([sys.executable, "-c", FAMILY], stdout=PIPE) as program:
+        assert program.stdout is not None
+        child = os.pidfd_open(int(program.stdout.readline()))
+
+    assert -signal.SIGKILL == program.returncode
+    assert [child] == select.select([child], [], [], 20)[0]  # readable once it has ended
+    os.close(child)

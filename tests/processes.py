@@ -6,11 +6,17 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 PIPE = subprocess.PIPE
+_IGNORE_INTERRUPTS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 @contextlib.contextmanager
@@ -48,6 +54,11 @@ def running(
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
+
+
+def in_background(command: Sequence[str]) -> list[str]:
+    """Return a command that starts another as a shell does in the background."""
+    return [sys.executable, "-c", _IGNORE_INTERRUPTS, *command]
 
 
 def give_children_the_interrupt() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.processes import PIPE, running
+from tests.processes import PIPE, in_background, running
 
 ROOT = Path(__file__).parents[1]
 SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
@@ -18,11 +18,6 @@ import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 print(child.pid, flush=True)
 time.sleep(60)
-"""
-IN_BACKGROUND = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
 
@@ -38,7 +33,7 @@ def test_program_takes_an_interrupt() -> None:
 def test_program_takes_an_interrupt_when_the_suite_runs_in_the_background() -> None:
     this = f"{Path(__file__).relative_to(ROOT)}::{test_program_takes_an_interrupt.__name__}"
     done = subprocess.run(
-        [sys.executable, "-c", IN_BACKGROUND, "-m", "pytest", "-q", "-p", "no:cacheprovider", this],
+        in_background([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", this]),
         cwd=ROOT,
         capture_output=True,
         text=True,

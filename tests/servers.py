@@ -109,7 +109,7 @@ class Server(ABC):
                 raise _Exited(log_file.read_text("utf-8", "replace")[-2000:])
             if self._ready():
                 return
-            time.sleep(0.01)
+            time.sleep(0.01)  # between two looks: a server does not announce that it is ready
         self.kill()
         raise ServerUnavailable(f"{self.name} was not ready after {START_WITHIN:.0f} s")
 

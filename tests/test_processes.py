@@ -12,12 +12,12 @@ from pathlib import Path
 from tests.processes import PIPE, in_background, running
 
 ROOT = Path(__file__).parents[1]
-SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
+SLEEPER = "import signal; print('up', flush=True); signal.pause()"
 FAMILY = """
-import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+import signal, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
 print(child.pid, flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 

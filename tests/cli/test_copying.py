@@ -88,7 +88,7 @@ def _killed_after(place: Place, line: str, *stores: str) -> None:
                 if text.strip() == line:
                     process.kill()
                     return
-        time.sleep(0.5)
+        time.sleep(0.5)  # until the lock of a copy that was killed expires
     pytest.fail(f"never printed {line!r}")
 
 
@@ -99,5 +99,5 @@ def _run_until_finished(place: Place, *stores: str) -> dict[str, object]:
             report: dict[str, object] = json.loads(done.stdout)
             return report
         assert "another copy is using" in done.stderr
-        time.sleep(0.5)
+        time.sleep(0.5)  # until the lock of a copy that was killed expires
     pytest.fail("never finished")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import select
 import signal
 import sqlite3
 import subprocess
@@ -217,7 +218,7 @@ def test_following_events_ends_with_an_interrupt(place: Place) -> None:
         line, deadline = "", time.monotonic() + 30
         while not line and time.monotonic() < deadline:
             place.submit("greet")  # until it follows the stream
-            time.sleep(0.2)
+            select.select([follower.stdout], [], [], 0.2)
             line = follower.stdout.readline()
         follower.send_signal(signal.SIGINT)
         _, error = follower.communicate(timeout=20)

@@ -28,9 +28,10 @@ from tests.conformance.stores import empty_schema
 from tests.proxy import Proxy
 from tests.servers import Postgres
 from tests.store.sessions import borrowed_session
+from tests.waiting import eventually, forever
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from psycopg.rows import TupleRow
 
@@ -349,11 +350,11 @@ async def test_silently_dead_listener_reconnects(
     listening = behind._state.wake.listening
     assert await behind._state.wake.is_notified()
     proxy.reset()
-    await _until(lambda: not listening.is_set())
+    await eventually(lambda: not listening.is_set())
     await asyncio.wait_for(listening.wait(), 10)  # a new connection, with the patched times
 
     proxy.silence()
-    await _until(lambda: not listening.is_set())
+    await eventually(lambda: not listening.is_set())
     proxy.heal()
     await asyncio.wait_for(listening.wait(), 10)
 
@@ -362,20 +363,8 @@ async def test_silently_dead_listener_reconnects(
     assert seen != await behind.arrivals(["default"], seen, timedelta(seconds=10))
 
 
-async def _until(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the condition never held")
-
-
 async def _claimed(store: PostgresStore) -> list[Job]:
-    for _ in range(200):
-        if taken := await store.claim(_want()):
-            return taken
-        await asyncio.sleep(0.05)
-    raise AssertionError("nothing to claim")
+    return await eventually(lambda: store.claim(_want()), every=0.05)
 
 
 @pytest.mark.req("S-11")
@@ -413,7 +402,7 @@ async def test_frozen_transaction_of_a_worker_releases_its_jobs(
         async def freeze(session: PostgresSession) -> list[TupleRow]:
             rows = await session.connection.execute(f"SELECT 1 FROM {SCHEMA}.job FOR UPDATE")
             locked.set()
-            await asyncio.sleep(30)
+            await forever()
             return await rows.fetchall()
 
         holding = asyncio.create_task(frozen._state.pool.atomically(freeze))
@@ -476,7 +465,7 @@ async def test_cancellation_is_not_lost_when_a_connection_becomes_free(
     ) as store:
         async with borrowed_session(store):
             task = asyncio.create_task(read_and_wait())
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # until it waits for the only connection
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
@@ -495,7 +484,7 @@ async def test_call_cancelled_while_it_returns_its_connection_loses_none(
         store._state.pool._used = RETURN_EVERY - 1  # the next call returns its connection
         async with store._state.pool._pool._lock:  # the pool is busy
             call = asyncio.create_task(store.locks(""))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # until it has its result and waits for the pool
             call.cancel()
             await asyncio.wait([call])
 

@@ -49,6 +49,7 @@ from holdfast.operations.operations import Operations
 from holdfast.operations.sync import SyncOperations
 from holdfast.store import EventKind, MemoryStore
 from tests.http.site import Site
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -68,9 +69,7 @@ async def listening(app: Holdfast | None = None) -> AsyncIterator[Served]:
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
     task = asyncio.create_task(server.serve())
-    async with asyncio.timeout(10):
-        while not server.started:  # noqa: ASYNC110  # uvicorn has no event for it
-            await asyncio.sleep(0.005)
+    await eventually(lambda: server.started)
     served = Served(app, asgi)
     port = server.servers[0].sockets[0].getsockname()[1]
     served.url = f"http://127.0.0.1:{port}"
@@ -301,8 +300,7 @@ async def test_client_receives_new_events_and_reads_stored_ones(
     stream = client.events()
     first = asyncio.ensure_future(anext(stream))
     async with asyncio.timeout(10):
-        while not served.service.tail.subscribers:  # noqa: ASYNC110  # there is no event for it
-            await asyncio.sleep(0.005)
+        await eventually(lambda: served.service.tail.subscribers)
         job = await client.submit("a")
         events = [await first, await anext(stream)]
         kept = [event async for event in client.events(follow=False)]

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from tests.certificates import Authority
 from tests.cli.conftest import APP, environment
 from tests.http.site import API
 from tests.processes import PIPE, running
+from tests.waiting import in_time
 from tests.wire.peer import find_node
 
 if TYPE_CHECKING:
@@ -202,10 +202,7 @@ def test_address_that_other_machines_reach_needs_keys_and_tls(tmp_path: Path) ->
         assert 200 == server.status("/jobs", key=secret)
         assert "is revoked" in holdfast("keys", "revoke", secret.split("_")[1], *store).output
         listed = holdfast("keys", "list", *store)
-        deadline = time.monotonic() + TIMEOUT
-        while server.status("/jobs", key=secret) != 401:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        in_time(lambda: server.status("/jobs", key=secret) == 401, within=TIMEOUT, every=0.1)
 
     assert "revoked" in listed.output
     assert secret not in listed.output
@@ -256,6 +253,6 @@ def test_dev_command_also_serves_the_api(tmp_path: Path) -> None:
         done = server.call("GET", f"/jobs/{job['job_id']}/wait?timeout=20")
         process.send_signal(signal.SIGTERM)
         process.stderr.read()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
 
     assert (0, "hello Ada") == (process.returncode, done["result"]["output"])

@@ -92,7 +92,7 @@ async def test_claim_reads_few_pages_despite_dead_rows_before_the_first_job(
     async with _churned(postgres_server) as store:
         await asyncio.sleep(SETTLED_AFTER)  # twice: the position follows a moment later
         await _churn(store, CHURN)
-        await asyncio.sleep(SETTLED_AFTER)
+        await asyncio.sleep(SETTLED_AFTER)  # as above
         store._state.positions.record_full_scan(WANT.queues, WANT.types, store._state.ticks(), 10.0)
         starts = store._state.positions.start(WANT.queues, WANT.types, store._state.ticks())
         await store.add([make(f"last{n}", now=store.now()) for n in range(10)])

@@ -39,7 +39,7 @@ async def _read_from_a_server_that_dies_with_its_result() -> None:
     connection = Connection.__new__(Connection)
     connection.pgconn = SimpleNamespace(socket=local.fileno(), status=ConnStatus.BAD)  # type: ignore[assignment]
     result = asyncio.create_task(connection._until_ready(Wait.R))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # until it waits for the socket
     remote.send(b"result")
     remote.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     remote.close()  # at once, with a reset
@@ -69,7 +69,7 @@ async def test_call_cancelled_while_it_is_sent_raises_cancelled_error(
         backend = warm.connection.info.backend_pid
         os.kill(backend, signal.SIGSTOP)  # so that it reads nothing
         sending = asyncio.create_task(store.add(large))
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # until the socket takes no more
         sending.cancel()
         os.kill(backend, signal.SIGCONT)
 

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from holdfast.store import Change, Claim, Fence, Search
 from holdfast.store.postgres import PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
+from tests.waiting import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,11 +79,12 @@ def _pooling(postgres_server: Postgres, more: str = "") -> Iterator[str]:
 
 
 def _wait_for(port: int) -> None:
-    for _ in range(500):
+    def answers() -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.02)
-    raise AssertionError("pgbouncer does not answer")
+            return True
+        return False
+
+    in_time(answers)
 
 
 async def test_jobs_run_from_submission_to_end_behind_pgbouncer(

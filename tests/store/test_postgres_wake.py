@@ -131,7 +131,7 @@ async def test_worker_logs_once_that_it_is_not_notified(
     async with working(app, ear=(ear := Ear())):
         if is_deaf:
             await ear.heard("store.deaf")
-        await asyncio.sleep(1)
+        await asyncio.sleep(1)  # several beats of its presence: nothing tells that none follows
 
     reported = ["refused" in str(line["error"]) for line in ear.all("store.deaf")]
     assert ([True] if is_deaf else []) == reported

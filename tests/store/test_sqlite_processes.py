@@ -22,6 +22,7 @@ from holdfast.store import Claim, Search, open_store
 from holdfast.store.sqlite import SQLiteStore
 from tests.conformance.hand import job_id, make
 from tests.store.processes import emit, line_of, process
+from tests.waiting import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.model.job import Job
 
 START = """
-import asyncio, itertools, sys, time
+import asyncio, itertools, sys, threading, time
 from datetime import timedelta
 from holdfast.runtime.randomness import Randomness
 from holdfast.model.submission import Submission
@@ -115,7 +116,7 @@ async def main():
         def hold(tx):
             tx.execute("DELETE FROM hold")
             print("inside", flush=True)
-            time.sleep(60)
+            threading.Event().wait()
         await store._session.write(hold)
 
 asyncio.run(main())
@@ -269,11 +270,7 @@ async def test_socket_of_a_dead_process_is_deleted(tmp_path: Path) -> None:
 
 def _until(condition: Callable[[], bool]) -> None:
     """Poll for what another process does to a directory."""
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it never happened")
+    in_time(condition)
 
 
 def _sockets_of(folder: Path, pid: int) -> list[str]:
@@ -291,7 +288,7 @@ async def test_frozen_writer_raises_a_clear_error_and_reads_still_work(tmp_path:
             started = time.monotonic()
 
             blocked = asyncio.create_task(store.add([_new(store, "b")]))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # until it waits for the lock
             assert 1 == (await store.find(Search())).total
             with pytest.raises(StoreUnavailableError, match="may be frozen"):
                 await blocked

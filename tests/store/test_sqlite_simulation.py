@@ -86,7 +86,7 @@ def test_store_on_the_same_file_wakes_waiters_in_virtual_time(tmp_path: Path) ->
             hand = Hand(other, ManualClock())
             seen = await one.arrivals(["default"], -1, timedelta(0))
             waiting = asyncio.create_task(one.arrivals(["default"], seen, HOUR))
-            await asyncio.sleep(10)
+            await asyncio.sleep(10)  # in virtual time
             await hand.add("a")
             assert seen != await waiting
             (job,) = await Hand(one, ManualClock()).claim()

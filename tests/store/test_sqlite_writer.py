@@ -189,7 +189,7 @@ async def test_close_wakes_all_waiters(tmp_path: Path) -> None:
         seen = await store.arrivals(["default"], -1, timedelta(0))
         work = asyncio.create_task(store.arrivals(["default"], seen, timedelta(hours=1)))
         news = asyncio.create_task(store.events(None, 10, timedelta(hours=1)))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # until both wait
 
         async with asyncio.timeout(5):
             await store.close()

@@ -43,7 +43,7 @@ class Receiver:
         self._news.set()
         wanted = self.answer(len(self.calls))
         if isinstance(wanted, float):
-            await asyncio.sleep(wanted)
+            await asyncio.sleep(wanted)  # a receiver that takes so long
             return web.Response(status=204)
         return wanted
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from holdfast import Holdfast, State
 from holdfast.worker import Worker
-
-PATIENCE = 15.0
+from tests.waiting import PATIENCE, eventually
 
 
 class Ear:
@@ -59,15 +58,14 @@ async def ended(app: Holdfast, job_id: str, timeout: float = PATIENCE) -> State:
 
 async def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     """Look again and again: for what happens in another process and tells nobody."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  # nothing tells
-            await asyncio.sleep(0.005)
+    await eventually(condition, within=seconds, every=0.005)
 
 
 async def until_running(app: Holdfast, job_id: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while (await app.get(job_id)).state is not State.RUNNING:  # noqa: ASYNC110  # as above
-            await asyncio.sleep(0.005)
+    async def is_running() -> bool:
+        return (await app.get(job_id)).state is State.RUNNING
+
+    await eventually(is_running, every=0.005)
 
 
 async def appeared(path: Path, seconds: float = PATIENCE) -> str:

@@ -8,11 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from datetime import timedelta
 from pathlib import Path
 
 from holdfast import Holdfast, JobContext, PermanentError, SyncJobContext, TemporaryError
+from tests.waiting import in_time
 
 app = Holdfast("memory://")
 
@@ -136,20 +137,19 @@ def spin(started: str, *, ignore_term: bool = False, cleaned: str = "") -> None:
 
 @app.task("process.family", runner="process", max_attempts=1)
 def family(started: str) -> None:
-    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"
     child = subprocess.Popen([sys.executable, "-c", code])
     Path(started).write_text(str(child.pid))
-    time.sleep(60)
+    threading.Event().wait()
 
 
 @app.task("process.polite", runner="process", max_attempts=1)
 def polite(ctx: SyncJobContext, started: str) -> str:
     Path(started).write_text("up")
-    deadline = time.monotonic() + 20
-    while not ctx.is_cancelled():
-        if time.monotonic() > deadline:
-            return "never told"
-        time.sleep(0.01)
+    try:
+        in_time(ctx.is_cancelled, within=20)
+    except TimeoutError:
+        return "never told"
     ctx.checkpoint({"last": "words"})
     return "still here"
 

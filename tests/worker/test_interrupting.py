@@ -15,6 +15,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Event
 from holdfast.store import Change, Claim, MemoryStore
 from holdfast.worker import worker as worker_module
+from tests.waiting import eventually, forever, in_time
 from tests.worker.rig import Ear, ended, until, until_running, working
 
 
@@ -44,7 +45,7 @@ async def test_a_coroutine_is_cancelled_at_its_timeout_and_retried(app: Holdfast
     @app.task("sleep", timeout=0.1, max_attempts=2, backoff=lambda *_: timedelta(0))
     async def sleep(ctx: JobContext) -> None:
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             stopped.append(ctx.attempt)
 
@@ -63,7 +64,7 @@ async def test_a_coroutine_is_cancelled_at_its_timeout_and_retried(app: Holdfast
 async def test_a_timeout_is_final_where_the_task_says_so(app: Holdfast) -> None:
     @app.task("sleep", timeout=0.1, retry_timeouts=False)
     async def sleep() -> None:
-        await asyncio.sleep(60)
+        await forever()
 
     async with working(app):
         job = await app.submit("sleep")
@@ -75,7 +76,7 @@ async def test_a_timeout_is_final_where_the_task_says_so(app: Holdfast) -> None:
 async def test_a_forced_cancel_interrupts_a_coroutine(app: Holdfast) -> None:
     @app.task("sleep")
     async def sleep() -> None:
-        await asyncio.sleep(60)
+        await forever()
 
     async with working(app):
         job = await app.submit("sleep")
@@ -97,8 +98,7 @@ async def test_a_polite_cancel_is_seen_and_raised_by_the_next_checkpoint(app: Ho
 
     @app.task("polite")
     async def polite(ctx: JobContext) -> None:
-        while not ctx.is_cancelled():  # noqa: ASYNC110  # what a handler would do
-            await asyncio.sleep(0.005)
+        await eventually(ctx.is_cancelled)
         seen.append("told")
         await ctx.checkpoint({"kept": True})
         seen.append("went on")
@@ -199,7 +199,7 @@ async def test_an_error_on_the_way_out_does_not_hide_the_interruption(app: Holdf
     @app.task("clumsy", timeout=0.1, max_attempts=1)
     async def clumsy() -> None:
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             raise ValueError("while cleaning up")
 
@@ -271,9 +271,7 @@ async def test_a_forced_cancel_frees_the_slot_of_a_thread(app: Holdfast) -> None
 async def test_a_thread_hears_of_a_polite_cancel(app: Holdfast) -> None:
     @app.task("polite")
     def polite(ctx: SyncJobContext) -> str:
-        end = time.monotonic() + 10
-        while not ctx.is_cancelled() and time.monotonic() < end:
-            time.sleep(0.005)
+        in_time(ctx.is_cancelled)
         ctx.checkpoint({"kept": True})
         return "went on"
 
@@ -354,7 +352,7 @@ async def test_a_handler_whose_lease_is_lost_is_told_and_stopped(app: Holdfast, 
     @app.task("slow", lease=0.6)
     async def slow(ctx: JobContext) -> None:
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             told.append(ctx.lease_lost)
 

@@ -25,6 +25,7 @@ from holdfast.worker import Worker
 from holdfast.worker.startup import opened
 from holdfast.worker.worker import delivery_worker
 from tests.conformance.hand import make
+from tests.waiting import forever
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import Ear, ended, until, until_running, working
 
@@ -233,7 +234,7 @@ async def test_a_claim_whose_answer_was_lost_is_found_by_the_reaper() -> None:
         async with asyncio.timeout(10):
             while (await app.get(job.job_id)).state is not State.COMPLETED:
                 clock.advance(0.5)
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # so that the worker sees each step of the clock
         assert 2 == (await app.get(job.job_id)).attempt
 
 
@@ -290,8 +291,7 @@ async def test_a_submission_is_answered_within_its_timeout_though_the_store_is_s
         async def add(
             self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
         ) -> list[Added]:
-            await asyncio.sleep(3600)
-            return []
+            await forever()
 
     limits = Limits(submission_timeout=timedelta(milliseconds=100))
     async with Holdfast(store=Silent(), limits=limits) as app:
@@ -313,7 +313,7 @@ async def test_patience_counts_from_the_submission_and_not_from_the_first_refusa
         async def add(
             self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
         ) -> list[Added]:
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.4)  # a store that refuses late
             raise StoreUnavailableError("away")
 
     limits = Limits(submission_timeout=timedelta(milliseconds=500))
@@ -329,7 +329,7 @@ async def test_patience_counts_from_the_submission_and_not_from_the_first_refusa
 
 async def _later(app: Holdfast) -> object:
     """Submit while another submission is on its way."""
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # until the other one is on its way
     return await app.submit("work")
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from holdfast import FailureCategory, Holdfast, State
 from holdfast.model.job import Event
+from tests.waiting import eventually
 from tests.worker.machines import Machines, children, crew
 from tests.worker.rig import appeared, ended, is_alive, until
 
@@ -41,10 +42,12 @@ async def exited(process: subprocess.Popen[bytes], seconds: float = 20) -> int:
 
 async def crowd(app: Holdfast, count: int) -> dict[str, int]:
     """Wait until so many workers are there."""
-    async with asyncio.timeout(20):
-        while len(found := await crew(app)) < count:  # noqa: ASYNC110  # nothing tells
-            await asyncio.sleep(0.02)
-    return found
+
+    async def enough() -> dict[str, int]:
+        found = await crew(app)
+        return found if len(found) >= count else {}
+
+    return await eventually(enough, within=20)
 
 
 async def test_supervised_processes_share_the_work_of_a_burst(
@@ -181,7 +184,7 @@ async def test_a_second_signal_gives_running_jobs_back_at_once(
     job = await app.submit("wait", {"started": machines.file("started"), "seconds": 60})
     await appeared(Path(machines.file("started")))
     supervisor.send_signal(signal.SIGINT)
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.3)  # nothing tells that it goes on
     assert supervisor.poll() is None
     began = time.monotonic()
 
@@ -200,7 +203,7 @@ async def test_signals_stop_a_lone_worker_the_same_way(machines: Machines, app: 
     await appeared(Path(machines.file("started")))
 
     worker.send_signal(signal.SIGTERM)
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.2)  # until it has taken the first one
     worker.send_signal(signal.SIGTERM)
 
     assert 0 == await exited(worker)
@@ -265,7 +268,7 @@ async def test_a_locked_file_holds_results_up_but_loses_none(
     await appeared(Path(machines.file("started")))
     lock = sqlite3.connect(machines.place / "jobs.db", isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(1.5)  # longer than the job takes: its result waits for the lock
     lock.execute("ROLLBACK")
     lock.close()
 

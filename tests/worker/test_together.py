@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from holdfast import Holdfast, State
-from holdfast.model.job import Event
+from holdfast.model.job import Event, Job
 from holdfast.model.times import parse_timestamp
 from holdfast.operations.workers import LEADERSHIP
 from holdfast.store import Search
 from tests.conformance.stores import PLACES
+from tests.waiting import eventually
 from tests.worker.machines import Machines, crew
 from tests.worker.rig import appeared, ended
 
@@ -45,9 +45,11 @@ async def app(machines: Machines) -> AsyncIterator[Holdfast]:
     async with machines.app() as app:
         for _ in range(WORKERS):
             machines.start("alone", app="tests.worker.shared:app", slots=10)
-        async with asyncio.timeout(30):
-            while len(await crew(app)) < WORKERS:  # noqa: ASYNC110  # other processes
-                await asyncio.sleep(0.05)
+
+        async def all_there() -> bool:
+            return len(await crew(app)) == WORKERS
+
+        await eventually(all_there, within=30, every=0.05)
         yield app
 
 
@@ -67,12 +69,13 @@ async def test_each_tick_makes_exactly_one_job_though_the_leading_worker_is_kill
 
 async def _ticks(app: Holdfast, count: int) -> list[datetime]:
     """Wait for so many jobs of the schedule; return which instants they stand for, in order."""
-    async with asyncio.timeout(40):
-        while True:
-            jobs = (await app.store.find(Search(types=("tick",), limit=1000))).jobs
-            if len(jobs) >= count:
-                return sorted(parse_timestamp(job.idempotency_key.split(":", 2)[2]) for job in jobs)
-            await asyncio.sleep(0.1)
+
+    async def enough() -> Sequence[Job]:
+        jobs = (await app.store.find(Search(types=("tick",), limit=1000))).jobs
+        return jobs if len(jobs) >= count else ()
+
+    jobs = await eventually(enough, within=40, every=0.1)
+    return sorted(parse_timestamp(job.idempotency_key.split(":", 2)[2]) for job in jobs)
 
 
 @pytest.mark.parametrize(("type_", "most"), [("narrow", 3), ("keyed", 1)])

@@ -15,7 +15,7 @@ from holdfast.store.postgres import PostgresSettings, PostgresStore, wake
 from tests.conformance.hand import make
 from tests.proxy import Proxy
 from tests.servers import Postgres
-from tests.store.sessions import borrowed_session
+from tests.store.sessions import borrowed_session, state_of
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -101,14 +101,14 @@ async def test_listener_switches_to_the_new_primary(
 ) -> None:
     monkeypatch.setattr(wake, "PROBE_EVERY", 0.1)
     monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
-    assert await store._state.wake.is_notified()
+    assert await state_of(store).wake.is_notified()
 
     await _take_over(proxy, old, new)
 
     async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as there:
         async with asyncio.timeout(20):
             await eventually(lambda: _listens(new))
-            await store._state.wake.listening.wait()
+            await state_of(store).wake.listening.wait()
         seen = await store.arrivals(["default"], -1, timedelta(0))
         await there.add([make("a", now=there.now())])
         assert seen != await store.arrivals(["default"], seen, timedelta(seconds=10))

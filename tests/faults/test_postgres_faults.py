@@ -27,7 +27,7 @@ from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 from tests.proxy import Proxy
 from tests.servers import Postgres
-from tests.store.sessions import borrowed_session
+from tests.store.sessions import borrowed_session, state_of
 from tests.waiting import eventually, forever
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ async def test_internal_error_of_the_server_is_an_outage(
     store: PostgresStore,
 ) -> None:
     """A bad page, a missing relation: workers retry, as after a restart."""
-    await store._state.pool.atomically(_break_holds)
+    await state_of(store).pool.atomically(_break_holds)
 
     with pytest.raises(StoreUnavailableError, match="could not read block 7"):
         await store.lock("lead", "me", timedelta(seconds=1))
@@ -212,7 +212,7 @@ async def test_close_ends_a_listener_that_is_being_notified(
     try:
         async with asyncio.timeout(60):
             for _ in range(100):
-                other = wake.Wake(store._state.pool, SCHEMA, postgres_server.dsn)
+                other = wake.Wake(state_of(store).pool, SCHEMA, postgres_server.dsn)
                 other.start()
                 other.listen()
                 await other.listening.wait()
@@ -347,8 +347,8 @@ async def test_silently_dead_listener_reconnects(
     monkeypatch.setattr(wake, "PROBE_EVERY", 0.1)
     monkeypatch.setattr(wake, "PROBE_WITHIN", 0.2)
     monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
-    listening = behind._state.wake.listening
-    assert await behind._state.wake.is_notified()
+    listening = state_of(behind).wake.listening
+    assert await state_of(behind).wake.is_notified()
     proxy.reset()
     await eventually(lambda: not listening.is_set())
     await asyncio.wait_for(listening.wait(), 10)  # a new connection, with the patched times
@@ -405,7 +405,7 @@ async def test_frozen_transaction_of_a_worker_releases_its_jobs(
             await forever()
             return await rows.fetchall()
 
-        holding = asyncio.create_task(frozen._state.pool.atomically(freeze))
+        holding = asyncio.create_task(state_of(frozen).pool.atomically(freeze))
         await locked.wait()
 
         assert [] == await store.claim(_want())
@@ -481,8 +481,8 @@ async def test_call_cancelled_while_it_returns_its_connection_loses_none(
         PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=timedelta(seconds=1))
     ) as store:
         await store.locks("")
-        store._state.pool._used = RETURN_EVERY - 1  # the next call returns its connection
-        async with store._state.pool._pool._lock:  # the pool is busy
+        state_of(store).pool._used = RETURN_EVERY - 1  # the next call returns its connection
+        async with state_of(store).pool._pool._lock:  # the pool is busy
             call = asyncio.create_task(store.locks(""))
             await asyncio.sleep(0.1)  # until it has its result and waits for the pool
             call.cancel()
@@ -513,7 +513,7 @@ async def test_call_in_progress_finishes_when_the_store_is_closed(store: Postgre
         await session.connection.execute(b"SELECT pg_sleep(0.2)")
         return 5
 
-    call = asyncio.create_task(store._state.pool.atomically(linger))
+    call = asyncio.create_task(state_of(store).pool.atomically(linger))
     await begun.wait()
 
     await store.close()
@@ -527,7 +527,7 @@ def test_closed_store_can_be_started_again(postgres_server: Postgres) -> None:
 
     async def once(label: str) -> None:
         async with store:
-            assert await store._state.wake.is_notified()
+            assert await state_of(store).wake.is_notified()
             seen = await store.arrivals(["default"], -1, timedelta(0))
             job = _job(store, label)
             await store.add([job])

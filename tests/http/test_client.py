@@ -388,7 +388,7 @@ async def test_unreachable_service_is_reported_after_the_retry_period() -> None:
     client = await Client(url).start()
     operations = client.operations
     assert isinstance(operations, RemoteOperations)
-    operations._retry_for = timedelta(seconds=0.1)
+    operations._retry_for = timedelta(seconds=0.1)  # half a minute, and no setting
 
     with pytest.raises(StoreUnavailableError, match="cannot be reached"):
         await client.queues()
@@ -401,16 +401,17 @@ async def test_connections_are_reused_and_a_closed_one_is_replaced(
     operations = client.operations
     assert isinstance(operations, RemoteOperations)
     await client.queues()
-    (connection,) = operations._transport._free
+    kept = operations._transport._free  # connections show nowhere else
+    (connection,) = kept
 
     await client.queues()
-    assert [connection] == operations._transport._free
+    assert [connection] == kept
     connection.writer.close()
     await client.queues()
 
-    assert [connection] != operations._transport._free
+    assert [connection] != kept
     await asyncio.gather(*(client.queues() for _ in range(20)))
-    assert len(operations._transport._free) <= 20
+    assert len(kept) <= 20
 
 
 async def test_server_that_is_not_holdfast_is_reported() -> None:

@@ -24,6 +24,7 @@ from holdfast.store.postgres.links import add_pending
 from holdfast.store.postgres.statements import Statement, statement
 from tests.conformance.hand import MANY, Hand, failure, fence
 from tests.conformance.stores import empty_schema
+from tests.store.sessions import state_of
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ async def test_job_with_dependents_in_an_open_transaction_can_end(
 async def test_job_of_a_transaction_waits_for_a_dependency_that_ends_later(
     hand: Hand, postgres_server: Postgres
 ) -> None:
-    assert await hand.store._state.wake.is_notified()
+    assert await state_of(hand.store).wake.is_notified()
     parent = await hand.run("parent")
     child = hand.job("child", after=[parent], queue="other")
     seen = await hand.store.arrivals(["other"], -1, timedelta(0))
@@ -271,7 +272,7 @@ async def test_job_whose_dependency_was_deleted_before_the_commit_is_released(
         if when != "before":
             await _ended(hand, parent)
         if "long ago" in when:
-            store._state.events_kept = 0
+            state_of(store).events_kept = 0
         assert [True] == await store.delete([parent.id])
         await connection.commit()
 
@@ -436,7 +437,7 @@ async def test_overdue_job_that_was_locked_is_found_by_the_next_short_scan(
     async with _locked(postgres_server, job):
         await eventually(lambda: store.now() >= job.lease.until + LEASES_SETTLED)
         assert [] == await store.overdue(10)
-        store._state.leases.record_full_scan(store._state.ticks(), 100.0)
+        state_of(store).leases.record_full_scan(state_of(store).ticks(), 100.0)
         assert [] == await store.overdue(10)
 
     assert [job.id] == [found.id for found in await store.overdue(10)]

@@ -24,6 +24,7 @@ from holdfast.store import Change, Claim, Fence, Search
 from holdfast.store.postgres import PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
+from tests.store.sessions import state_of
 from tests.waiting import in_time
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ async def test_jobs_run_from_submission_to_end_behind_pgbouncer(
     empty_schema(postgres_server.dsn, SCHEMA)
     url = f"{pgbouncer}?schema={SCHEMA}&pgbouncer=true&listen_url={postgres_server.dsn}"
     async with PostgresStore.from_url(url) as store, PostgresStore.from_url(url) as other:
-        assert await other._state.wake.is_notified()
+        assert await state_of(other).wake.is_notified()
         seen = await other.arrivals(["default"], -1, timedelta(0))
         parent = make("parent", now=store.now(), idempotency_key="k")
         child = make("child", now=store.now(), after=[parent])

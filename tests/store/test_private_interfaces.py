@@ -94,6 +94,7 @@ def django_proxy() -> None:
     handler = ConnectionHandler({"default": {"ENGINE": "django.db.backends.postgresql"}})
     proxy = ConnectionProxy(handler, "default")
     assert "django.ConnectionProxy" == connections.kinds(proxy)[0]
+    # What is checked here.
     assert proxy._connections[proxy._alias] is handler["default"]
     assert handler["default"] is connections.unwrapped(proxy)
 
@@ -205,7 +206,7 @@ async def error_of_a_result(heard: Heard) -> None:
 
 async def refusing_to_commit(heard: Heard) -> None:
     lent = psycopg.AsyncConnection(heard.pgconn)
-    lent._num_transactions = 1
+    lent._num_transactions = 1  # what is checked here
     await heard.execute("BEGIN")
     assert (1,) == await (await lent.execute("SELECT 1")).fetchone()
     for end in (lent.commit, lent.rollback):

@@ -17,6 +17,7 @@ from holdfast.store import open_store
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.connection import connect, translation
 from holdfast.store.sqlite.location import Durability, Location, filesystem_of
+from tests.store.sqlite_inside import session_of
 
 
 def test_three_slashes_are_relative_and_four_absolute() -> None:
@@ -33,8 +34,7 @@ async def test_file_is_synced_as_the_promise_needs(
 ) -> None:
     location = Location.from_url(f"sqlite:///{tmp_path}/jobs.db{durability}")
     async with SQLiteStore(location) as store:
-        session = store._session
-        assert session is not None
+        session = session_of(store)
         (mode,) = await session.read(lambda db: db.execute("PRAGMA journal_mode").fetchone())
         (level,) = await session.write(lambda tx: tx.execute("PRAGMA synchronous").fetchone())
 

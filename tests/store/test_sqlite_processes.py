@@ -20,8 +20,10 @@ from holdfast.model.job import State
 from holdfast.model.submission import Submission
 from holdfast.store import Claim, Search, open_store
 from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.sqlite.location import Location
 from tests.conformance.hand import job_id, make
 from tests.store.processes import emit, line_of, process
+from tests.store.sqlite_inside import sockets_of
 from tests.waiting import in_time
 
 if TYPE_CHECKING:
@@ -197,7 +199,7 @@ async def test_work_wakes_another_process_within_milliseconds(tmp_path: Path) ->
 
 
 async def test_work_is_found_by_polling_when_messages_are_lost(tmp_path: Path) -> None:
-    location = SQLiteStore.from_url(_url(tmp_path))._location
+    location = Location.from_url(_url(tmp_path))
     async with SQLiteStore(location, sockets=False) as deaf, SQLiteStore(location) as other:
         seen = await deaf.arrivals(["default"], -1, timedelta(0))
         waiting = asyncio.create_task(deaf.arrivals(["default"], seen, timedelta(seconds=20)))
@@ -212,7 +214,7 @@ async def test_work_is_found_by_polling_when_messages_are_lost(tmp_path: Path) -
 
 
 async def test_commit_of_another_process_without_work_wakes_no_waiter(tmp_path: Path) -> None:
-    location = SQLiteStore.from_url(_url(tmp_path))._location
+    location = Location.from_url(_url(tmp_path))
     async with SQLiteStore(location) as one, SQLiteStore(location) as other:
         seen = await one.arrivals(["default"], -1, timedelta(0))
 
@@ -253,10 +255,7 @@ async def test_socket_of_a_dead_process_is_deleted(tmp_path: Path) -> None:
         with process(WAKE_UPS, _url(tmp_path), 1) as waiter:
             assert "ready" == await asyncio.to_thread(line_of, waiter)
             assert isinstance(store, SQLiteStore)
-            session = store._session
-            assert session is not None
-            assert session._socket_wake is not None
-            folder = session._socket_wake._folder
+            folder = sockets_of(store)
             await asyncio.to_thread(_until, lambda: bool(_sockets_of(folder, waiter.pid)))
             waiter.kill()
             waiter.wait(timeout=30)

@@ -315,6 +315,6 @@ async def test_a_lease_counts_from_when_its_claim_was_sent_not_from_when_it_was_
     async with working(app, maintenance=False) as worker:
         await app.submit("work")
         await asyncio.wait_for(started.wait(), 5)
-        (run,) = worker._hands.running.values()
+        (run,) = worker._hands.running.values()  # when a lease was renewed shows nowhere else
 
         assert 20 <= clock.monotonic() - run.renewed

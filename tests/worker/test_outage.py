@@ -277,6 +277,7 @@ async def test_a_worker_full_of_unwritten_answers_goes_on_once_they_are_written(
         store.away.add("swap")
         for _ in range(2):
             await app.submit("work")
+        # What waits to be written is told to nobody.
         await until(lambda: worker._settler.unwritten == 2)
         await asyncio.sleep(0)
         job = await app.submit("work")

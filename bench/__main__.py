@@ -6,6 +6,7 @@ import argparse
 import asyncio
 
 from bench import http, redis, sqlite, worker
+from bench.effort import Effort
 from bench.pg import bloat, compare, designs
 
 BENCHMARKS = {
@@ -23,10 +24,18 @@ def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("name", nargs="?", default="sqlite", choices=sorted(BENCHMARKS))
-    parser.add_argument("--quick", action="store_true", help="fewer jobs, rougher figures")
+    parser.set_defaults(effort=Effort.FULL)
+    for effort, purpose in {
+        Effort.QUICK: "fewer jobs, rougher figures",
+        Effort.MOMENT: "a few jobs, only to see that it runs",
+    }.items():
+        parser.add_argument(
+            f"--{effort}", dest="effort", action="store_const", const=effort, help=purpose
+        )
     parser.add_argument("--folder", help="where the files go; default: the temporary directory")
     arguments = parser.parse_args()
-    asyncio.run(BENCHMARKS[arguments.name](quick=arguments.quick, folder=arguments.folder))
+    asyncio.run(BENCHMARKS[arguments.name](effort=arguments.effort, folder=arguments.folder))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -19,6 +19,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from bench.effort import Effort
 from tests import servers
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 CALLERS = (32, 128)
 """Concurrent callers."""
 BATCH = 1000
-IDLE = 2000
-"""Subscribers that wait for events."""
-ROUNDS = 7
 JOB = {"type": "bench", "payload": {"text": "x" * 1000}}
 
 
@@ -147,11 +145,11 @@ def stores(folder: str | None) -> Iterator[dict[str, str]]:
         yield {"sqlite": f"sqlite:///{here}/jobs.db", "postgres": server.dsn}
 
 
-async def main(*, quick: bool, folder: str | None) -> None:
+async def main(*, effort: Effort, folder: str | None) -> None:
     """Measure all servers in turns and print medians and ratios."""
     with contextlib.suppress(OSError, AttributeError):
         os.sched_setaffinity(0, {os.cpu_count() - 1} if os.cpu_count() else {0})  # type: ignore[operator]
-    seconds, rounds = (0.5, 2) if quick else (1.0, ROUNDS)
+    seconds, rounds = effort.pick((1.0, 7), (0.5, 2), (0.1, 1))
     print(f"load {os.getloadavg()[0]:.1f}, payload 1 KB, {rounds} rounds of {seconds:g} s")
     runs: defaultdict[tuple[str, str], list[Figures]] = defaultdict(list)
     async with contextlib.AsyncExitStack() as stack:
@@ -168,7 +166,7 @@ async def main(*, quick: bool, folder: str | None) -> None:
                         runs[name, what].append(await load(*process, body, callers, seconds))
         _show({key: _median(rows) for key, rows in runs.items()}, list(urls))
         process = await stack.enter_async_context(served("serve", urls["sqlite"]))
-        await _show_idle(*process)
+        await _show_idle(*process, *effort.pick((2000, 5.0), (2000, 5.0), (20, 0.5)))
 
 
 REFERENCES = ("bare", "usual", "checks")
@@ -203,23 +201,20 @@ def _show(runs: dict[tuple[str, str], Figures], stores_: list[str]) -> None:
         print(line)
 
 
-async def _show_idle(port: int, pid: int) -> None:
+async def _show_idle(port: int, pid: int, count: int, seconds: float) -> None:
     """Print what many open event streams cost while nothing happens."""
     before = resident(pid)
-    streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(IDLE)]
+    streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
     for _, writer in streams:
         writer.write(b"GET /api/v1/events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
     for reader, _ in streams:
         await reader.readuntil(b": connected")
     growth, used = resident(pid) - before, processor_time(pid)
-    await asyncio.sleep(IDLE_SECONDS)
-    share = (processor_time(pid) - used) / IDLE_SECONDS
-    print(f"{IDLE} idle subscribers: {growth / IDLE:.1f} KB each, {share:.1%} of a core")
+    await asyncio.sleep(seconds)
+    share = (processor_time(pid) - used) / seconds
+    print(f"{count} idle subscribers: {growth / count:.1f} KB each, {share:.1%} of a core")
     for _, writer in streams:
         writer.close()
-
-
-IDLE_SECONDS = 5.0
 
 
 def resident(pid: int) -> float:

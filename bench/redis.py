@@ -26,8 +26,10 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from bench.effort import Effort
+from bench.environment import python_with
 from bench.redis_floor import add, by_hand, by_store
-from bench.redis_peers import PYTHON_PEERS, Contestants, Drain, node_folder, peers_python, started
+from bench.redis_peers import PACKAGES, PYTHON_PEERS, Contestants, Drain, node_folder, started
 from bench.worker import ticks
 from holdfast import Holdfast
 from holdfast.operations.workers import workers
@@ -40,29 +42,36 @@ CONCURRENCIES = (10, 50, 100, 200)
 RATE = 20
 
 
-async def main(*, quick: bool = False, folder: str | None = None) -> None:
+async def main(*, effort: Effort, folder: str | None) -> None:
     """Print the tables."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as place,
         Valkey(["--appendfsync", "everysec"]) as server,
     ):
-        contestants = Contestants(server, 4_000 if quick else 10_000)
+        contestants = Contestants(server, effort.pick(10_000, 4_000, 1_000))
         try:
-            await compare(contestants, Path(place), rounds=1 if quick else 3)
-            await pickup(server, seconds=5 if quick else 20)
-            await idling(server, seconds=5 if quick else 20)
+            await compare(contestants, Path(place), effort)
+            await pickup(server, seconds=effort.pick(20.0, 5.0, 0.3))
+            await idling(server, seconds=effort.pick(20.0, 5.0, 0.3))
         finally:
             await contestants.close()
 
 
-async def compare(contestants: Contestants, place: Path, rounds: int) -> None:
+async def compare(contestants: Contestants, place: Path, effort: Effort) -> None:
     """Run all in turns and compare the medians."""
-    peers = peers_python(place)
-    with_node = _has_node()
-    drains: defaultdict[str, list[Drain]] = defaultdict(list)
-    rates: defaultdict[str, list[float]] = defaultdict(list)
-    for _ in range(rounds):
-        await _one_round(contestants, rates, drains, with_node=with_node)
+    peers = python_with(
+        PACKAGES, variable="PEERS_PYTHON", folder=place / "peers", install=effort.installs
+    )
+    slots = effort.pick(SLOTS, SLOTS, SLOTS[:1])
+    concurrencies = effort.pick(CONCURRENCIES, CONCURRENCIES, CONCURRENCIES[:1])
+    node = _node(install=effort.installs)
+    drains: Drains = defaultdict(list)
+    rates: Rates = defaultdict(list)
+    for _ in range(effort.pick(3, 1, 1)):
+        await _ours(contestants, slots, rates, drains)
+        if node:
+            await _theirs(contestants, node, concurrencies, rates, drains)
+        await _scripts(contestants, rates)
         for name in PYTHON_PEERS if peers else ():
             drains[f"{name}, {PYTHON_PEERS[name]} at once"].append(
                 await contestants.python(peers, name)
@@ -72,22 +81,34 @@ async def compare(contestants: Contestants, place: Path, rounds: int) -> None:
     _show_rates(rates)
 
 
-async def _one_round(
-    contestants: Contestants,
-    rates: defaultdict[str, list[float]],
-    drains: defaultdict[str, list[Drain]],
-    *,
-    with_node: bool,
+Rates = defaultdict[str, list[float]]
+Drains = defaultdict[str, list[Drain]]
+
+
+async def _ours(
+    contestants: Contestants, counts: tuple[int, ...], rates: Rates, drains: Drains
 ) -> None:
-    for slots in SLOTS:
+    for slots in counts:
         rates["submit_batch, 1000 a call"].append(await contestants.submit("ours"))
         drains[f"holdfast worker, {slots} slots"].append(await contestants.holdfast("ours", slots))
         await contestants.empty()
-    for concurrency in CONCURRENCIES if with_node else ():
-        rates["addBulk of Node, 1000 a call"].append(await contestants.node_adds("node"))
+
+
+async def _theirs(
+    contestants: Contestants,
+    folder: Path,
+    concurrencies: tuple[int, ...],
+    rates: Rates,
+    drains: Drains,
+) -> None:
+    for concurrency in concurrencies:
+        rates["addBulk of Node, 1000 a call"].append(await contestants.node_adds(folder, "node"))
         name = f"BullMQ in Node, concurrency {concurrency}"
-        drains[name].append(await contestants.node("node", concurrency))
+        drains[name].append(await contestants.node(folder, "node", concurrency))
         await contestants.empty()
+
+
+async def _scripts(contestants: Contestants, rates: Rates) -> None:
     for way in ("hand", "store"):
         async with RedisStore.from_url(f"{contestants.server.url}?prefix={way}") as store:
             await add(store, contestants.count)
@@ -126,14 +147,14 @@ def _show_rates(rates: dict[str, list[float]]) -> None:
         print(f"submit_batch reaches {ours / theirs:.2f} x addBulk", flush=True)
 
 
-async def pickup(server: Valkey, seconds: int) -> None:
+async def pickup(server: Valkey, seconds: float) -> None:
     """Submit twenty jobs a second to an idle worker and measure when each starts."""
     url = f"{server.url}?prefix=pickup"
     async with Holdfast(url) as app:
         worker = await _serving(app, url)
         submitted: list[tuple[str, float]] = []
         began = time.perf_counter()
-        for n in range(RATE * seconds):
+        for n in range(int(RATE * seconds)):
             # A jittered schedule cannot synchronize with a poll.
             due = began + n / RATE + (n * 7919 % 1000) / 1000 / RATE
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
@@ -152,12 +173,12 @@ async def pickup(server: Valkey, seconds: int) -> None:
     )
 
 
-async def idling(server: Valkey, seconds: int) -> None:
+async def idling(server: Valkey, seconds: float) -> None:
     """Measure what an idle worker uses."""
     url = f"{server.url}?prefix=idle"
     async with Holdfast(url) as app:
         worker = await _serving(app, url)
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(min(2.0, seconds))
         before = ticks(worker.pid)
         await asyncio.sleep(seconds)
         spent = (ticks(worker.pid) - before) / os.sysconf("SC_CLK_TCK")
@@ -179,10 +200,9 @@ async def _end(worker: subprocess.Popen[bytes]) -> None:
     await asyncio.to_thread(worker.wait, 30)
 
 
-def _has_node() -> bool:
+def _node(*, install: bool) -> Path | None:
     try:
-        node_folder()
+        return node_folder(install=install)
     except NodeMissing as missing:
         print(f"without Node: {missing}")
-        return False
-    return True
+        return None

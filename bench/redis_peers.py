@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import time
-import venv
 from pathlib import Path
 
 import msgspec
@@ -23,6 +22,7 @@ from tests.wire.peer import NodeMissing, cache_folder, find_node, installed
 HERE = Path(__file__).parent
 PYTHON_PEERS = {"huey": 10, "dramatiq": 8, "arq": 100}
 """The concurrency at which each was fastest here."""
+PACKAGES = ("huey", "redis", "hiredis", "dramatiq[redis]", "arq")
 BATCH = 1000
 WITHIN = 300.0
 
@@ -65,17 +65,17 @@ class Contestants:
         url = f"{self.server.url}?prefix={prefix}"
         return await self._drain(prefix, command, Path.cwd(), {"HOLDFAST_URL": url})
 
-    async def node(self, prefix: str, concurrency: int) -> Drain:
+    async def node(self, folder: Path, prefix: str, concurrency: int) -> Drain:
         """Run all jobs with a BullMQ worker in Node."""
         command = [str(find_node()[0]), "work.mjs"]
         command += [str(self.server.port), prefix, str(concurrency)]
-        return await self._drain(prefix, command, node_folder(), {})
+        return await self._drain(prefix, command, folder, {})
 
-    async def node_adds(self, prefix: str) -> float:
+    async def node_adds(self, folder: Path, prefix: str) -> float:
         """Submit with Node's ``addBulk``; return jobs per second."""
         command = [str(find_node()[0]), "add.mjs", str(self.server.port), prefix]
         command += [str(self.count), str(BATCH)]
-        answer = await asyncio.to_thread(_answer, command, node_folder())
+        answer = await asyncio.to_thread(_answer, command, folder)
         return self.count / answer["seconds"]
 
     async def python(self, interpreter: str, name: str) -> Drain:
@@ -135,26 +135,20 @@ def started(command: list[str], folder: Path, more: dict[str, str]) -> subproces
     return subprocess.Popen(command, cwd=folder, env={**os.environ, **more})
 
 
-def node_folder() -> Path:
-    """Return a folder with BullMQ and our Node programs; raise ``NodeMissing`` without Node."""
-    try:
-        folder = installed(cache_folder())
-    except (subprocess.SubprocessError, OSError) as error:
-        raise NodeMissing(str(error)) from None
+def node_folder(*, install: bool) -> Path:
+    """Return a folder with BullMQ and our Node programs; raise ``NodeMissing`` without either."""
+    folder = cache_folder()
+    find_node()
+    if install:
+        try:
+            installed(folder)
+        except (subprocess.SubprocessError, OSError) as error:
+            raise NodeMissing(str(error)) from None
+    elif not (folder / "node_modules" / "installed").exists():
+        raise NodeMissing("BullMQ is not installed; the tests in tests/wire install it")
     for name in ("add.mjs", "work.mjs"):
         shutil.copyfile(HERE / "node" / name, folder / name)
     return folder
-
-
-def peers_python(place: Path) -> str | None:
-    """Return a Python that has the peers: ``$PEERS_PYTHON``, or a new environment."""
-    if given := os.environ.get("PEERS_PYTHON"):
-        return given
-    venv.create(place / "peers", with_pip=True)
-    python = str(place / "peers" / "bin" / "python")
-    wanted = ["huey", "redis", "hiredis", "dramatiq[redis]", "arq"]
-    done = subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=False)
-    return python if done.returncode == 0 else None
 
 
 def _answer(command: list[str], folder: Path) -> dict[str, float]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from bench.effort import Effort
 from bench.fill import fill
 from bench.hand import Bare, Hand
 from holdfast.model import lifecycle
@@ -25,17 +26,21 @@ PAYLOAD = {"to": "someone@example.com", "subject": "hello", "template": "welcome
 BYTES = b'{"to":"someone@example.com","subject":"hello","template":"welcome","n":12345}'
 BATCH = 1000
 CHUNK = 100
-CROWD = 500
 
 randomness = Randomness()
 
 
-async def main(*, quick: bool, folder: str | None) -> None:
+async def main(*, effort: Effort, folder: str | None) -> None:
     """Print every figure."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        await throughput(Path(place), rounds=3 if quick else 9)
-        sizes = (1_000, 10_000, 100_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
-        await growth(Path(place), sizes)
+        await throughput(
+            Path(place),
+            rounds=effort.pick(9, 3, 1),
+            singly=effort.pick(100, 100, 10),
+            crowd=effort.pick(500, 500, 50),
+        )
+        sizes = (1_000, 10_000, 100_000, 1_000_000)
+        await growth(Path(place), sizes[: effort.pick(4, 3, 1)])
 
 
 def jobs(store: SQLiteStore, count: int) -> list[Job]:
@@ -45,7 +50,7 @@ def jobs(store: SQLiteStore, count: int) -> list[Job]:
     return [accept(asked, job_id=randomness.uuid(), now=now) for _ in range(count)]
 
 
-async def throughput(place: Path, rounds: int) -> None:
+async def throughput(place: Path, *, rounds: int, singly: int, crowd: int) -> None:
     """Compare the store with the same rows written by hand, alternating between the two."""
     print(f"{'share of the hand-written ceiling:':38} {'wall':>6} {'CPU':>6}")
     by_hand = {"hand": Hand(place), "bare": Bare(place)}
@@ -65,19 +70,19 @@ async def throughput(place: Path, rounds: int) -> None:
         await measure(
             "claim + settle, batches of 100", BATCH, lambda: work_off(store), work_by_hand
         )
-        one = jobs(store, CHUNK * rounds)
+        one = jobs(store, singly * rounds)
         await measure(
             "submit, one awaited after the other",
-            CHUNK,
-            lambda: submit_singly(store, one, CHUNK),
-            lambda hand: submit_by_hand(hand, CHUNK),
+            singly,
+            lambda: submit_singly(store, one, singly),
+            lambda hand: submit_by_hand(hand, singly),
         )
-        many = jobs(store, CROWD * rounds)
+        many = jobs(store, crowd * rounds)
         await measure(
             "submit, one each by 50 tasks at once",
-            CROWD,
-            lambda: submit_crowd(store, many, CROWD),
-            lambda hand: submit_by_hand(hand, CROWD),
+            crowd,
+            lambda: submit_crowd(store, many, crowd),
+            lambda hand: submit_by_hand(hand, crowd),
         )
 
 

@@ -12,9 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
+from collections import defaultdict
 from pathlib import Path
 
+from bench.effort import Effort
+from bench.environment import python_with
 from bench.hand import Hand
 from bench.sqlite import BATCH, BYTES, jobs, work_by_hand, work_off
 from holdfast import Holdfast, State
@@ -30,47 +32,60 @@ PEER = Path(__file__).with_name("huey_peer.py")
 Figures = dict[str, float]
 
 
-async def main(*, quick: bool, folder: str | None) -> None:
+async def main(*, effort: Effort, folder: str | None) -> None:
     """Print every figure."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        await throughput(Path(place), rounds=3 if quick else 5, count=4_000 if quick else 10_000)
-        await pickup(Path(place), seconds=5 if quick else 20)
-        await idling(Path(place), seconds=5 if quick else 60)
-        await dispatch(Path(place), count=2_000 if quick else 5_000)
-        await killing(Path(place), times=3 if quick else 10)
+        await throughput(Path(place), effort)
+        await pickup(Path(place), seconds=effort.pick(20.0, 5.0, 0.3))
+        await idling(Path(place), seconds=effort.pick(60.0, 5.0, 0.3))
+        await dispatch(Path(place), count=effort.pick(5_000, 2_000, 100))
+        await killing(Path(place), times=effort.pick(10, 3, 1), after=effort.pick(1.0, 1.0, 0.2))
 
 
-async def throughput(place: Path, rounds: int, count: int) -> None:
+async def throughput(place: Path, effort: Effort) -> None:
     """Let everyone take turns and compare the medians."""
-    python = peer_python(place)
-    rates: dict[str, list[float]] = {}
-    costs: dict[str, list[float]] = {}
+    rounds, count = effort.pick((5, 10_000), (3, 4_000), (1, BATCH))
+    python = python_with(
+        ["huey"], variable="HUEY_PYTHON", folder=place / "huey", install=effort.installs
+    )
+    rates: defaultdict[str, list[float]] = defaultdict(list)
+    costs: defaultdict[str, list[float]] = defaultdict(list)
     for i in range(rounds):
-        for name, figures in {
+        found = {
             "hand": await by_hand(place / f"hand{i}.db", count),
             "store": await by_store(place / f"store{i}.db", count),
             "worker": await by_worker(place / f"worker{i}.db", count, SLOTS),
             "many": await by_worker(place / f"many{i}.db", count, MANY_SLOTS),
-            "huey": by_huey(python, place / f"huey{i}.db", count),
-        }.items():
-            rates.setdefault(name, []).append(count / figures["seconds"])
-            costs.setdefault(name, []).append(figures["cpu"] / count * 1e6)
-            if name == "worker":
-                costs.setdefault("loop", []).append(figures["loop"] / count * 1e6)
-    rate = {name: statistics.median(each) for name, each in rates.items()}
-    cost = {name: statistics.median(each) for name, each in costs.items()}
+        }
+        if python:
+            found["huey"] = by_huey(python, place / f"huey{i}.db", count)
+        for name, figures in found.items():
+            rates[name].append(count / figures["seconds"])
+            costs[name].append(figures["cpu"] / count * 1e6)
+        costs["loop"].append(found["worker"]["loop"] / count * 1e6)
+    show(rates, costs)
+
+
+def show(rates: dict[str, list[float]], costs: dict[str, list[float]]) -> None:
+    """Print the medians, and how the worker compares with the others."""
     print(f"{'no-op jobs worked off:':42} {'jobs/s':>8} {'CPU us/job':>11}")
-    for name, title in TITLES.items():
-        print(f"{title:42} {rate[name]:8,.0f} {cost[name]:11.0f}")
+    for name, rate in rates.items():
+        cost = statistics.median(costs[name])
+        print(f"{TITLES[name]:42} {statistics.median(rate):8,.0f} {cost:11.0f}")
         if name == "worker":
-            print(f"{'  of which on the event loop':42} {'':8} {cost['loop']:11.0f}")
+            loop = statistics.median(costs["loop"])
+            print(f"{'  of which on the event loop':42} {'':8} {loop:11.0f}")
     for name in ("worker", "many"):
-        print(
+        line = (
             f"{TITLES[name]}: {share(rates, 'hand', name):.0%} of the hand-written ceiling"
-            f" ({share(costs, name, 'hand'):.0%} by CPU), {share(rates, 'huey', name):.1f} x huey"
-            f" ({share(costs, name, 'huey'):.1f} x by CPU)",
-            flush=True,
+            f" ({share(costs, name, 'hand'):.0%} by CPU)"
         )
+        if "huey" in rates:
+            line += (
+                f", {share(rates, 'huey', name):.1f} x huey"
+                f" ({share(costs, name, 'huey'):.1f} x by CPU)"
+            )
+        print(line, flush=True)
 
 
 TITLES = {
@@ -126,24 +141,14 @@ def by_huey(python: str, path: Path, count: int) -> Figures:
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
-def peer_python(place: Path) -> str:
-    """Return a Python that has huey: ``$HUEY_PYTHON``, or one made for the occasion."""
-    if given := os.environ.get("HUEY_PYTHON"):
-        return given
-    venv.create(place / "huey", with_pip=True)
-    python = str(place / "huey" / "bin" / "python")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "huey"], check=True)
-    return python
-
-
-async def pickup(place: Path, seconds: int) -> None:
+async def pickup(place: Path, seconds: float) -> None:
     """Submit to an idle worker; from just before the call to the first line of the handler."""
     url = f"sqlite:///{place}/pickup.db"
     async with Holdfast(url) as app:
         worker = await started(app, url)
         asked = {}
         begun = time.monotonic()
-        for n in range(20 * seconds):
+        for n in range(int(20 * seconds)):
             # Spread over the interval, so that it cannot keep step with anything that polls.
             due = begun + (n + n * 7919 % 1000 / 1000) / 20
             await asyncio.sleep(max(0.0, due - time.monotonic()))
@@ -163,12 +168,12 @@ async def pickup(place: Path, seconds: int) -> None:
     )
 
 
-async def idling(place: Path, seconds: int) -> None:
+async def idling(place: Path, seconds: float) -> None:
     """See what a worker with nothing to do uses."""
     url = f"sqlite:///{place}/idle.db"
     async with Holdfast(url) as app:
         worker = await started(app, url)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(min(1.0, seconds))
         before = ticks(worker.pid)
         await asyncio.sleep(seconds)
         spent = (ticks(worker.pid) - before) / os.sysconf("SC_CLK_TCK")
@@ -186,7 +191,7 @@ async def dispatch(place: Path, count: int) -> None:
     print(f"process runner: {count / figures['seconds']:,.0f} jobs/s dispatched", flush=True)
 
 
-async def killing(place: Path, times: int) -> None:
+async def killing(place: Path, times: int, after: float) -> None:
     """See how long past its timeout a computing process lives."""
     url = f"sqlite:///{place}/killing.db"
     async with Holdfast(url) as app:
@@ -194,12 +199,12 @@ async def killing(place: Path, times: int) -> None:
         late: dict[bool, list[float]] = {False: [], True: []}
         await app.wait((await app.submit("noop.process", {"n": 1})).job_id, timeout=30)
         for stubborn in [False, True] * times:
-            job = await app.submit("spin", {"stubborn": stubborn}, timeout=1.0, max_attempts=1)
+            job = await app.submit("spin", {"stubborn": stubborn}, timeout=after, max_attempts=1)
             await app.wait(job.job_id, timeout=30)
             failure = (await app.failure(job.job_id)).failure
             assert failure is not None
             assert failure.duration is not None
-            late[stubborn].append(failure.duration.total_seconds() - 1.0)
+            late[stubborn].append(failure.duration.total_seconds() - after)
         end(worker)
     polite, stubborn_ = (max(late[each]) * 1000 for each in (False, True))
     print(f"killed past its timeout, at worst: {polite:.0f} ms, deaf to SIGTERM {stubborn_:.0f} ms")
@@ -208,8 +213,8 @@ async def killing(place: Path, times: int) -> None:
 async def fill(app: Holdfast, type_: str, count: int) -> None:
     """Submit no-op jobs."""
     for start_at in range(0, count, BATCH):
-        batch = [{"type": type_, "payload": {"n": i}} for i in range(start_at, start_at + BATCH)]
-        await app.submit_batch(batch)
+        numbers = range(start_at, min(count, start_at + BATCH))
+        await app.submit_batch([{"type": type_, "payload": {"n": n}} for n in numbers])
 
 
 def start(url: str, mode: str, slots: int) -> subprocess.Popen[bytes]:

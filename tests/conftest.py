@@ -8,11 +8,13 @@ import pytest
 from hypothesis import settings
 
 from tests import servers
+from tests.processes import give_children_the_interrupt
 from tests.requirements import complaint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+give_children_the_interrupt()
 settings.register_profile("holdfast", deadline=None)  # a busy machine is not a bug
 settings.load_profile("holdfast")
 

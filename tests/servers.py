@@ -74,7 +74,7 @@ class Server(ABC):
         first = self.port == 0
         for attempt in range(1, TRIES + 1):
             if first:
-                self.port = _free_port()  # somebody else may take it before the server binds it
+                self.port = free_port()  # somebody else may take it before the server binds it
             try:
                 self._launch()
             except _Exited as error:
@@ -109,7 +109,7 @@ class Server(ABC):
                 raise _Exited(log_file.read_text("utf-8", "replace")[-2000:])
             if self._ready():
                 return
-            time.sleep(0.01)
+            time.sleep(0.01)  # between two looks: a server does not announce that it is ready
         self.kill()
         raise ServerUnavailable(f"{self.name} was not ready after {START_WITHIN:.0f} s")
 
@@ -278,7 +278,7 @@ def _folder_on_path(program: str) -> list[Path]:
     return [Path(found).resolve().parent] if found else []
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -100,8 +100,8 @@ def test_valkey_keeps_acknowledged_writes_over_kill_and_stop(own_valkey: servers
 def test_a_port_in_use_is_replaced_by_another(
     kind: type[servers.Server], valkey_server: servers.Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ports = iter([valkey_server.port, servers._free_port()])
-    monkeypatch.setattr(servers, "_free_port", lambda: next(ports))
+    ports = iter([valkey_server.port, servers.free_port()])
+    monkeypatch.setattr(servers, "free_port", lambda: next(ports))
 
     with kind() as server:
         assert server.running

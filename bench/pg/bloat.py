@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 
+from bench.effort import Effort
 from bench.pg.hand import BULK, SCHEMA, jobs, store_submits, store_works
 from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests import servers
@@ -31,23 +32,23 @@ SELECT number, pg_current_xact_id(), now(),
     %(state)s::{SCHEMA}.state, 2, 0, 3, 1, 2, 2, false, 'default', 'bench'
 FROM made
 """
-CHUNK = 5_000
 PORTION = 100_000
 LONGEST = 900.0
 """Seconds after which churning ends, after any number of jobs."""
 REPORT_EVERY = 90.0
 
 
-async def main(*, quick: bool, folder: str | None) -> None:
+async def main(*, effort: Effort, folder: str | None) -> None:
     """Print the cost of a job before and after; the server chooses its own folder."""
     del folder
-    finished, delayed, churn = (
-        (100_000, 20_000, 50_000) if quick else (1_000_000, 200_000, 3_000_000)
+    finished, delayed, churn = effort.pick(
+        (1_000_000, 200_000, 3_000_000), (100_000, 20_000, 50_000), (2_000, 1_000, 1_000)
     )
+    chunk = effort.pick(5_000, 5_000, 500)
     options = ["full_page_writes=on", "shared_buffers=512MB", "max_wal_size=4GB"]
     with servers.Postgres(options) as server:
         async with PostgresStore(PostgresSettings(dsn=server.dsn, schema=SCHEMA)) as store:
-            meter = Meter(server, store)
+            meter = Meter(server, store, chunk)
             await meter.work("empty")
             begun = time.perf_counter()
             with psycopg.connect(server.dsn, autocommit=True) as connection:
@@ -88,17 +89,18 @@ async def churned(store: PostgresStore, meter: Meter, churn: int) -> None:
 class Meter:
     """Measures the same piece of work repeatedly."""
 
-    def __init__(self, server: servers.Postgres, store: PostgresStore) -> None:
+    def __init__(self, server: servers.Postgres, store: PostgresStore, chunk: int) -> None:
         self._server = server
         self._store = store
+        self._chunk = chunk
 
     async def work(self, title: str) -> None:
         """Submit, claim and complete some jobs, then run maintenance once."""
-        store = self._store
-        new = jobs(CHUNK, store.now())
+        store, chunk = self._store, self._chunk
+        new = jobs(chunk, store.now())
         await store_submits(store, new)
         begun, cpu = time.perf_counter(), self._cpu()
-        await store_works(store, CHUNK)
+        await store_works(store, chunk)
         seconds, spent = time.perf_counter() - begun, self._cpu() - cpu
         begun = time.perf_counter()
         await store.overdue(100)
@@ -108,7 +110,7 @@ class Meter:
         await store.promote(100)
         due = time.perf_counter() - begun - leases - again
         print(
-            f"{title:44} {CHUNK / seconds:8,.0f} jobs/s  {spent / CHUNK * 1e6:5.0f} us of"
+            f"{title:44} {chunk / seconds:8,.0f} jobs/s  {spent / chunk * 1e6:5.0f} us of"
             f" server time each  leases {leases * 1000:6.1f} ms, again {again * 1000:5.1f} ms,"
             f" due jobs {due * 1000:6.1f} ms",
             flush=True,

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.effort import Effort
 from bench.pg import hand, peers
 from bench.pg.drain import Bench, Drained, end
 from holdfast import Holdfast
@@ -22,18 +23,18 @@ if TYPE_CHECKING:
 SETTINGS = ("full_page_writes=on", "shared_buffers=512MB", "max_wal_size=4GB")
 """fsync and synchronous_commit are on unless turned off."""
 RATE = 20
-TURNS = 30
-"""How often each client submits jobs one by one, in every round."""
 Drains = dict[str, list[Drained]]
 Rates = dict[str, list[float]]
 
 
-async def main(*, quick: bool, folder: str | None) -> None:
+async def main(*, effort: Effort, folder: str | None) -> None:
     """Print every figure."""
-    count, rounds = (10_000, 1) if quick else (50_000, 3)
+    count, rounds = effort.pick((50_000, 3), (10_000, 1), (1_000, 1))
+    turns = effort.pick(30, 30, 1)
     with tempfile.TemporaryDirectory(dir=folder) as place:
         ours = peers.holdfast()
-        others = [peers.pgqueuer(Path(place)), *peers.node_peers(Path(place))]
+        others = peers.others(Path(place), install=effort.installs)
+        rivals = [peer for peer in others if peer.name == "PgQueuer"] + [ours]
         with servers.Postgres(SETTINGS) as server:
             bench = Bench(server)
             drains: Drains = {}
@@ -42,13 +43,12 @@ async def main(*, quick: bool, folder: str | None) -> None:
                 for peer in (*others, ours):
                     drained(drains, rates, bench, peer, count)
                 drained(drains, rates, bench, ours, count, processes=2)
-                rivals = (others[0], ours)
-                for peer, each in zip(rivals, bench.submit(rivals, TURNS), strict=True):
+                for peer, each in zip(rivals, bench.submit(rivals, turns), strict=True):
                     rates.setdefault(f"{peer.name} one", []).extend(each)
                 with bench.database() as dsn:
                     await hand.measure(dsn, count // 2, rates)
             report(drains, {name: statistics.median(each) for name, each in rates.items()})
-            await pickup(bench, ours, seconds=5 if quick else 20)
+            await pickup(bench, ours, seconds=effort.pick(20.0, 5.0, 0.3))
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
@@ -80,8 +80,9 @@ def report(drains: Drains, rate: dict[str, float]) -> None:
         ("submit_batch / insert by hand", "holdfast bulk", "hand submit"),
         ("submit one by one / PgQueuer", "holdfast one", "PgQueuer one"),
     ):
-        shown = f"{rate[mine]:8,.0f} / {rate[other]:8,.0f}"
-        print(f"{title:36} {shown} = {rate[mine] / rate[other]:5.0%}")
+        if other in rate:
+            shown = f"{rate[mine]:8,.0f} / {rate[other]:8,.0f}"
+            print(f"{title:36} {shown} = {rate[mine] / rate[other]:5.0%}")
     print(f"{'worker / loop by hand':36} {ours.rate / rate['hand work']:5.0%}", flush=True)
 
 
@@ -90,7 +91,7 @@ def median(each: list[Drained]) -> Drained:
     return sorted(each, key=lambda drained: drained.rate)[len(each) // 2]
 
 
-async def pickup(bench: Bench, ours: Peer, seconds: int) -> None:
+async def pickup(bench: Bench, ours: Peer, seconds: float) -> None:
     """Submit to an idle worker; measure from just before the call to the start of the handler."""
     with bench.database() as dsn, tempfile.TemporaryDirectory() as folder:
         async with Holdfast(dsn) as app:
@@ -99,7 +100,7 @@ async def pickup(bench: Bench, ours: Peer, seconds: int) -> None:
                 await asyncio.sleep(0.05)
             requested = {}
             begun = time.monotonic()
-            for n in range(RATE * seconds):
+            for n in range(int(RATE * seconds)):
                 # Spread over the interval, so that it is not in step with any polling.
                 due = begun + (n + n * 7919 % 1000 / 1000) / RATE
                 await asyncio.sleep(max(0.0, due - time.monotonic()))

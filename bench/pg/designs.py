@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from bench.effort import Effort
 from tests import servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 BATCH = 100
-CHUNK = 2_000
 
 FIXED = "id text NOT NULL, payload bytea NOT NULL, policy json NOT NULL, created timestamptz"
 MOVING = """
@@ -159,7 +159,7 @@ def measured(run: Run, count: int, work: Callable[[], None]) -> str:
     return f"{count / seconds:8,.0f} jobs/s  {each}"
 
 
-def compare(design: Design, finished: int, delayed: int, jobs: int) -> None:
+def compare(design: Design, finished: int, delayed: int, jobs: int, chunk: int) -> None:
     """Measure one design, alone and under an old snapshot."""
     print(f"\n{design.name}")
     with servers.Postgres(["full_page_writes=on", "shared_buffers=256MB"]) as server:
@@ -180,17 +180,19 @@ def compare(design: Design, finished: int, delayed: int, jobs: int) -> None:
                 old.execute("SELECT count(*) FROM j WHERE number = 0")
                 run.fill("SCHEDULED", jobs)
                 how = "from the front" if from_front else "from position "
-                run.work(jobs - 2 * CHUNK, from_front=from_front)
-                last = measured(run, CHUNK, lambda: run.work(CHUNK, from_front=from_front))  # noqa: B023
-                print(f"  pinned, {how}", last, f" (after {jobs - 2 * CHUNK:,})")
-                run.work(CHUNK, from_front=False)
+                run.work(jobs - 2 * chunk, from_front=from_front)
+                last = measured(run, chunk, lambda: run.work(chunk, from_front=from_front))  # noqa: B023
+                print(f"  pinned, {how}", last, f" (after {jobs - 2 * chunk:,})")
+                run.work(chunk, from_front=False)
         run.connection.close()
 
 
-async def main(*, quick: bool, folder: str | None) -> None:
+async def main(*, effort: Effort, folder: str | None) -> None:
     """Compare all three; the server chooses its own folder."""
     del folder
-    finished, delayed, jobs = (300_000, 60_000, 20_000) if quick else (1_000_000, 200_000, 40_000)
+    finished, delayed, jobs, chunk = effort.pick(
+        (1_000_000, 200_000, 40_000, 2_000), (300_000, 60_000, 20_000, 2_000), (500, 500, 500, 200)
+    )
     print(f"{finished:,} finished, {delayed:,} delayed, {jobs:,} jobs in batches of {BATCH}")
     for design in (ONE, TWO, THREE):
-        compare(design, finished, delayed, jobs)
+        compare(design, finished, delayed, jobs, chunk)

@@ -132,7 +132,7 @@ class Bench:
         (worker, server), (taken, passed), already = before
         worker_now, server_now = self._spent(pids)
         taken_now, passed_now = stolen()
-        left = count - already
+        left = max(1, count - already)  # few jobs may be over before the first look
         spent = {pid: used - server.get(pid, 0.0) for pid, used in server_now.items()}
         return Drained(
             count / seconds,

@@ -8,11 +8,12 @@ import os
 import shutil
 import subprocess
 import sys
-import venv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from bench.environment import python_with
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -79,36 +80,36 @@ def holdfast() -> Peer:
     )
 
 
-def pgqueuer(folder: Path) -> Peer:
+def others(folder: Path, *, install: bool) -> list[Peer]:
+    """Return the peers that are installed here, or can be."""
+    return [*pgqueuer(folder, install=install), *node_peers(folder, install=install)]
+
+
+def pgqueuer(folder: Path, *, install: bool) -> list[Peer]:
     """PgQueuer in an environment of its own; ``$PGQUEUER_PYTHON`` names an existing one."""
-    python = os.environ.get("PGQUEUER_PYTHON")
-    if python is None:
-        place = folder / "pgqueuer"
-        python = str(place / "bin" / "python")
-        if not Path(python).exists():
-            venv.create(place, with_pip=True)
-            subprocess.run([python, "-m", "pip", "install", "--quiet", *PGQUEUER], check=True)
-    return Peer(
-        "PgQueuer",
-        (python, str(HERE / "pgqueuer_peer.py")),
-        "SELECT count(*) FROM pgqueuer WHERE status IN ('queued', 'picked')",
+    python = python_with(
+        PGQUEUER, variable="PGQUEUER_PYTHON", folder=folder / "pgqueuer", install=install
     )
-
-
-def node_peers(folder: Path) -> list[Peer]:
-    """graphile-worker and pg-boss; ``$PEER_MODULES`` names a folder in which npm installed them."""
-    modules = os.environ.get("PEER_MODULES")
-    command, npm = _node(), shutil.which("npm")
-    if command is None or (modules is None and npm is None):
-        print("Node.js with npm not found: skipping graphile-worker and pg-boss")
+    if python is None:
         return []
-    if modules is None:
-        modules = str(folder / "node")
-        Path(modules).mkdir(exist_ok=True)
-        (Path(modules) / "package.json").write_text("{}")
-        subprocess.run(
-            [npm, "install", "--no-fund", "--no-audit", "--silent", *NODE], cwd=modules, check=True
+    return [
+        Peer(
+            "PgQueuer",
+            (python, str(HERE / "pgqueuer_peer.py")),
+            "SELECT count(*) FROM pgqueuer WHERE status IN ('queued', 'picked')",
         )
+    ]
+
+
+def node_peers(folder: Path, *, install: bool) -> list[Peer]:
+    """graphile-worker and pg-boss; ``$PEER_MODULES`` names a folder in which npm installed them."""
+    command = _node()
+    modules = os.environ.get("PEER_MODULES")
+    if modules is None and install:
+        modules = _node_modules(folder / "node")
+    if command is None or modules is None:
+        print("no Node.js, or no $PEER_MODULES: skipping graphile-worker and pg-boss")
+        return []
     environment = {"PEER_MODULES": modules}
     return [
         Peer(
@@ -124,6 +125,18 @@ def node_peers(folder: Path) -> list[Peer]:
             environment,
         ),
     ]
+
+
+def _node_modules(folder: Path) -> str | None:
+    """Install the peers with npm and return their folder."""
+    npm = shutil.which("npm")
+    if npm is None:
+        return None
+    folder.mkdir(exist_ok=True)
+    (folder / "package.json").write_text("{}")
+    command = [npm, "install", "--no-fund", "--no-audit", "--silent", *NODE]
+    done = subprocess.run(command, cwd=folder, check=False)
+    return str(folder) if done.returncode == 0 else None
 
 
 def _node() -> str | None:

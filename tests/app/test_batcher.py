@@ -261,7 +261,7 @@ async def test_item_that_waits_too_long_times_out_and_the_others_get_their_answe
 
     batcher = Batcher(write, timeout=0.2)
     early = [batcher.put(1), batcher.put(2)]
-    await asyncio.sleep(0.15)
+    await asyncio.sleep(0.15)  # most of the patience of the early ones
     late = batcher.put(3)
 
     with pytest.raises(TimeoutError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -15,6 +14,7 @@ from holdfast.operations.workers import LEADERSHIP, announce
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim
 from tests.app.conftest import Drain
+from tests.waiting import eventually
 
 
 async def _worker(app: Holdfast, *, queues: tuple[str, ...], types: tuple[str, ...]) -> None:
@@ -208,9 +208,7 @@ async def test_scheduled_job_is_ready_to_run(app: Holdfast) -> None:
 async def test_workers_are_listed_while_they_are_alive(app: Holdfast) -> None:
     @app.task("list")
     async def list_workers() -> list[str]:
-        while not (present := await app.workers()):  # noqa: ASYNC110  # it is not announced
-            await asyncio.sleep(0.01)
-        return [worker.id for worker in present]
+        return [worker.id for worker in await eventually(app.workers)]
 
     worker = Worker(app, maintenance=False, name="me")
     job_id = (await list_workers.submit()).job_id

@@ -14,6 +14,7 @@ from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
 from tests.app.conftest import Drain
+from tests.waiting import eventually
 
 
 @pytest.mark.req("A-5")
@@ -96,8 +97,7 @@ async def test_many_waiters_share_one_reader_of_events(store: Store, clock: Manu
     async with Holdfast(store=store, clock=clock, randomness=Randomness(1)) as app:
         results = (await app.submit_batch([{"type": "x"}] * 200)).results
         waiters = [asyncio.create_task(app.wait(r.job_id, timeout=30)) for r in results]
-        while calls["get"] < len(waiters):  # noqa: ASYNC110  # counted, not announced
-            await asyncio.sleep(0.01)
+        await eventually(lambda: calls["get"] >= len(waiters))
         for result in results:
             await app.cancel(result.job_id)
         jobs = await asyncio.gather(*waiters)

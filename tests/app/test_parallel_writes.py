@@ -35,7 +35,7 @@ class ParallelStore(MemoryStore):
     ) -> list[Added]:
         self.writing += 1
         self.most = max(self.most, self.writing)
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.005)  # so that writes overlap if they may
         self.writing -= 1
         return await super().add(jobs, atomic=atomic, fence=fence)
 

@@ -155,7 +155,7 @@ async def test_concurrency_bounds_how_many_of_a_task_run_at_once(
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # so that runs overlap if they may
         running -= 1
 
     await app.submit_batch([task.submission()] * 7)

@@ -18,7 +18,7 @@ async def test_pause_that_takes_too_long_does_not_hide_the_error_of_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def refuse() -> None:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # a call takes its time before it fails
         raise StoreUnavailableError("cannot be reached")
 
     monkeypatch.setattr(GrowingDelay, "next", lambda _: 0.05)

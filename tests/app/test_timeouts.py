@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from holdfast.runtime.timeouts import Timeouts
+from tests.waiting import forever
 
 
 async def test_work_that_takes_too_long_times_out_and_other_work_continues() -> None:
@@ -15,7 +16,7 @@ async def test_work_that_takes_too_long_times_out_and_other_work_continues() -> 
     async def work(seconds: float, timeout: float) -> str:
         try:
             with deadlines.within(timeout):
-                await asyncio.sleep(seconds)
+                await asyncio.sleep(seconds)  # the work that the timeouts are about
         except TimeoutError:
             return "late"
         return "done"
@@ -30,7 +31,7 @@ async def test_inner_timeout_ends_only_its_own_block() -> None:
     deadlines = Timeouts()
     with deadlines.within(10):
         with pytest.raises(TimeoutError), deadlines.within(0.01):
-            await asyncio.sleep(30)
+            await forever()
         await asyncio.sleep(0)
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]  # a test is a task
 
@@ -40,7 +41,7 @@ async def test_cancellation_from_outside_is_not_a_timeout() -> None:
 
     async def work() -> None:
         with deadlines.within(30):
-            await asyncio.sleep(30)
+            await forever()
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
@@ -75,7 +76,7 @@ async def test_work_that_does_not_wait_needs_no_timer(monkeypatch: pytest.Monkey
 async def test_work_that_waits_is_awaited_until_its_timeout() -> None:
     async def later(seconds: float) -> str:
         for _ in range(3):
-            await asyncio.sleep(seconds / 3)
+            await asyncio.sleep(seconds / 3)  # the work that the deadline is about
         return "here"
 
     deadlines = Timeouts()
@@ -95,7 +96,7 @@ async def test_awaited_work_receives_its_cancellation_and_errors() -> None:
 
     async def careful() -> None:
         try:
-            await asyncio.sleep(30)
+            await forever()
         finally:
             seen.append("cleaned up")
 

@@ -23,7 +23,7 @@ async def test_waiting_works_without_the_event_stream() -> None:
     async with Holdfast(store=WithoutEvents()) as app:
         job = await app.submit("t")
         waiting = asyncio.create_task(app.wait(job.job_id))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # until it waits, and looks only now and then
         await app.cancel(job.job_id)
 
         async with asyncio.timeout(10):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import pytest
 
 from holdfast import Holdfast
 from tests.cli.conftest import environment
+from tests.processes import PIPE, running
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Place
@@ -81,19 +81,14 @@ async def _all(url: str) -> list[str]:
 def _killed_after(place: Place, line: str, *stores: str) -> None:
     """Start a copy and kill it after this line; try again while the lock of a killed one holds."""
     for _ in range(30):
-        with subprocess.Popen(
-            [sys.executable, "-m", "holdfast", "copy", *stores],
-            cwd=place.path,
-            env=environment(),
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+        command = [sys.executable, "-m", "holdfast", "copy", *stores]
+        with running(command, cwd=place.path, env=environment(), stderr=PIPE) as process:
             assert process.stderr is not None
             for text in process.stderr:
                 if text.strip() == line:
                     process.kill()
                     return
-        time.sleep(0.5)
+        time.sleep(0.5)  # until the lock of a copy that was killed expires
     pytest.fail(f"never printed {line!r}")
 
 
@@ -104,5 +99,5 @@ def _run_until_finished(place: Place, *stores: str) -> dict[str, object]:
             report: dict[str, object] = json.loads(done.stdout)
             return report
         assert "another copy is using" in done.stderr
-        time.sleep(0.5)
+        time.sleep(0.5)  # until the lock of a copy that was killed expires
     pytest.fail("never finished")

@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 
 import pytest
 
 from tests.cli.conftest import Place, environment
+from tests.processes import PIPE, running
 
 pytestmark = pytest.mark.slow
 
@@ -156,15 +158,13 @@ def test_dev_reloads_changed_sources_even_after_a_syntax_error(place: Place) -> 
     source.write_text("this is no python")
 
     with _running(place, "dev", "fresh") as process:
-        try:
-            _read_until(process, "SyntaxError")
-            source.write_text(FRESH.format(task="first"))
-            _read_until(process, "task    first")
-            source.write_text(FRESH.format(task="second"))
-            output = _read_until(process, "task    second")
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(20)
+        _read_until(process, "SyntaxError")
+        source.write_text(FRESH.format(task="first"))
+        _read_until(process, "task    first")
+        source.write_text(FRESH.format(task="second"))
+        output = _read_until(process, "task    second")
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
 
     assert "fresh.py changed, restarting" in output
     assert 0 == process.returncode
@@ -199,11 +199,6 @@ def _read_until(process: subprocess.Popen[str], text: str) -> str:
     return seen
 
 
-def _running(place: Place, *args: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-u", "-m", "holdfast", *args],
-        cwd=place.path,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def _running(place: Place, *args: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    command = [sys.executable, "-u", "-m", "holdfast", *args]
+    return running(command, cwd=place.path, env=environment(), stderr=PIPE)

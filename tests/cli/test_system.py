@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import select
 import signal
 import sqlite3
 import subprocess
@@ -17,6 +18,7 @@ import holdfast
 from holdfast.cli import cli
 from holdfast.cli.commands import SECTIONS
 from tests.cli.conftest import Place, environment
+from tests.processes import PIPE, running
 
 COMMANDS = [name for section in SECTIONS.values() for name in section]
 SUMMARIES = {
@@ -209,26 +211,17 @@ def test_closed_pipe_is_not_an_error(place: Place) -> None:
 
 @pytest.mark.slow
 def test_following_events_ends_with_an_interrupt(place: Place) -> None:
-    follower = subprocess.Popen(
-        [sys.executable, "-u", "-m", "holdfast", "events", "--follow", "--json"],
-        cwd=place.path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    command = [sys.executable, "-u", "-m", "holdfast", "events", "--follow", "--json"]
+    with running(command, cwd=place.path, env=environment(), stdout=PIPE, stderr=PIPE) as follower:
         assert follower.stdout is not None
         os.set_blocking(follower.stdout.fileno(), False)
         line, deadline = "", time.monotonic() + 30
         while not line and time.monotonic() < deadline:
             place.submit("greet")  # until it follows the stream
-            time.sleep(0.2)
+            select.select([follower.stdout], [], [], 0.2)
             line = follower.stdout.readline()
         follower.send_signal(signal.SIGINT)
         _, error = follower.communicate(timeout=20)
-    finally:
-        follower.kill()
 
     assert "greet" == json.loads(line)["type"]
     assert (130, "") == (follower.returncode, error.strip())

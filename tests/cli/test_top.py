@@ -22,6 +22,7 @@ from holdfast.cli.top.board import Board, Listing
 from holdfast.cli.top.drawing import View, draw
 from holdfast.cli.top.screen import ENTER, LEAVE, moved, pressed
 from tests.cli.conftest import environment
+from tests.processes import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ TIMEOUT = 30.0
 class Terminal:
     """A program in a pseudo-terminal, and what it has shown so far."""
 
-    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+    def __init__(self, process: subprocess.Popen[str], fd: int) -> None:
         self.process = process
         self._fd = fd
         self.raw = ""
@@ -78,21 +79,18 @@ def terminal(place: Place, *args: str, size: tuple[int, int] = (40, 120)) -> Ite
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
     before = termios.tcgetattr(theirs)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "top", *args],
-        cwd=place.path,
-        env=environment(TERM="xterm-256color"),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
     try:
-        yield Terminal(process, ours)
-        assert before == termios.tcgetattr(theirs), "the terminal settings were not restored"
+        with running(
+            [sys.executable, "-m", "holdfast", "top", *args],
+            cwd=place.path,
+            env=environment(TERM="xterm-256color"),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        ) as process:
+            yield Terminal(process, ours)
+            assert before == termios.tcgetattr(theirs), "the terminal settings were not restored"
     finally:
-        process.kill()
-        process.wait()
         os.close(ours)
         os.close(theirs)
 

@@ -191,7 +191,7 @@ class Storm:
             self.report.append(["claim", job.id, str(job.lease_version)])
             self.past.append(job)
             if self.randomness.random() < 0.3:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # work that others overtake
                 (renewal,) = await self.store.extend([fence(job)])
                 self.report.append(["renewed" if renewal.held else "renewal refused"])
             await self._settle(job)

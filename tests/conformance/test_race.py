@@ -170,7 +170,7 @@ async def test_due_job_is_promoted_once_however_many_promote(
     racers: Racers, place: Place, hand: Hand
 ) -> None:
     jobs = await _add_many(hand, 100, delay=0.001)
-    await asyncio.sleep(0.002)
+    await asyncio.sleep(0.002)  # until all are due, by the clock of the machine
 
     counts = await racers.race(place, hand.store, "promote_all", 0)
 

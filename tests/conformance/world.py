@@ -148,8 +148,8 @@ def made(label: str) -> Job:
 def copied(built: MemoryStore, clock: ManualClock) -> MemoryStore:
     """Another memory store with the same jobs, without building them again."""
     store = MemoryStore(clock)
-    for name, value in vars(built._tables).items():
-        setattr(store._tables, name, _copied(value))
+    ours, theirs = vars(store._tables), vars(built._tables)  # to build thousands takes minutes
+    ours.update({name: _copied(value) for name, value in theirs.items()})
     return store
 
 

@@ -126,9 +126,8 @@ async def test_copy_killed_at_any_step_can_be_resumed(clock: ManualClock) -> Non
     expected = await _copied_jobs(source, clock)
     steps = 0
     for steps in range(200):
-        source = MemoryStore(ManualClock())
-        source._clock = clock
         clock.set(ManualClock().now())
+        source = MemoryStore(clock)
         await filled(source, clock)
         target = DyingStore(clock)
         target.writes_left = steps

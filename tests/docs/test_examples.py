@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import pytest
 
 from tests.architecture import tree
 from tests.cli.conftest import environment
+from tests.processes import PIPE, running
 from tests.servers import Postgres
 
 FENCE = re.compile(r"^```(\w+) (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -109,19 +109,13 @@ def _run(folder: Path, command: list[str]) -> str:
     search = os.pathsep.join([str(folder), str(tree.PACKAGE.parent)])
     path = os.pathsep.join([str(folder / "bin"), os.environ.get("PATH", os.defpath)])
     store = {"HOLDFAST_URL": url} if (url := os.environ.get(SERVER)) else {}
-    process = subprocess.Popen(
+    with running(
         command,
         cwd=folder,
         env=environment(PYTHONPATH=search, PATH=path, HOLDFAST_WORKER_GRACE="1", **store),
-        stdout=subprocess.PIPE,
+        stdout=PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
+    ) as process:
         printed, _ = process.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        raise
     assert 0 == process.returncode, printed
     return printed

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from tests.architecture import tree
-from tests.models import test_arriving, test_lease
+from tests.proofs import test_arriving, test_lease
 
 PAGE = (tree.ROOT / "docs" / "trust.md").read_text("utf-8")
 PROMISES = {

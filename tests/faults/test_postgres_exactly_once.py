@@ -90,6 +90,7 @@ async def test_counter_incremented_by_killed_workers_is_exact(postgres_server: P
             try:
                 until = time.monotonic() + 240
                 while (left := await _left(store)) and time.monotonic() < until:
+                    # The pace of the kills: at no fixed step of the work.
                     await asyncio.sleep(randomness.uniform(0.01, 0.1))
                     if JOBS - left > (kills + 1) * JOBS / (LEAST_KILLS + 2):
                         victim = randomness.randrange(WORKERS)

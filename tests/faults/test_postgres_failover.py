@@ -15,7 +15,8 @@ from holdfast.store.postgres import PostgresSettings, PostgresStore, wake
 from tests.conformance.hand import make
 from tests.proxy import Proxy
 from tests.servers import Postgres
-from tests.store.sessions import borrowed_session
+from tests.store.sessions import borrowed_session, state_of
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -57,11 +58,12 @@ async def _take_over(proxy: Proxy, old: Postgres, new: Postgres) -> None:
     async with await psycopg.AsyncConnection.connect(old.dsn, autocommit=True) as connection:
         await connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")
         await connection.execute("SELECT pg_reload_conf()")
-        for _ in range(500):
+
+        async def is_read_only() -> bool:
             cursor = await connection.execute("SHOW default_transaction_read_only")
-            if await cursor.fetchone() == ("on",):
-                break
-            await asyncio.sleep(0.01)
+            return await cursor.fetchone() == ("on",)
+
+        await eventually(is_read_only)
     proxy.lead_to(new.port)
 
 
@@ -99,15 +101,14 @@ async def test_listener_switches_to_the_new_primary(
 ) -> None:
     monkeypatch.setattr(wake, "PROBE_EVERY", 0.1)
     monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
-    assert await store._state.wake.is_notified()
+    assert await state_of(store).wake.is_notified()
 
     await _take_over(proxy, old, new)
 
     async with PostgresStore(PostgresSettings(dsn=new.dsn, schema=SCHEMA)) as there:
         async with asyncio.timeout(20):
-            while not await _listens(new):  # noqa: ASYNC110  # there is no event to wait for
-                await asyncio.sleep(0.02)
-            await store._state.wake.listening.wait()
+            await eventually(lambda: _listens(new))
+            await state_of(store).wake.listening.wait()
         seen = await store.arrivals(["default"], -1, timedelta(0))
         await there.add([make("a", now=there.now())])
         assert seen != await store.arrivals(["default"], seen, timedelta(seconds=10))

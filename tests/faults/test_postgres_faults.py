@@ -27,10 +27,11 @@ from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 from tests.proxy import Proxy
 from tests.servers import Postgres
-from tests.store.sessions import borrowed_session
+from tests.store.sessions import borrowed_session, state_of
+from tests.waiting import eventually, forever
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from psycopg.rows import TupleRow
 
@@ -128,7 +129,7 @@ async def test_internal_error_of_the_server_is_an_outage(
     store: PostgresStore,
 ) -> None:
     """A bad page, a missing relation: workers retry, as after a restart."""
-    await store._state.pool.atomically(_break_holds)
+    await state_of(store).pool.atomically(_break_holds)
 
     with pytest.raises(StoreUnavailableError, match="could not read block 7"):
         await store.lock("lead", "me", timedelta(seconds=1))
@@ -183,10 +184,15 @@ async def test_program_without_logging_has_a_clean_stderr_while_the_server_is_do
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert program.stdout is not None
-    await program.stdout.readline()
+    try:
+        await program.stdout.readline()
 
-    own_server.kill()
-    out, errors = await asyncio.wait_for(program.communicate(b"go on\n"), 30)
+        own_server.kill()
+        out, errors = await asyncio.wait_for(program.communicate(b"go on\n"), 30)
+    finally:
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
 
     assert b"Connection refused" in out
     assert b"" == errors
@@ -206,7 +212,7 @@ async def test_close_ends_a_listener_that_is_being_notified(
     try:
         async with asyncio.timeout(60):
             for _ in range(100):
-                other = wake.Wake(store._state.pool, SCHEMA, postgres_server.dsn)
+                other = wake.Wake(state_of(store).pool, SCHEMA, postgres_server.dsn)
                 other.start()
                 other.listen()
                 await other.listening.wait()
@@ -341,14 +347,14 @@ async def test_silently_dead_listener_reconnects(
     monkeypatch.setattr(wake, "PROBE_EVERY", 0.1)
     monkeypatch.setattr(wake, "PROBE_WITHIN", 0.2)
     monkeypatch.setattr(wake, "RECONNECT_AFTER", 0.01)
-    listening = behind._state.wake.listening
-    assert await behind._state.wake.is_notified()
+    listening = state_of(behind).wake.listening
+    assert await state_of(behind).wake.is_notified()
     proxy.reset()
-    await _until(lambda: not listening.is_set())
+    await eventually(lambda: not listening.is_set())
     await asyncio.wait_for(listening.wait(), 10)  # a new connection, with the patched times
 
     proxy.silence()
-    await _until(lambda: not listening.is_set())
+    await eventually(lambda: not listening.is_set())
     proxy.heal()
     await asyncio.wait_for(listening.wait(), 10)
 
@@ -357,20 +363,8 @@ async def test_silently_dead_listener_reconnects(
     assert seen != await behind.arrivals(["default"], seen, timedelta(seconds=10))
 
 
-async def _until(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the condition never held")
-
-
 async def _claimed(store: PostgresStore) -> list[Job]:
-    for _ in range(200):
-        if taken := await store.claim(_want()):
-            return taken
-        await asyncio.sleep(0.05)
-    raise AssertionError("nothing to claim")
+    return await eventually(lambda: store.claim(_want()), every=0.05)
 
 
 @pytest.mark.req("S-11")
@@ -408,10 +402,10 @@ async def test_frozen_transaction_of_a_worker_releases_its_jobs(
         async def freeze(session: PostgresSession) -> list[TupleRow]:
             rows = await session.connection.execute(f"SELECT 1 FROM {SCHEMA}.job FOR UPDATE")
             locked.set()
-            await asyncio.sleep(30)
+            await forever()
             return await rows.fetchall()
 
-        holding = asyncio.create_task(frozen._state.pool.atomically(freeze))
+        holding = asyncio.create_task(state_of(frozen).pool.atomically(freeze))
         await locked.wait()
 
         assert [] == await store.claim(_want())
@@ -471,7 +465,7 @@ async def test_cancellation_is_not_lost_when_a_connection_becomes_free(
     ) as store:
         async with borrowed_session(store):
             task = asyncio.create_task(read_and_wait())
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # until it waits for the only connection
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
@@ -487,10 +481,10 @@ async def test_call_cancelled_while_it_returns_its_connection_loses_none(
         PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA, pool=1, wait=timedelta(seconds=1))
     ) as store:
         await store.locks("")
-        store._state.pool._used = RETURN_EVERY - 1  # the next call returns its connection
-        async with store._state.pool._pool._lock:  # the pool is busy
+        state_of(store).pool._used = RETURN_EVERY - 1  # the next call returns its connection
+        async with state_of(store).pool._pool._lock:  # the pool is busy
             call = asyncio.create_task(store.locks(""))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # until it has its result and waits for the pool
             call.cancel()
             await asyncio.wait([call])
 
@@ -519,7 +513,7 @@ async def test_call_in_progress_finishes_when_the_store_is_closed(store: Postgre
         await session.connection.execute(b"SELECT pg_sleep(0.2)")
         return 5
 
-    call = asyncio.create_task(store._state.pool.atomically(linger))
+    call = asyncio.create_task(state_of(store).pool.atomically(linger))
     await begun.wait()
 
     await store.close()
@@ -533,7 +527,7 @@ def test_closed_store_can_be_started_again(postgres_server: Postgres) -> None:
 
     async def once(label: str) -> None:
         async with store:
-            assert await store._state.wake.is_notified()
+            assert await state_of(store).wake.is_notified()
             seen = await store.arrivals(["default"], -1, timedelta(0))
             job = _job(store, label)
             await store.add([job])

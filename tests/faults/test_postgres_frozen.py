@@ -18,6 +18,7 @@ from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
 from tests.store.processes import line_of, process
+from tests.waiting import eventually
 from tests.worker.rig import working
 
 if TYPE_CHECKING:
@@ -78,12 +79,9 @@ asyncio.run(Worker(app, maintenance=False, observer=LeaseWatcher()).run())
 
 async def _claimed_within(store: PostgresStore, seconds: float) -> tuple[Job, float]:
     begun = time.monotonic()
-    while time.monotonic() - begun < seconds:
-        want = Claim(queues=("default",), limit=1, worker="w", token="t")
-        if taken := await store.claim(want):
-            return taken[0], time.monotonic() - begun
-        await asyncio.sleep(0.05)
-    raise AssertionError("nothing to claim")
+    want = Claim(queues=("default",), limit=1, worker="w", token="t")
+    (taken,) = await eventually(lambda: store.claim(want), within=seconds, every=0.05)
+    return taken, time.monotonic() - begun
 
 
 @pytest.mark.req("S-6", "S-12")

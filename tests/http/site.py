@@ -63,8 +63,12 @@ class Site:
         """Create a key that is valid at once."""
         made = KeyTerms(name=f"{role} {namespace}", role=Role(role), namespace=namespace, **terms)
         _, secret = await create_key(self.store, made, Randomness())
-        self.service.keys._read_at = float("-inf")
+        self.forget_keys()
         return secret
+
+    def forget_keys(self) -> None:
+        """Have the service read the keys again at once, not within a second."""
+        self.service.keys._read_at = float("-inf")  # a clock of its own would serve one test
 
     async def get(self, path: str, **more: Any) -> Reply:
         return await self.call("GET", path, **more)

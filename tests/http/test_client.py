@@ -49,6 +49,7 @@ from holdfast.operations.operations import Operations
 from holdfast.operations.sync import SyncOperations
 from holdfast.store import EventKind, MemoryStore
 from tests.http.site import Site
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -68,9 +69,7 @@ async def listening(app: Holdfast | None = None) -> AsyncIterator[Served]:
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
     task = asyncio.create_task(server.serve())
-    async with asyncio.timeout(10):
-        while not server.started:  # noqa: ASYNC110  # uvicorn has no event for it
-            await asyncio.sleep(0.005)
+    await eventually(lambda: server.started)
     served = Served(app, asgi)
     port = server.servers[0].sockets[0].getsockname()[1]
     served.url = f"http://127.0.0.1:{port}"
@@ -301,8 +300,7 @@ async def test_client_receives_new_events_and_reads_stored_ones(
     stream = client.events()
     first = asyncio.ensure_future(anext(stream))
     async with asyncio.timeout(10):
-        while not served.service.tail.subscribers:  # noqa: ASYNC110  # there is no event for it
-            await asyncio.sleep(0.005)
+        await eventually(lambda: served.service.tail.subscribers)
         job = await client.submit("a")
         events = [await first, await anext(stream)]
         kept = [event async for event in client.events(follow=False)]
@@ -390,7 +388,7 @@ async def test_unreachable_service_is_reported_after_the_retry_period() -> None:
     client = await Client(url).start()
     operations = client.operations
     assert isinstance(operations, RemoteOperations)
-    operations._retry_for = timedelta(seconds=0.1)
+    operations._retry_for = timedelta(seconds=0.1)  # half a minute, and no setting
 
     with pytest.raises(StoreUnavailableError, match="cannot be reached"):
         await client.queues()
@@ -403,16 +401,17 @@ async def test_connections_are_reused_and_a_closed_one_is_replaced(
     operations = client.operations
     assert isinstance(operations, RemoteOperations)
     await client.queues()
-    (connection,) = operations._transport._free
+    kept = operations._transport._free  # connections show nowhere else
+    (connection,) = kept
 
     await client.queues()
-    assert [connection] == operations._transport._free
+    assert [connection] == kept
     connection.writer.close()
     await client.queues()
 
-    assert [connection] != operations._transport._free
+    assert [connection] != kept
     await asyncio.gather(*(client.queues() for _ in range(20)))
-    assert len(operations._transport._free) <= 20
+    assert len(kept) <= 20
 
 
 async def test_server_that_is_not_holdfast_is_reported() -> None:

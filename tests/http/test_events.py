@@ -16,6 +16,7 @@ from holdfast.http.api_keys import Role
 from holdfast.http.event_stream import EventTail
 from holdfast.store import EventPage, MemoryStore
 from tests.http.site import API, running
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -60,7 +61,7 @@ async def test_events_arrive_as_they_happen(site: Site) -> None:
     async with asyncio.timeout(5), aclosing(stream(site, "/events")) as events:
         assert "open" == (await anext(events))["event"]
         waiting = asyncio.ensure_future(anext(events))
-        await asyncio.sleep(0.01)
+        await eventually(lambda: site.service.tail.subscribers)
         job_id = await site.submit("a", 1)
         first = await waiting
         second = await anext(events)
@@ -85,7 +86,7 @@ async def test_reconnecting_client_receives_every_event_once(site: Site) -> None
     first_events = await received(site, f"/events?after={begin}", 7)
     last = {"last-event-id": first_events[-1]["cursor"]}
     rest = asyncio.create_task(received(site, "/events", 15, headers=last))
-    await asyncio.sleep(0.01)
+    await eventually(lambda: site.service.tail.subscribers)
     ids.append(await site.submit("a", 10))
     events = first_events + await rest
 
@@ -147,7 +148,7 @@ async def test_subscriber_behind_the_buffer_catches_up_from_the_store() -> None:
         tail = EventTail(store, buffer=3)
         follower = tail.follow(None)
         slow = asyncio.ensure_future(anext(follower))
-        await asyncio.sleep(0.01)
+        await eventually(lambda: tail.subscribers)
         ids = [await site.submit("a", n) for n in range(10)]
         seen = [e.job_id for e in await slow or []]
         async with asyncio.timeout(5):
@@ -180,7 +181,7 @@ async def test_a_thousand_idle_subscribers_cost_no_threads_and_no_queries() -> N
         for each in streams:
             assert "open" == (await anext(each))["event"]
         waiting = [asyncio.ensure_future(anext(each)) for each in streams]
-        await asyncio.sleep(0.05)
+        await eventually(lambda: site.service.tail.subscribers == len(streams))
         before = store.reads
         await site.submit("b", 1)
         job_id = await site.submit("a", 1)
@@ -206,7 +207,7 @@ async def test_subscriber_that_disconnects_is_removed(site: Site) -> None:
     async with aclosing(stream(site, "/events")) as events:
         await anext(events)
         waiting = asyncio.ensure_future(anext(events))
-        await asyncio.sleep(0.01)
+        await eventually(lambda: site.service.tail.subscribers)
         await site.submit()
         await waiting
         assert 1 == site.service.tail.subscribers

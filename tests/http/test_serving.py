@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -27,6 +26,8 @@ from tests.architecture import tree
 from tests.certificates import Authority
 from tests.cli.conftest import APP, environment
 from tests.http.site import API
+from tests.processes import PIPE, running
+from tests.waiting import in_time
 from tests.wire.peer import find_node
 
 if TYPE_CHECKING:
@@ -73,16 +74,11 @@ def serving(folder: Path, *arguments: str, url: str = "") -> Iterator[Server]:
     """Run ``holdfast serve`` on a free port."""
     url = url or f"sqlite:///{folder}/jobs.db"
     settings = environment(PYTHONPATH=os.pathsep.join(sys.path), PYTHONUNBUFFERED="1")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "serve", "--url", url, "--port", "0", *arguments],
-        cwd=folder,
-        env=settings,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    command = [sys.executable, "-m", "holdfast", "serve", "--url", url, "--port", "0", *arguments]
     output: list[str] = []
-    try:
+    with running(
+        command, cwd=folder, env=settings, stdout=PIPE, stderr=subprocess.STDOUT
+    ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         output.append(line)
@@ -90,14 +86,11 @@ def serving(folder: Path, *arguments: str, url: str = "") -> Iterator[Server]:
         assert match, line + process.stdout.read()
         reader = threading.Thread(target=lambda: output.extend(process.stdout or ()))
         reader.start()
-        yield Server(process, match[1], url, settings, output)
-    finally:
-        process.kill()
-        process.wait()
-        with contextlib.suppress(UnboundLocalError):
+        try:
+            yield Server(process, match[1], url, settings, output)
+        finally:
+            process.kill()
             reader.join()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -209,10 +202,7 @@ def test_address_that_other_machines_reach_needs_keys_and_tls(tmp_path: Path) ->
         assert 200 == server.status("/jobs", key=secret)
         assert "is revoked" in holdfast("keys", "revoke", secret.split("_")[1], *store).output
         listed = holdfast("keys", "list", *store)
-        deadline = time.monotonic() + TIMEOUT
-        while server.status("/jobs", key=secret) != 401:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        in_time(lambda: server.status("/jobs", key=secret) == 401, within=TIMEOUT, every=0.1)
 
     assert "revoked" in listed.output
     assert secret not in listed.output
@@ -251,9 +241,7 @@ def test_dev_command_also_serves_the_api(tmp_path: Path) -> None:
     folders = [str(tmp_path), *sys.path]
     settings = environment(PYTHONPATH=os.pathsep.join(folders), HOLDFAST_LISTEN_PORT="0")
     command = [sys.executable, "-m", "holdfast", "dev", "--no-reload", "jobs_here", "--url", url]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=settings, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with running(command, cwd=tmp_path, env=settings, stderr=PIPE) as process:
         assert process.stderr is not None
         address = ""
         for line in process.stderr:
@@ -265,5 +253,6 @@ def test_dev_command_also_serves_the_api(tmp_path: Path) -> None:
         done = server.call("GET", f"/jobs/{job['job_id']}/wait?timeout=20")
         process.send_signal(signal.SIGTERM)
         process.stderr.read()
+        process.wait(TIMEOUT)
 
     assert (0, "hello Ada") == (process.returncode, done["result"]["output"])

@@ -117,7 +117,7 @@ async def test_worker_receives_and_confirms_a_cancellation(site: Site) -> None:
 
 async def test_claim_waits_for_jobs_of_its_types(site: Site) -> None:
     waiting = asyncio.create_task(site.claim(wait=20, types=["b"]))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # until it waits: no verb of the service tells
     await site.submit("a")
     await site.submit("b", {"x": [1]})
 

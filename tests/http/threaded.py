@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -13,6 +12,7 @@ import uvicorn
 from holdfast import Holdfast
 from holdfast.http.application import create_app
 from holdfast.store import MemoryStore
+from tests.waiting import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,10 +28,7 @@ def served_in_a_thread() -> Iterator[str]:
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign]
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
-    deadline = time.monotonic() + 10
-    while not server.started:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    in_time(lambda: server.started)
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:

@@ -154,7 +154,7 @@ class SimLoop(asyncio.BaseEventLoop):
             raise Stuck(f"{self._most_steps} steps by {self._virtual:.3f} s and no end")
         queues, timers, asleep = self._queues, self._scheduled, self._asleep
         while True:
-            if self._ready or (timers and timers[0]._when <= self._virtual):
+            if self._ready or (timers and timers[0].when() <= self._virtual):
                 self._sort_in()
             ready = [name for name, queue in queues.items() if queue]
             if asleep:
@@ -164,21 +164,22 @@ class SimLoop(asyncio.BaseEventLoop):
                 continue
             name = ready[0] if len(ready) == 1 else self._draw.choice(ready)
             handle = queues[name].popleft()
-            if not handle._cancelled:
-                handle._run()
+            if not handle.cancelled():
+                handle._run()  # what a loop is for; there is no other name
                 return
 
     def _sort_in(self) -> None:
         """Give everything that is ready to its process."""
         timers, queues, ready = self._scheduled, self._queues, self._ready
-        while timers and (timers[0]._cancelled or timers[0]._when <= self._virtual):
+        while timers and (timers[0].cancelled() or timers[0].when() <= self._virtual):
             timer = heapq.heappop(timers)
-            timer._scheduled = False
+            timer._scheduled = False  # as asyncio itself does: a timer that is cancelled asks
             ready.append(timer)
         while ready:
             handle = ready.popleft()
-            if handle._cancelled:
+            if handle.cancelled():
                 continue
+            # Python 3.12 has handle.get_context().
             process = handle._context.get(PROCESS, WORLD)
             if process in queues:
                 queues[process].append(handle)
@@ -189,7 +190,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _jump(self) -> None:
         """Nothing can run now: go to the next instant at which something can."""
-        instants = [timer._when for timer in self._scheduled[:1]]
+        instants = [timer.when() for timer in self._scheduled[:1]]
         instants += [
             end
             for process, end in self._asleep.items()
@@ -204,11 +205,13 @@ class SimLoop(asyncio.BaseEventLoop):
     def take_back(self) -> None:
         """Close everything quietly, in a loop that schedules nothing more."""
         for task in self._made:
+            # Whether somebody has asked for the exception is told nowhere else.
             if task.done() and not task.cancelled() and task._log_traceback:  # type: ignore[attr-defined]
                 self.complaints.append(f"{task.get_coro()!r} died: {task.exception()!r}")
         self._buried = True
         self.call_soon = self._unheard  # type: ignore[method-assign]  # nothing runs any more
         for task in self._made:
+            # Its end is ours: it is no mistake of the program.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
             try:

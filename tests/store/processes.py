@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.architecture.tree import ROOT
+from tests.processes import PIPE, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,33 +20,24 @@ PATHS = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
 @contextmanager
 def process(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """Run Python code in a process of its own, killed at the end if it still runs."""
-    running = subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": PATHS},
-    )
-    try:
-        yield running
-    finally:
-        running.kill()
-        running.communicate(timeout=30)
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    env = {**os.environ, "PYTHONPATH": PATHS}
+    with running(command, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE) as started:
+        yield started
 
 
-def line_of(running: subprocess.Popen[str]) -> str:
+def line_of(started: subprocess.Popen[str]) -> str:
     """Wait for a line of a process."""
-    assert running.stdout is not None
-    line = running.stdout.readline()
+    assert started.stdout is not None
+    line = started.stdout.readline()
     if not line:
-        _, errors = running.communicate(timeout=30)
+        _, errors = started.communicate(timeout=30)
         raise AssertionError(f"the process ended: {errors}")
     return line.strip()
 
 
-def emit(running: subprocess.Popen[str], line: str = "go") -> None:
+def emit(started: subprocess.Popen[str], line: str = "go") -> None:
     """Send a line to a process."""
-    assert running.stdin is not None
-    running.stdin.write(f"{line}\n")
-    running.stdin.flush()
+    assert started.stdin is not None
+    started.stdin.write(f"{line}\n")
+    started.stdin.flush()

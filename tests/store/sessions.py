@@ -1,4 +1,4 @@
-"""A session of a store's own pool, for tests that query the server directly."""
+"""The inside of a PostgreSQL store, for tests that query the server over its connections."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ if TYPE_CHECKING:
 
     from holdfast.store.postgres import PostgresStore
     from holdfast.store.postgres.connection import PostgresSession
+    from holdfast.store.postgres.state import StoreState
+
+
+def state_of(store: PostgresStore) -> StoreState:
+    """Return the parts of a store: its pool, its listener, its positions."""
+    return store._state  # the store itself offers verbs only
 
 
 @asynccontextmanager
 async def borrowed_session(store: PostgresStore) -> AsyncIterator[PostgresSession]:
     """Borrow a session, as every call does."""
-    pool = store._state.pool
+    pool = state_of(store).pool
     session = await pool.borrow()
     try:
         yield session
     finally:
-        await pool._pool.putconn(session.connection)
+        await pool._pool.putconn(session.connection)  # as at the end of every call

@@ -59,7 +59,7 @@ async def test_only_calls_that_take_too_long_time_out_each_in_turn(
 
     timeouts.start(late.connection)
     timeouts.start(quick.connection)
-    await asyncio.sleep(0.4)
+    await asyncio.sleep(0.4)  # the calls begin at different times
     timeouts.start(later.connection)
     timeouts.stop(quick.connection)
     await until(lambda: late.is_closed)
@@ -75,7 +75,7 @@ async def test_timer_starts_again_after_all_calls_have_ended(
     timeouts, first, second = CallTimeouts(0.05), connections(), connections()
     timeouts.start(first.connection)
     timeouts.stop(first.connection)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # until the timer has found nothing
 
     timeouts.start(second.connection)
     await until(lambda: second.is_closed)

@@ -19,6 +19,7 @@ from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import Hand
 from tests.conformance.stores import empty_schema
 from tests.store.callers import BLOCKING_DRIVERS, CALLERS, RolledBack, psycopg_async
+from tests.store.sessions import state_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -49,7 +50,7 @@ caller = pytest.mark.parametrize("caller", CALLERS)
 async def test_job_appears_and_wakes_workers_when_the_transaction_commits(
     caller: str, store: PostgresStore, hand: Hand, postgres_server: Postgres
 ) -> None:
-    assert await store._state.wake.is_notified()
+    assert await state_of(store).wake.is_notified()
     seen = await store.arrivals(["default"], -1, timedelta(0))
     plain, keyed = hand.job("plain", tags={"a": "b"}), hand.job("keyed", idempotency_key="k")
     child = hand.job("child", after=[keyed])

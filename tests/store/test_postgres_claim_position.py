@@ -29,7 +29,7 @@ from holdfast.store.postgres.rows import places_of
 from holdfast.store.postgres.statements import statement
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
-from tests.store.sessions import borrowed_session
+from tests.store.sessions import borrowed_session, state_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -92,9 +92,11 @@ async def test_claim_reads_few_pages_despite_dead_rows_before_the_first_job(
     async with _churned(postgres_server) as store:
         await asyncio.sleep(SETTLED_AFTER)  # twice: the position follows a moment later
         await _churn(store, CHURN)
-        await asyncio.sleep(SETTLED_AFTER)
-        store._state.positions.record_full_scan(WANT.queues, WANT.types, store._state.ticks(), 10.0)
-        starts = store._state.positions.start(WANT.queues, WANT.types, store._state.ticks())
+        await asyncio.sleep(SETTLED_AFTER)  # as above
+        state_of(store).positions.record_full_scan(
+            WANT.queues, WANT.types, state_of(store).ticks(), 10.0
+        )
+        starts = state_of(store).positions.start(WANT.queues, WANT.types, state_of(store).ticks())
         await store.add([make(f"last{n}", now=store.now()) for n in range(10)])
 
         from_the_front = await _pages(store, "claim", claim_params(WANT, None))
@@ -134,7 +136,7 @@ def test_number_of_remembered_claim_kinds_is_limited() -> None:
     for n in range(3 * MAX_CLAIM_KINDS):
         positions.record_full_scan(["q"], (str(n),), 0.0, 0.0)
 
-    assert MAX_CLAIM_KINDS >= len(positions._full_at)
+    assert MAX_CLAIM_KINDS >= len(positions._full_at)  # nothing public shows its size
 
 
 async def test_leases_settled_long_ago_are_not_read_again(
@@ -142,9 +144,9 @@ async def test_leases_settled_long_ago_are_not_read_again(
 ) -> None:
     async with _churned(postgres_server) as store:
         later = store.now() + timedelta(hours=1)  # after the end of every lease
-        store._state.leases.record(None, later)
-        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
-        since = store._state.leases.start(store._state.ticks())
+        state_of(store).leases.record(None, later)
+        state_of(store).leases.record_full_scan(state_of(store).ticks(), 10.0)
+        since = state_of(store).leases.start(state_of(store).ticks())
 
         ends = {"limit": 100, "now": later}
         all_of_them = await _pages(store, "overdue", {**ends, "leased": None})
@@ -172,10 +174,10 @@ async def test_lease_that_ended_without_an_outcome_is_found_again(
         clock.advance(timedelta(hours=1))
 
         assert [late.id for late in await store.overdue(10)] == [job.id]
-        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
+        state_of(store).leases.record_full_scan(state_of(store).ticks(), 10.0)
 
         assert job.lease is not None
-        assert store._state.leases.start(store._state.ticks()) == job.lease.until
+        assert state_of(store).leases.start(state_of(store).ticks()) == job.lease.until
         assert [late.id for late in await store.overdue(10)] == [job.id]
 
 
@@ -187,7 +189,7 @@ async def test_lease_beyond_the_limit_of_a_scan_is_found_later(
         clock.advance(timedelta(hours=1))
 
         (first,) = await store.overdue(1)
-        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
+        state_of(store).leases.record_full_scan(state_of(store).ticks(), 10.0)
 
         assert first.state is State.SCHEDULED
         assert job.id in [late.id for late in await store.overdue(10)]
@@ -200,7 +202,7 @@ async def test_scan_with_limit_zero_does_not_move_the_lease_position(
         clock.advance(timedelta(hours=1))
 
         assert [] == await store.overdue(0)
-        store._state.leases.record_full_scan(store._state.ticks(), 10.0)
+        state_of(store).leases.record_full_scan(state_of(store).ticks(), 10.0)
 
         assert [job.id] == [late.id for late in await store.overdue(10)]
 
@@ -221,7 +223,7 @@ async def test_ageing_rests_in_proportion_to_the_time_it_took(
         async def slow_work() -> None:
             clock.advance(timedelta(seconds=1))
 
-        await store._state.ageing.run(slow_work())
+        await state_of(store).ageing.run(slow_work())
         clock.advance(timedelta(seconds=19))
         await store.promote(10)
         assert ["late"] == [job.type for job in await store.claim(WANT)]

@@ -19,6 +19,7 @@ from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.connection import Connection
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
+from tests.store.sessions import state_of
 
 if TYPE_CHECKING:
     from tests.servers import Postgres
@@ -38,8 +39,9 @@ async def _read_from_a_server_that_dies_with_its_result() -> None:
     local, remote = _connected()
     connection = Connection.__new__(Connection)
     connection.pgconn = SimpleNamespace(socket=local.fileno(), status=ConnStatus.BAD)  # type: ignore[assignment]
+    # The wait itself: what calls it would need a server.
     result = asyncio.create_task(connection._until_ready(Wait.R))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # until it waits for the socket
     remote.send(b"result")
     remote.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     remote.close()  # at once, with a reset
@@ -47,9 +49,9 @@ async def _read_from_a_server_that_dies_with_its_result() -> None:
     assert b"result" == os.read(local.fileno(), 100)
 
     async with asyncio.timeout(1):
-        assert Ready.R == await connection._until_ready(Wait.R)
+        assert Ready.R == await connection._until_ready(Wait.R)  # as above
 
-    connection._stop_reading()
+    connection._stop_reading()  # close() would need a server
     local.close()
 
 
@@ -64,12 +66,12 @@ async def test_call_cancelled_while_it_is_sent_raises_cancelled_error(
         await store.add(
             [make(f"{n} small", now=store.now()) for n in range(16)]
         )  # prepares the statement
-        await store._state.wake.stop()  # it needs the connection, too
-        (warm,) = store._state.pool._warm
+        await state_of(store).wake.stop()  # it needs the connection, too
+        (warm,) = state_of(store).pool._warm  # a borrowed one would not be used next
         backend = warm.connection.info.backend_pid
         os.kill(backend, signal.SIGSTOP)  # so that it reads nothing
         sending = asyncio.create_task(store.add(large))
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # until the socket takes no more
         sending.cancel()
         os.kill(backend, signal.SIGCONT)
 

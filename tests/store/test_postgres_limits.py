@@ -15,6 +15,7 @@ from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.connection import PostgresSession
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
+from tests.store.sessions import state_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,7 +41,7 @@ async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
             held.set()
             await release.wait()
 
-        holding = asyncio.create_task(store._state.pool.atomically(hold))
+        holding = asyncio.create_task(state_of(store).pool.atomically(hold))
         await held.wait()
         yield store
         release.set()

@@ -24,6 +24,8 @@ from holdfast.store.postgres.links import add_pending
 from holdfast.store.postgres.statements import Statement, statement
 from tests.conformance.hand import MANY, Hand, failure, fence
 from tests.conformance.stores import empty_schema
+from tests.store.sessions import state_of
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -96,9 +98,11 @@ async def test_jobs_are_locked_in_the_order_of_their_numbers(
         await psycopg.AsyncConnection.connect(postgres_server.dsn) as other,
     ):
         writing = asyncio.create_task(write(hand, [second, first]))
-        async with asyncio.timeout(AT_ONCE):
-            while (await (await other_session.execute(_WAITING)).fetchone()) == (0,):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+
+        async def a_session_waits() -> bool:
+            return await (await other_session.execute(_WAITING)).fetchone() != (0,)
+
+        await eventually(a_session_waits, within=AT_ONCE)
 
         await other.execute(f"{_LOCK} NOWAIT", (second.id,))
         await other.rollback()
@@ -128,9 +132,8 @@ async def test_locked_overdue_job_does_not_hide_the_others(
 ) -> None:
     await hand.add_all(hand.job("first", lease=1), hand.job("second", lease=1))
     first, second = await hand.claim(2)
-    async with _locked(postgres_server, first), asyncio.timeout(AT_ONCE):
-        while not (found := await hand.store.overdue(10)):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    async with _locked(postgres_server, first):
+        found = await eventually(lambda: hand.store.overdue(10), within=AT_ONCE, every=0.05)
 
     assert [second.id] == [job.id for job in found]
 
@@ -209,7 +212,7 @@ async def test_job_with_dependents_in_an_open_transaction_can_end(
 async def test_job_of_a_transaction_waits_for_a_dependency_that_ends_later(
     hand: Hand, postgres_server: Postgres
 ) -> None:
-    assert await hand.store._state.wake.is_notified()
+    assert await state_of(hand.store).wake.is_notified()
     parent = await hand.run("parent")
     child = hand.job("child", after=[parent], queue="other")
     seen = await hand.store.arrivals(["other"], -1, timedelta(0))
@@ -269,7 +272,7 @@ async def test_job_whose_dependency_was_deleted_before_the_commit_is_released(
         if when != "before":
             await _ended(hand, parent)
         if "long ago" in when:
-            store._state.events_kept = 0
+            state_of(store).events_kept = 0
         assert [True] == await store.delete([parent.id])
         await connection.commit()
 
@@ -432,10 +435,9 @@ async def test_overdue_job_that_was_locked_is_found_by_the_next_short_scan(
     store = hand.store
     job = await hand.run("job", lease=1)
     async with _locked(postgres_server, job):
-        while store.now() < job.lease.until + LEASES_SETTLED:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        await eventually(lambda: store.now() >= job.lease.until + LEASES_SETTLED)
         assert [] == await store.overdue(10)
-        store._state.leases.record_full_scan(store._state.ticks(), 100.0)
+        state_of(store).leases.record_full_scan(state_of(store).ticks(), 100.0)
         assert [] == await store.overdue(10)
 
     assert [job.id] == [found.id for found in await store.overdue(10)]
@@ -455,10 +457,9 @@ async def test_lease_renewed_during_the_scan_is_not_overdue(
 
     monkeypatch.setattr(connection, "statement", slowly)
     job = await hand.run("job", lease=1)
-    while hand.store.now() < job.lease.until:  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
+    await eventually(lambda: hand.store.now() >= job.lease.until)
     scanning = asyncio.create_task(hand.store.overdue(10))
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.2)  # in the middle of the half second that the statement takes
 
     if how == "renewed":
         await hand.store.extend([fence(job)])

@@ -17,6 +17,7 @@ from holdfast.store.postgres import PostgresSettings, PostgresStore, migrate
 from holdfast.store.postgres.migrate import Migration, Migrator, known
 from tests.conformance.hand import make
 from tests.servers import Postgres
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -212,12 +213,12 @@ async def test_submissions_of_open_transactions_are_split_too(
 
 async def _until_a_session_waits(dsn: str) -> None:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
-        for _ in range(1000):
+
+        async def a_session_waits() -> bool:
             cursor = await connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted")
-            if await cursor.fetchone():
-                return
-            await asyncio.sleep(0.01)
-    raise AssertionError("no session waits for a lock")
+            return await cursor.fetchone() is not None
+
+        await eventually(a_session_waits)
 
 
 async def test_calls_do_not_queue_long_behind_a_waiting_migration(

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +24,8 @@ from holdfast.store import Change, Claim, Fence, Search
 from holdfast.store.postgres import PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
+from tests.store.sessions import state_of
+from tests.waiting import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,16 +75,17 @@ def _pooling(postgres_server: Postgres, more: str = "") -> Iterator[str]:
             _wait_for(port)
             yield f"postgresql://{info['user']}@127.0.0.1:{port}/{info['dbname']}"
         finally:
-            process.terminate()
-            process.wait(10)
+            process.kill()
+            process.wait()
 
 
 def _wait_for(port: int) -> None:
-    for _ in range(500):
+    def answers() -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.02)
-    raise AssertionError("pgbouncer does not answer")
+            return True
+        return False
+
+    in_time(answers)
 
 
 async def test_jobs_run_from_submission_to_end_behind_pgbouncer(
@@ -92,7 +94,7 @@ async def test_jobs_run_from_submission_to_end_behind_pgbouncer(
     empty_schema(postgres_server.dsn, SCHEMA)
     url = f"{pgbouncer}?schema={SCHEMA}&pgbouncer=true&listen_url={postgres_server.dsn}"
     async with PostgresStore.from_url(url) as store, PostgresStore.from_url(url) as other:
-        assert await other._state.wake.is_notified()
+        assert await state_of(other).wake.is_notified()
         seen = await other.arrivals(["default"], -1, timedelta(0))
         parent = make("parent", now=store.now(), idempotency_key="k")
         child = make("child", now=store.now(), after=[parent])

@@ -16,7 +16,7 @@ from holdfast.store import Level
 from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
-from tests.store.sessions import borrowed_session
+from tests.store.sessions import borrowed_session, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ async def test_texts_are_utf_8_with_any_encoding_of_the_environment(
     settings = PostgresSettings(dsn=f"{postgres_server.dsn}?client_encoding=LATIN1", schema=SCHEMA)
 
     async with PostgresStore(settings) as store, borrowed_session(store) as session:
-        assert await store._state.wake.is_notified()
+        assert await state_of(store).wake.is_notified()
         assert "utf-8" == session.connection.info.encoding
 
 
@@ -106,7 +106,7 @@ async def test_transactions_are_read_committed_with_any_level_of_the_role(
         async with PostgresStore(
             PostgresSettings(dsn=dsn, schema=SCHEMA, pgbouncer=pgbouncer)
         ) as store:
-            assert "read committed" == await store._state.pool.atomically(level_of)
+            assert "read committed" == await state_of(store).pool.atomically(level_of)
 
 
 STRICT = f"""

@@ -14,6 +14,7 @@ from holdfast.store import Change, Claim
 from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
+from tests.store.sessions import state_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,13 +41,13 @@ async def _claimed(store: PostgresStore, count: int, token: str = "t") -> list[J
 def _recorded(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list to which each call appends the names of its statements."""
     names: list[str] = []
-    run = store._state.pool.run
+    run = state_of(store).pool.run
 
     async def recording(name: str, params: dict[str, object]) -> list[tuple]:
         names.append(name)
         return await run(name, params)
 
-    monkeypatch.setattr(store._state.pool, "run", recording)
+    monkeypatch.setattr(state_of(store).pool, "run", recording)
     return names
 
 
@@ -78,7 +79,7 @@ async def test_completions_that_differ_are_judged_and_written_one_by_one(
     assert held is not None
     stale = replace(stale, lease=replace(held, token="other"))
     unknown = others[1].id
-    del store._state.numbers[unknown]
+    del state_of(store).numbers[unknown]
     names = _recorded(store, monkeypatch)
 
     changes = []
@@ -123,11 +124,11 @@ async def test_job_that_another_store_claimed_is_found_by_its_id(
 
 async def test_number_of_a_deleted_job_writes_nothing(store: PostgresStore) -> None:
     (old,) = await _claimed(store, 1)
-    number = store._state.numbers[old.id]
+    number = state_of(store).numbers[old.id]
     await store.swap([Change(old, lifecycle.completed(old, b"1", now=store.now()))])
     assert await store.delete([old.id]) == [True]
     await _claimed(store, 1, "later")
-    store._state.numbers[old.id] = number
+    state_of(store).numbers[old.id] = number
 
     (answer,) = await store.swap([Change(old, lifecycle.completed(old, b"2", now=store.now()))])
 

@@ -15,6 +15,7 @@ from holdfast.store import Finding, Level
 from holdfast.store.postgres import PostgresSettings, PostgresStore, wake
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
+from tests.store.sessions import state_of
 from tests.worker.rig import EventLog, working
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ async def test_only_a_store_that_waits_for_work_listens(
 
     await store.arrivals(["default"], -1, timedelta(0))
 
-    assert await store._state.wake.is_notified()
+    assert await state_of(store).wake.is_notified()
     assert 1 == await _listeners(postgres_server.dsn)
 
 
@@ -93,7 +94,7 @@ async def test_notice_from_a_session_with_the_listeners_pid_is_received(
     store: PostgresStore, postgres_server: Postgres
 ) -> None:
     """The pid of a backend that ended may be given to another one."""
-    assert await store._state.wake.is_notified()
+    assert await state_of(store).wake.is_notified()
     seen = await store.arrivals(["default"], -1, timedelta(0))
 
     async with await psycopg.AsyncConnection.connect(
@@ -108,7 +109,7 @@ async def test_notice_from_a_session_with_the_listeners_pid_is_received(
 
 async def test_own_notice_is_not_counted_twice(store: PostgresStore) -> None:
     async with PostgresStore(store.settings) as other:
-        assert await store._state.wake.is_notified()
+        assert await state_of(store).wake.is_notified()
         seen = await store.arrivals(["default", "other"], -1, timedelta(0))
         before = await store.arrivals(["other"], -1, timedelta(0))
 
@@ -131,7 +132,7 @@ async def test_worker_logs_once_that_it_is_not_notified(
     async with working(app, observer=(events := EventLog())):
         if cannot_listen:
             await events.wait_for("store.not_notified")
-        await asyncio.sleep(1)
+        await asyncio.sleep(1)  # a second notice would come within it
 
     reported = ["refused" in str(line["error"]) for line in events.all("store.not_notified")]
     assert ([True] if cannot_listen else []) == reported

@@ -15,6 +15,7 @@ from holdfast.store.sqlite import SQLiteStore, add
 from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.threads import LoopExecutor
 from tests.conformance.hand import Hand
+from tests.store.sqlite_inside import writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,19 +37,13 @@ class File:
         self.ran: list[str] = []
 
     async def add(self, jobs: Sequence[Job]) -> None:
-        session = self.store._session
-        assert session is not None
-        assert session._writer.connection is not None
-        session._writer.connection.set_trace_callback(self.ran.append)
+        writer_of(self.store).set_trace_callback(self.ran.append)
         answers = await self.store.add(jobs)
         assert {AddStatus.ACCEPTED} == {answer.status for answer in answers}
 
     def rows(self) -> dict[str, list[tuple[object, ...]]]:
         """Everything in it."""
-        session = self.store._session
-        assert session is not None
-        assert session._writer.connection is not None
-        execute = session._writer.connection.execute
+        execute = writer_of(self.store).execute
         return {table: execute(f"SELECT * FROM {table}").fetchall() for table in TABLES}
 
     @property
@@ -143,10 +138,7 @@ async def test_ageing_queue_gets_its_times_the_long_way(
 
 
 def _lifts(file: File) -> list[tuple[int | None]]:
-    session = file.store._session
-    assert session is not None
-    assert session._writer.connection is not None
-    return session._writer.connection.execute("SELECT lift_at FROM job").fetchall()
+    return writer_of(file.store).execute("SELECT lift_at FROM job").fetchall()
 
 
 async def test_repeat_of_plain_jobs_changes_nothing(tmp_path: Path) -> None:

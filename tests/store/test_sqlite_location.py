@@ -17,6 +17,7 @@ from holdfast.store import open_store
 from holdfast.store.sqlite import SQLiteStore
 from holdfast.store.sqlite.connection import connect, translation
 from holdfast.store.sqlite.location import Durability, Location, filesystem_of
+from tests.store.sqlite_inside import session_of
 
 
 def test_three_slashes_are_relative_and_four_absolute() -> None:
@@ -33,8 +34,7 @@ async def test_file_is_synced_as_the_promise_needs(
 ) -> None:
     location = Location.from_url(f"sqlite:///{tmp_path}/jobs.db{durability}")
     async with SQLiteStore(location) as store:
-        session = store._session
-        assert session is not None
+        session = session_of(store)
         (mode,) = await session.read(lambda db: db.execute("PRAGMA journal_mode").fetchone())
         (level,) = await session.write(lambda tx: tx.execute("PRAGMA synchronous").fetchone())
 
@@ -209,7 +209,12 @@ async def test_second_store_in_a_process_leaves_the_locks_of_the_first_alone(
         visitor = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", visit, url), env={**os.environ, "PYTHONPATH": search}
         )
-        assert 0 == await visitor.wait()
+        try:
+            assert 0 == await asyncio.wait_for(visitor.wait(), 30)
+        finally:
+            if visitor.returncode is None:
+                visitor.kill()
+                await visitor.wait()
 
         assert (tmp_path / "jobs.db-wal").exists()
         assert 2 == (await app.search()).total_count

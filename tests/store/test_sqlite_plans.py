@@ -20,9 +20,9 @@ from holdfast.store.sqlite import SQLiteStore, search
 from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.threads import LoopExecutor
 from tests.conformance.hand import Hand
+from tests.store.sqlite_inside import reader_of, writer_of
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
@@ -55,14 +55,8 @@ async def hand(tmp_path: Path) -> AsyncIterator[Hand]:
 
 async def _plans(store: SQLiteStore, call: Callable[[], Awaitable[object]]) -> dict[str, list[str]]:
     """Run a verb; return the plan of every statement it ran."""
-    session = store._session
-    assert session is not None
     caught: list[str] = []
-    connections: list[sqlite3.Connection] = [
-        connection
-        for connection in (session._writer.connection, session._reader.connection)
-        if connection is not None
-    ]
+    connections = [each for each in (writer_of(store), reader_of(store)) if each is not None]
     for connection in connections:
         connection.set_trace_callback(caught.append)
     await call()
@@ -216,9 +210,7 @@ async def test_search_by_time_finds_what_clocks_wrote_out_of_order(tmp_path: Pat
 
 def _steps(store: SQLiteStore) -> list[tuple[str, int]]:
     """Every statement of a search from now on, with the steps SQLite's machine took for it."""
-    session = store._session
-    assert session is not None
-    connection = session._reader.connection
+    connection = reader_of(store)
     assert connection is not None
     steps: list[tuple[str, int]] = []
 
@@ -247,9 +239,7 @@ async def test_page_far_into_the_records_costs_no_more_than_the_first(
             steps += 1
             return 0
 
-        session = store._session
-        assert session is not None
-        for each in (session._writer.connection, session._reader.connection):
+        for each in (writer_of(store), reader_of(store)):
             if each is not None:
                 each.set_progress_handler(count, 10)
         page = await store.browse("k", prefix="a", after=after, limit=50, last=last)

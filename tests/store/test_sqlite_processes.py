@@ -20,8 +20,11 @@ from holdfast.model.job import State
 from holdfast.model.submission import Submission
 from holdfast.store import Claim, Search, open_store
 from holdfast.store.sqlite import SQLiteStore
+from holdfast.store.sqlite.location import Location
 from tests.conformance.hand import job_id, make
 from tests.store.processes import emit, line_of, process
+from tests.store.sqlite_inside import sockets_of
+from tests.waiting import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.model.job import Job
 
 START = """
-import asyncio, itertools, sys, time
+import asyncio, itertools, sys, threading, time
 from datetime import timedelta
 from holdfast.runtime.randomness import Randomness
 from holdfast.model.submission import Submission
@@ -115,7 +118,7 @@ async def main():
         def hold(tx):
             tx.execute("DELETE FROM hold")
             print("inside", flush=True)
-            time.sleep(60)
+            threading.Event().wait()
         await store._session.write(hold)
 
 asyncio.run(main())
@@ -196,7 +199,7 @@ async def test_work_wakes_another_process_within_milliseconds(tmp_path: Path) ->
 
 
 async def test_work_is_found_by_polling_when_messages_are_lost(tmp_path: Path) -> None:
-    location = SQLiteStore.from_url(_url(tmp_path))._location
+    location = Location.from_url(_url(tmp_path))
     async with SQLiteStore(location, sockets=False) as deaf, SQLiteStore(location) as other:
         seen = await deaf.arrivals(["default"], -1, timedelta(0))
         waiting = asyncio.create_task(deaf.arrivals(["default"], seen, timedelta(seconds=20)))
@@ -211,7 +214,7 @@ async def test_work_is_found_by_polling_when_messages_are_lost(tmp_path: Path) -
 
 
 async def test_commit_of_another_process_without_work_wakes_no_waiter(tmp_path: Path) -> None:
-    location = SQLiteStore.from_url(_url(tmp_path))._location
+    location = Location.from_url(_url(tmp_path))
     async with SQLiteStore(location) as one, SQLiteStore(location) as other:
         seen = await one.arrivals(["default"], -1, timedelta(0))
 
@@ -252,10 +255,7 @@ async def test_socket_of_a_dead_process_is_deleted(tmp_path: Path) -> None:
         with process(WAKE_UPS, _url(tmp_path), 1) as waiter:
             assert "ready" == await asyncio.to_thread(line_of, waiter)
             assert isinstance(store, SQLiteStore)
-            session = store._session
-            assert session is not None
-            assert session._socket_wake is not None
-            folder = session._socket_wake._folder
+            folder = sockets_of(store)
             await asyncio.to_thread(_until, lambda: bool(_sockets_of(folder, waiter.pid)))
             waiter.kill()
             waiter.wait(timeout=30)
@@ -269,11 +269,7 @@ async def test_socket_of_a_dead_process_is_deleted(tmp_path: Path) -> None:
 
 def _until(condition: Callable[[], bool]) -> None:
     """Poll for what another process does to a directory."""
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it never happened")
+    in_time(condition)
 
 
 def _sockets_of(folder: Path, pid: int) -> list[str]:
@@ -291,7 +287,7 @@ async def test_frozen_writer_raises_a_clear_error_and_reads_still_work(tmp_path:
             started = time.monotonic()
 
             blocked = asyncio.create_task(store.add([_new(store, "b")]))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # until it waits for the lock
             assert 1 == (await store.find(Search())).total
             with pytest.raises(StoreUnavailableError, match="may be frozen"):
                 await blocked

@@ -32,16 +32,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         if not self._ready and self._scheduled:
-            self.now = max(self.now, self._scheduled[0]._when)
-        while self._scheduled and self._scheduled[0]._when <= self.now:
+            self.now = max(self.now, self._scheduled[0].when())
+        while self._scheduled and self._scheduled[0].when() <= self.now:
             timer = heapq.heappop(self._scheduled)
-            timer._scheduled = False
-            if not timer._cancelled:
+            timer._scheduled = False  # as asyncio itself does: a timer that is cancelled asks
+            if not timer.cancelled():
                 self._ready.append(timer)
         assert self._ready, "nothing can ever run again"
         handle = self._ready.popleft()
-        if not handle._cancelled:
-            handle._run()
+        if not handle.cancelled():
+            handle._run()  # what a loop is for; there is no other name
 
     def _write_to_self(self) -> None:
         pass
@@ -86,7 +86,7 @@ def test_store_on_the_same_file_wakes_waiters_in_virtual_time(tmp_path: Path) ->
             hand = Hand(other, ManualClock())
             seen = await one.arrivals(["default"], -1, timedelta(0))
             waiting = asyncio.create_task(one.arrivals(["default"], seen, HOUR))
-            await asyncio.sleep(10)
+            await asyncio.sleep(10)  # in virtual time
             await hand.add("a")
             assert seen != await waiting
             (job,) = await Hand(one, ManualClock()).claim()

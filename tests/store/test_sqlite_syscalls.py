@@ -56,7 +56,11 @@ class Victims:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=10)
+        try:
+            self._process.communicate(timeout=10)
+        finally:
+            self._process.kill()
+            self._process.wait()
 
     def run(self, folder: Path, *options: str) -> str:
         """Run a victim in a folder under strace; return the trace."""

@@ -20,6 +20,7 @@ from holdfast.store.sqlite.encode import id_of, key_of, micros, moment
 from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.threads import LoopExecutor, ThreadExecutor
 from tests.conformance.hand import Hand, job_id
+from tests.store.sqlite_inside import session_of, writer_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,10 +41,7 @@ async def opened(path: Path, *, inline: bool = False) -> AsyncIterator[tuple[SQL
 def statements(store: SQLiteStore) -> list[str]:
     """Everything the writer runs from now on."""
     caught: list[str] = []
-    session = store._session
-    assert session is not None
-    assert session._writer.connection is not None
-    session._writer.connection.set_trace_callback(caught.append)
+    writer_of(store).set_trace_callback(caught.append)
     return caught
 
 
@@ -83,8 +81,7 @@ async def test_failing_operation_harms_no_other_in_its_transaction(tmp_path: Pat
             tx.execute("SELECT nothing FROM nowhere")
 
         caught = statements(store)
-        session = store._session
-        assert session is not None
+        session = session_of(store)
         answers = await asyncio.gather(
             store.add([hand.job("before")]),
             store.add([hand.job("fenced")], fence=stale),
@@ -104,8 +101,7 @@ async def test_failing_operation_harms_no_other_in_its_transaction(tmp_path: Pat
 
 async def test_bug_in_an_operation_reaches_its_caller_only(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, hand):
-        session = store._session
-        assert session is not None
+        session = session_of(store)
 
         def buggy(tx: Transaction) -> None:
             tx.execute("INSERT INTO hold VALUES ('half', 'written', 9000000000000000, x'')")
@@ -120,8 +116,7 @@ async def test_bug_in_an_operation_reaches_its_caller_only(tmp_path: Path) -> No
 
 async def test_numbers_of_a_failed_operation_are_given_again(tmp_path: Path) -> None:
     async with opened(tmp_path, inline=True) as (store, hand):
-        session = store._session
-        assert session is not None
+        session = session_of(store)
 
         def skip(tx: Transaction) -> None:
             tx.number += 100
@@ -189,7 +184,7 @@ async def test_close_wakes_all_waiters(tmp_path: Path) -> None:
         seen = await store.arrivals(["default"], -1, timedelta(0))
         work = asyncio.create_task(store.arrivals(["default"], seen, timedelta(hours=1)))
         news = asyncio.create_task(store.events(None, 10, timedelta(hours=1)))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # until both wait
 
         async with asyncio.timeout(5):
             await store.close()
@@ -212,8 +207,7 @@ async def test_disk_error_in_a_transaction_fails_all_of_it_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path, inline=True) as (store, hand):
-        session = store._session
-        assert session is not None
+        session = session_of(store)
 
         def full(tx: Transaction) -> None:
             tx.execute("ROLLBACK")  # what SQLite itself does when the disk is full
@@ -240,8 +234,7 @@ async def test_busy_file_is_waited_for_while_others_commit(
     monkeypatch.setattr(writer, "FROZEN_AFTER", 2)
     monkeypatch.setattr(writer, "GIVE_UP_AFTER", 5)
     async with opened(tmp_path) as (store, _):
-        session = store._session
-        assert session is not None
+        session = session_of(store)
         other = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
         connection = _Contended(other)
 

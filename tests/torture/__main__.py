@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.cli.torture import show
+from holdfast.cli.torture import interrupt, show
 from holdfast.torture.plan import TorturePlan
 from holdfast.torture.report import Outcome
 from tests.torture.servers import STORES, on_store
@@ -30,7 +30,7 @@ FULL = {
 def main() -> int:
     """Run on the given stores; return 1 if a run has problems."""
     arguments = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, interrupt)
     failed = []
     for store in arguments.stores or list(FULL):
         outcome = asyncio.run(_run(store, arguments))

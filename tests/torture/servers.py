@@ -37,7 +37,7 @@ def _crasher(server: Server, seed: int) -> Crash:
 
     async def crash() -> None:
         server.kill()
-        await asyncio.sleep(randomness.random() * MAX_DOWNTIME)
+        await asyncio.sleep(randomness.random() * MAX_DOWNTIME)  # the downtime of a crash
         await _start(server)
 
     return crash
@@ -51,6 +51,6 @@ async def _start(server: Server) -> None:
         except ServerUnavailable:
             if not starts_left:
                 raise
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(1.0)  # until more of its processes are gone
         else:
             return

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from msgspec.structs import replace
 from holdfast.torture.plan import TorturePlan
 from holdfast.torture.report import Outcome
 from holdfast.torture.run import torture
+from tests.cli.conftest import environment
+from tests.processes import PIPE, in_background, running
 from tests.torture.servers import on_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -74,6 +78,19 @@ async def test_lost_job_is_reported(tmp_path: Path) -> None:
     assert 1 == outcome.violations["lost"]
     assert "lost: 1" in outcome.problems
     assert [] == sorted(tmp_path.iterdir()), "the sandbox is removed"  # noqa: ASYNC240  # a few names
+
+
+def test_terminated_run_in_the_background_ends_and_cleans_up(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    command = [sys.executable, "-m", "holdfast", "torture", "--url", url, "--jobs", "20000"]
+    with running(in_background(command), env=environment(), stderr=PIPE) as run:
+        assert run.stderr is not None
+        assert "jobs ended" in run.stderr.readline()
+        run.send_signal(signal.SIGTERM)
+
+        assert 130 == run.wait(30)
+
+    assert [] == sorted(tmp_path.iterdir())
 
 
 def _delete_a_job(folder: Path) -> None:

@@ -37,13 +37,13 @@ class Receiver:
                 await self._news.wait()
         return self.calls
 
-    async def _hear(self, request: web.Request) -> web.Response:
+    async def hear(self, request: web.Request) -> web.Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.calls.append(Call(headers, await request.read(), request.path))
         self._news.set()
         wanted = self.answer(len(self.calls))
         if isinstance(wanted, float):
-            await asyncio.sleep(wanted)
+            await asyncio.sleep(wanted)  # a receiver that takes so long
             return web.Response(status=204)
         return wanted
 
@@ -55,7 +55,7 @@ async def listening(
     """Run a receiver on a free port of this machine."""
     receiver = receiver or Receiver()
     app = web.Application()
-    app.router.add_route("*", "/{tail:.*}", receiver._hear)
+    app.router.add_route("*", "/{tail:.*}", receiver.hear)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -23,6 +22,7 @@ from holdfast.webhooks.dispatcher import WebhookService
 from holdfast.webhooks.values import CALLBACK
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES
+from tests.waiting import eventually
 from tests.webhooks.receiver import Receiver, listening
 from tests.worker.rig import working
 
@@ -327,11 +327,11 @@ async def test_message_to_a_refused_address_fails_for_good() -> None:
 
 async def _delivered(app: Holdfast, hook: str, state: State | None = State.COMPLETED) -> Delivery:
     """Wait for the newest delivery of a webhook to end."""
-    async with asyncio.timeout(15):
-        while True:
-            page = await app.webhooks.deliveries(hook)
-            if page.deliveries and not page.next_cursor:
-                ended = await app.wait(page.deliveries[0].id, timeout=15)
-                assert state in (None, ended.state), ended
-                return await app.webhooks.delivery(ended.job_id)
-            await asyncio.sleep(0.01)
+
+    async def newest() -> str:
+        page = await app.webhooks.deliveries(hook)
+        return page.deliveries[0].id if page.deliveries and not page.next_cursor else ""
+
+    ended = await app.wait(await eventually(newest), timeout=15)
+    assert state in (None, ended.state), ended
+    return await app.webhooks.delivery(ended.job_id)

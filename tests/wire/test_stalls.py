@@ -10,6 +10,7 @@ import pytest
 from holdfast.model import lifecycle
 from holdfast.model.job import Event, State
 from holdfast.store import Change
+from tests.waiting import eventually
 from tests.worker.machines import Machines
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def test_node_worker_that_renews_its_lock_is_not_overdue(side: Side, peer:
     for _ in range(10):
         assert [] == await side.store.overdue(10)
         await side.store.events(None, 0, lifecycle.SECOND)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # looks spread over several of its lock times
 
     await side.becomes(f"q:{wire_id}", State.COMPLETED)
 
@@ -136,11 +137,7 @@ async def test_job_that_node_found_stalled_too_often_is_failed_not_run(
 
 
 async def _overdue(side: Side) -> list[Job]:
-    for _ in range(200):
-        if found := await side.store.overdue(10):
-            return found
-        await asyncio.sleep(0.05)  # an expiring lock emits no event
-    return []
+    return await eventually(lambda: side.store.overdue(10), every=0.05)
 
 
 @pytest.mark.req("S-6", "B-5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pytest
 
 from holdfast.model.job import LogLine, Progress
 from holdfast.store import Fence, JobNote
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -110,11 +112,8 @@ async def test_get_workers_lists_ours_for_each_queue_while_it_waits(side: Side, 
         assert [] == await side.claim(queue=queue)
     waiting = asyncio.create_task(side.store.arrivals(queues, 0, timedelta(seconds=30)))
     for queue in queues:
-        for _ in range(50):
-            if found := await peer.ask("call", queue=queue, method="getWorkers"):
-                break
-            await asyncio.sleep(0.05)  # naming a connection emits no event
-        assert 1 == len(found)
+        ask = functools.partial(peer.ask, "call", queue=queue, method="getWorkers")
+        assert 1 == len(await eventually(ask, every=0.05))
 
     await side.add("wake", {})
     assert 0 != await waiting

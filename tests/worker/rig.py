@@ -9,8 +9,7 @@ from pathlib import Path
 
 from holdfast import Holdfast, State
 from holdfast.worker import Worker
-
-PATIENCE = 15.0
+from tests.waiting import PATIENCE, eventually
 
 
 class EventLog:
@@ -63,9 +62,10 @@ async def until(condition: Callable[[], object], seconds: float = PATIENCE) -> N
 
 
 async def until_running(app: Holdfast, job_id: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while (await app.get(job_id)).state is not State.RUNNING:  # noqa: ASYNC110  # as above
-            await asyncio.sleep(0.005)
+    async def is_running() -> bool:
+        return (await app.get(job_id)).state is State.RUNNING
+
+    await eventually(is_running, every=0.005)
 
 
 async def appeared(path: Path, seconds: float = PATIENCE) -> str:

@@ -36,6 +36,6 @@ async def paced() -> int:
 async def _stay(diary: str) -> None:
     """Write when it started and ended, by a clock that all processes share."""
     came = time.monotonic()
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # long enough to be there beside others
     with Path(diary).open("a") as file:  # noqa: ASYNC230  # one line, appended in one step
         file.write(f"{came} {time.monotonic()} {os.getpid()}\n")

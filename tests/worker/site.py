@@ -28,7 +28,7 @@ async def add(a: int, b: int) -> int:
 
 @app.task("pause")
 async def pause(seconds: float) -> None:
-    await asyncio.sleep(seconds)
+    await asyncio.sleep(seconds)  # a job that takes so long
 
 
 @app.task("hold")
@@ -36,14 +36,14 @@ async def hold(ctx: JobContext, started: str, seconds: float = 60.0) -> int:
     """Take long, but only the first time."""
     if ctx.attempt == 1:
         mark(started)
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds)  # a job that takes so long
     return os.getpid()
 
 
 @app.task("wait")
 async def wait(started: str, seconds: float) -> int:
     mark(started)
-    await asyncio.sleep(seconds)
+    await asyncio.sleep(seconds)  # a job that takes so long
     return os.getpid()
 
 
@@ -68,7 +68,7 @@ def spin(started: str) -> None:
     mark(started)
     end = time.monotonic() + 30
     while time.monotonic() < end:
-        time.sleep(0.01)
+        time.sleep(0.01)  # a thread that can be stopped between two steps
 
 
 @app.task("process.spin", runner="process")

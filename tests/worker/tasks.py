@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -136,10 +137,10 @@ def spin(started: str, *, ignore_term: bool = False, cleaned: str = "") -> None:
 
 @app.task("process.family", runner="process", max_attempts=1)
 def family(started: str) -> None:
-    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"
     child = subprocess.Popen([sys.executable, "-c", code])
     Path(started).write_text(str(child.pid))
-    time.sleep(60)
+    threading.Event().wait()
 
 
 @app.task("process.polite", runner="process", max_attempts=1)
@@ -149,7 +150,7 @@ def polite(ctx: SyncJobContext, started: str) -> str:
     while not ctx.is_cancelled():
         if time.monotonic() > deadline:
             return "never returned"
-        time.sleep(0.01)
+        time.sleep(0.01)  # a handler that polls, as users write it
     ctx.checkpoint({"last": "words"})
     return "still here"
 

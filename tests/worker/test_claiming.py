@@ -30,6 +30,7 @@ from holdfast.store import (
 )
 from holdfast.worker import Worker, polling, quarantine
 from holdfast.worker.supervisor.lease_guard import held_by
+from tests.waiting import eventually
 from tests.worker.rig import EventLog, ended, until, until_running, working
 
 
@@ -74,7 +75,7 @@ class Slow(MemoryStore):
     """Writes outcomes slowly."""
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # a slow store
         return await super().swap(changes)
 
 
@@ -121,10 +122,7 @@ async def test_a_worker_is_named_by_host_process_and_a_random_part(app: Holdfast
 
 
 async def _present(app: Holdfast) -> list[str]:
-    async with asyncio.timeout(5):
-        while not (found := await workers(app.store)):  # noqa: ASYNC110  # nothing tells
-            await asyncio.sleep(0.005)
-    return [info.id for info in found]
+    return [info.id for info in await eventually(lambda: workers(app.store))]
 
 
 async def test_a_stopped_worker_is_no_longer_listed(app: Holdfast) -> None:
@@ -444,7 +442,7 @@ async def test_a_worker_polls_soon_after_it_had_work(
 ) -> None:
     class Mute(MemoryStore):
         async def arrivals(self, queues: Sequence[str], seen: int, wait: timedelta) -> int:
-            await asyncio.sleep(wait.total_seconds())
+            await asyncio.sleep(wait.total_seconds())  # a store that tells of nothing
             return seen
 
     monkeypatch.setattr(polling, "POLL", timedelta(minutes=1))
@@ -477,7 +475,7 @@ async def test_a_job_that_was_locked_at_the_wake_up_is_claimed_soon() -> None:
     app = Holdfast(store=Locked())
     app.task("work")(_nothing)
     async with app, working(app):
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # until it has found nothing and waits
         begun = asyncio.get_running_loop().time()
         job = await app.submit("work")
         assert State.COMPLETED is await ended(app, job.job_id)

@@ -259,7 +259,7 @@ async def test_progress_reported_last_in_the_block_is_kept(
     note = PostgresStore.note
 
     async def note_slowly(store: PostgresStore, notes: Sequence[JobNote]) -> list[bool]:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)  # a slow store
         return await note(store, notes)
 
     monkeypatch.setattr(PostgresStore, "note", note_slowly)

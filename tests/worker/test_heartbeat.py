@@ -317,6 +317,6 @@ async def test_a_lease_counts_from_when_its_claim_was_sent() -> None:
     async with working(app, maintenance=False) as worker:
         await app.submit("work")
         await asyncio.wait_for(started.wait(), 5)
-        (run,) = worker._slots.running.values()
+        (run,) = worker._slots.running.values()  # the run of a job is not public
 
         assert 20 <= clock.monotonic() - run.renewed

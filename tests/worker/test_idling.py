@@ -32,9 +32,9 @@ async def test_an_idle_worker_uses_next_to_no_cpu(machines: Machines) -> None:
             while not await worker_pids(app):  # noqa: ASYNC110  # another process
                 await asyncio.sleep(0.05)
         (pid,) = (await worker_pids(app)).values()
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(1.0)  # the time over which idle ticks are counted
         before = ticks(pid)
-        await asyncio.sleep(SECONDS)
+        await asyncio.sleep(SECONDS)  # the time over which is measured
         used = (ticks(pid) - before) / os.sysconf("SC_CLK_TCK") / SECONDS
 
     assert used < MOST_CPU

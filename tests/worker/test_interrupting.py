@@ -15,6 +15,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Event
 from holdfast.store import Change, Claim, MemoryStore
 from holdfast.worker import worker as worker_module
+from tests.waiting import forever, in_time
 from tests.worker.rig import EventLog, ended, until, until_running, working
 
 
@@ -44,7 +45,7 @@ async def test_a_coroutine_is_cancelled_at_its_timeout_and_retried(app: Holdfast
     @app.task("sleep", timeout=0.1, max_attempts=2, backoff=lambda *_: timedelta(0))
     async def sleep(ctx: JobContext) -> None:
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             stopped.append(ctx.attempt)
 
@@ -63,7 +64,7 @@ async def test_a_coroutine_is_cancelled_at_its_timeout_and_retried(app: Holdfast
 async def test_a_timeout_is_final_when_the_task_does_not_retry_timeouts(app: Holdfast) -> None:
     @app.task("sleep", timeout=0.1, retry_timeouts=False)
     async def sleep() -> None:
-        await asyncio.sleep(60)
+        await forever()
 
     async with working(app):
         job = await app.submit("sleep")
@@ -75,7 +76,7 @@ async def test_a_timeout_is_final_when_the_task_does_not_retry_timeouts(app: Hol
 async def test_a_forced_cancel_interrupts_a_coroutine(app: Holdfast) -> None:
     @app.task("sleep")
     async def sleep() -> None:
-        await asyncio.sleep(60)
+        await forever()
 
     async with working(app):
         job = await app.submit("sleep")
@@ -201,7 +202,7 @@ async def test_an_error_on_the_way_out_does_not_hide_the_interruption(app: Holdf
     @app.task("clumsy", timeout=0.1, max_attempts=1)
     async def clumsy() -> None:
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             raise ValueError("while cleaning up")
 
@@ -273,9 +274,7 @@ async def test_a_forced_cancel_frees_the_slot_of_a_thread(app: Holdfast) -> None
 async def test_a_thread_receives_a_request_to_cancel(app: Holdfast) -> None:
     @app.task("polite")
     def polite(ctx: SyncJobContext) -> str:
-        end = time.monotonic() + 10
-        while not ctx.is_cancelled() and time.monotonic() < end:
-            time.sleep(0.005)
+        in_time(ctx.is_cancelled)
         ctx.checkpoint({"kept": True})
         return "went on"
 
@@ -358,7 +357,7 @@ async def test_a_handler_whose_lease_is_lost_is_signalled_and_stopped(
     @app.task("slow", lease=0.6)
     async def slow(ctx: JobContext) -> None:
         try:
-            await asyncio.sleep(60)
+            await forever()
         finally:
             lost.append(ctx.lease_lost)
 

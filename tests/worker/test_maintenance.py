@@ -264,9 +264,9 @@ def lateness(begin: float, length: float) -> float:
             Maintenance(app, "w", ("default",), Silent(), make_worker=delivery_worker).run()
         )
         job = await app.submit("x", delay=begin + length / 2)
-        await asyncio.sleep(begin)
+        await asyncio.sleep(begin)  # in virtual time
         store.away = {"*"}
-        await asyncio.sleep(length)
+        await asyncio.sleep(length)  # in virtual time
         store.away = set()
         back = clock.monotonic()
         async with asyncio.timeout(10):

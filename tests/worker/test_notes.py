@@ -17,7 +17,7 @@ class Slow(MemoryStore):
     """Writes notes slowly."""
 
     async def note(self, notes: Sequence[JobNote]) -> list[bool]:
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # a slow store
         return await super().note(notes)
 
 

@@ -25,6 +25,7 @@ from holdfast.worker import Worker
 from holdfast.worker.startup import opened
 from holdfast.worker.worker import delivery_worker
 from tests.conformance.hand import make
+from tests.waiting import forever
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import EventLog, ended, until, until_running, working
 
@@ -231,7 +232,7 @@ async def test_a_claim_whose_reply_was_lost_is_found_by_the_reaper() -> None:
         async with asyncio.timeout(10):
             while (await app.get(job.job_id)).state is not State.COMPLETED:
                 clock.advance(0.5)
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # so that the worker sees each step of the clock
         assert 2 == (await app.get(job.job_id)).attempt
 
 
@@ -274,6 +275,7 @@ async def test_a_worker_full_of_unwritten_outcomes_continues_once_they_are_writt
         store.away.add("swap")
         for _ in range(2):
             await app.submit("work")
+        # What waits to be written is told to nobody.
         await until(lambda: worker._settler.unwritten == 2)
         await asyncio.sleep(0)
         job = await app.submit("work")
@@ -288,8 +290,7 @@ async def test_a_submission_ends_within_its_timeout_when_the_store_is_silent() -
         async def add(
             self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
         ) -> list[Added]:
-            await asyncio.sleep(3600)
-            return []
+            await forever()
 
     limits = Limits(submission_timeout=timedelta(milliseconds=100))
     async with Holdfast(store=Silent(), limits=limits) as app:
@@ -311,7 +312,7 @@ async def test_the_timeout_counts_from_the_submission_not_from_the_first_refusal
         async def add(
             self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
         ) -> list[Added]:
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.4)  # a store that refuses late
             raise StoreUnavailableError("away")
 
     limits = Limits(submission_timeout=timedelta(milliseconds=500))
@@ -327,7 +328,7 @@ async def test_the_timeout_counts_from_the_submission_not_from_the_first_refusal
 
 async def _later(app: Holdfast) -> object:
     """Submit while another submission waits."""
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # the other submission goes first
     return await app.submit("work")
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from holdfast import Holdfast, JobContext, LimitRule, State
 from holdfast.model.job import Event
+from holdfast.operations.workers import workers
 from holdfast.store import MemoryStore
 from holdfast.worker import Worker
 from tests.conformance.stores import PLACES
+from tests.waiting import eventually
 from tests.worker.faulty import FaultyStore
 from tests.worker.rig import EventLog, ended, until, until_running
 
@@ -85,7 +87,7 @@ async def test_a_second_stop_does_not_wait_for_the_grace_period(site: Site) -> N
         await until_running(app, job.job_id)
 
         worker.stop()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # nothing tells that it goes on
         assert not task.done()
         worker.stop()
         await asyncio.wait_for(task, 3)
@@ -103,7 +105,7 @@ async def test_draining_twice_is_still_draining(site: Site) -> None:
 
         worker.drain()
         worker.drain()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # nothing tells that it goes on
         assert not task.done()
         site.go.set()
         await asyncio.wait_for(task, 3)
@@ -115,7 +117,7 @@ async def test_an_idle_worker_stops_at_once(site: Site) -> None:
     async with site.app as app:
         worker = Worker(app)
         task = asyncio.create_task(worker.run())
-        await asyncio.sleep(0.05)
+        await eventually(lambda: workers(app.store))
         began = time.monotonic()
 
         worker.stop()

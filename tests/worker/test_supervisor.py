@@ -181,7 +181,7 @@ async def test_a_second_signal_returns_running_jobs_at_once(
     job = await app.submit("wait", {"started": machines.file("started"), "seconds": 60})
     await appeared(Path(machines.file("started")))
     supervisor.send_signal(signal.SIGINT)
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.3)  # nothing tells that it goes on
     assert supervisor.poll() is None
     began = time.monotonic()
 
@@ -200,7 +200,7 @@ async def test_signals_stop_a_lone_worker_the_same_way(machines: Machines, app: 
     await appeared(Path(machines.file("started")))
 
     worker.send_signal(signal.SIGTERM)
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.2)  # until it has taken the first one
     worker.send_signal(signal.SIGTERM)
 
     assert 0 == await exited(worker)
@@ -267,7 +267,7 @@ async def test_a_locked_file_delays_results_but_loses_none(
     await appeared(Path(machines.file("started")))
     lock = sqlite3.connect(machines.place / "jobs.db", isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
-    await asyncio.sleep(1.5)
+    await asyncio.sleep(1.5)  # longer than the job takes: its result waits for the lock
     lock.execute("ROLLBACK")
     lock.close()
 

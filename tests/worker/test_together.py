@@ -46,7 +46,7 @@ async def app(machines: Machines) -> AsyncIterator[Holdfast]:
         for _ in range(WORKERS):
             machines.start("alone", app="tests.worker.shared:app", slots=10)
         async with asyncio.timeout(30):
-            while len(await worker_pids(app)) < WORKERS:  # noqa: ASYNC110  # other processes
+            while len(await worker_pids(app)) < WORKERS:  # other processes
                 await asyncio.sleep(0.05)
         yield app
 
@@ -72,7 +72,7 @@ async def _ticks(app: Holdfast, count: int) -> list[datetime]:
             jobs = (await app.store.find(Search(types=("tick",), limit=1000))).jobs
             if len(jobs) >= count:
                 return sorted(parse_timestamp(job.idempotency_key.split(":", 2)[2]) for job in jobs)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # another process submits the ticks
 
 
 @pytest.mark.parametrize(("type_", "most"), [("narrow", 3), ("keyed", 1)])

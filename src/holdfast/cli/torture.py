@@ -63,12 +63,20 @@ def torture(  # one argument per option
     place = config.load(flags={"url": url}).text("url")
     plan = msgspec.convert({**numbers, "crashes": server_crashes}, TorturePlan)
     crash = _crasher(on_crash) if on_crash else None
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, interrupt)
     outcome = asyncio.run(tortured(place, plan, crash=crash, progress=_report, keep=keep))
     document = {**msgspec.to_builtins(outcome), "problems": outcome.problems}
     answer(document, as_json=as_json, show=lambda: show(outcome))
     if outcome.problems:
         raise click.exceptions.Exit(FAILED)
+
+
+def interrupt(number: int, frame: object) -> None:
+    """End a run on SIGTERM as Ctrl-C does, also where SIGINT is ignored: in the background."""
+    del number, frame
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def show(outcome: Outcome) -> None:

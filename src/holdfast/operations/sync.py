@@ -201,7 +201,7 @@ class SyncWebhooks(BackgroundWebhooks):
         description: str = "",
         secret: str | None = None,
     ) -> Webhook:
-        """Tell an address of ends from now on; the answer holds the secret to verify them with."""
+        """Send ends to an address from now on; the result holds the secret that signs them."""
         return self._run(
             lambda webhooks: webhooks.add(
                 url,
@@ -224,27 +224,27 @@ class SyncWebhooks(BackgroundWebhooks):
         return self._run(lambda webhooks: webhooks.get(webhook_id))
 
     def remove(self, webhook_id: str) -> None:
-        """Tell an address no more; deliveries that are under way fail."""
+        """Remove a webhook; its pending deliveries fail."""
         self._run(lambda webhooks: webhooks.remove(webhook_id))
 
     def rotate(
         self, webhook_id: str, *, secret: str | None = None, keep: int = SECRETS_KEPT - 1
     ) -> Webhook:
-        """Sign with a new secret, too; ``keep`` of the older ones stay good until the next time."""
+        """Sign with a new secret as well; ``keep`` of the older ones stay valid."""
         return self._run(lambda webhooks: webhooks.rotate(webhook_id, secret=secret, keep=keep))
 
     def switch(self, webhook_id: str, *, enabled: bool) -> Webhook:
-        """Let a webhook rest, or hear again."""
+        """Disable a webhook, or enable it again."""
         return self._run(lambda webhooks: webhooks.switch(webhook_id, enabled=enabled))
 
     def callback_secrets(self, *, rotate: bool = False) -> tuple[str, ...]:
-        """Return the secrets that sign what jobs' own callback addresses are told."""
+        """Return the secrets that sign messages to jobs' own callback addresses."""
         return self._run(lambda webhooks: webhooks.callback_secrets(rotate=rotate))
 
     def deliveries(
         self, webhook_id: str | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> DeliveryPage:
-        """Return deliveries, newest first, of one webhook or all; ``callback`` is one, too."""
+        """Return deliveries, newest first, of one webhook (``callback`` included) or of all."""
         return self._run(
             lambda webhooks: webhooks.deliveries(webhook_id, limit=limit, cursor=cursor)
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import TYPE_CHECKING
 
 from redis import Redis
 
-from tests.servers import ServerUnavailable, Valkey
+from tests.servers import Valkey
+from tests.store.redis.servers import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,11 +37,7 @@ def running_cluster() -> Iterator[list[Node]]:
             client.execute_command("CLUSTER ADDSLOTSRANGE", i * share, last)
         for node in nodes[1:]:
             clients[0].execute_command("CLUSTER MEET", "127.0.0.1", node.port)
-        deadline = time.monotonic() + READY_WITHIN
-        while not all(_is_whole(client) for client in clients):
-            if time.monotonic() > deadline:
-                raise ServerUnavailable("the cluster did not form")
-            time.sleep(0.05)
+        until(lambda: all(map(_is_whole, clients)), "the cluster did not form")
         yield nodes
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from redis import Redis
 
 from tests.servers import ServerUnavailable, Valkey
+from tests.waiting import in_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -75,12 +75,10 @@ class SentinelServer(Valkey):
 
 def until(condition: Callable[[], bool], otherwise: str) -> None:
     """Wait until a condition on another process is true."""
-    deadline = time.monotonic() + READY_WITHIN
-    while time.monotonic() < deadline:
-        if condition():
-            return
-        time.sleep(0.05)
-    raise ServerUnavailable(otherwise)
+    try:
+        in_time(condition, within=READY_WITHIN, every=0.05)
+    except TimeoutError:
+        raise ServerUnavailable(otherwise) from None
 
 
 @contextlib.asynccontextmanager

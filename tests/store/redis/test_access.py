@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from datetime import timedelta
 from ipaddress import IPv4Address
@@ -27,6 +28,7 @@ from tests.store.redis.servers import (
     behind_tls,
     make_certificates,
 )
+from tests.waiting import eventually
 from tests.wire.side import Side
 
 if TYPE_CHECKING:
@@ -173,9 +175,10 @@ async def test_worker_goes_on_after_a_sentinel_changed_the_primary() -> None:
 
 async def _submitted(app: Holdfast) -> str:
     """Submit once the new primary answers."""
-    async with asyncio.timeout(WITHIN):
-        while True:
-            try:
-                return (await app.submit("noop", {"n": 2}, idempotency_key="second")).job_id
-            except StoreUnavailableError:
-                await asyncio.sleep(0.2)
+
+    async def submit() -> str:
+        with contextlib.suppress(StoreUnavailableError):
+            return (await app.submit("noop", {"n": 2}, idempotency_key="second")).job_id
+        return ""
+
+    return await eventually(submit, within=WITHIN, every=0.2)

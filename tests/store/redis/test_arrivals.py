@@ -31,6 +31,11 @@ SETTLE = 0.15
 """Seconds after which a waiting call has certainly reached the server."""
 
 
+async def settled() -> None:
+    """Wait until a call blocks at the server, or is over there: neither is told of."""
+    await asyncio.sleep(SETTLE)  # a watcher does not even block: it looks every 0.1 s
+
+
 @pytest.fixture
 async def sides(valkey_server: Valkey) -> AsyncIterator[list[Side]]:
     """Three stores on one prefix, as three processes would have."""
@@ -76,7 +81,7 @@ async def _watch(side: Side) -> str:
     seen = 0
     while True:
         seen = await side.store.arrivals(["q"], seen, LONG)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # what it does between two looks
 
 
 async def test_waiter_that_never_claims_takes_no_wake_up_from_a_worker(
@@ -84,9 +89,9 @@ async def test_waiter_that_never_claims_takes_no_wake_up_from_a_worker(
 ) -> None:
     start(_watch(sides[1]))
     for number in range(6):
-        await asyncio.sleep(SETTLE)
+        await settled()
         working = start(_work(sides[0]))
-        await asyncio.sleep(SETTLE)
+        await settled()
         await sides[2].add(f"t{number}")
 
         assert f"t{number}" == await asyncio.wait_for(working, SOON)
@@ -97,10 +102,10 @@ async def test_worker_without_free_slots_passes_the_wake_up_on(
 ) -> None:
     assert [] == await sides[1].claim()
     start(_watch(sides[1]))
-    await asyncio.sleep(SETTLE)
+    await settled()
     for number in range(4):
         working = start(_work(sides[0]))
-        await asyncio.sleep(SETTLE)
+        await settled()
         await sides[2].add(f"t{number}")
 
         assert f"t{number}" == await asyncio.wait_for(working, SOON)
@@ -108,10 +113,10 @@ async def test_worker_without_free_slots_passes_the_wake_up_on(
 
 async def test_worker_of_other_types_passes_the_wake_up_on(sides: list[Side], start: Start) -> None:
     other = start(_work(sides[1], ("x",)))
-    await asyncio.sleep(SETTLE)
+    await settled()
     for _ in range(4):
         working = start(_work(sides[0], ("y",)))
-        await asyncio.sleep(SETTLE)
+        await settled()
         await sides[2].add("y")
 
         assert "y" == await asyncio.wait_for(working, SOON)
@@ -125,7 +130,7 @@ async def test_waiter_that_never_claims_learns_of_new_due_times(
     seen = await sides[1].store.arrivals(["q"], -1, timedelta(0))
     seen = await sides[1].store.arrivals(["q"], seen, timedelta(seconds=SETTLE))
     waiting = start(_wait(sides[1], seen))
-    await asyncio.sleep(SETTLE)
+    await settled()
 
     await sides[2].add("later", delay=0.2)
 
@@ -148,7 +153,7 @@ async def test_waiters_of_one_process_share_one_connection(
         before = (await raw.info("stats"))["total_connections_received"]
         for number in range(5):
             working = start(_work(sides[0]))
-            await asyncio.sleep(SETTLE)
+            await settled()
             assert 1 == await _connections(valkey_server, name)
             await sides[2].add(f"t{number}")
             assert f"t{number}" == await asyncio.wait_for(working, SOON)
@@ -160,11 +165,11 @@ async def test_waiters_of_one_process_share_one_connection(
 async def test_marker_without_a_waiter_is_returned(sides: list[Side], start: Start) -> None:
     await sides[1].claim()
     cancelled = start(_wait(sides[1], 0))
-    await asyncio.sleep(SETTLE)
+    await settled()
     cancelled.cancel()
-    await asyncio.sleep(SETTLE)
+    await settled()
     working = start(_work(sides[0]))
-    await asyncio.sleep(SETTLE)
+    await settled()
 
     await sides[2].add("t")
 
@@ -177,7 +182,7 @@ async def test_worker_is_listed_for_each_of_its_queues(
     queues = ["first", "second", "third"]
     await sides[0].store.claim(Claim(queues=tuple(queues), limit=1, worker="w", token="t"))
     start(_wait_for(sides[0], queues))
-    await asyncio.sleep(SETTLE)
+    await settled()
 
     names = [sides[0].store.session.keys.client_name(queue) for queue in queues]
 
@@ -199,7 +204,7 @@ async def test_silent_connection_delays_no_waiter_and_is_replaced(
         assert [] == await Side(far).claim()
         loop = asyncio.get_running_loop()
         waiting = start(_wait(Side(far), 0))
-        await asyncio.sleep(SETTLE)
+        await settled()
         proxy.silence()
         began = loop.time()
 
@@ -210,7 +215,7 @@ async def test_silent_connection_delays_no_waiter_and_is_replaced(
             await asyncio.wait_for(waiting, 1.0 + client.GRACE.total_seconds())
         proxy.heal()
         working = start(_work(Side(far)))
-        await asyncio.sleep(SETTLE)
+        await settled()
         await Side(near).add("t")
         assert "t" == await asyncio.wait_for(working, SOON)
 
@@ -223,9 +228,9 @@ async def test_maintenance_returns_a_marker_that_a_dead_worker_removed(
     async with Redis(port=valkey_server.port) as dying:
         marker = producer.store.session.keys.queue("q", "marker")
         taken = asyncio.ensure_future(dying.bzpopmin(marker, 30))
-        await asyncio.sleep(SETTLE)
+        await settled()
         working = start(_work(worker))
-        await asyncio.sleep(SETTLE)
+        await settled()
         await producer.add("t")
         await taken  # without a claim after it
 

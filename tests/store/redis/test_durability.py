@@ -19,6 +19,7 @@ from holdfast.store.redis.settings import RedisSettings
 from tests.proxy import Proxy
 from tests.servers import Valkey
 from tests.store.redis.servers import Replica
+from tests.waiting import eventually
 from tests.wire.side import Side
 
 if TYPE_CHECKING:
@@ -122,8 +123,7 @@ async def test_failover_to_a_replica_that_was_cut_off_loses_what_it_had_not_rece
             await asyncio.to_thread(replica.in_step)
             async with opened(primary) as side:
                 before = await side.add("before")
-                while not await holds(replica, before):  # noqa: ASYNC110  # another process
-                    await asyncio.sleep(0.02)
+                await eventually(lambda: holds(replica, before))
                 proxy.silence()
                 after = await side.add("after")
             async with opened(primary, "&replicas=1&confirm_within=1") as side:
@@ -184,7 +184,7 @@ async def _synced(server: Valkey) -> None:
     """Wait until everything so far is on disk, without WAITAOF, which Redis 7.0 lacks."""
     async with Redis(port=server.port) as raw:
         for _ in range(3):  # what was written since the last fsync is due within a second
-            await asyncio.sleep(1.1)
+            await asyncio.sleep(1.1)  # and nothing else tells that it is done
             if not (await raw.info("persistence"))["aof_pending_bio_fsync"]:
                 return
 

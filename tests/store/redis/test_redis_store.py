@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -18,6 +19,7 @@ from holdfast.model.policy import BackoffKind
 from holdfast.store import Claim, Search, open_store
 from holdfast.store.redis import RedisStore
 from tests.servers import Valkey
+from tests.waiting import eventually
 from tests.wire.side import Side
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ async def test_queue_taken_over_by_an_old_bullmq_is_refused_from_then_on(
         await side.add("before", {}, delay=0.01)
         await raw.hset(f"{store.session.settings.prefix}:q:meta", "version", "bullmq:4.18.3")
         kept = await raw.zcard(f"{store.session.settings.prefix}:q:delayed")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # until it is due
 
         with pytest.raises(StoreError, match=r"'q' was last used by 'bullmq:4.18.3': only"):
             await side.add("after", {})
@@ -187,7 +189,7 @@ async def test_waiting_worker_is_told_when_the_server_dies() -> None:
         async with RedisStore.from_url(place(server, timeout="2")) as store:
             assert [] == await Side(store).claim()
             waiting = asyncio.create_task(store.arrivals(["q"], 0, timedelta(seconds=30)))
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # until the call has reached the server and blocks there
 
             server.kill()
 
@@ -266,12 +268,14 @@ def _made(store: RedisStore) -> Job:
 
 
 async def _persistently(call: Callable[[], Awaitable[Job]]) -> Job:
-    for _ in range(50):
-        try:
+    async def answered() -> Job | None:
+        with contextlib.suppress(StoreUnavailableError):
             return await call()
-        except StoreUnavailableError:
-            await asyncio.sleep(0.1)
-    raise AssertionError("the server did not come back")
+        return None
+
+    job = await eventually(answered, every=0.1)
+    assert job is not None
+    return job
 
 
 @pytest.mark.req("S-14")

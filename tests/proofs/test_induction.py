@@ -18,9 +18,9 @@ from holdfast.model.submission import Submission
 
 z3 = pytest.importorskip("z3", reason="the proof needs z3-solver, of the group 'proof'")
 
-from tests.models import protocol  # noqa: E402  # only if z3 is installed
-from tests.models.induction import gaps, impossible  # noqa: E402
-from tests.models.protocol import (  # noqa: E402
+from tests.proofs import protocol  # noqa: E402  # only if z3 is installed
+from tests.proofs.induction import gaps, impossible  # noqa: E402
+from tests.proofs.protocol import (  # noqa: E402
     CANCEL,
     COMPLETE,
     EXPIRE,

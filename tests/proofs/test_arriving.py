@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model.job import Job, State
 from holdfast.store import Added, AddStatus
-from tests.models.arriving import Rules, walk
+from tests.proofs.arriving import Rules, walk
 
 if TYPE_CHECKING:
     from holdfast.store.memory.tables import Tables

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import z3
 
-from tests.models.protocol import (
+from tests.proofs.protocol import (
     ANSWERS,
     DEAD,
     DONE,

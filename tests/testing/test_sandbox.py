@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -20,6 +19,7 @@ from holdfast import (
     ValidationError,
 )
 from holdfast.testing import Sandbox
+from tests.waiting import forever
 
 MINUTE = timedelta(minutes=1)
 EVERY_MINUTE = Backoff(strategy=BackoffKind.CONSTANT, initial_delay=MINUTE)
@@ -337,7 +337,7 @@ async def test_a_handler_that_takes_too_long_times_out() -> None:
 
     @app.task("slow", timeout=0.05, max_attempts=1)
     async def slow() -> None:
-        await asyncio.sleep(30)
+        await forever()
 
     with Sandbox(app) as box:
         job = await slow.submit()

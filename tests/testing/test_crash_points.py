@@ -94,7 +94,7 @@ async def many(ctx: JobContext) -> None:
     async with asyncio.TaskGroup() as group:
         for name in ("a", "b"):
             group.create_task(ctx.checkpoint(name))
-            group.create_task(asyncio.sleep(0.001))
+            group.create_task(asyncio.sleep(0.001))  # a step that is none of ours
     bank.charge_once("all")
 
 

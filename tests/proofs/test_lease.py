@@ -12,7 +12,7 @@ from holdfast.model.dependencies import Verdict
 from holdfast.model.job import Job, State
 from holdfast.store import Change
 from holdfast.store.memory.tables import matches
-from tests.models.lease import Rules, walk
+from tests.proofs.lease import Rules, walk
 
 
 @pytest.mark.req("M-3", "S-4", "S-5", "S-6", "S-10", "S-12", "M-9", "A-12")

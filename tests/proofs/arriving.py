@@ -21,12 +21,12 @@ from holdfast.model.job import TERMINAL, Failure, FailureCategory, Job, State
 from holdfast.model.submission import Parent, Submission
 from holdfast.store import Added, AddStatus
 from holdfast.store.memory.tables import AddPlan, Tables, is_verdict_due
-from tests.models import walking
+from tests.proofs import walking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.models.walking import Walk
+    from tests.proofs.walking import Walk
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CLIENTS = ("a", "b", "other")

@@ -22,12 +22,12 @@ from holdfast.model.job import TERMINAL, Event, Failure, FailureCategory, Job, L
 from holdfast.model.submission import Parent, Submission
 from holdfast.store import Change
 from holdfast.store.memory.tables import matches, merged
-from tests.models import walking
+from tests.proofs import walking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.models.walking import Walk
+    from tests.proofs.walking import Walk
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PAST = NOW

@@ -46,7 +46,7 @@ async def app(machines: Machines) -> AsyncIterator[Holdfast]:
         for _ in range(WORKERS):
             machines.start("alone", app="tests.worker.shared:app", slots=10)
         async with asyncio.timeout(30):
-            while len(await worker_pids(app)) < WORKERS:  # other processes
+            while len(await worker_pids(app)) < WORKERS:  # noqa: ASYNC110  # other processes
                 await asyncio.sleep(0.05)
         yield app
 

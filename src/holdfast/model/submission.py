@@ -73,6 +73,8 @@ class Spawner(msgspec.Struct, frozen=True):
 
     job_id: str
     key: str
+    extra: bytes | None = None
+    """The plain fields of that job, which the new one inherits where it gives none."""
 
 
 @lru_cache(maxsize=256)

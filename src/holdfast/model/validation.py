@@ -20,7 +20,15 @@ from holdfast.model.dependencies import (
     inherited_priority,
     missing_fault,
 )
-from holdfast.model.job import DedupeKey, DependencyKind, Job, Priority
+from holdfast.model.job import (
+    DedupeKey,
+    DependencyKind,
+    Extra,
+    Job,
+    Priority,
+    extra_document,
+    read_extra,
+)
 from holdfast.model.payload import PayloadError, clean, encode, size_fault
 from holdfast.model.policy import MAX_ATTEMPTS, Backoff, BackoffKind, effective_timeout
 from holdfast.model.submission import (
@@ -73,6 +81,7 @@ class SubmissionReader:
         self._faults = list(submission.faults)
         self._payload = self._default.payload
         self._values: dict[str, object] = {}
+        self._extra: dict[str, object] = {}
         self._lifetime = self._default.lifetime
         self._priority = self._default.priority
         self._due_at: datetime | None = None
@@ -88,6 +97,8 @@ class SubmissionReader:
             self._check_due(self._due_at)
         if spawner is not None:
             self._spawned(spawner)
+        if self._extra:
+            self._values["extra"] = extra_document(Extra(**self._extra))
         if self._faults:
             raise ValidationError(self._faults)
         return replace(
@@ -105,6 +116,7 @@ class SubmissionReader:
     def _spawned(self, spawner: Spawner) -> None:
         self._dedupe = DedupeKey(f"spawn:{spawner.job_id}", spawner.key, "", None)
         self._values["spawned_by"] = spawner.job_id
+        self._extra = {**asdict(read_extra(spawner.extra)), **self._extra}
         if "depends_on" not in self._values:
             self._values["dependency_kind"] = DependencyKind.FAN_OUT
 

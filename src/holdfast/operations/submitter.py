@@ -116,9 +116,19 @@ class Submitter:
             _, added = await self._batcher.write(job, self._add_one)
         return self._result(job, added)
 
-    async def spawn(self, submission: Submission, fence: Fence, key: str | None) -> str:
-        """Store a child of a running job under that job's lease; return its id."""
-        spawner = Spawner(fence.job_id, key or self._randomness.token())
+    async def spawn(
+        self,
+        submission: Submission,
+        fence: Fence,
+        key: str | None,
+        *,
+        extra: bytes | None = None,
+    ) -> str:
+        """Store a child of a running job under that job's lease; return its id.
+
+        ``extra`` are the plain fields of the running job, which the child inherits.
+        """
+        spawner = Spawner(fence.job_id, key or self._randomness.token(), extra)
         job = self._accepted(submission, await self._parents([submission]), spawner)
         await self._admit([job])
         added = await self.persist(lambda: self._store.add([job], fence=fence))

@@ -109,7 +109,8 @@ class WorkerChannel:
     ) -> str:
         self._must_be_open()
         submission = Submission(type=type_, payload=payload, **options)
-        return await self._submitter.spawn(submission, self._run.fence, key)
+        extra = self._run.job.extra
+        return await self._submitter.spawn(submission, self._run.fence, key, extra=extra)
 
     async def results(self) -> dict[str, bytes | None]:
         store, persist = self._store, self._submitter.persist

@@ -87,8 +87,14 @@ async def spawn(call: Call) -> JsonResponse:
     """Submit a child of a running job."""
     submission = submission_of(cast("Mapping[str, msgspec.Raw]", call.fields["job"]))
     submitter = call.service.app.submitter(call.operations.store)
-    key = call.fields.get("key")
-    job_id = await submitter.spawn(submission, fence_of(call), None if key is None else str(key))
+    key, fence = call.fields.get("key"), fence_of(call)
+    (parent,) = await call.operations.store.get([fence.job_id])
+    job_id = await submitter.spawn(
+        submission,
+        fence,
+        None if key is None else str(key),
+        extra=parent.extra if parent else None,
+    )
     return JsonResponse(SpawnedBody(job_id), 201)
 
 

@@ -179,3 +179,10 @@ def test_plain_fields_at_their_defaults_need_no_document() -> None:
 
 def test_plain_fields_of_a_later_program_are_ignored() -> None:
     assert Extra() == read_extra(b'{"$sealed":"v1","unheard_of":1}')
+
+
+def test_headers_are_kept_in_the_document() -> None:
+    document = extra_document(Extra(headers={"a": "b"}))
+
+    assert b'{"headers":{"a":"b"}}' == document
+    assert {"a": "b"} == read_extra(document).headers

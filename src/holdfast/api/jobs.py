@@ -165,6 +165,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[StateTransition, ...] | None = None
     failure: FailureInfo | None = None
     tags: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
     correlation_id: str | None = None
     cancel_requested: bool = False
     held: bool = False
@@ -188,6 +189,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
             history=_edges(job.history, traces=traces),
             failure=FailureInfo.of(job.failure, traces=traces) if job.failure else None,
             tags=public_tags(job.tags),
+            headers=job.headers,
             worker_id=job.worker,
             profile_state=job.word,
         )
@@ -203,6 +205,7 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
             history=None if edges is None else tuple(edge.value() for edge in edges),
             failure=self.failure.value() if self.failure else None,
             tags=self.tags,
+            headers=self.headers,
             worker=self.worker_id,
             word=self.profile_state,
         )

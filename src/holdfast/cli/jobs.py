@@ -165,6 +165,7 @@ def _show_job(page: JobPage) -> None:
             ("depends on", " ".join(job.depends_on)),
             ("spawned by", job.spawned_by),
             ("tags", mapping(dict(job.tags))),
+            ("headers", mapping(dict(job.headers))),
             ("correlation", job.correlation_id),
             ("output", output),
             ("error", _error(job.failure)),

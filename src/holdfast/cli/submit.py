@@ -44,6 +44,9 @@ SPAN = "SPAN"
 @click.option("--idempotency-window", metavar=SPAN, help="How long the key stays in use.")
 @click.option("--correlation-id", metavar="ID", help="Your own id for correlation.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A label for searches.")
+@click.option(
+    "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Context for the handler."
+)
 @click.option("--depends-on", multiple=True, metavar="JOB", help="Run after this job.")
 @click.option(
     "--dependency-type",
@@ -120,8 +123,9 @@ def _options(given: Mapping[str, object]) -> SubmitOptions:
     for name in ("delay", "timeout", "lifetime", "lease", "idempotency_window"):
         if name in options:
             options[name] = span_or_text(str(options[name]))
-    if "tags" in options:
-        options["tags"] = tags_of(given["tags"])  # type: ignore[arg-type]  # click made a tuple
+    for name in ("tags", "headers"):
+        if name in options:
+            options[name] = tags_of(given[name])  # type: ignore[arg-type]  # click made a tuple
     if "backoff" in options:
         try:
             options["backoff"] = msgspec.json.decode(str(options["backoff"]))

@@ -9,6 +9,7 @@ from holdfast.http.fields import DURATION, NO_NUL, TIMESTAMP, Schema
 from holdfast.model.job import DependencyKind, Priority
 from holdfast.model.policy import MAX_ATTEMPTS, BackoffKind
 from holdfast.model.validation import (
+    MAX_HEADERS,
     MAX_KEY,
     MAX_TAG_NAME,
     MAX_TAG_VALUE,
@@ -118,6 +119,13 @@ _SUBMISSION: Schema = {
                 "maxLength": MAX_TAG_VALUE,
                 "pattern": NO_NUL,
             },
+        },
+        "headers": {
+            "type": "object",
+            "propertyNames": {"pattern": NO_NUL},
+            "additionalProperties": {"type": "string", "pattern": NO_NUL},
+            "description": f"Context for the handler, at most {MAX_HEADERS} bytes;"
+            " jobs that it spawns inherit it.",
         },
         "depends_on": {
             "type": "array",

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.api.jobs import priority_name, public_tags
 from holdfast.errors import NotFoundError, StaleLeaseError
 from holdfast.model import lifecycle
-from holdfast.model.job import CancelRequest, Encoding, Job, State
+from holdfast.model.job import CancelRequest, Encoding, Job, State, read_extra
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.changes import decide_and_swap
 from holdfast.operations.dependents import release_dependents
@@ -47,6 +47,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
     priority: str
     created_at: datetime
     tags: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
     correlation_id: str | None = None
 
     @classmethod
@@ -74,6 +75,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
             priority=priority_name(job.priority),
             created_at=job.created_at,
             tags=public_tags(job.tags),
+            headers=read_extra(job.extra).headers,
             correlation_id=job.correlation_id or None,
         )
 

@@ -214,6 +214,9 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     copied and encrypted everywhere. A program ignores fields that only a later one knows.
     """
 
+    headers: Mapping[str, str] = {}
+    """Context that travels with a job and the jobs it spawns, such as a trace."""
+
 
 NO_EXTRA = Extra()
 _read_extra = lru_cache(1024)(msgspec.json.Decoder(Extra).decode)

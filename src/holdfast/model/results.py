@@ -20,6 +20,7 @@ from holdfast.model.job import (
     Progress,
     State,
     Transition,
+    read_extra,
 )
 from holdfast.model.profiles import PROFILES, STANDARD, DocumentMetadata, document_metadata
 
@@ -98,6 +99,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     spawned_by: str | None = None
     worker: str | None = None
     tags: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
     correlation_id: str | None = None
     profile: str = STANDARD.name
     document: DocumentMetadata | None = None
@@ -301,6 +303,7 @@ def job_status(
         spawned_by=job.spawned_by or None,
         worker=job.lease.worker if running and job.lease else None,
         tags=job.tags,
+        headers=read_extra(job.extra).headers,
         correlation_id=job.correlation_id or None,
         profile=job.profile,
         document=document_metadata(job) if job.profile == "document" else None,

@@ -36,6 +36,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     idempotency_window: Span | None = None
     correlation_id: str | None = None
     tags: Mapping[str, str] | None = None
+    headers: Mapping[str, str] | None = None
     depends_on: Sequence[str] = ()
     dependency_type: DependencyKind | str | None = None
     callback_url: str | None = None
@@ -138,6 +139,7 @@ class SubmitOptions(TypedDict, total=False):
     idempotency_window: Span
     correlation_id: str
     tags: Mapping[str, str]
+    headers: Mapping[str, str]
     depends_on: Sequence[str]
     dependency_type: DependencyKind | str
     callback_url: str

@@ -54,6 +54,8 @@ MAX_KEY = 256
 MAX_TAGS = 64
 MAX_TAG_NAME = 128
 MAX_TAG_VALUE = 1024
+MAX_HEADERS = 8192
+"""Bytes of all names and values together."""
 MAX_URL = 2048
 TYPE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}", re.ASCII)
 QUEUE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
@@ -98,7 +100,7 @@ class SubmissionReader:
         if spawner is not None:
             self._spawned(spawner)
         if self._extra:
-            self._values["extra"] = extra_document(Extra(**self._extra))
+            self._values["extra"] = extra_document(msgspec.convert(self._extra, Extra))
         if self._faults:
             raise ValidationError(self._faults)
         return replace(
@@ -311,6 +313,21 @@ class SubmissionReader:
             self._fault(field, "INVALID", f"must be a string of at most {MAX_TAG_VALUE} characters")
         elif clean(name) != name or clean(value) != value:
             self._fault(field, "INVALID_TEXT", "must not hold NUL or unpaired surrogates")
+
+    def headers(self, field: str, value: object) -> None:
+        if not is_mapping(value) or not all(
+            isinstance(text, str) for pair in value.items() for text in pair
+        ):
+            self._fault(field, "INVALID", f"must be a map of strings, got {shown(value)}")
+            return
+        texts = [str(text) for pair in value.items() for text in pair]
+        if any(clean(text) != text for text in texts):
+            self._fault(field, "INVALID_TEXT", "must not hold NUL or unpaired surrogates")
+        elif (size := sum(len(text.encode()) for text in texts)) > MAX_HEADERS:
+            message = f"must hold at most {MAX_HEADERS} bytes of names and values, got {size}"
+            self._fault(field, "TOO_LARGE", message)
+        else:
+            self._extra[field] = dict(value)
 
     def depends_on(self, field: str, value: object) -> None:
         if value is None:

@@ -24,7 +24,7 @@ from holdfast.errors import (
     StaleLeaseError,
     ValidationError,
 )
-from holdfast.model.job import CancelRequest, Job, LogLine, Progress
+from holdfast.model.job import CancelRequest, Job, LogLine, Progress, read_extra
 from holdfast.model.payload import clean, encode, encode_result
 from holdfast.model.submission import SubmitOptions
 
@@ -140,6 +140,11 @@ class _JobView:
     def created_at(self) -> datetime:
         """When the job was submitted."""
         return self._job.created_at
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Context that came with the job; jobs that it spawns inherit it."""
+        return read_extra(self._job.extra).headers
 
     @property
     def correlation_id(self) -> str:

@@ -38,6 +38,16 @@ def test_no_source_file_is_too_long() -> None:
     assert {} == {name: length for name, length in lengths.items() if length > LONGEST_FILE}
 
 
+def test_no_two_classes_of_the_library_share_a_name() -> None:
+    homes: dict[str, set[str]] = {}
+    for path in tree.sources(".py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, set()).add(tree.relative(path))
+
+    assert {} == {name: found for name, found in homes.items() if len(found) > 1}
+
+
 def test_nothing_in_the_package_is_left_for_later() -> None:
     assert [] == _lines_with(UNFINISHED, tree.sources(*tree.TEXT))
 

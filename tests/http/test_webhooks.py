@@ -42,7 +42,7 @@ async def test_webhook_receives_messages_of_its_own_tenant_only() -> None:
         assert 201 == made.status
         await site.call("POST", f"{API}/jobs", {"type": "t", "payload": {}}, key=other)
         job = await site.call("POST", f"{API}/jobs", {"type": "t", "payload": {}}, key=acme)
-        (call,) = await receiver.heard()
+        (call,) = await receiver.wait_for()
         listed = await site.get(f"{API}/webhooks", key=acme)
         theirs = await site.get(f"{API}/webhooks", key=other)
         sent = await site.get(f"{API}/deliveries", key=acme)
@@ -88,13 +88,13 @@ async def test_secret_is_rotated_and_messages_are_resent() -> None:
         made = await site.call("POST", f"{API}/webhooks", {"url": receiver.url})
         rotated = await site.call("POST", f"{API}/webhooks/{made.json['id']}/rotate", {})
         await site.call("POST", f"{API}/jobs", {"type": "t", "payload": {}})
-        await receiver.heard()
+        await receiver.wait_for()
         page = await site.get(f"{API}/deliveries?webhook={made.json['id']}")
         (delivery,) = page.json["deliveries"]
         await app.wait(delivery["id"], timeout=15)
         again = await site.call("POST", f"{API}/deliveries/{delivery['id']}/resend", {})
         assert 200 == again.status
-        calls = await receiver.heard(2)
+        calls = await receiver.wait_for(2)
 
     assert made.json["secrets"] == rotated.json["secrets"][1:]
     assert calls[0].body == calls[1].body
@@ -109,7 +109,7 @@ async def test_callback_secret_is_created_over_http() -> None:
         rotated = await site.call("POST", f"{API}/webhooks/callback/rotate", {})
         job = {"type": "t", "payload": {}, "callback_url": receiver.url}
         await site.call("POST", f"{API}/jobs", job)
-        (call,) = await receiver.heard()
+        (call,) = await receiver.wait_for()
         again = await site.call("POST", f"{API}/webhooks/callback/rotate", {"keep": 0})
 
     assert (
@@ -132,12 +132,12 @@ async def test_client_and_commands_manage_webhooks_of_a_service() -> None:
     ):
         made = await client.webhooks.add(receiver.url, states=["COMPLETED"], tags={"a": "b"})
         await client.submit("t", {}, tags={"a": "b"})
-        (call,) = await receiver.heard()
+        (call,) = await receiver.wait_for()
         listed = await client.webhooks.list()
         page = await client.webhooks.deliveries(made.id)
         await client.wait(page.deliveries[0].id, timeout=15)
         await client.webhooks.resend(page.deliveries[0].id)
-        await receiver.heard(2)
+        await receiver.wait_for(2)
         rotated = await client.webhooks.rotate(made.id)
         commands = (("--json",), ("deliveries",), ("remove", "x"))
         shown, seen, unknown = [

@@ -198,7 +198,7 @@ async def test_doctor_reports_rights_that_a_reader_lacks(
             found = {finding.name: finding for finding in await examine(store)}
 
     assert Level.WARN is found["due"].level is found["rights"].level
-    assert "could not be looked at: PostgreSQL: permission denied" in found["due"].text
+    assert "could not be checked: PostgreSQL: permission denied" in found["due"].text
     assert Level.OK is found["schema"].level
     assert "jobs" in found
 

@@ -32,7 +32,7 @@ async def test_webhook_reports_a_job_that_node_ended(
         await app.webhooks.add(receiver.url, queues=["q"], include_result=True)
         await peer.ask("work", queue="q")
         job = await app.submit("greet", {"result": {"ok": 1}}, queue="q")
-        (call,) = await receiver.heard()
+        (call,) = await receiver.wait_for()
 
     data = json.loads(call.body)["data"]
     assert (job.job_id, "COMPLETED", {"ok": 1}) == (data["job_id"], data["state"], data["result"])

@@ -140,8 +140,8 @@ MUTANTS = (
     ),
     _in(
         "operations/submitter.py",
-        "        spawner = Spawner(fence.job_id, key or self._randomness.token())\n",
-        "        spawner = Spawner(fence.job_id, self._randomness.token())\n",
+        "        spawner = Spawner(fence.job_id, key or self._randomness.token(), extra)\n",
+        "        spawner = Spawner(fence.job_id, self._randomness.token(), extra)\n",
         "a second attempt spawns a second child",
     ),
 )

@@ -14,18 +14,9 @@ CONTRACTS = tomllib.loads((tree.ROOT / "pyproject.toml").read_text("utf-8"))["to
 ROOT_MODULES = {"__init__", "__main__", "app", "config", "errors"}
 
 
-def test_no_module_imports_itself_through_others_even_lazily() -> None:
-    graph = grimp.build_graph("holdfast", cache_dir=None, exclude_type_checking_imports=True)
+def test_no_module_imports_itself_through_others_lazily_or_for_types() -> None:
+    graph = grimp.build_graph("holdfast", cache_dir=None)
     found = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
-
-    assert [] == _cycle(found)
-
-
-def test_http_modules_have_no_cycle_for_type_checking_either() -> None:
-    graph = grimp.build_graph("holdfast", cache_dir=None, exclude_type_checking_imports=False)
-    packages = ("holdfast.http", "holdfast.api", "holdfast.client")
-    names = {name for name in graph.modules if name.startswith(packages)}
-    found = {name: graph.find_modules_directly_imported_by(name) for name in names}
 
     assert [] == _cycle(found)
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast import Holdfast, JobContext, Worker
 from holdfast.model import lifecycle
 from holdfast.model.job import Event, State
 from holdfast.model.policy import BackoffKind, Retention
 from holdfast.store import Search
 from holdfast.store.redis import RedisStore
+from tests.waiting import forever
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -282,3 +284,29 @@ async def test_nodes_job_never_expires_unless_the_url_sets_a_lifetime(
 
     assert timedelta(minutes=2) > job.expires_at - side.store.now() > timedelta(0)
     assert timedelta(minutes=2) > job.lifetime
+
+
+@pytest.mark.req("M-6", "B-1")
+async def test_the_timeout_of_a_task_stops_nodes_job(
+    valkey_server: Valkey, prefix: str, peer: Peer
+) -> None:
+    async with Holdfast(f"{valkey_server.url}?prefix={prefix}") as app:
+        deadlines = []
+
+        @app.task("slow", timeout=0.2)
+        async def slow(ctx: JobContext) -> None:
+            deadlines.append(ctx.deadline)
+            await forever()
+
+        await peer.ask("listen", queue="q")
+        wire_id = await peer.ask("add", queue="q", job="slow", data={})
+        await Worker(app, queues=["q"]).run(burst=True)
+
+        job = await app.get(f"q:{wire_id}")
+        assert job.failure is not None
+        assert ("TIMEOUT", "execution took longer than 0.2 s") == (
+            *(job.failure.category, job.failure.message),
+        )
+        assert job.started_at is not None
+        assert [job.started_at + timedelta(seconds=0.2)] == deadlines
+    await peer.until("event:failed", jobId=wire_id)

@@ -156,6 +156,17 @@ def effective_timeout(*given: timedelta | None) -> timedelta:
     return min(timeout for timeout in given if timeout is not None)
 
 
+def timeout_fault(timeout: timedelta, most: timedelta) -> Fault | None:
+    """Return the fault of a timeout above the system's, which is refused rather than cut."""
+    if timeout <= most:
+        return None
+    message = (
+        f"must not exceed the system's {most.total_seconds():g} s (Limits.timeout),"
+        f" got {timeout.total_seconds():g} s"
+    )
+    return Fault("timeout", "OUT_OF_RANGE", message)
+
+
 def declared_backoff(given: Backoff | CustomDelay | None) -> Backoff | None:
     """Return the backoff a task declares; a function of its own is known to workers only."""
     if given is None or isinstance(given, Backoff):

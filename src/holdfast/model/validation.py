@@ -30,7 +30,7 @@ from holdfast.model.job import (
     read_extra,
 )
 from holdfast.model.payload import PayloadError, clean, encode, size_fault
-from holdfast.model.policy import MAX_ATTEMPTS, Backoff, BackoffKind, effective_timeout
+from holdfast.model.policy import MAX_ATTEMPTS, Backoff, BackoffKind, effective_timeout, timeout_fault
 from holdfast.model.submission import (
     Defaults,
     Parent,
@@ -195,12 +195,7 @@ class SubmissionReader:
     def timeout(self, field: str, value: Span) -> None:
         span = self._positive(field, value)
         most = self._defaults.limits.timeout
-        if span is not None and span > most:
-            self._fault(
-                field,
-                "OUT_OF_RANGE",
-                f"must not exceed the system's {most.total_seconds():g} s, got {shown(span)}",
-            )
+        self._add(timeout_fault(span, most) if span else None)
         self._values[field] = effective_timeout(span, self._defaults.timeout, most)
 
     def lifetime(self, field: str, value: Span) -> None:

@@ -11,7 +11,14 @@ import msgspec
 
 from holdfast.errors import Fault
 from holdfast.model.job import DEFAULT_QUEUE, FailureCategory, Priority
-from holdfast.model.policy import MAX_ATTEMPTS, Backoff, CustomDelay, Limits
+from holdfast.model.policy import (
+    MAX_ATTEMPTS,
+    Backoff,
+    CustomDelay,
+    Limits,
+    effective_timeout,
+    timeout_fault,
+)
 from holdfast.model.profiles import STANDARD, Profile
 from holdfast.model.results import RegistrationResult, RegistrationStatus
 from holdfast.model.submission import Defaults
@@ -68,6 +75,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     runner: RunnerKind
     signature: Signature
     options: HandlerOptions
+    timeout: timedelta
+    """The longest that it may run, whatever a job requests: its own timeout or the system's."""
 
     def category(self, error: BaseException) -> FailureCategory:
         """Classify an exception that is not one of holdfast's own."""
@@ -107,7 +116,7 @@ class Registry:
     ) -> RegistrationResult:
         """Register a function for a type; the result says whether it replaced another."""
         previous = type_ in self._handlers
-        message = _problem(type_, function, options)
+        message = _problem(type_, function, options, self._limits)
         if not message:
             try:
                 signature = Signature(function)
@@ -127,6 +136,7 @@ class Registry:
             runner=options.runner or _natural_runner(function),
             signature=signature,
             options=options,
+            timeout=effective_timeout(options.timeout, self._limits.timeout),
         )
         status = RegistrationStatus.REPLACED if previous else RegistrationStatus.REGISTERED
         return RegistrationResult(type=type_, status=status, previous=previous)
@@ -183,12 +193,12 @@ def _natural_runner(function: Function) -> RunnerKind:
     return RunnerKind.ASYNC if is_coroutine(function) else RunnerKind.THREAD
 
 
-def _problem(type_: object, function: object, options: HandlerOptions) -> str:
+def _problem(type_: object, function: object, options: HandlerOptions, limits: Limits) -> str:
     if not isinstance(type_, str) or not TYPE_RULE.fullmatch(type_):
         return f"type must match {TYPE_RULE.pattern}, got {type_!r:.60}"
     if not callable(function):
         return f"handler must be callable, got {function!r:.60}"
-    faults = [fault for fault in _option_faults(options) if fault is not None]
+    faults = [fault for fault in _option_faults(options, limits) if fault is not None]
     if options.runner is RunnerKind.ASYNC and not is_coroutine(function):
         faults.append(Fault("runner", "INVALID", "async needs a coroutine function"))
     if options.runner is RunnerKind.THREAD and is_coroutine(function):
@@ -196,7 +206,7 @@ def _problem(type_: object, function: object, options: HandlerOptions) -> str:
     return "; ".join(map(str, faults))
 
 
-def _option_faults(options: HandlerOptions) -> Iterator[Fault | None]:
+def _option_faults(options: HandlerOptions, limits: Limits) -> Iterator[Fault | None]:
     if options.max_attempts is not None and not 1 <= options.max_attempts <= MAX_ATTEMPTS:
         yield Fault(
             "max_attempts",
@@ -209,5 +219,7 @@ def _option_faults(options: HandlerOptions) -> Iterator[Fault | None]:
         yield Fault("queue", "INVALID", f"must match {QUEUE_RULE.pattern}, got {options.queue!r}")
     if options.timeout is not None and options.timeout <= timedelta(0):
         yield Fault("timeout", "OUT_OF_RANGE", "must be above 0")
+    if options.timeout is not None:
+        yield timeout_fault(options.timeout, limits.timeout)
     if options.backoff is not None:
         yield from options.backoff.faults()

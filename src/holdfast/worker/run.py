@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from functools import cached_property
 
 from holdfast.model.job import CancelRequest, Job
@@ -41,7 +42,8 @@ class Run:
         self.job = job
         self.handler = handler
         self.signals = Signals()
-        self.timeout = job.timeout.total_seconds()
+        self.timeout = min(job.timeout, handler.timeout).total_seconds()
+        """How long it may run, in seconds: the shortest of the job's, task's and system's."""
         self.deadline = started + self.timeout
         """When it times out, by the local monotonic clock."""
         self.renewed = started
@@ -63,7 +65,7 @@ class Run:
     def context(self) -> JobContext:
         """The context for a handler that declares one."""
         assert self.job.started_at is not None
-        deadline = self.job.started_at + self.job.timeout
+        deadline = self.job.started_at + timedelta(seconds=self.timeout)
         return JobContext(self.job, deadline, self.signals, self.channel)
 
     def lease_over(self, now: float) -> bool:

@@ -115,6 +115,9 @@ def test_a_task_may_not_request_more_than_the_system_allows() -> None:
 
     assert "INVALID" == result.status
     assert "(Limits.timeout), got 61 s" in result.message
-    assert "REGISTERED" == app.register(
-        "slow", forever, options=HandlerOptions(timeout=timedelta(seconds=60))
-    ).status
+    assert (
+        "REGISTERED"
+        == app.register(
+            "slow", forever, options=HandlerOptions(timeout=timedelta(seconds=60))
+        ).status
+    )

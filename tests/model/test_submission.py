@@ -339,9 +339,8 @@ def test_a_handler_may_allow_itself_more_than_its_profile() -> None:
 @pytest.mark.req("M-6")
 def test_a_timeout_above_the_limit_of_the_system_is_refused() -> None:
     assert 30 * MINUTE == job(timeout=1800).timeout
-    assert (
-        "timeout must not exceed the system's 1800 s (Limits.timeout), got 1801 s"
-        == _reported(timeout=1801)
+    assert "timeout must not exceed the system's 1800 s (Limits.timeout), got 1801 s" == _reported(
+        timeout=1801
     )
 
 

@@ -30,7 +30,13 @@ from holdfast.model.job import (
     read_extra,
 )
 from holdfast.model.payload import PayloadError, clean, encode, size_fault
-from holdfast.model.policy import MAX_ATTEMPTS, Backoff, BackoffKind, effective_timeout, timeout_fault
+from holdfast.model.policy import (
+    MAX_ATTEMPTS,
+    Backoff,
+    BackoffKind,
+    effective_timeout,
+    timeout_fault,
+)
 from holdfast.model.submission import (
     Defaults,
     Parent,

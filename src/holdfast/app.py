@@ -26,6 +26,7 @@ from holdfast.operations.submitter import Submitter
 from holdfast.operations.sync import Home, SyncOperations
 from holdfast.operations.waiter import JobWaiter
 from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.runtime.importing import check_not_importing
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import DEFAULT_URL, LimitRule, Store, open_store
 from holdfast.tasks.registry import Function, HandlerOptions, Registry, RunnerKind, optional_span
@@ -85,6 +86,7 @@ class Holdfast(JobOperations):
     async def start(self) -> Self:
         """Open the store; every ``start`` needs its own ``close``."""
         if self._operations is None:
+            check_not_importing()
             self._operations = await self.open_operations()
             self._loop = asyncio.get_running_loop()
         self._users += 1

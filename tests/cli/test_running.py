@@ -21,11 +21,19 @@ pytestmark = pytest.mark.slow
     ("path", "message"),
     [
         ("nowhere:app", "no app at 'nowhere:app': there is no module 'nowhere'"),
+        ("nowhere:app", ": run the command in the directory of your module"),
+        ("jobs_her:app", ": did you mean jobs_here?"),
         ("jobs_here:nope", "module 'jobs_here' has no 'nope'"),
+        ("jobs_here:ap", "has no 'ap'; did you mean jobs_here:app?"),
+        ("jobs_here.app", ": write jobs_here:app for 'app' of module 'jobs_here'"),
+        ("jobs_here.py", ": name the module, not the file: jobs_here:app"),
+        ("./jobs_here.py:app", ": name the module, not the file: jobs_here:app"),
+        ("no.such.place:app", "there is no module 'no'"),
         ("jobs_here:greet", "it is a Task, not a Holdfast"),
         ("several", "it holds several apps, name several:one or several:two"),
         ("empty", "the module holds no Holdfast app"),
         ("broken", "importing 'broken' failed: ZeroDivisionError: division by zero (broken.py"),
+        ("unreadable", "failed: SyntaxError: invalid syntax (unreadable.py, line 1)\n"),
         (":", "it must look like module:name"),
     ],
 )
@@ -38,6 +46,7 @@ def test_wrong_app_is_reported_in_one_line(
     )
     (place.path / "empty.py").write_text("", "utf-8")
     (place.path / "broken.py").write_text("1 / 0\n", "utf-8")
+    (place.path / "unreadable.py").write_text("def (\n", "utf-8")
 
     result = place.run("worker", path)
 

@@ -46,5 +46,7 @@ def find_app(settings: Settings) -> tuple[str, Holdfast]:
 
 def _last_line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError):  # names its place itself
+        frames.clear()
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{where}"

@@ -58,13 +58,14 @@ def command_error(error: Exception) -> CommandError:
     from holdfast.errors import StoreError, ValidationError
     from holdfast.observe.logging import plain
     from holdfast.observe.redaction import redacted
+    from holdfast.runtime.importing import UnguardedScriptError
     from holdfast.worker.loading import AppNotFoundError
 
     match error:
         case ValidationError():
             lines = [f"\n  {plain(f.field)}: {plain(redacted(f.message))}" for f in error.faults]
             return CommandError("not valid:" + "".join(lines), USAGE)
-        case AppNotFoundError():
+        case AppNotFoundError() | UnguardedScriptError():
             return CommandError(plain(redacted(error)), USAGE)
         case StoreError():
             return CommandError(plain(redacted(error)), UNREACHABLE)

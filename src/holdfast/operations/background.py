@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Protocol, TypeVar
 
 from holdfast.operations.interface import OperationsBackend
+from holdfast.runtime.importing import check_not_importing
 from holdfast.webhooks import Webhooks
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class BackgroundOperations:
     def _open(self) -> Home:
         with self._lock:
             if self._loop is None or self._operations is None or self._pid != os.getpid():
+                check_not_importing()
                 loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=loop.run_forever, name="holdfast-sync", daemon=True

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+from difflib import get_close_matches
 from functools import reduce
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
 from holdfast.app import Holdfast
 from holdfast.errors import HoldfastError
+from holdfast.runtime.importing import importing
 
 
 class AppNotFoundError(HoldfastError):
@@ -54,16 +58,43 @@ def load_object(path: str) -> object:
     try:
         found: object = reduce(getattr, name.split("."), module)
     except AttributeError:
-        raise AppNotFoundError(path, f"module {module_name!r} has no {name!r}") from None
+        like = get_close_matches(name, vars(module), n=1)
+        hint = f"; did you mean {module_name}:{like[0]}?" if like else ""
+        raise AppNotFoundError(path, f"module {module_name!r} has no {name!r}{hint}") from None
     return found
 
 
 def _module(name: str, path: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with importing(f"module {name!r}"):
+            return importlib.import_module(name)
     except (ValueError, TypeError):
-        raise AppNotFoundError(path, "it must look like module:name") from None
+        raise AppNotFoundError(path, f"it must look like module:name{_hint(name)}") from None
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise AppNotFoundError(path, f"there is no module {error.name!r}") from None
+        why = f"there is no module {error.name!r} in {Path.cwd()} or on the Python path"
+        raise AppNotFoundError(path, f"{why}{_hint(name)}") from None
+
+
+def _hint(name: str) -> str:
+    """Return what a path that is no module was probably meant to be."""
+    if name.endswith(".py"):
+        module = name.removeprefix("./").removesuffix(".py").replace("/", ".").strip(".")
+        return f": name the module, not the file: {module}:app"
+    module, _, attribute = name.rpartition(".")
+    if module and _exists(module):
+        return f": write {module}:{attribute} for {attribute!r} of module {module!r}"
+    here = get_close_matches(
+        name, [file.stem for file in Path.cwd().glob("*.py")], n=1, cutoff=0.75
+    )
+    if here:
+        return f": did you mean {here[0]}?"
+    return ": run the command in the directory of your module"
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

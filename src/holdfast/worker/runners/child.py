@@ -27,6 +27,7 @@ from holdfast.errors import JobCancelledError, ValidationError
 from holdfast.model.job import LogLine, Progress
 from holdfast.model.payload import PayloadError, clean, encode
 from holdfast.model.submission import SubmitOptions
+from holdfast.runtime.importing import UnguardedScriptError
 from holdfast.tasks.context import Call, JobContext, Signals, SyncJobContext, no_transaction
 from holdfast.tasks.registry import Handler, is_coroutine
 from holdfast.worker.executor import (
@@ -139,6 +140,9 @@ def main() -> None:
     setup = connection.setup()
     try:
         handlers = Handlers(setup)
+    except UnguardedScriptError as error:
+        connection.send(Broken(str(error)))
+        return
     except BaseException:  # noqa: BLE001  # a user's module may raise anything
         connection.send(Broken(clean(traceback.format_exc(limit=-5), MAX_MESSAGE)))
         return

@@ -13,6 +13,7 @@ import sys
 import types
 
 from holdfast.app import Holdfast
+from holdfast.runtime.importing import importing
 from holdfast.tasks.registry import Handler, RunnerKind
 from holdfast.worker.runners.protocol import Setup
 
@@ -56,7 +57,7 @@ class Handlers:
     """The handlers that this process found."""
 
     def __init__(self, setup: Setup) -> None:
-        spaces = [vars(importlib.import_module(name)) for name in setup.modules]
+        spaces = [_imported(name) for name in setup.modules]
         if setup.main:
             spaces.append(_run_main(setup.main))
         module, _, attribute = setup.app.partition(":")
@@ -72,10 +73,16 @@ class Handlers:
         return next((h for app in self._apps if (h := app.registry.get(type_)) is not None), None)
 
 
+def _imported(name: str) -> dict[str, object]:
+    with importing(f"module {name!r}"):
+        return vars(importlib.import_module(name))
+
+
 def _run_main(path: str) -> dict[str, object]:
     """Run the started script under another name, so that its main part does not run."""
     module = types.ModuleType(MAIN_COPY)
-    space = runpy.run_path(path, run_name=MAIN_COPY)
+    with importing(path):
+        space = runpy.run_path(path, run_name=MAIN_COPY)
     vars(module).update(space)
     sys.modules[MAIN_COPY] = module
     return vars(module)

@@ -96,6 +96,12 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
     assert [] == [link for link in local if not (page.parent / link).exists()]
 
 
+def test_every_page_is_linked_from_the_readme() -> None:
+    readme = (tree.ROOT / "README.md").read_text("utf-8")
+
+    assert [] == [page.name for page in PAGES[1:] if f"](docs/{page.name})" not in readme]
+
+
 def _command(folder: Path) -> None:
     """Put commands of this holdfast where a shell finds them first."""
     for name, module in (("holdfast", "-m holdfast"), ("python", "")):

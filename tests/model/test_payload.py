@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from uuid import UUID
 
 import msgspec
@@ -122,6 +123,9 @@ class Count(int):
         (UUID(int=0), '"00000000-0000-0000-0000-000000000000"'),
         (Decimal("1.50"), '"1.50"'),
         (Colour.RED, '"red"'),
+        (Path("/srv/a.txt"), '"/srv/a.txt"'),
+        ([PurePosixPath("a"), PureWindowsPath("a/b")], '["a","a\\\\b"]'),
+        ({Path("a"): 1}, '{"a":1}'),
         ({"b": b"ab"}, '{"b":"YWI="}'),
         (OrderedDict(z=1, a=2), '{"z":1,"a":2}'),
         (Person(name="Ann", born=None), '{"name":"Ann","born":null}'),
@@ -156,6 +160,8 @@ def test_bytes_stay_as_they_are(value: bytes) -> None:
         ("\ud800", "INVALID_TEXT"),
         ({"\udfff": 1}, "INVALID_TEXT"),
         (["\ud83d", "\ude00"], "INVALID_TEXT"),
+        (Path("a\udcff"), "INVALID_TEXT"),
+        (Path("a\x00b"), "INVALID_TEXT"),
         pytest.param(10**4300, "NUMBER_TOO_LONG", id="digits"),
         pytest.param({"a": -(10**4300)}, "NUMBER_TOO_LONG", id="negative"),
         (object(), "NOT_JSON"),

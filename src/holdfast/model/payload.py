@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from itertools import accumulate
+from pathlib import PurePath
 from typing import NoReturn, cast
 
 import msgspec
@@ -126,7 +127,7 @@ def size_fault(size: int, limit: int) -> Fault | None:
 
 
 def _plain(value: object) -> object:
-    """Convert what msgspec cannot encode: models, and subclasses of scalars."""
+    """Convert what msgspec cannot encode: models, paths, and subclasses of scalars."""
     if isinstance(value, msgspec.Raw):  # encoded as it is: only to be checked
         check_json(bytes(value))
         return None
@@ -135,7 +136,13 @@ def _plain(value: object) -> object:
     for scalar in (str, int, float):
         if isinstance(value, scalar):
             return scalar(value)
-    raise TypeError(f"a {type(value).__name__} is not supported")
+    if isinstance(value, PurePath):
+        return str(value)
+    kind = type(value)
+    raise TypeError(
+        f"type {kind.__module__}.{kind.__qualname__} is not supported, give its fields as a"
+        " dataclass or dict"
+    )
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,7 +59,7 @@ class Signature:
         self._whole = list(self._parameters) == [WHOLE]
         self._target = hints.get(WHOLE, Any) if self._whole else self._struct(function, hints)
         try:
-            self._decoder = msgspec.json.Decoder(self._target, dec_hook=_decode_model)
+            self._decoder = msgspec.json.Decoder(self._target, dec_hook=_decode_custom)
         except TypeError as error:
             raise SignatureError(f"cannot decode into its annotations: {error}") from None
 
@@ -137,7 +138,12 @@ def _hints(function: Callable[..., object]) -> dict[str, Any]:
         raise SignatureError(f"cannot resolve its annotations: {error}") from None
 
 
-def _decode_model(kind: type, value: object) -> object:
+def _decode_custom(kind: type, value: object) -> object:
+    """Decode into what msgspec does not know: paths and models."""
+    if issubclass(kind, PurePath):
+        if not isinstance(value, str):
+            raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
+        return kind(value)
     if not is_model(kind):
         raise TypeError(f"cannot decode into {kind.__name__}")
     try:

@@ -11,6 +11,7 @@ import importlib
 import runpy
 import sys
 import types
+from typing import Any
 
 from holdfast.app import Holdfast
 from holdfast.runtime.importing import importing
@@ -73,7 +74,7 @@ class Handlers:
         return next((h for app in self._apps if (h := app.registry.get(type_)) is not None), None)
 
 
-def _imported(name: str) -> dict[str, object]:
+def _imported(name: str) -> dict[str, Any]:
     with importing(f"module {name!r}"):
         return vars(importlib.import_module(name))
 

@@ -42,8 +42,8 @@ TABLE = {
             multiplier=2.0,
             jitter=False,
         ),
-        30 * SECOND,
-        10 * SECOND,
+        15 * SECOND,
+        5 * SECOND,
         30 * MINUTE,
         DAY,
         Priority.NORMAL,
@@ -271,7 +271,7 @@ def test_the_error_type_shows_whether_the_last_error_may_be_retried(
 def test_a_custom_profile_needs_a_name_and_a_vocabulary() -> None:
     mine = Profile(name="mine", word=canonical)
 
-    assert (3, Backoff(), 30 * SECOND) == (mine.max_attempts, mine.backoff, mine.lease)
+    assert (3, Backoff(), 15 * SECOND) == (mine.max_attempts, mine.backoff, mine.lease)
 
 
 def test_a_profile_is_found_by_name_or_given_as_it_is() -> None:

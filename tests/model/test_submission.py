@@ -40,7 +40,7 @@ def test_a_submission_with_only_a_type_gets_every_default() -> None:
             created_at=NOW,
             updated_at=NOW,
             timeout=30 * MINUTE,
-            lease_ttl=30 * SECOND,
+            lease_ttl=15 * SECOND,
             lifetime=7 * DAY,
             expires_at=NOW + 7 * DAY,
             backoff=Backoff(),

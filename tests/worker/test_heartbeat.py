@@ -36,7 +36,7 @@ class Ward:
         self.delivered: list[Callable[[], None]] = []
         self.runs: list[Run] = []
 
-        @self.app.task("work", timeout=120)
+        @self.app.task("work", timeout=120, lease=LEASE)
         async def work() -> None: ...
 
         self.heartbeat = Heartbeat(

@@ -74,7 +74,7 @@ async def test_the_promoter_returns_when_the_next_job_is_due(yard: Yard) -> None
 async def test_the_reaper_recovers_and_reports_jobs_of_silent_workers(yard: Yard) -> None:
     job = await yard.app.submit("x")
     await yard.claim()
-    yard.clock.advance(29.9)
+    yard.clock.advance(14.9)
     await yard.reaper.once()
     assert State.RUNNING is await yard.state(job.job_id)
 

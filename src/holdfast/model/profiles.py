@@ -31,7 +31,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     max_attempts: int = 3
     backoff: Backoff = Backoff()
-    lease: timedelta = 30 * SECOND
+    lease: timedelta = 15 * SECOND
+    """The shortest at which no job ran twice beside frozen processes and pausing stores."""
     timeout: timedelta = 30 * MINUTE
     lifetime: timedelta = 7 * DAY
     priority: Priority = Priority.NORMAL
@@ -140,12 +141,14 @@ DOCUMENT = Profile(
     name="document",
     max_attempts=4,
     backoff=Backoff(strategy=BackoffKind.CONSTANT, max_delay=SECOND),
+    lease=30 * SECOND,
     word=document_word,
 )
 
 BULLMQ = Profile(
     name="bullmq",
     backoff=Backoff(strategy=BackoffKind.EXPONENTIAL, max_delay=HOUR),
+    lease=30 * SECOND,
     priority=Priority.CRITICAL,
     word=bullmq_word,
 )

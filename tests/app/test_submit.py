@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import Raw
 
 from holdfast import (
     Backoff,
@@ -14,6 +15,7 @@ from holdfast import (
     Limits,
     QuotaError,
     State,
+    Submission,
     SubmissionStatus,
     ValidationError,
 )
@@ -141,6 +143,30 @@ async def test_same_key_and_payload_is_a_duplicate_with_the_first_jobs_state(
         again.scheduled_for,
     )
     assert 1 == (await app.search()).total_count
+
+
+@pytest.mark.req("M-2", "M-12")
+async def test_payload_with_another_order_of_keys_is_the_same_and_stored_as_it_came(
+    app: Holdfast,
+) -> None:
+    given = b'{ "b": 1.0,  "a": {"d": 1, "c": 2} }'
+    first = await app.submit("pay", Raw(given), idempotency_key="k")
+
+    again = await app.submit("pay", {"a": {"c": 2, "d": 1}, "b": 1.0}, idempotency_key="k")
+    (in_batch,) = (
+        await app.submit_batch(
+            [
+                Submission(
+                    type="pay", payload=Raw(b'{"b":1.0,"a":{"c":2,"d":1}}'), idempotency_key="k"
+                )
+            ]
+        )
+    ).results
+
+    assert [first.job_id] * 2 == [again.existing_job_id, in_batch.existing_job_id]
+    (stored,) = await app.store.get([first.job_id])
+    assert stored is not None
+    assert given == stored.payload
 
 
 @pytest.mark.req("M-2")

@@ -67,7 +67,7 @@ def test_errors_name_the_wrong_option(place: Place, args: list[str], message: st
 def test_repeated_key_is_a_duplicate_and_another_payload_is_refused(place: Place) -> None:
     first = place.submit("greet", '{"n": 1}', "--idempotency-key", "k")
 
-    again = place.json("submit", "greet", '{"n": 1}', "--idempotency-key", "k")
+    again = place.json("submit", "greet", '{ "n":1 }', "--idempotency-key", "k")
     other = place.run("submit", "greet", '{"n": 2}', "--idempotency-key", "k")
 
     assert ("DUPLICATE", first) == (again["status"], again["existing_job_id"])

@@ -65,11 +65,13 @@ async def test_payload_is_stored_byte_for_byte(site: Site) -> None:
 
 @pytest.mark.req("M-2", "A-10")
 async def test_idempotency_key_is_read_from_body_or_header(site: Site) -> None:
-    body = {"type": "a", "payload": 1}
+    body = {"type": "a", "payload": {"b": 1, "c": 2}}
     header = {"idempotency-key": "k"}
 
     first = await site.post(f"{API}/jobs", body, headers=header)
-    again = await site.post(f"{API}/jobs", {**body, "idempotency_key": "k"})
+    again = await site.post(
+        f"{API}/jobs", {**body, "payload": {"c": 2, "b": 1}, "idempotency_key": "k"}
+    )
     other = await site.post(f"{API}/jobs", {**body, "payload": 2}, headers=header)
     conflicting = await site.post(f"{API}/jobs", {**body, "idempotency_key": "x"}, headers=header)
 

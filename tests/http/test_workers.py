@@ -172,6 +172,21 @@ async def test_spawned_child_is_the_same_for_the_same_key(site: Site) -> None:
     assert {"type", "payload"} == set(wrong.fields)
 
 
+@pytest.mark.req("M-2", "M-9")
+async def test_spawned_child_with_an_idempotency_key_of_another_job_is_that_job(site: Site) -> None:
+    await site.submit()
+    (job,) = await site.claim()
+    held = await site.post("/api/v1/jobs", {"type": "child", "payload": 1, "idempotency_key": "k"})
+    body = {"lease_token": job["lease_token"]}
+    child = {"type": "child", "payload": 1, "idempotency_key": "k"}
+
+    same = await site.post(path_of(job, "spawn"), {**body, "job": child})
+    other = await site.post(path_of(job, "spawn"), {**body, "job": {**child, "payload": 2}})
+
+    assert (201, held.json["job_id"]) == (same.status, same.json["job_id"])
+    assert (409, held.json["job_id"]) == (other.status, other.json["error"]["existing_job_id"])
+
+
 async def test_worker_over_http_counts_as_present(site: Site) -> None:
     job_id = await site.submit(queue="q")
     before = (await site.get(f"{API}/jobs/{job_id}/explain")).json["cause"]

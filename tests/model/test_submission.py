@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import RFC_4122, UUID
 
 import pytest
+from msgspec import Raw
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.acceptance import NO_DEFAULTS, PlainJobs, accept, plain, read
@@ -521,6 +522,43 @@ def test_a_key_belongs_to_its_type_for_its_window_and_has_a_digest_of_its_payloa
     assert 32 == len(first.digest)
 
 
+@pytest.mark.req("M-2", "M-12")
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ({"a": 1, "b": {"c": [1.5], "d": 2}}, {"b": {"d": 2, "c": [1.5]}, "a": 1}),
+        (Raw(b' {"b" : 1.50,\n"a":[ ] }'), Raw(b'{"a":[],"b":1.50}')),
+        ({"b": "\u00e9", "a": 2**70}, Raw(b'{"a":1180591620717411303424,"b":"\\u00e9"}')),
+        (None, Raw(b" null")),
+    ],
+)
+def test_json_with_other_white_space_or_order_of_keys_is_the_same(one: object, two: object) -> None:
+    first, second = job(idempotency_key="k", payload=one), job(idempotency_key="k", payload=two)
+
+    assert first.dedupe == second.dedupe
+    assert (bytes(two) if isinstance(two, Raw) else second.payload) == second.payload
+
+
+@pytest.mark.req("M-2")
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ([1, 2], [2, 1]),
+        ({"a": 1}, {"a": "1"}),
+        ({"a": 1}, {"a": True}),
+        (Raw(b"0.1"), Raw(b"0.10000000000000000001")),
+        (2**70, 2**70 + 1),
+        (1, b"1"),
+        ("a b", "ab"),
+        ({"a": None}, {}),
+    ],
+)
+def test_payloads_with_another_value_differ(one: object, two: object) -> None:
+    first, second = job(idempotency_key="k", payload=one), job(idempotency_key="k", payload=two)
+
+    assert first.dedupe.digest != second.dedupe.digest
+
+
 @pytest.mark.req("M-2")
 def test_the_window_can_be_set_per_system_and_per_job() -> None:
     system = Defaults(limits=Limits(idempotency_window=2 * DAY))
@@ -696,7 +734,7 @@ def test_other_kinds_are_refused(value: object) -> None:
 
 @pytest.mark.req("M-9")
 def test_a_spawned_job_is_spawned_once_per_key_and_waits_for_nothing() -> None:
-    spawned = job(spawner=Spawner("parent", "0"), idempotency_key="mine")
+    spawned = job(spawner=Spawner("parent", "0"))
 
     assert ("parent", DependencyKind.FAN_OUT, State.SCHEDULED) == (
         spawned.spawned_by,
@@ -705,6 +743,22 @@ def test_a_spawned_job_is_spawned_once_per_key_and_waits_for_nothing() -> None:
     )
     assert DedupeKey("spawn:parent", "0", "", None) == spawned.dedupe
     assert "" == spawned.idempotency_key
+
+
+@pytest.mark.req("M-2", "M-9")
+def test_a_spawned_job_holds_its_idempotency_key() -> None:
+    spawned = job(spawner=Spawner("parent", "0"), idempotency_key="mine")
+
+    assert "mine" == spawned.idempotency_key
+
+
+@pytest.mark.req("M-1", "M-9")
+def test_the_id_of_a_spawned_job_follows_from_its_spawner_and_key() -> None:
+    ids = [Spawner(*by).child_id for by in [("p", "k"), ("p", "k"), ("p", "l"), ("q", "k")]]
+
+    assert ids[0] == ids[1]
+    assert 3 == len(set(ids))
+    assert {4} == {UUID(id_).version for id_ in ids}
 
 
 @pytest.mark.req("M-9")

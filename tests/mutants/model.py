@@ -206,6 +206,18 @@ MUTANTS = (
         "spawn keys of different jobs collide",
     ),
     _in(
+        "model/validation.py",
+        "        if self._dedupe is None:\n            self._dedupe = DedupeKey(f\"spawn:",
+        "        if True:\n            self._dedupe = DedupeKey(f\"spawn:",
+        "the idempotency key of a spawned job is ignored",
+    ),
+    _in(
+        "model/payload.py",
+        "_canonical.encode(_exact.decode(data))",
+        "data",
+        "another order of keys is another payload",
+    ),
+    _in(
         "model/acceptance.py",
         "return job if job.held or job.depends_on else lifecycle.enqueued(job, now=now)",
         "return job if job.depends_on else lifecycle.enqueued(job, now=now)",

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import pytest
 
 from holdfast import (
+    DuplicateError,
     Holdfast,
     JobCancelledError,
     JobContext,
     PermanentError,
     StaleLeaseError,
     SyncJobContext,
+    ValidationError,
 )
 from holdfast.testing import Rehearsal
 
@@ -133,3 +135,41 @@ async def test_a_transaction_needs_a_worker_and_a_database() -> None:
         Rehearsal(restock)()
     with pytest.raises(PermanentError, match="needs a job that runs in a worker on postgresql://"):
         await sell()
+
+
+@app.task("book.order")
+async def order(ctx: JobContext, number: int) -> list[str]:
+    urgent = count.using(priority="HIGH", tags={"a": "b"})
+    return [
+        await ctx.spawn(urgent.submission(), delay=60),
+        await ctx.spawn(urgent),
+        await ctx.spawn("book.bind", 1, idempotency_key="bind"),
+        await ctx.spawn("book.bind", number, idempotency_key="bind"),
+    ]
+
+
+async def test_a_rehearsal_keeps_everything_that_a_spawn_was_given() -> None:
+    rehearsal = Rehearsal(order)
+
+    ids = await rehearsal(1)
+
+    assert ids == [*(child.id for child in rehearsal.spawned), ids[2]]
+    assert [
+        ("book.count", {}, {"priority": "HIGH", "tags": {"a": "b"}, "delay": 60}),
+        ("book.count", None, {"priority": "HIGH", "tags": {"a": "b"}}),
+        ("book.bind", 1, {"idempotency_key": "bind"}),
+    ] == [(child.type, child.payload, child.options) for child in rehearsal.spawned]
+
+
+async def test_a_rehearsal_refuses_what_a_worker_would_refuse() -> None:
+    with pytest.raises(DuplicateError):
+        await Rehearsal(order)(2)
+
+    @app.task("book.wrong")
+    def wrong(ctx: SyncJobContext) -> None:
+        ctx.spawn("book.bind", 1, priority="SOMEDAY")
+
+    with pytest.raises(ValidationError, match="priority"):
+        Rehearsal(wrong)()
+    with pytest.raises(ValidationError, match="priority"):
+        wrong()

@@ -10,10 +10,19 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from holdfast import Holdfast, JobContext, PermanentError, SyncJobContext, TemporaryError
+from holdfast import (
+    Backoff,
+    Holdfast,
+    JobContext,
+    PermanentError,
+    Submission,
+    SyncJobContext,
+    TemporaryError,
+    ValidationError,
+)
 
 app = Holdfast("memory://")
 
@@ -115,6 +124,24 @@ def context(ctx: SyncJobContext, value: int) -> dict[str, object]:
         "attempt": ctx.attempt,
         "ahead": (ctx.deadline - ctx.created_at).total_seconds() > 0,
     }
+
+
+@app.task("process.spawn", runner="process")
+def spawning(ctx: SyncJobContext) -> list[str]:
+    low = echo.using(priority="LOW", tags={"a": "b"}, backoff=Backoff(max_delay=timedelta(7)))
+    later = low.using(scheduled_at=datetime.now(UTC) + timedelta(hours=1))
+    made = [
+        ctx.spawn(later.submission(1)),
+        ctx.spawn(later, {"value": 2}),
+        ctx.spawn(later.submission(3), priority="HIGH", idempotency_key=ctx.job_id),
+        ctx.spawn(later.submission(3), priority="HIGH", idempotency_key=ctx.job_id),
+    ]
+    for wrong in (lambda: ctx.spawn(7), lambda: ctx.spawn(Submission(type=7))):  # type: ignore[arg-type, call-overload]  # wrong on purpose
+        try:
+            wrong()
+        except ValidationError as error:
+            made.append(error.faults[0].field)
+    return made
 
 
 @app.task("process.gather", runner="process")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -156,6 +158,25 @@ async def test_the_context_of_a_child_reaches_the_store(app: Holdfast) -> None:
     (stored,) = await app.store.get([job.job_id])
     assert stored is not None
     assert b'{"value":3}' == stored.checkpoint
+
+
+@pytest.mark.req("A-18", "M-2", "M-9")
+async def test_a_spawn_in_a_child_loses_nothing_that_it_was_given(app: Holdfast) -> None:
+    job = await app.submit("process.spawn")
+
+    status = await app.wait(job.job_id, timeout=15)
+
+    assert isinstance(status.output, list)
+    one, two, three, again, *wrong = status.output
+    assert three == again
+    assert ["task", "type"] == wrong
+    found = [child for child in await app.store.get([one, two, three]) if child is not None]
+    assert [1, 2, 3] == [json.loads(child.payload)["value"] for child in found]
+    assert [3, 3, 1] == [child.priority for child in found]
+    assert ["", "", job.job_id] == [child.idempotency_key for child in found]
+    assert {timedelta(7)} == {child.backoff.max_delay for child in found}
+    assert [{"a": "b"}] * 3 == [dict(child.tags) for child in found]
+    assert {State.DELAYED} == {child.state for child in found}
 
 
 @pytest.mark.req("M-9")

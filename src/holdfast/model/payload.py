@@ -11,6 +11,8 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from decimal import Decimal
+from hashlib import blake2b
 from itertools import accumulate
 from pathlib import PurePath
 from typing import NoReturn, cast
@@ -102,6 +104,13 @@ def check_json(data: bytes) -> None:
         _check_text(value)
 
 
+def payload_digest(data: bytes, encoding: Encoding) -> str:
+    """Return what equal payloads share: JSON up to the order of keys and white space."""
+    if encoding is Encoding.BYTES:
+        return blake2b(data, digest_size=16, person=b"bytes").hexdigest()
+    return blake2b(_canonical.encode(_exact.decode(data)), digest_size=16).hexdigest()
+
+
 def is_model(kind: object) -> bool:
     """Whether a type is a pydantic model, without importing pydantic."""
     return hasattr(kind, "model_validate") and hasattr(kind, "model_dump")
@@ -147,6 +156,9 @@ def _plain(value: object) -> object:
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
 _decoder = msgspec.json.Decoder()
+_exact = msgspec.json.Decoder(float_hook=Decimal)
+_canonical = msgspec.json.Encoder(order="deterministic", decimal_format="number")
+"""With ``_exact`` it keeps every digit of a number, so that no two numbers become equal."""
 _syntax = msgspec.json.Decoder(msgspec.Raw)
 """Checks the syntax of JSON in 0.1 us, for parts of a value that were encoded elsewhere."""
 

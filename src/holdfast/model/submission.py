@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from hashlib import blake2b
 from typing import TypedDict, TypeGuard
+from uuid import UUID
 
 import msgspec
 
@@ -76,6 +78,12 @@ class Spawner(msgspec.Struct, frozen=True):
     key: str
     extra: bytes | None = None
     """The plain fields of that job, which the new one inherits where it gives none."""
+
+    @property
+    def child_id(self) -> str:
+        """The id of the new job: the same for the same key, so that a repeat is recognised."""
+        named = f"{self.job_id}\0{self.key}".encode()
+        return str(UUID(bytes=blake2b(named, digest_size=16).digest(), version=4))
 
 
 @lru_cache(maxsize=256)

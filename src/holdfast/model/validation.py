@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -23,13 +22,14 @@ from holdfast.model.dependencies import (
 from holdfast.model.job import (
     DedupeKey,
     DependencyKind,
+    Encoding,
     Extra,
     Job,
     Priority,
     extra_document,
     read_extra,
 )
-from holdfast.model.payload import PayloadError, clean, encode, size_fault
+from holdfast.model.payload import PayloadError, clean, encode, payload_digest, size_fault
 from holdfast.model.policy import (
     MAX_ATTEMPTS,
     Backoff,
@@ -122,7 +122,8 @@ class SubmissionReader:
         )
 
     def _spawned(self, spawner: Spawner) -> None:
-        self._dedupe = DedupeKey(f"spawn:{spawner.job_id}", spawner.key, "", None)
+        if self._dedupe is None:
+            self._dedupe = DedupeKey(f"spawn:{spawner.job_id}", spawner.key, "", None)
         self._values["spawned_by"] = spawner.job_id
         self._extra = {**asdict(read_extra(spawner.extra)), **self._extra}
         if "depends_on" not in self._values:
@@ -289,7 +290,8 @@ class SubmissionReader:
     def idempotency_key(self, field: str, value: str) -> None:
         self.text(field, value)
         if self._values.pop(field, None):
-            digest = hashlib.blake2b(self._payload, digest_size=16).hexdigest()
+            encoding = str(self._values.get("encoding", self._default.encoding))
+            digest = payload_digest(self._payload, Encoding(encoding))
             expires_at = self._now + self._defaults.limits.idempotency_window
             self._dedupe = DedupeKey(str(self._submission.type), value, digest, expires_at)
 

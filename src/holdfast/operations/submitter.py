@@ -126,7 +126,8 @@ class Submitter:
     ) -> str:
         """Store a child of a running job under that job's lease; return its id.
 
-        ``extra`` are the plain fields of the running job, which the child inherits.
+        With an idempotency key that another job holds, return the id of that job. ``extra`` are
+        the plain fields of the running job, which the child inherits.
         """
         spawner = Spawner(fence.job_id, key or self._randomness.token(), extra)
         job = self._accepted(submission, await self._parents([submission]), spawner)
@@ -188,7 +189,7 @@ class Submitter:
     ) -> Job:
         return accept(
             submission,
-            job_id=self._randomness.uuid(),
+            job_id=self._randomness.uuid() if spawner is None else spawner.child_id,
             now=self._store.now(),
             defaults=self._registry.defaults(submission.type, submission.queue),
             parents=parents,

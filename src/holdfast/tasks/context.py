@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
 
@@ -26,7 +26,8 @@ from holdfast.errors import (
 )
 from holdfast.model.job import CancelRequest, Job, LogLine, Progress, read_extra
 from holdfast.model.payload import clean, encode, encode_result
-from holdfast.model.submission import SubmitOptions
+from holdfast.model.submission import Submission, SubmitOptions
+from holdfast.tasks.spawning import BoundTask, check_key, child_of
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
@@ -36,13 +37,6 @@ T = TypeVar("T")
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MAX_LOG_MESSAGE = 8192
-
-
-class Named(Protocol):
-    """Anything with a job type: a task."""
-
-    @property
-    def type(self) -> str: ...
 
 
 class Signals:
@@ -71,9 +65,7 @@ class Channel(Protocol):
         """Record a log line; may be written a moment later."""
         ...
 
-    async def spawn(
-        self, type_: str, payload: object, key: str | None, options: SubmitOptions
-    ) -> str:
+    async def spawn(self, submission: Submission, key: str | None) -> str:
         """Submit a child under the lease and return its id."""
         ...
 
@@ -224,9 +216,22 @@ class JobContext(_JobView):
         if self._signals.cancel is not None:
             raise JobCancelledError(self.job_id, self._signals.cancel.reason)
 
+    @overload
+    async def spawn(
+        self, task: Submission, *, key: str | None = None, **options: Unpack[SubmitOptions]
+    ) -> str: ...
+    @overload
     async def spawn(
         self,
-        task: str | Named,
+        task: str | BoundTask,
+        payload: object = None,
+        *,
+        key: str | None = None,
+        **options: Unpack[SubmitOptions],
+    ) -> str: ...
+    async def spawn(
+        self,
+        task: str | BoundTask | Submission,
         payload: object = None,
         *,
         key: str | None = None,
@@ -234,11 +239,14 @@ class JobContext(_JobView):
     ) -> str:
         """Submit a child job and return its id.
 
-        With a ``key``, a later attempt that spawns the same key gets the same child instead of
-        a second one. A job that waits FAN_IN for this one waits for the child, too.
+        ``task`` is a task or ``task.using(...)`` or the name of a type, with a payload, or a
+        ``Submission`` such as ``task.submission(...)``. ``options`` win over those of a task or
+        submission. With a ``key``, a later attempt that spawns the same key gets the same child
+        instead of a second one. An ``idempotency_key`` that another job holds returns that job.
+        A job that waits FAN_IN for this one waits for the child, too.
         """
-        type_ = task if isinstance(task, str) else task.type
-        return await self._channel.spawn(type_, payload, key, options)
+        check_key(key)
+        return await self._channel.spawn(child_of(task, payload, options), key)
 
     async def log(self, level: str, message: str, **fields: object) -> None:
         """Log a line with the job, which keeps the newest thousand."""
@@ -336,17 +344,29 @@ class SyncJobContext(_JobView):
         self._call("checkpoint", data)
         self._job = msgspec.structs.replace(self._job, checkpoint=data)
 
+    @overload
+    def spawn(
+        self, task: Submission, *, key: str | None = None, **options: Unpack[SubmitOptions]
+    ) -> str: ...
+    @overload
     def spawn(
         self,
-        task: str | Named,
+        task: str | BoundTask,
+        payload: object = None,
+        *,
+        key: str | None = None,
+        **options: Unpack[SubmitOptions],
+    ) -> str: ...
+    def spawn(
+        self,
+        task: str | BoundTask | Submission,
         payload: object = None,
         *,
         key: str | None = None,
         **options: Unpack[SubmitOptions],
     ) -> str:
         """Submit a child job and return its id; see ``JobContext.spawn``."""
-        type_ = task if isinstance(task, str) else task.type
-        return str(self._call("spawn", type_, payload, key=key, **options))
+        return str(self._call("spawn", task, payload, key=key, **options))
 
     def log(self, level: str, message: str, **fields: object) -> None:
         """Log a line with the job."""

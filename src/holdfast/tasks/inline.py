@@ -9,15 +9,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.errors import StaleLeaseError
+from holdfast.errors import DuplicateError, StaleLeaseError
 from holdfast.model.acceptance import accept
-from holdfast.model.job import Job, LogLine, Progress
+from holdfast.model.job import Job, LogLine, Priority, Progress
 from holdfast.model.lifecycle import claimed
-from holdfast.model.submission import Submission, SubmitOptions
+from holdfast.model.submission import Parent, Submission, SubmitOptions, named_jobs
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import JobContext, Signals, SyncJobContext, no_transaction
 from holdfast.tasks.registry import Function, is_coroutine
+from holdfast.tasks.spawning import given_options
 
 T = TypeVar("T")
 
@@ -44,6 +45,8 @@ class InlineChannel:
         self.checkpoints: list[bytes] = []
         self.lines: list[LogLine] = []
         self.spawned: list[InlineSpawn] = []
+        self._keys: dict[tuple[str, str], Job] = {}
+        """The children that hold an idempotency key, by type and key."""
         self.given_results: dict[str, bytes | None] = {}
 
     def now(self) -> datetime:
@@ -67,19 +70,31 @@ class InlineChannel:
         if self.holds():
             self.lines.append(line)
 
-    async def spawn(
-        self, type_: str, payload: object, key: str | None, options: SubmitOptions
-    ) -> str:
+    async def spawn(self, submission: Submission, key: str | None) -> str:
+        """Record a child; its keys hold among the children of this call."""
         if not self.holds():
             raise StaleLeaseError(INLINE)
         for child in self.spawned:
             if key is not None and child.key == key:
                 return child.id
-        child = InlineSpawn(
-            id=self._randomness.uuid(), type=type_, payload=payload, key=key, options=options
+        named = dict.fromkeys(named_jobs(submission.depends_on), Parent(Priority.NORMAL, 0))
+        job = accept(submission, job_id=self._randomness.uuid(), now=self.now(), parents=named)
+        if job.dedupe is not None:
+            holder = self._keys.setdefault((job.type, job.dedupe.key), job)
+            if holder.dedupe is not None and holder.dedupe.digest != job.dedupe.digest:
+                raise DuplicateError(job.dedupe.key, holder.id)
+            if holder is not job:
+                return holder.id
+        self.spawned.append(
+            InlineSpawn(
+                id=job.id,
+                type=job.type,
+                payload=submission.payload,
+                key=key,
+                options=given_options(submission),
+            )
         )
-        self.spawned.append(child)
-        return child.id
+        return job.id
 
     async def results(self) -> dict[str, bytes | None]:
         return self.given_results

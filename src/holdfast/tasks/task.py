@@ -23,6 +23,7 @@ from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.inline import inline_context
 from holdfast.tasks.signature import Signature
+from holdfast.tasks.spawning import BoundTask
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,7 +71,7 @@ class TaskApp(Protocol):
         ...
 
 
-class Task(Generic[P, R]):
+class Task(BoundTask, Generic[P, R]):
     """A registered function. Calling it runs it at once; ``submit`` submits a job that does."""
 
     def __init__(
@@ -79,11 +80,9 @@ class Task(Generic[P, R]):
         type_: str,
         function: Callable[..., R],
     ) -> None:
+        super().__init__(type_)
         self.app = app
-        self.type = type_
         self.function = function
-        self._options: SubmitOptions = {}
-        self._connection: object = None
         self._signature = Signature(function)
         functools.update_wrapper(self, function)
 

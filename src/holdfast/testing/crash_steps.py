@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from holdfast.model.job import Job, LogLine, Progress
-from holdfast.model.submission import SubmitOptions
+from holdfast.model.submission import Submission
 from holdfast.store import Added, Store
 from holdfast.tasks.context import Channel
 from holdfast.worker.executor import Outcome
@@ -95,12 +95,10 @@ class SteppingChannel:
         await self._channel.log(line)
         self._steps.reach(after)
 
-    async def spawn(
-        self, type_: str, payload: object, key: str | None, options: SubmitOptions
-    ) -> str:
-        before, after = self._steps.before_and_after(f"spawn of {type_}")
+    async def spawn(self, submission: Submission, key: str | None) -> str:
+        before, after = self._steps.before_and_after(f"spawn of {submission.type}")
         self._steps.reach(before)
-        job_id = await self._channel.spawn(type_, payload, key, options)
+        job_id = await self._channel.spawn(submission, key)
         self._steps.reach(after)
         return job_id
 

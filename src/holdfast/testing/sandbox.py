@@ -13,7 +13,7 @@ from holdfast.model.results import SubmissionResult
 from holdfast.model.times import Span, parse_duration
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
-from holdfast.tasks.context import Named
+from holdfast.tasks.spawning import BoundTask
 from holdfast.testing.blocking import BlockingBridge, SandboxOperations
 from holdfast.testing.driver import Driver, Execute
 from holdfast.testing.jobs import SandboxJob, no_match, sandbox_job, unexpected
@@ -78,7 +78,7 @@ class Sandbox:
         self._driver = None
 
     def submitted(
-        self, task: Named | str | None = None, /, **arguments: object
+        self, task: BoundTask | str | None = None, /, **arguments: object
     ) -> list[SandboxJob]:
         """Return the jobs submitted so far, in order; with ``task``, only the jobs of that task.
 
@@ -99,7 +99,7 @@ class Sandbox:
                 return one
         raise AssertionError(f"no job has the id {job_id}")
 
-    def assert_submitted(self, task: Named | str, /, **arguments: object) -> SandboxJob:
+    def assert_submitted(self, task: BoundTask | str, /, **arguments: object) -> SandboxJob:
         """Return the only job of a task with these arguments; fail if there is none or several."""
         found = self.submitted(task, **arguments)
         if not found:
@@ -108,7 +108,9 @@ class Sandbox:
             raise AssertionError(unexpected(found, f"one job of {_type(task)}"))
         return found[0]
 
-    def assert_not_submitted(self, task: Named | str | None = None, /, **arguments: object) -> None:
+    def assert_not_submitted(
+        self, task: BoundTask | str | None = None, /, **arguments: object
+    ) -> None:
         """Fail if a job of a task with these arguments was submitted."""
         found = self.submitted(task, **arguments)
         if found:
@@ -226,5 +228,5 @@ class SyncSandbox:
         return self._sandbox.block(self._sandbox.finish(within=within, raising=raising, most=most))
 
 
-def _type(task: Named | str | None) -> str | None:
+def _type(task: BoundTask | str | None) -> str | None:
     return task if task is None or isinstance(task, str) else task.type

@@ -11,7 +11,7 @@ from datetime import datetime
 from holdfast.errors import PermanentError
 from holdfast.model import lifecycle
 from holdfast.model.job import Job, LogLine, Progress
-from holdfast.model.submission import Submission, SubmitOptions
+from holdfast.model.submission import Submission
 from holdfast.observe.redaction import Redaction
 from holdfast.operations.batcher import Batcher
 from holdfast.operations.submitter import Submitter
@@ -104,11 +104,8 @@ class WorkerChannel:
         self._must_be_open()
         self._notes.post(JobNote(fence=self._run.fence, log=self._redaction.line(line)))
 
-    async def spawn(
-        self, type_: str, payload: object, key: str | None, options: SubmitOptions
-    ) -> str:
+    async def spawn(self, submission: Submission, key: str | None) -> str:
         self._must_be_open()
-        submission = Submission(type=type_, payload=payload, **options)
         extra = self._run.job.extra
         return await self._submitter.spawn(submission, self._run.fence, key, extra=extra)
 

@@ -8,7 +8,15 @@ from typing import assert_type
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import TupleRow
 
-from holdfast import Holdfast, JobContext, JobStatus, SubmissionResult, SyncJobContext, Task
+from holdfast import (
+    Holdfast,
+    JobContext,
+    JobStatus,
+    Submission,
+    SubmissionResult,
+    SyncJobContext,
+    Task,
+)
 from holdfast.testing import CrashReport, Rehearsal, Sandbox, crash_points, crash_points_sync
 
 app = Holdfast("memory://")
@@ -107,3 +115,13 @@ async def crash() -> None:
 async def rehearse() -> None:
     assert_type(await Rehearsal(ping)(), str)
     assert_type(Rehearsal(square, attempt=2)(3), int)
+
+
+async def spawn(ctx: JobContext, sync: SyncJobContext) -> None:
+    assert_type(await ctx.spawn(square.submission(2), key="two"), str)
+    assert_type(await ctx.spawn(square.using(priority="LOW").submission(2), delay=60), str)
+    assert_type(await ctx.spawn(square.using(priority="LOW"), {"number": 2}), str)
+    assert_type(await ctx.spawn("square", {"number": 2}, idempotency_key="two"), str)
+    assert_type(sync.spawn(Submission(type="ping")), str)
+    assert_type(sync.spawn(square, {"number": 2}, tags={"a": "b"}), str)
+    assert_type(sync.spawn("ping"), str)

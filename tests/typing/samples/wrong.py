@@ -54,3 +54,13 @@ async def write(ctx: JobContext, plain: SyncJobContext) -> None:
         pass
     with plain.transaction() as other:
         other.execute("SELECT %s", 1)  # wrong
+
+
+async def spawn(ctx: JobContext, sync: SyncJobContext) -> None:
+    await ctx.spawn(7)  # wrong
+    await ctx.spawn(square.submission(2), {"number": 2})  # wrong
+    await ctx.spawn(square.submission)  # wrong
+    await ctx.spawn("square", piority="LOW")  # wrong
+    sync.spawn(None)  # wrong
+    sync.spawn(square.submission(2), {"number": 2})  # wrong
+    sync.spawn(square, {"number": 2}, key=2)  # wrong

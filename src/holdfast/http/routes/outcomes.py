@@ -29,6 +29,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Failure, FailureCategory, Job
 from holdfast.model.payload import PayloadError, encode
 from holdfast.model.times import shown
+from holdfast.model.validation import MAX_KEY
 
 MAX_MESSAGE = 4096
 MAX_TRACE = 16_384
@@ -78,7 +79,7 @@ async def give_back(call: Call) -> JsonResponse:
 
 
 class SpawnedBody(msgspec.Struct, frozen=True):
-    """The child job: a new one, or the one that was spawned with the same key before."""
+    """The child job: a new one, or the one that has its key already."""
 
     job_id: str
 
@@ -160,12 +161,13 @@ ENDPOINTS = (
         path=f"{JOB}/spawn",
         name="spawnJob",
         summary="Submit a child of a running job",
-        description="A later attempt that spawns with the same key gets the same child.",
+        description="A later attempt that spawns with the same key gets the same child. An"
+        " idempotency key that another job holds gets that job.",
         handler=spawn,
         permission=Permission.WORK,
         body_fields=(
             TOKEN,
-            text("key", minimum=1),
+            text("key", minimum=1, maximum=MAX_KEY),
             Field(
                 name="job",
                 schema={"$ref": "#/components/schemas/JobSubmission"},
@@ -176,6 +178,6 @@ ENDPOINTS = (
         example={"lease_token": "9f...", "key": "page-3", "job": {"type": "page", "payload": 3}},
         response=SpawnedBody,
         status=201,
-        errors=STALE,
+        errors=(*STALE, "DUPLICATE"),
     ),
 )

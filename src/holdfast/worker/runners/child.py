@@ -26,10 +26,11 @@ from typing import Any, NoReturn, cast
 from holdfast.errors import JobCancelledError, ValidationError
 from holdfast.model.job import LogLine, Progress
 from holdfast.model.payload import PayloadError, clean, encode
-from holdfast.model.submission import SubmitOptions
+from holdfast.model.submission import Submission
 from holdfast.runtime.importing import UnguardedScriptError
 from holdfast.tasks.context import Call, JobContext, Signals, SyncJobContext, no_transaction
 from holdfast.tasks.registry import Handler, is_coroutine
+from holdfast.tasks.spawning import given_options
 from holdfast.worker.executor import (
     MAX_MESSAGE,
     Failed,
@@ -88,14 +89,15 @@ class RemoteChannel:
     async def log(self, line: LogLine) -> None:
         await self._request(WriteLog(line))
 
-    async def spawn(
-        self, type_: str, payload: object, key: str | None, options: SubmitOptions
-    ) -> str:
+    async def spawn(self, submission: Submission, key: str | None) -> str:
+        if submission.faults:
+            raise ValidationError(submission.faults)
         try:
-            data, encoding = encode(payload)
+            data, encoding = encode(submission.payload)
         except PayloadError as error:
             raise ValidationError([error.fault("payload")]) from None
-        return str(await self._request(SpawnJob(type_, data, encoding, key, {**options})))
+        fields = {"type": submission.type, **given_options(submission)}
+        return str(await self._request(SpawnJob(data, encoding, key, fields)))
 
     async def results(self) -> dict[str, bytes | None]:
         results = await self._request(ReadResults())

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.model.job import Encoding
+from holdfast.model.submission import Submission
 from holdfast.observe import Observer
 from holdfast.tasks.registry import RunnerKind
 from holdfast.worker.executor import Outcome, system_failure
@@ -115,8 +116,9 @@ async def _answer(run: Run, question: Question) -> bool | str | dict[str, bytes 
             return None
         case KeepCheckpoint(data):
             return await run.channel.checkpoint(data)
-        case SpawnJob(type_, data, encoding, key, options):
+        case SpawnJob(data, encoding, key, fields):
             payload = data if encoding is Encoding.BYTES else msgspec.Raw(data)
-            return await run.channel.spawn(type_, payload, key, options)  # type: ignore[arg-type]  # checked there
+            submission = Submission(payload=payload, **fields)  # type: ignore[arg-type]  # checked there
+            return await run.channel.spawn(submission, key)
         case ReadResults():
             return await run.channel.results()

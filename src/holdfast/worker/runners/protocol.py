@@ -102,11 +102,11 @@ class KeepCheckpoint(msgspec.Struct, frozen=True, tag=True):
 class SpawnJob(msgspec.Struct, frozen=True, tag=True):
     """The handler submits a child job."""
 
-    job_type: str
     payload: bytes
     encoding: Encoding
     key: str | None
-    options: dict[str, object]
+    fields: dict[str, object]
+    """The other fields of its submission."""
 
 
 class ReadResults(msgspec.Struct, frozen=True, tag=True):

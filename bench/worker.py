@@ -203,8 +203,8 @@ async def killing(place: Path, times: int, after: float) -> None:
             await app.wait(job.job_id, timeout=30)
             failure = (await app.failure(job.job_id)).failure
             assert failure is not None
-            assert failure.duration is not None
-            late[stubborn].append(failure.duration.total_seconds() - after)
+            assert failure.duration_ms is not None
+            late[stubborn].append(failure.duration_ms / 1000 - after)
         end(worker)
     polite, stubborn_ = (max(late[each]) * 1000 for each in (False, True))
     print(f"killed past its timeout, at worst: {polite:.0f} ms, deaf to SIGTERM {stubborn_:.0f} ms")

@@ -29,7 +29,8 @@ if typing.TYPE_CHECKING:
     from holdfast.model.job import DependencyKind, FailureCategory, Priority, State
     from holdfast.model.policy import Backoff, BackoffKind, Limits, Retention
     from holdfast.model.profiles import Profile
-    from holdfast.model.results import JobStatus, SubmissionResult, SubmissionStatus
+    from holdfast.model.results import SubmissionResult, SubmissionStatus
+    from holdfast.model.status import JobStatus
     from holdfast.model.submission import Submission
     from holdfast.store import LimitRule
     from holdfast.tasks.context import JobContext, SyncJobContext
@@ -60,7 +61,8 @@ _MODULES = {
     "model.job": ("DependencyKind", "FailureCategory", "Priority", "State"),
     "model.policy": ("Backoff", "BackoffKind", "Limits", "Retention"),
     "model.profiles": ("Profile",),
-    "model.results": ("JobStatus", "SubmissionResult", "SubmissionStatus"),
+    "model.results": ("SubmissionResult", "SubmissionStatus"),
+    "model.status": ("JobStatus",),
     "store": ("LimitRule",),
     "tasks.task": ("Task",),
     "worker": ("Worker",),

@@ -202,7 +202,7 @@ async def test_retry_can_reset_attempts_change_priority_and_wait(
     job = await app.get(job_id)
     assert (RetryStatus.QUEUED, State.DELAYED) == (result.status, result.new_state)
     assert clock.now() + timedelta(seconds=60) == result.scheduled_for
-    assert (0, 2, 0) == (job.attempt, job.max_attempts, job.priority)
+    assert (0, 2, "CRITICAL") == (job.attempt, job.max_attempts, job.priority)
 
 
 @pytest.mark.req("A-16")
@@ -238,11 +238,11 @@ async def test_document_queue_reports_its_own_words_and_metadata(
 
     async with documents as app:
         job_id = (await convert.submit()).job_id
-        created = (await app.get(job_id)).word
+        created = (await app.get(job_id)).profile_state
         await Worker(app, queues=["docs"], maintenance=False).run(burst=True)
         job = await app.get(job_id)
 
-    assert ("QUEUED", "RETRYING") == (created, job.word)
+    assert ("QUEUED", "RETRYING") == (created, job.profile_state)
     assert job.document is not None
     assert (1, 3, "page 7 is upside down", "RETRYABLE") == (
         job.document.retry_count,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast import Holdfast, JobContext, NotFoundError, State, Worker
-from holdfast.model.results import ResultStatus
+from holdfast.model.status import ResultStatus
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store

@@ -32,7 +32,7 @@ async def test_submitted_job_is_stored_and_ready(app: Holdfast, clock: ManualClo
     assert SubmissionStatus.ACCEPTED is result.status
     assert State.SCHEDULED is result.state is job.state
     assert clock.now() == result.created_at == job.created_at
-    assert ("email.send", "default", 2, 0, 3) == (
+    assert ("email.send", "default", "NORMAL", 0, 3) == (
         job.type,
         job.queue,
         job.priority,

@@ -20,8 +20,8 @@ def test_submitted_job_is_shown_with_all_its_options(place: Place) -> None:
         *("--callback-url", "https://example.org/x"),
     )
 
-    job = place.json("job", job_id)["job"]
-    assert ("greet", "mail", "DELAYED", 1, 4) == (
+    job = place.json("job", job_id)
+    assert ("greet", "mail", "DELAYED", "HIGH", 4) == (
         job["type"],
         job["queue"],
         job["state"],
@@ -120,12 +120,12 @@ def test_job_shows_its_result_history_logs_and_failures(place: Place) -> None:
     failures = place.json("failures")
     listed = place.run("failures").stdout
 
-    assert "hello Ada" == done["job"]["result"]["output"]
+    assert "hello Ada" == done["result"]["output"]
     assert ["PENDING", "SCHEDULED", "RUNNING", "COMPLETED"] == [
-        edge["to_state"] for edge in done["job"]["history"]
+        edge["to_state"] for edge in done["history"]
     ]
     assert [("INFO", "greeting")] == [(line["level"], line["message"]) for line in done["logs"]]
-    assert ["SUCCESS"] == [one["result"] for one in done["failure"]["attempts"]]
+    assert ["SUCCESS"] == [one["result"] for one in done["attempts"]]
     assert 'output    "hello Ada"' in shown
     assert "greeting name=Ada" in shown
     assert "attempt 1: FAILURE" in failed
@@ -170,7 +170,7 @@ def test_jobs_are_cancelled_by_filter_after_a_dry_run(place: Place) -> None:
 
     assert "3 of 3 would be cancelled, 0 already finished, 0 not found\n" == dry_run.stdout
     assert (3, 3) == (done["requested"], done["cancelled"])
-    assert "SCHEDULED" == place.json("job", kept)["job"]["state"]
+    assert "SCHEDULED" == place.json("job", kept)["state"]
 
 
 def test_cancel_needs_ids_or_filters(place: Place) -> None:
@@ -189,7 +189,7 @@ def test_failed_job_is_retried_and_others_are_not(place: Place) -> None:
     retried = place.json("retry", failed, "--priority", "critical", "--delay", "60")
     refused = place.run("retry", waiting, "unknown")
 
-    assert [("QUEUED", "DELAYED")] == [(r["status"], r["new_state"]) for r in retried]
+    assert ("QUEUED", "DELAYED") == (retried["status"], retried["new_state"])
     assert 1 == refused.exit_code
     assert "NOT_RETRIABLE" in refused.stdout
     assert "NOT_FOUND" in refused.stdout
@@ -204,10 +204,10 @@ def test_held_job_is_released_and_ended_job_deleted(place: Place) -> None:
     place.run("cancel", job_id)
     deleted = place.json("delete", job_id)
 
-    assert [("RELEASED", "SCHEDULED")] == [(r["status"], r["new_state"]) for r in released]
+    assert ("RELEASED", "SCHEDULED") == (released["status"], released["new_state"])
     assert (1, 1) == (again.exit_code, early.exit_code)
     assert "NOT_ENDED" in early.stdout
-    assert ["DELETED"] == [r["status"] for r in deleted]
+    assert "DELETED" == deleted["status"]
 
 
 def test_unknown_job_is_an_error_without_a_traceback(place: Place) -> None:

@@ -5,17 +5,24 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.model import lifecycle
-from holdfast.model.job import Failure, FailureCategory, State, attempts
+from holdfast.model.job import Failure, FailureCategory, LogLine, Progress, State, attempts
 from holdfast.model.profiles import DOCUMENT, document_metadata
 from holdfast.model.results import (
     AttemptResult,
-    ResultStatus,
     SubmissionStatus,
     attempt_info,
-    job_status,
     submission_result,
+)
+from holdfast.model.status import (
+    MILLISECOND,
+    FailureInfo,
+    LogEntry,
+    ResultStatus,
+    StateTransition,
+    job_status,
 )
 from holdfast.model.submission import Defaults
 from tests.model.making import LATER, NOW, PERMANENT, in_state, job, running
@@ -35,7 +42,7 @@ def test_status_reports_the_state_and_a_worker_only_while_it_runs(state: State) 
     status = job_status(in_state(state))
 
     assert state is status.state
-    assert ("w1" if state is State.RUNNING else None) == status.worker
+    assert ("w1" if state is State.RUNNING else None) == status.worker_id
 
 
 def test_completed_job_reports_its_decoded_result() -> None:
@@ -45,7 +52,7 @@ def test_completed_job_reports_its_decoded_result() -> None:
 
     assert result is not None
     assert (ResultStatus.SUCCESS, {"sent": 2}) == (result.status, result.output)
-    assert LATER - NOW == result.duration
+    assert (LATER - NOW) / MILLISECOND == result.duration_ms
     assert {"sent": 2} == job_status(done).output
     assert job_status(done, with_result=False).output is None
 
@@ -63,14 +70,15 @@ def test_job_that_never_started_reports_no_duration() -> None:
     result = job_status(cancelled).result
 
     assert result is not None
-    assert (ResultStatus.FAILURE, None) == (result.status, result.duration)
+    assert (ResultStatus.FAILURE, None) == (result.status, result.duration_ms)
 
 
 def test_status_carries_the_history_and_the_document_on_request() -> None:
     made = running()
     document = running(defaults=Defaults(profile=DOCUMENT))
 
-    assert made.trail == job_status(made, history=list(made.trail)).history
+    edges = tuple(StateTransition.of(edge) for edge in made.trail)
+    assert edges == job_status(made, history=list(made.trail)).history
     assert job_status(made).document is None
     assert document_metadata(document) == job_status(document).document
 
@@ -111,3 +119,19 @@ def test_attempt_reports_a_run_that_continues_was_given_back_or_cancelled() -> N
 def test_scheduled_for_of_a_ready_job_is_when_it_became_ready() -> None:
     assert job_status(job()).scheduled_for == NOW
     assert job_status(job(delay=timedelta(seconds=5))).scheduled_for == NOW + timedelta(seconds=5)
+
+
+def test_progress_and_log_lines_name_their_times() -> None:
+    reported = replace(running(), progress=Progress(50, "half", LATER))
+
+    progress = job_status(reported).progress
+
+    assert progress is not None
+    assert ("half", LATER) == (progress.message, progress.updated_at)
+    assert LATER == LogEntry.of(LogLine(LATER, "INFO", "line", 1)).timestamp
+
+
+def test_failure_shows_its_code_and_message_as_text() -> None:
+    failure = Failure(category=FailureCategory.PERMANENT, code="KeyError", message="'x'")
+
+    assert str(failure) == str(FailureInfo.of(failure)) == "KeyError: 'x'"

@@ -18,7 +18,7 @@ from tests.worker.rig import EventLog, ended, working
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from holdfast.model.results import JobStatus
+    from holdfast.model.status import JobStatus
     from holdfast.store import JobNote
     from tests.servers import Postgres
 

@@ -25,7 +25,7 @@ from tests.worker.rig import PATIENCE, EventLog, ended, until, working
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from holdfast.model.results import JobStatus
+    from holdfast.model.status import JobStatus
     from tests.servers import Postgres
 
 pytestmark = pytest.mark.postgres

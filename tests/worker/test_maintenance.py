@@ -85,7 +85,7 @@ async def test_the_reaper_recovers_and_reports_jobs_of_silent_workers(yard: Yard
     assert State.RETRYING is status.state
     assert status.history is not None
     last = status.history[-1]
-    assert (Event.LAPSE, "lease expired", "w") == (last.event, last.reason, last.worker)
+    assert (Event.LAPSE, "lease expired", "w") == (last.event, last.reason, last.worker_id)
 
 
 @pytest.mark.req("S-6", "S-10")

@@ -1,4 +1,4 @@
-"""The other response bodies of the API: pages, lists, audit entries, health."""
+"""The other response bodies of the API: lists, audit entries, health."""
 
 from __future__ import annotations
 
@@ -6,42 +6,9 @@ from datetime import datetime
 
 import msgspec
 
-from holdfast.api.jobs import JobBody
-from holdfast.model import results
-from holdfast.model.job import LogLine
+from holdfast.model.status import LogEntry
 from holdfast.model.workers import WorkerInfo
 from holdfast.store import QueueInfo
-
-
-class JobSearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of jobs."""
-
-    jobs: tuple[JobBody, ...]
-    total_count: int
-    total_exact: bool
-    next_cursor: str | None
-    has_more: bool
-
-    @classmethod
-    def of(cls, page: results.SearchResult, *, traces: bool = True) -> JobSearchResult:
-        """Return the body for a page."""
-        return cls(
-            jobs=tuple(JobBody.of(job, traces=traces) for job in page.jobs),
-            total_count=page.total_count,
-            total_exact=page.total_exact,
-            next_cursor=page.next_cursor,
-            has_more=page.has_more,
-        )
-
-    def value(self) -> results.SearchResult:
-        """Return the library's value."""
-        return results.SearchResult(
-            jobs=tuple(job.value() for job in self.jobs),
-            total_count=self.total_count,
-            total_exact=self.total_exact,
-            next_cursor=self.next_cursor,
-            has_more=self.has_more,
-        )
 
 
 class QueueList(msgspec.Struct, frozen=True):
@@ -66,7 +33,7 @@ class WorkerList(msgspec.Struct, frozen=True):
 class LogLines(msgspec.Struct, frozen=True):
     """The lines that a job's handler logged."""
 
-    logs: tuple[LogLine, ...]
+    logs: tuple[LogEntry, ...]
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,6 @@ from holdfast import config
 from holdfast.app import Holdfast
 from holdfast.cli.app_path import find_app
 from holdfast.cli.errors import UNREACHABLE, CommandError
-from holdfast.errors import HoldfastError
 from holdfast.store.urls import is_postgres, scheme, with_option
 
 T = TypeVar("T")
@@ -78,12 +77,6 @@ def _must_exist(url: str, source: str) -> None:
 def answer(value: object, *, as_json: bool, show: Callable[[], None]) -> None:
     """Print a value as JSON or as text."""
     if as_json:
-        click.echo(msgspec.json.encode(value, enc_hook=_encode).decode())
+        click.echo(msgspec.json.encode(value).decode())
     else:
         show()
-
-
-def _encode(value: object) -> object:
-    if isinstance(value, HoldfastError):
-        return {"error": type(value).__name__, "message": str(value)}
-    raise TypeError(f"cannot show {type(value).__name__}")

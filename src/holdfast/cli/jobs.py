@@ -6,19 +6,15 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.filters import filter_options, job_filter
 from holdfast.cli.tables import facts, level, mapping, moment, span, state_shown, table
-from holdfast.model.job import Failure, FailureCategory, LogLine, State, Transition
-from holdfast.model.results import (
-    AttemptInfo,
-    FailureDetails,
-    FailureSearchResult,
-    JobStatus,
-    SearchResult,
-)
+from holdfast.model.job import FailureCategory, State
+from holdfast.model.results import AttemptInfo, FailureSearchResult, JobSearchResult
+from holdfast.model.status import FailureInfo, JobStatus, LogEntry, StateTransition
 from holdfast.observe.logging import plain
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter
@@ -30,12 +26,11 @@ limit_option = click.option(
 )
 
 
-class JobPage(msgspec.Struct, frozen=True, kw_only=True):
-    """What `job --json` prints: the job and the parts that were requested."""
+class JobPage(JobStatus, frozen=True, kw_only=True):
+    """What `job` prints: the job, and beside it the parts that were requested."""
 
-    job: JobStatus
-    logs: list[LogLine] | None = None
-    failure: FailureDetails | None = None
+    logs: list[LogEntry] | UnsetType = UNSET
+    attempts: tuple[AttemptInfo, ...] | UnsetType = UNSET
 
 
 @click.command()
@@ -67,10 +62,11 @@ def job(
     """Show one job."""
 
     async def operate(app: Holdfast) -> JobPage:
+        found = await app.get(job_id, include_history=history)
         return JobPage(
-            job=await app.get(job_id, include_history=history),
-            logs=await app.logs(job_id) if logs else None,
-            failure=await app.failure(job_id) if failure else None,
+            **{name: getattr(found, name) for name in found.__struct_fields__},
+            logs=await app.logs(job_id) if logs else UNSET,
+            attempts=(await app.failure(job_id)).attempts if failure else UNSET,
         )
 
     page = on_store(url, operate)
@@ -116,7 +112,7 @@ def failures(url: str | None, as_json: bool, **given: Any) -> None:
     answer(result, as_json=as_json, show=lambda: _show_failures(result))
 
 
-def _show_jobs(result: SearchResult) -> None:
+def _show_jobs(result: JobSearchResult) -> None:
     table(
         ("ID", "TYPE", "QUEUE", "STATE", "PRIORITY", "ATTEMPT", "CREATED"),
         [
@@ -125,7 +121,7 @@ def _show_jobs(result: SearchResult) -> None:
                 job.type,
                 job.queue,
                 job.state,
-                level(job.priority),
+                level(job.priority_level),
                 f"{job.attempt}/{job.max_attempts}",
                 moment(job.created_at),
             )
@@ -141,8 +137,7 @@ def _show_rest(total: int, cursor: str | None, *, exact: bool = True) -> None:
         click.echo(f"more with --cursor {cursor}")
 
 
-def _show_job(page: JobPage) -> None:
-    job = page.job
+def _show_job(job: JobPage) -> None:
     output = None if job.output is None else msgspec.json.encode(job.output).decode()
     facts(
         [
@@ -150,15 +145,15 @@ def _show_job(page: JobPage) -> None:
             ("type", job.type),
             ("queue", job.queue),
             ("state", state_shown(job.state)),
-            ("word", job.word if job.word != job.state else None),
-            ("priority", level(job.priority)),
+            ("word", job.profile_state if job.profile_state != job.state else None),
+            ("priority", level(job.priority_level)),
             ("attempt", f"{job.attempt} of {job.max_attempts}"),
             ("created", moment(job.created_at)),
             ("due", moment(job.scheduled_for) if job.state is State.DELAYED else None),
             ("started", moment(job.started_at) if job.started_at else None),
             ("ended", moment(job.completed_at) if job.completed_at else None),
-            ("took", span(job.result.duration) if job.result and job.result.duration else None),
-            ("worker", job.worker),
+            ("took", _took(job)),
+            ("worker", job.worker_id),
             ("progress", _progress(job)),
             ("cancel", "requested" if job.cancel_requested and not job.completed_at else None),
             ("held", "until it is released" if job.held else None),
@@ -173,30 +168,36 @@ def _show_job(page: JobPage) -> None:
     )
     if job.history is not None:
         _show_history(job.history)
-    if page.failure is not None:
-        _show_attempts(page.failure.attempts)
-    if page.logs is not None:
+    if job.attempts is not UNSET:
+        _show_attempts(job.attempts)
+    if job.logs is not UNSET:
         click.echo()
         table(
             ("TIME", "ATTEMPT", "LEVEL", "MESSAGE"),
             [
                 (
-                    moment(line.at),
+                    moment(line.timestamp),
                     line.attempt,
                     line.level,
                     f"{line.message} {mapping(dict(line.fields))}",
                 )
-                for line in page.logs
+                for line in job.logs
             ],
         )
 
 
-def _show_history(history: tuple[Transition, ...]) -> None:
+def _show_history(history: tuple[StateTransition, ...]) -> None:
     click.echo()
     table(
         ("TIME", "STATE", "ATTEMPT", "WORKER", "WHY"),
         [
-            (moment(e.at), e.to_state, e.attempt or "", e.worker, f"{e.event}: {e.reason}")
+            (
+                moment(e.timestamp),
+                e.to_state,
+                e.attempt or "",
+                e.worker_id,
+                f"{e.event}: {e.reason}",
+            )
             for e in history
         ],
     )
@@ -207,7 +208,7 @@ def _show_attempts(attempts: tuple[AttemptInfo, ...]) -> None:
         click.echo()
         took = one.finished_at - one.started_at if one.finished_at else None
         click.secho(f"attempt {one.attempt}: {one.result}", bold=True)
-        click.echo(f"  {moment(one.started_at)}, {span(took)}, worker {plain(one.worker)}")
+        click.echo(f"  {moment(one.started_at)}, {span(took)}, worker {plain(one.worker_id)}")
         if one.failure is not None:
             click.echo(f"  {_error(one.failure)}")
             for line in one.failure.stack_trace.splitlines():
@@ -244,9 +245,14 @@ def _show_failures(result: FailureSearchResult) -> None:
             click.echo(f"by {name}: {plain(mapping(dict(counts)))}")
 
 
+def _took(job: JobStatus) -> str | None:
+    took = job.result.duration_ms if job.result else None
+    return None if took is None else span(took / 1000)
+
+
 def _progress(job: JobStatus) -> str | None:
     return f"{job.progress.percent} % {job.progress.message}" if job.progress else None
 
 
-def _error(failure: Failure | None) -> str | None:
+def _error(failure: FailureInfo | None) -> str | None:
     return f"{failure.category} {failure.code}: {plain(failure.message)}" if failure else None

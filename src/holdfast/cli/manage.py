@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import click
@@ -150,8 +150,10 @@ def _each(
     return on_store(url, work)
 
 
-def _report(rows: list[tuple[str, str, str]], results: object, as_json: bool) -> None:
-    answer(results, as_json=as_json, show=lambda: table(("ID", "STATUS", "STATE"), rows))
+def _report(rows: list[tuple[str, str, str]], results: Sequence[object], as_json: bool) -> None:
+    """Print the result of one job as an object, like `cancel`, and of several as a list."""
+    value = results[0] if len(results) == 1 else results
+    answer(value, as_json=as_json, show=lambda: table(("ID", "STATUS", "STATE"), rows))
 
 
 def _fail_unless(done: list[bool]) -> None:

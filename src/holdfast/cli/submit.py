@@ -13,7 +13,8 @@ from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.errors import FAILED, USAGE, CommandError
 from holdfast.cli.tables import facts, moment, state_shown
 from holdfast.model.job import DependencyKind, Priority, State
-from holdfast.model.results import JobStatus, SubmissionResult
+from holdfast.model.results import SubmissionResult
+from holdfast.model.status import JobStatus
 from holdfast.model.submission import SubmitOptions
 
 SPAN = "SPAN"

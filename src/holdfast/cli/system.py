@@ -13,9 +13,9 @@ from holdfast.cli.common import answer, json_option, on_store, store_options, ur
 from holdfast.cli.submit import span_or_text
 from holdfast.cli.tables import facts, moment, span, table
 from holdfast.model.statistics import Breakdown, Counts, LatencyStats, QueueStats
+from holdfast.model.status import EventInfo
 from holdfast.model.workers import WorkerInfo
 from holdfast.observe.logging import plain
-from holdfast.store import JobEvent
 
 COUNTS = tuple(Counts.__struct_fields__)
 
@@ -124,11 +124,11 @@ def _show_workers(found: list[WorkerInfo]) -> None:
     )
 
 
-def _line(event: JobEvent) -> str:
+def _line(event: EventInfo) -> str:
     if event.transition is not None:
         text = f"{event.transition.to_state}  {plain(event.transition.reason)}"
     elif event.progress is not None:
         text = f"{event.progress.percent} %  {plain(event.progress.message)}"
     else:
         text = str(event.kind)
-    return f"{moment(event.at)}  {plain(event.job_id)}  {plain(event.type)}  {text}"
+    return f"{moment(event.timestamp)}  {plain(event.job_id)}  {plain(event.type)}  {text}"

@@ -7,19 +7,18 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from holdfast.api.jobs import EventBody
 from holdfast.client.errors import error_from
 from holdfast.client.requests import query
 from holdfast.client.transport import ConnectionLost, ServiceResponse, Transport
 from holdfast.errors import StoreUnavailableError
+from holdfast.model.status import EventInfo
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.randomness import Randomness
-from holdfast.store import JobEvent
 
 
 async def follow_events(
     transport: Transport, *, after: str | None, follow: bool
-) -> AsyncIterator[JobEvent]:
+) -> AsyncIterator[EventInfo]:
     """Yield events; with ``follow`` a broken stream is opened again after the last event."""
     delays = GrowingDelay(Randomness(), longest=5.0)
     while True:
@@ -38,7 +37,7 @@ async def follow_events(
 
 async def _stream(
     transport: Transport, after: str | None, *, follow: bool
-) -> AsyncIterator[JobEvent]:
+) -> AsyncIterator[EventInfo]:
     path = "/api/v1/events" + query({"after": after, "follow": follow})
     headers = {"accept": "text/event-stream"}
     async with transport.stream(path, headers) as (status, parts):
@@ -54,8 +53,8 @@ async def _stream(
         raise ConnectionLost("the stream ended", sent=True)
 
 
-def _decode(block: bytes) -> JobEvent | None:
+def _decode(block: bytes) -> EventInfo | None:
     lines = dict(line.split(b": ", 1) for line in block.split(b"\n") if b": " in line)
     if lines.get(b"event") not in (b"transition", b"progress"):
         return None
-    return msgspec.json.decode(lines[b"data"], type=EventBody).value()
+    return msgspec.json.decode(lines[b"data"], type=EventInfo)

@@ -11,9 +11,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.api.failures import FailureBody, FailureSearchBody
-from holdfast.api.jobs import JobBody
-from holdfast.api.responses import JobSearchResult, LogLines, QueueList, WorkerList
+from holdfast.api.responses import LogLines, QueueList, WorkerList
 from holdfast.api.submissions import BatchBody, SubmissionBody
 from holdfast.client.errors import error_from
 from holdfast.client.events import follow_events
@@ -27,7 +25,7 @@ from holdfast.client.requests import (
 )
 from holdfast.client.transport import ConnectionLost, ServiceResponse, Transport
 from holdfast.errors import Fault, NotFoundError, ValidationError
-from holdfast.model.job import TERMINAL, LogLine, Priority
+from holdfast.model.job import TERMINAL, Priority
 from holdfast.model.policy import Limits
 from holdfast.model.results import (
     BatchCancellationResult,
@@ -38,16 +36,16 @@ from holdfast.model.results import (
     DeletionStatus,
     FailureDetails,
     FailureSearchResult,
-    JobStatus,
+    JobSearchResult,
     ReleaseResult,
     ReleaseStatus,
     RetryResult,
     RetryStatus,
-    SearchResult,
     SubmissionResult,
     SubmissionStatus,
 )
 from holdfast.model.statistics import QueueStats
+from holdfast.model.status import EventInfo, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, chained
 from holdfast.model.times import Span, parse_duration
 from holdfast.model.workers import WorkerInfo
@@ -57,7 +55,7 @@ from holdfast.operations.filters import FailureFilter, JobFilter
 from holdfast.operations.interface import OperationsBackend
 from holdfast.operations.submitter import with_retries
 from holdfast.runtime.randomness import Randomness
-from holdfast.store import JobEvent, QueueInfo
+from holdfast.store import QueueInfo
 
 T = TypeVar("T")
 LONGEST_WAIT = 25.0
@@ -130,7 +128,7 @@ class RemoteOperations(OperationsBackend):
     ) -> JobStatus:
         """Return a job; NotFoundError when there is none."""
         parameters = query({"include_result": include_result, "include_history": include_history})
-        return (await self._get(job_path(job_id) + parameters, JobBody, job_id)).value()
+        return await self._get(job_path(job_id) + parameters, JobStatus, job_id)
 
     async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
         """Wait until a job has ended; TimeoutError when that takes longer than ``timeout``."""
@@ -142,16 +140,16 @@ class RemoteOperations(OperationsBackend):
             left = LONGEST_WAIT if deadline is None else max(0.0, deadline - loop.time())
             parameters = query({"timeout": timedelta(seconds=min(left, LONGEST_WAIT))})
             path = job_path(job_id, "/wait") + parameters
-            job = (await self._get(path, JobBody, job_id)).value()
+            job = await self._get(path, JobStatus, job_id)
             if job.state in TERMINAL:
                 return job
             if deadline is not None and loop.time() >= deadline:
                 raise TimeoutError
 
-    async def search(self, wanted: JobFilter) -> SearchResult:
+    async def search(self, wanted: JobFilter) -> JobSearchResult:
         """Return one page of jobs."""
         response = await self._call("POST", "/jobs/search", encode_body(wanted))
-        return _decode(response, JobSearchResult).value()
+        return _decode(response, JobSearchResult)
 
     async def stats(
         self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
@@ -165,20 +163,20 @@ class RemoteOperations(OperationsBackend):
         """Return how a job failed, attempt by attempt."""
         parameters = query({"include_all_attempts": include_all_attempts})
         path = job_path(job_id, "/failure") + parameters
-        return (await self._get(path, FailureBody, job_id)).value()
+        return await self._get(path, FailureDetails, job_id)
 
     async def failures(self, wanted: FailureFilter) -> FailureSearchResult:
         """Return one page of failed jobs with the number of failures by cause."""
-        return (await self._get(f"/failures{query(wanted)}", FailureSearchBody)).value()
+        return await self._get(f"/failures{query(wanted)}", FailureSearchResult)
 
     async def events(
         self, *, after: str | None = None, follow: bool = True
-    ) -> AsyncIterator[JobEvent]:
+    ) -> AsyncIterator[EventInfo]:
         """Yield events of jobs, from now or after a cursor; ends only without ``follow``."""
         async for event in follow_events(self._transport, after=after, follow=follow):
             yield event
 
-    async def logs(self, job_id: str) -> list[LogLine]:
+    async def logs(self, job_id: str) -> list[LogEntry]:
         """Return the lines a job's handler logged."""
         return list((await self._get(job_path(job_id, "/logs"), LogLines, job_id)).logs)
 

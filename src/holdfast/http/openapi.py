@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from holdfast.api.errors import MEANING, STATUS_OF, ErrorResponse
-from holdfast.api.jobs import EventBody
 from holdfast.http.endpoint import Endpoint
 from holdfast.http.fields import Field, Schema
 from holdfast.http.schemas import BACKOFF, BATCH, DURATION_SCHEMA, SUBMISSION
 from holdfast.model.job import State
+from holdfast.model.status import EventInfo
 from holdfast.model.validation import QUEUE_RULE
 from holdfast.runtime.version import __version__
 
@@ -27,15 +27,11 @@ _TIMES = ("_at", "_until", "timestamp", "scheduled_for")
 Document = dict[str, object]
 
 COMPONENT_NAMES = {
-    "AttemptBody": "AttemptInfo",
     "BatchBody": "BatchResult",
     "DeliveryAttempt": "Attempt",
-    "EventBody": "JobEvent",
-    "FailureBody": "FailureDetails",
-    "FailureSearchBody": "FailureSearchResult",
+    "EventInfo": "JobEvent",
     "HealthBody": "Health",
-    "JobBody": "JobStatus",
-    "ResultBody": "JobResult",
+    "LogEntry": "LogLine",
     "SpawnedBody": "Spawned",
     "SubmissionBody": "SubmissionResult",
 }
@@ -57,7 +53,7 @@ STATES = {
 def document(endpoints: Sequence[Endpoint]) -> Document:
     """Return the OpenAPI document of endpoints."""
     responses = {e.response for e in endpoints if e.response is not None}
-    kinds = sorted([*responses, ErrorResponse, EventBody, State], key=lambda kind: kind.__name__)
+    kinds = sorted([*responses, ErrorResponse, EventInfo, State], key=lambda kind: kind.__name__)
     schemas, components = msgspec.json.schema_components(
         kinds, ref_template=_REF, schema_hook=_any_json
     )

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from holdfast.api.jobs import priority_name, public_tags
 from holdfast.errors import NotFoundError, StaleLeaseError
 from holdfast.model import lifecycle
 from holdfast.model.job import CancelRequest, Encoding, Job, State, read_extra
+from holdfast.model.status import priority_name, public_tags
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.changes import decide_and_swap
 from holdfast.operations.dependents import release_dependents

@@ -104,10 +104,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     host: str = ""
 
     def __str__(self) -> str:
-        """Return the code and the message: the message of a KeyError is only its key."""
-        if self.code in ("", self.message, self.category):
-            return self.message
-        return f"{self.code}: {self.message}"
+        return failure_text(self.code, self.message, self.category)
+
+
+def failure_text(code: str, message: str, category: str) -> str:
+    """Return the code and the message of a failure: the message of a KeyError is only its key."""
+    return message if code in ("", message, category) else f"{code}: {message}"
 
 
 # gc=False: nothing in these values can refer back to them, and a worker makes several for

@@ -6,23 +6,13 @@ Expected statuses (duplicate, already complete, not found) are values here, neve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
-from holdfast.model.job import (
-    Attempt,
-    Event,
-    Failure,
-    FailureCategory,
-    Job,
-    Progress,
-    State,
-    Transition,
-    read_extra,
-)
-from holdfast.model.profiles import PROFILES, STANDARD, DocumentMetadata, document_metadata
+from holdfast.model.job import Attempt, Event, FailureCategory, Job, State
+from holdfast.model.status import FailureInfo, JobStatus
 
 
 class SubmissionStatus(StrEnum):
@@ -55,62 +45,7 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[SubmissionResult, ...]
 
 
-class ResultStatus(StrEnum):
-    """Whether a job succeeded."""
-
-    SUCCESS = "SUCCESS"
-    FAILURE = "FAILURE"
-
-
-class JobResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a job."""
-
-    status: ResultStatus
-    output: object = None
-    error: Failure | None = None
-    duration: timedelta | None = None
-    attempt: int = 0
-
-
-class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as a client sees it."""
-
-    job_id: str
-    type: str
-    queue: str
-    state: State
-    word: str
-    """The state in the vocabulary of the job's profile."""
-    attempt: int
-    max_attempts: int
-    priority: int
-    created_at: datetime
-    updated_at: datetime
-    scheduled_for: datetime | None = None
-    started_at: datetime | None = None
-    completed_at: datetime | None = None
-    progress: Progress | None = None
-    result: JobResult | None = None
-    history: tuple[Transition, ...] | None = None
-    failure: Failure | None = None
-    cancel_requested: bool = False
-    held: bool = False
-    depends_on: tuple[str, ...] = ()
-    spawned_by: str | None = None
-    worker: str | None = None
-    tags: Mapping[str, str] = {}
-    headers: Mapping[str, str] = {}
-    correlation_id: str | None = None
-    profile: str = STANDARD.name
-    document: DocumentMetadata | None = None
-
-    @property
-    def output(self) -> object:
-        """What the handler returned; None unless the job completed."""
-        return self.result.output if self.result else None
-
-
-class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+class JobSearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """One page of jobs."""
 
     jobs: tuple[JobStatus, ...]
@@ -163,14 +98,14 @@ class AttemptResult(StrEnum):
 class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt as an operator sees it."""
 
+    attempt: int
     attempt_id: str
     previous_attempt_id: str | None
-    attempt: int
-    worker: str
+    worker_id: str
     started_at: datetime
     finished_at: datetime | None
     result: AttemptResult
-    failure: Failure | None = None
+    failure: FailureInfo | None = None
 
 
 class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +116,7 @@ class FailureDetails(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     final_state: State
     total_attempts: int
-    failure: Failure | None
+    failure: FailureInfo | None
     attempts: tuple[AttemptInfo, ...] = ()
 
 
@@ -273,68 +208,17 @@ def submission_result(job: Job) -> SubmissionResult:
     )
 
 
-def job_status(
-    job: Job, *, with_result: bool = True, history: list[Transition] | None = None
-) -> JobStatus:
-    """Return a job as a client sees it."""
-    profile = PROFILES.get(job.profile, STANDARD)
-    running = job.state is State.RUNNING and job.lease is not None
-    return JobStatus(
-        job_id=job.id,
-        type=job.type,
-        queue=job.queue,
-        state=job.state,
-        word=profile.word(job),
-        attempt=job.attempt,
-        max_attempts=job.max_attempts,
-        priority=job.priority,
-        created_at=job.created_at,
-        updated_at=job.updated_at,
-        scheduled_for=job.due_at or job.scheduled_at,
-        started_at=job.started_at,
-        completed_at=job.finished_at,
-        progress=job.progress,
-        result=_result(job) if with_result else None,
-        history=None if history is None else tuple(history),
-        failure=job.failure,
-        cancel_requested=job.cancel is not None,
-        held=job.held,
-        depends_on=job.depends_on,
-        spawned_by=job.spawned_by or None,
-        worker=job.lease.worker if running and job.lease else None,
-        tags=job.tags,
-        headers=read_extra(job.extra).headers,
-        correlation_id=job.correlation_id or None,
-        profile=job.profile,
-        document=document_metadata(job) if job.profile == "document" else None,
-    )
-
-
-def _result(job: Job) -> JobResult | None:
-    if job.finished_at is None:
-        return None
-    duration = job.finished_at - job.started_at if job.started_at else None
-    if job.state is State.COMPLETED:
-        output = None if job.result is None else msgspec.json.decode(job.result)
-        return JobResult(
-            status=ResultStatus.SUCCESS, output=output, duration=duration, attempt=job.attempt
-        )
-    return JobResult(
-        status=ResultStatus.FAILURE, error=job.failure, duration=duration, attempt=job.attempt
-    )
-
-
 def attempt_info(attempt: Attempt) -> AttemptInfo:
     """Return one attempt as an operator sees it."""
     return AttemptInfo(
         attempt_id=attempt.id,
         previous_attempt_id=attempt.previous_id,
         attempt=attempt.number,
-        worker=attempt.worker,
+        worker_id=attempt.worker,
         started_at=attempt.started_at,
         finished_at=attempt.finished_at,
         result=_attempt_result(attempt),
-        failure=attempt.failure,
+        failure=FailureInfo.of(attempt.failure) if attempt.failure else None,
     )
 
 
@@ -365,16 +249,13 @@ __all__ = [
     "DeletionStatus",
     "FailureDetails",
     "FailureSearchResult",
-    "JobResult",
-    "JobStatus",
+    "JobSearchResult",
     "RegistrationResult",
     "RegistrationStatus",
     "ReleaseResult",
     "ReleaseStatus",
-    "ResultStatus",
     "RetryResult",
     "RetryStatus",
-    "SearchResult",
     "SubmissionResult",
     "SubmissionStatus",
 ]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol, Unpack
 
-from holdfast.model.job import LogLine, Priority
+from holdfast.model.job import Priority
 from holdfast.model.results import (
     BatchCancellationResult,
     BatchResult,
@@ -15,19 +15,19 @@ from holdfast.model.results import (
     DeletionResult,
     FailureDetails,
     FailureSearchResult,
-    JobStatus,
+    JobSearchResult,
     ReleaseResult,
     RetryResult,
-    SearchResult,
     SubmissionResult,
 )
 from holdfast.model.statistics import QueueStats
+from holdfast.model.status import EventInfo, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, SubmitOptions
 from holdfast.model.times import Span
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
-from holdfast.store import JobEvent, QueueInfo
+from holdfast.store import QueueInfo
 
 
 class OperationsBackend(Protocol):
@@ -55,7 +55,7 @@ class OperationsBackend(Protocol):
 
     async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus: ...
 
-    async def search(self, wanted: JobFilter) -> SearchResult: ...
+    async def search(self, wanted: JobFilter) -> JobSearchResult: ...
 
     async def stats(
         self, *, time_range: Span = timedelta(hours=1), breakdown_by: Sequence[str] = ()
@@ -96,9 +96,9 @@ class OperationsBackend(Protocol):
 
     def events(
         self, *, after: str | None = None, follow: bool = True
-    ) -> AsyncIterator[JobEvent]: ...
+    ) -> AsyncIterator[EventInfo]: ...
 
-    async def logs(self, job_id: str) -> list[LogLine]: ...
+    async def logs(self, job_id: str) -> list[LogEntry]: ...
 
     async def queues(self) -> list[QueueInfo]: ...
 
@@ -171,7 +171,7 @@ class JobOperations(ABC):
         """Wait until a job has ended; TimeoutError when that takes longer than ``timeout``."""
         return await self.operations.wait(job_id, timeout=timeout)
 
-    async def search(self, **wanted: Unpack[JobFilter]) -> SearchResult:
+    async def search(self, **wanted: Unpack[JobFilter]) -> JobSearchResult:
         """Return one page of jobs that match all filters."""
         return await self.operations.search(wanted)
 
@@ -230,11 +230,11 @@ class JobOperations(ABC):
         """Delete an ended job that no live job depends on."""
         return await self.operations.delete(job_id)
 
-    def events(self, *, after: str | None = None, follow: bool = True) -> AsyncIterator[JobEvent]:
+    def events(self, *, after: str | None = None, follow: bool = True) -> AsyncIterator[EventInfo]:
         """Yield the events of jobs, from now on or after an event's cursor."""
         return self.operations.events(after=after, follow=follow)
 
-    async def logs(self, job_id: str) -> list[LogLine]:
+    async def logs(self, job_id: str) -> list[LogEntry]:
         """Return the lines a job's handler logged."""
         return await self.operations.logs(job_id)
 

@@ -9,19 +9,18 @@ from datetime import timedelta
 
 from holdfast.errors import Fault, StoreUnavailableError, ValidationError
 from holdfast.model.acceptance import read
-from holdfast.model.job import TERMINAL, Job, LogLine, attempts
+from holdfast.model.job import TERMINAL, Job, attempts
 from holdfast.model.results import (
     BatchResult,
     FailureDetails,
     FailureSearchResult,
-    JobStatus,
-    SearchResult,
+    JobSearchResult,
     SubmissionResult,
     SubmissionStatus,
     attempt_info,
-    job_status,
 )
 from holdfast.model.statistics import Breakdown, QueueStats, summarise
+from holdfast.model.status import EventInfo, FailureInfo, JobStatus, LogEntry, job_status
 from holdfast.model.submission import Step, Submission, chained
 from holdfast.model.times import Span, parse_duration
 from holdfast.model.workers import WorkerInfo
@@ -31,7 +30,7 @@ from holdfast.operations.filters import FailureFilter, JobFilter, failure_search
 from holdfast.operations.submitter import Submitter
 from holdfast.operations.waiter import JobWaiter
 from holdfast.operations.workers import workers
-from holdfast.store import JobEvent, QueueInfo, Store
+from holdfast.store import QueueInfo, Store
 
 POLL_INTERVAL = 5.0
 """A waiting caller reads its job at least this often, in seconds."""
@@ -128,10 +127,10 @@ class Operations(Changes):
         finally:
             self._waiter.remove(job_id, ended)
 
-    async def search(self, wanted: JobFilter) -> SearchResult:
+    async def search(self, wanted: JobFilter) -> JobSearchResult:
         """Return one page of jobs."""
         page = await self.store.find(job_search(wanted))
-        return SearchResult(
+        return JobSearchResult(
             jobs=tuple(job_status(job) for job in page.jobs),
             total_count=page.total,
             total_exact=page.total_exact,
@@ -174,7 +173,7 @@ class Operations(Changes):
 
     async def events(
         self, *, after: str | None = None, follow: bool = True
-    ) -> AsyncIterator[JobEvent]:
+    ) -> AsyncIterator[EventInfo]:
         """Yield the events of jobs, from now on or after a cursor; ends only without ``follow``."""
         cursor = after
         if cursor is None and follow:
@@ -183,15 +182,15 @@ class Operations(Changes):
         while True:
             page = await self.store.events(cursor, 500, wait)
             for event in page.events:
-                yield event
+                yield event.info()
             cursor = page.cursor
             if not page.events and not follow:
                 return
 
-    async def logs(self, job_id: str) -> list[LogLine]:
+    async def logs(self, job_id: str) -> list[LogEntry]:
         """Return the lines a job's handler logged."""
         await self.job(job_id)
-        return await self.store.logs(job_id)
+        return [LogEntry.of(line) for line in await self.store.logs(job_id)]
 
     async def queues(self) -> list[QueueInfo]:
         """Return every queue with its settings and counts."""
@@ -221,7 +220,7 @@ class Operations(Changes):
             queue=job.queue,
             final_state=job.state,
             total_attempts=job.attempt,
-            failure=job.failure,
+            failure=FailureInfo.of(job.failure) if job.failure else None,
             attempts=tuple(attempt_info(a) for a in attempts(job.id, history)),
         )
 

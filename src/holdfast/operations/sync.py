@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Unpack
 
-from holdfast.model.job import LogLine, Priority, State
+from holdfast.model.job import Priority, State
 from holdfast.model.results import (
     BatchCancellationResult,
     BatchResult,
@@ -15,20 +15,20 @@ from holdfast.model.results import (
     DeletionResult,
     FailureDetails,
     FailureSearchResult,
-    JobStatus,
+    JobSearchResult,
     ReleaseResult,
     RetryResult,
-    SearchResult,
     SubmissionResult,
 )
 from holdfast.model.statistics import QueueStats
+from holdfast.model.status import EventInfo, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, SubmitOptions
 from holdfast.model.times import Span
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.background import BackgroundOperations, BackgroundWebhooks, Home
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
-from holdfast.store import JobEvent, QueueInfo
+from holdfast.store import QueueInfo
 from holdfast.store.connections import blocking
 from holdfast.webhooks.registry import SECRETS_KEPT
 from holdfast.webhooks.values import ENDS, Delivery, DeliveryPage, Webhook
@@ -92,7 +92,7 @@ class SyncOperations(BackgroundOperations):
         """Wait until a job has ended; TimeoutError when that takes longer than ``timeout``."""
         return self._run(lambda operations: operations.wait(job_id, timeout=timeout))
 
-    def search(self, **wanted: Unpack[JobFilter]) -> SearchResult:
+    def search(self, **wanted: Unpack[JobFilter]) -> JobSearchResult:
         """Return one page of jobs that match all filters."""
         return self._run(lambda operations: operations.search(wanted))
 
@@ -157,11 +157,11 @@ class SyncOperations(BackgroundOperations):
         """Delete an ended job that no live job depends on."""
         return self._run(lambda operations: operations.delete(job_id))
 
-    def events(self, *, after: str | None = None, follow: bool = True) -> Iterator[JobEvent]:
+    def events(self, *, after: str | None = None, follow: bool = True) -> Iterator[EventInfo]:
         """Yield the events of jobs, from now on or after an event's cursor."""
         return self._iterate(lambda operations: operations.events(after=after, follow=follow))
 
-    def logs(self, job_id: str) -> list[LogLine]:
+    def logs(self, job_id: str) -> list[LogEntry]:
         """Return the lines a job's handler logged."""
         return self._run(lambda operations: operations.logs(job_id))
 

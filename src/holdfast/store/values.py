@@ -17,6 +17,7 @@ from holdfast.model.job import (
     State,
     Transition,
 )
+from holdfast.model.status import EventInfo, EventKind, ProgressInfo, StateTransition
 
 
 class Level(StrEnum):
@@ -226,13 +227,6 @@ class FailurePage(msgspec.Struct, frozen=True):
     by_type: Mapping[str, int]
 
 
-class EventKind(StrEnum):
-    """The kind of an event."""
-
-    TRANSITION = "transition"
-    PROGRESS = "progress"
-
-
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A transition or the progress of one job."""
 
@@ -244,6 +238,19 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     transition: Transition | None = None
     progress: Progress | None = None
+
+    def info(self) -> EventInfo:
+        """Return the event as clients see it."""
+        return EventInfo(
+            cursor=self.cursor,
+            job_id=self.job_id,
+            type=self.type,
+            queue=self.queue,
+            kind=self.kind,
+            timestamp=self.at,
+            transition=StateTransition.of(self.transition) if self.transition else None,
+            progress=ProgressInfo.of(self.progress) if self.progress else None,
+        )
 
 
 class EventPage(msgspec.Struct, frozen=True):

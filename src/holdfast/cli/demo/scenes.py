@@ -16,7 +16,8 @@ from holdfast.cli.demo import tasks
 from holdfast.cli.demo.screen import Screen
 from holdfast.cli.tables import table
 from holdfast.model.job import LIVE, Event, State
-from holdfast.model.results import JobStatus, SubmissionResult
+from holdfast.model.results import SubmissionResult
+from holdfast.model.status import JobStatus
 from holdfast.verify import Witness, verify
 
 MANY = 30
@@ -108,7 +109,7 @@ class Scenes:
         await asyncio.sleep(0.5)
         job = await self._app.get(job_id)
         pids = {worker.id: worker.pid for worker in await self._app.workers()}
-        pid = pids.get(job.worker or "")
+        pid = pids.get(job.worker_id or "")
         if pid is None:
             self._note("a killed worker's job was recovered", False, "its worker is unknown")
             return

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 import click
 
 from holdfast.model.job import TERMINAL, Event, State
+from holdfast.model.status import EventInfo
 from holdfast.observe.logging import plain
-from holdfast.store import JobEvent
 
 NARROW = 60
 
@@ -45,7 +45,7 @@ class Screen:
         """Wait until the start of a job was printed."""
         await self._running[job_id].wait()
 
-    async def follow(self, events: AsyncIterator[JobEvent]) -> None:
+    async def follow(self, events: AsyncIterator[EventInfo]) -> None:
         """Print events until cancelled."""
         async for event in events:
             if event.type not in self.quiet:
@@ -56,14 +56,14 @@ class Screen:
                 if event.transition.to_state in TERMINAL:
                     self._ended[event.job_id].set()
 
-    def _show(self, event: JobEvent) -> None:
+    def _show(self, event: EventInfo) -> None:
         if event.progress is not None:
             self.say(event.type, f"{event.progress.percent:3} %  {plain(event.progress.message)}")
         elif event.transition is not None and (text := _text(event)):
             self.say(event.type, text)
 
 
-def _text(event: JobEvent) -> str:
+def _text(event: EventInfo) -> str:
     edge = event.transition
     assert edge is not None
     match edge.to_state:

@@ -10,8 +10,9 @@ import msgspec
 from holdfast.app import Holdfast
 from holdfast.cli.tables import moment, span
 from holdfast.model.job import State
-from holdfast.model.results import FailureDetails, JobStatus
+from holdfast.model.results import FailureDetails
 from holdfast.model.statistics import QueueStats
+from holdfast.model.status import JobStatus
 from holdfast.store import QueueInfo
 
 WINDOW = timedelta(minutes=1)
@@ -117,7 +118,7 @@ def _running(jobs: Sequence[JobStatus]) -> Listing:
             f"{job.attempt}/{job.max_attempts}",
             moment(job.started_at),
             f"{job.progress.percent} %" if job.progress else "",
-            job.worker or "",
+            job.worker_id or "",
         )
         for job in jobs
     )

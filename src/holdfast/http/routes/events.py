@@ -9,7 +9,7 @@ from typing import cast
 
 import msgspec
 
-from holdfast.api.jobs import EventBody
+from holdfast.api.jobs import visible_event
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.endpoint import Call, Endpoint
 from holdfast.http.fields import Field, flag, text, text_list
@@ -110,7 +110,7 @@ async def _stored(call: Call, after: str | None) -> AsyncIterator[bytes]:
 
 
 def _encode(event: JobEvent, *, traces: bool) -> bytes:
-    data = msgspec.json.encode(EventBody.of(event, traces=traces))
+    data = msgspec.json.encode(visible_event(event.info(), traces=traces))
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (
         event.cursor.encode(),
         event.kind.value.encode(),

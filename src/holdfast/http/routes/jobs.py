@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import cast
 
-from holdfast.api.failures import FailureBody
-from holdfast.api.jobs import JobBody, ResultBody
-from holdfast.api.responses import JobSearchResult, LogLines
+from holdfast.api.jobs import visible_failure, visible_job, visible_page
+from holdfast.api.responses import LogLines
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.endpoint import Call, Endpoint
 from holdfast.http.fields import TIMESTAMP, Field, decode_json, duration, flag, whole
@@ -16,6 +15,8 @@ from holdfast.http.responses import JsonResponse
 from holdfast.http.schemas import PRIORITIES, SEARCH
 from holdfast.model.job import State
 from holdfast.model.reserved import RESERVED
+from holdfast.model.results import FailureDetails, JobSearchResult
+from holdfast.model.status import JobResult, JobStatus
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import JobFilter
 from holdfast.store import Order
@@ -74,12 +75,12 @@ async def get(call: Call) -> JsonResponse:
         include_result=bool(call.query.get("include_result", True)),
         include_history=bool(call.query.get("include_history", False)),
     )
-    return JsonResponse(JobBody.of(job, traces=call.caller.traces))
+    return JsonResponse(visible_job(job, traces=call.caller.traces))
 
 
 async def result(call: Call) -> JsonResponse:
     """Return the result of a job; null until it has ended."""
-    job = JobBody.of(await call.operations.get(call.job_id), traces=call.caller.traces)
+    job = visible_job(await call.operations.get(call.job_id), traces=call.caller.traces)
     return JsonResponse(job.result)
 
 
@@ -92,7 +93,7 @@ async def wait(call: Call) -> JsonResponse:
     except TimeoutError:
         waited = None
     job = waited or await call.operations.get(call.job_id)
-    return JsonResponse(JobBody.of(job, traces=call.caller.traces))
+    return JsonResponse(visible_job(job, traces=call.caller.traces))
 
 
 async def list_jobs(call: Call) -> JsonResponse:
@@ -112,7 +113,7 @@ async def search(call: Call) -> JsonResponse:
 
 async def _page(call: Call, filters: dict[str, object]) -> JsonResponse:
     page = await call.operations.search(checked_filter(filters))
-    return JsonResponse(JobSearchResult.of(page, traces=call.caller.traces))
+    return JsonResponse(visible_page(page, traces=call.caller.traces))
 
 
 def checked_filter(filters: dict[str, object]) -> JobFilter:
@@ -128,7 +129,7 @@ async def failure(call: Call) -> JsonResponse:
     details = await call.operations.failure(
         call.job_id, include_all_attempts=bool(call.query.get("include_all_attempts", True))
     )
-    return JsonResponse(FailureBody.of(details, traces=call.caller.traces))
+    return JsonResponse(visible_failure(details, traces=call.caller.traces))
 
 
 async def explain(call: Call) -> JsonResponse:
@@ -174,7 +175,7 @@ ENDPOINTS = (
         handler=get,
         permission=Permission.READ,
         query=(flag("include_result"), flag("include_history")),
-        response=JobBody,
+        response=JobStatus,
         errors=("NOT_FOUND",),
     ),
     Endpoint(
@@ -185,7 +186,7 @@ ENDPOINTS = (
         description="null until the job has ended.",
         handler=result,
         permission=Permission.READ,
-        response=ResultBody,
+        response=JobResult,
         errors=("NOT_FOUND",),
     ),
     Endpoint(
@@ -200,7 +201,7 @@ ENDPOINTS = (
         query=(
             duration("timeout", maximum=MAX_WAIT, description="At most 60 s; 30 s by default."),
         ),
-        response=JobBody,
+        response=JobStatus,
         errors=("NOT_FOUND",),
         timeout=None,
     ),
@@ -212,7 +213,7 @@ ENDPOINTS = (
         handler=failure,
         permission=Permission.READ,
         query=(flag("include_all_attempts"),),
-        response=FailureBody,
+        response=FailureDetails,
         errors=("NOT_FOUND",),
     ),
     Endpoint(

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import cast
 
-from holdfast.api.failures import FailureSearchBody
 from holdfast.api.responses import AuditPage, QueueList, QueueState, WorkerList
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.audit import Audit
@@ -16,6 +15,7 @@ from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
 from holdfast.model.job import FailureCategory
 from holdfast.model.policy import DAY, HOUR
+from holdfast.model.results import FailureSearchResult
 from holdfast.model.statistics import Breakdown, QueueStats
 from holdfast.model.times import shown
 from holdfast.model.validation import QUEUE_RULE
@@ -27,7 +27,7 @@ STATS_KEPT = 7 * DAY
 async def failures(call: Call) -> JsonResponse:
     """Return a page of failed jobs."""
     page = await call.operations.failures(cast("FailureFilter", call.query))
-    return JsonResponse(FailureSearchBody.of(page))
+    return JsonResponse(page)
 
 
 async def stats(call: Call) -> JsonResponse:
@@ -109,7 +109,7 @@ ENDPOINTS = (
                 schema={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
             ),
         ),
-        response=FailureSearchBody,
+        response=FailureSearchResult,
     ),
     Endpoint(
         method="GET",

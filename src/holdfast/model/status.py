@@ -1,0 +1,278 @@
+"""Jobs as clients see them: the same names and forms in the library, over HTTP and in the CLI.
+
+Each value encodes to the JSON that the API documents. Nothing else describes a job to a client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Self
+
+import msgspec
+
+from holdfast.model.job import (
+    Event,
+    Failure,
+    FailureCategory,
+    Job,
+    LogLine,
+    Priority,
+    Progress,
+    State,
+    Transition,
+    failure_text,
+    read_extra,
+)
+from holdfast.model.profiles import PROFILES, STANDARD, DocumentMetadata, document_metadata
+from holdfast.model.reserved import RESERVED
+
+MILLISECOND = timedelta(milliseconds=1)
+
+
+class ProgressInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The progress that a job reported."""
+
+    percent: int
+    message: str
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, progress: Progress) -> Self:
+        """Return progress as clients see it."""
+        return cls(percent=progress.percent, message=progress.message, updated_at=progress.at)
+
+
+class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """How one attempt failed."""
+
+    category: FailureCategory
+    message: str
+    code: str = ""
+    stack_trace: str = ""
+    context: Mapping[str, str] = {}
+    attempt: int = 0
+    timestamp: datetime | None = None
+    duration_ms: int | None = None
+    worker_id: str = ""
+    host: str = ""
+
+    @classmethod
+    def of(cls, failure: Failure) -> Self:
+        """Return a failure as clients see it."""
+        return cls(
+            category=failure.category,
+            message=failure.message,
+            code=failure.code,
+            stack_trace=failure.stack_trace,
+            context=failure.context,
+            attempt=failure.attempt,
+            timestamp=failure.at,
+            duration_ms=milliseconds(failure.duration),
+            worker_id=failure.worker,
+            host=failure.host,
+        )
+
+    def __str__(self) -> str:
+        return failure_text(self.code, self.message, self.category)
+
+
+class ResultStatus(StrEnum):
+    """Whether a job succeeded."""
+
+    SUCCESS = "SUCCESS"
+    FAILURE = "FAILURE"
+
+
+class JobResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a job."""
+
+    status: ResultStatus
+    output: object = None
+    error: FailureInfo | None = None
+    duration_ms: int | None = None
+    attempt: int = 0
+
+
+class StateTransition(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of a job's state."""
+
+    from_state: State | None
+    to_state: State
+    timestamp: datetime
+    reason: str
+    event: Event
+    attempt: int = 0
+    lease_version: int = 0
+    worker_id: str = ""
+    failure: FailureInfo | None = None
+
+    @classmethod
+    def of(cls, edge: Transition) -> Self:
+        """Return a transition as clients see it."""
+        return cls(
+            from_state=edge.from_state,
+            to_state=edge.to_state,
+            timestamp=edge.at,
+            reason=edge.reason,
+            event=edge.event,
+            attempt=edge.attempt,
+            lease_version=edge.lease_version,
+            worker_id=edge.worker,
+            failure=FailureInfo.of(edge.failure) if edge.failure else None,
+        )
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A job."""
+
+    job_id: str
+    type: str
+    queue: str
+    state: State
+    attempt: int
+    max_attempts: int
+    priority: str
+    """CRITICAL, HIGH, NORMAL, LOW or BULK."""
+    priority_level: int
+    created_at: datetime
+    updated_at: datetime
+    scheduled_for: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    progress: ProgressInfo | None = None
+    result: JobResult | None = None
+    history: tuple[StateTransition, ...] | None = None
+    failure: FailureInfo | None = None
+    tags: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    correlation_id: str | None = None
+    cancel_requested: bool = False
+    held: bool = False
+    depends_on: tuple[str, ...] = ()
+    spawned_by: str | None = None
+    worker_id: str | None = None
+    profile: str = STANDARD.name
+    profile_state: str = ""
+    """The state in the words of the job's profile."""
+    document: DocumentMetadata | None = None
+
+    @property
+    def output(self) -> object:
+        """What the handler returned; None unless the job completed."""
+        return self.result.output if self.result else None
+
+
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line that a job's handler logged."""
+
+    timestamp: datetime
+    level: str
+    message: str
+    attempt: int = 0
+    fields: Mapping[str, str] = {}
+
+    @classmethod
+    def of(cls, line: LogLine) -> Self:
+        """Return a line as clients see it."""
+        return cls(
+            timestamp=line.at,
+            level=line.level,
+            message=line.message,
+            attempt=line.attempt,
+            fields=line.fields,
+        )
+
+
+class EventKind(StrEnum):
+    """The kind of an event."""
+
+    TRANSITION = "transition"
+    PROGRESS = "progress"
+
+
+class EventInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a job: a transition or progress."""
+
+    cursor: str
+    job_id: str
+    type: str
+    queue: str
+    kind: EventKind
+    timestamp: datetime
+    transition: StateTransition | None = None
+    progress: ProgressInfo | None = None
+
+
+def job_status(
+    job: Job, *, with_result: bool = True, history: list[Transition] | None = None
+) -> JobStatus:
+    """Return a job as clients see it."""
+    profile = PROFILES.get(job.profile, STANDARD)
+    running = job.state is State.RUNNING and job.lease is not None
+    return JobStatus(
+        job_id=job.id,
+        type=job.type,
+        queue=job.queue,
+        state=job.state,
+        attempt=job.attempt,
+        max_attempts=job.max_attempts,
+        priority=priority_name(job.priority),
+        priority_level=job.priority,
+        created_at=job.created_at,
+        updated_at=job.updated_at,
+        scheduled_for=job.due_at or job.scheduled_at,
+        started_at=job.started_at,
+        completed_at=job.finished_at,
+        progress=ProgressInfo.of(job.progress) if job.progress else None,
+        result=_result(job) if with_result else None,
+        history=None if history is None else tuple(StateTransition.of(e) for e in history),
+        failure=FailureInfo.of(job.failure) if job.failure else None,
+        cancel_requested=job.cancel is not None,
+        held=job.held,
+        depends_on=job.depends_on,
+        spawned_by=job.spawned_by or None,
+        worker_id=job.lease.worker if running and job.lease else None,
+        tags=public_tags(job.tags),
+        headers=read_extra(job.extra).headers,
+        correlation_id=job.correlation_id or None,
+        profile=job.profile,
+        profile_state=profile.word(job),
+        document=document_metadata(job) if job.profile == "document" else None,
+    )
+
+
+def priority_name(level: int) -> str:
+    """Return the name of a priority; BULK for higher numbers, which BullMQ may have written."""
+    return Priority(min(level, Priority.BULK)).name
+
+
+def public_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return tags without reserved ones."""
+    return {name: value for name, value in tags.items() if not name.startswith(RESERVED)}
+
+
+def milliseconds(duration: timedelta | None) -> int | None:
+    """Return a duration in whole milliseconds."""
+    return None if duration is None else duration // MILLISECOND
+
+
+def _result(job: Job) -> JobResult | None:
+    if job.finished_at is None:
+        return None
+    duration = job.finished_at - job.started_at if job.started_at else None
+    if job.state is State.COMPLETED:
+        output = None if job.result is None else msgspec.json.decode(job.result)
+        return JobResult(
+            status=ResultStatus.SUCCESS,
+            output=output,
+            duration_ms=milliseconds(duration),
+            attempt=job.attempt,
+        )
+    return JobResult(
+        status=ResultStatus.FAILURE,
+        error=FailureInfo.of(job.failure) if job.failure else None,
+        duration_ms=milliseconds(duration),
+        attempt=job.attempt,
+    )

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from holdfast import (
     Backoff,
@@ -19,9 +20,45 @@ from holdfast import (
     SubmissionStatus,
     ValidationError,
 )
+from holdfast.model.submission import SubmitOptions
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
+
+NOT_GIVEN: SubmitOptions = {
+    "queue": None,
+    "priority": None,
+    "delay": None,
+    "scheduled_at": None,
+    "timeout": None,
+    "lifetime": None,
+    "lease": None,
+    "max_attempts": None,
+    "backoff": None,
+    "retry_timeouts": None,
+    "idempotency_key": None,
+    "idempotency_window": None,
+    "correlation_id": None,
+    "tags": None,
+    "headers": None,
+    "dependency_type": None,
+    "callback_url": None,
+    "limit_key": None,
+}
+
+
+@pytest.mark.req("A-1")
+async def test_none_means_that_an_option_is_not_given(app: Holdfast) -> None:
+    @app.task("email.send", max_attempts=7)
+    async def send(to: str) -> None: ...
+
+    given = await send.using(**NOT_GIVEN).submit("a@b.c")
+    plain = await send.submit("a@b.c")
+
+    one, two = await app.store.get([given.job_id, plain.job_id])
+    assert one is not None
+    assert two is not None
+    assert two == replace(one, id=two.id)
 
 
 @pytest.mark.req("A-1", "M-1", "M-3")

@@ -202,6 +202,16 @@ async def test_payloads_are_stored_as_they_would_be_by_an_app(
     assert (by_app.payload, by_app.encoding) == (over_http.payload, over_http.encoding)
 
 
+@pytest.mark.req("A-1")
+async def test_none_means_that_an_option_is_not_given(served: Served, client: Client) -> None:
+    one = await client.submit("a", callback_url=None, tags=None, delay=None, max_attempts=None)
+
+    (stored,) = await served.store.get([one.job_id])
+
+    assert stored is not None
+    assert ("", {}, 3) == (stored.callback_url, stored.tags, stored.max_attempts)
+
+
 @pytest.mark.req("A-2", "A-3", "M-2")
 async def test_jobs_of_a_batch_keep_the_keys_they_have(client: Client) -> None:
     jobs: list[dict[str, object]] = [

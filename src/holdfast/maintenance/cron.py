@@ -58,7 +58,7 @@ class CronService:
             "idempotency_window": KEY_WINDOW,
             **entry.options,
             "idempotency_key": key,
-            "tags": {**entry.options.get("tags", {}), "cron": entry.name},
+            "tags": {**(entry.options.get("tags") or {}), "cron": entry.name},
         }
         submission = Submission(type=entry.type, payload=entry.payload, **options)  # type: ignore[arg-type]
         await self._submitter.submit(submission)

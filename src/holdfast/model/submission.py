@@ -130,28 +130,28 @@ def is_mapping(value: object) -> TypeGuard[Mapping[object, object]]:
 
 
 class SubmitOptions(TypedDict, total=False):
-    """The keyword arguments of ``submit``: fields of ``Submission``."""
+    """The keyword arguments of ``submit``: fields of ``Submission``. None means not given."""
 
-    queue: str
-    priority: Priority | str | int
-    delay: Span
-    scheduled_at: Moment
+    queue: str | None
+    priority: Priority | str | int | None
+    delay: Span | None
+    scheduled_at: Moment | None
     hold: bool
-    timeout: Span
-    lifetime: Span
-    lease: Span
-    max_attempts: int
-    backoff: Backoff | Mapping[str, object]
-    retry_timeouts: bool
-    idempotency_key: str
-    idempotency_window: Span
-    correlation_id: str
-    tags: Mapping[str, str]
-    headers: Mapping[str, str]
+    timeout: Span | None
+    lifetime: Span | None
+    lease: Span | None
+    max_attempts: int | None
+    backoff: Backoff | Mapping[str, object] | None
+    retry_timeouts: bool | None
+    idempotency_key: str | None
+    idempotency_window: Span | None
+    correlation_id: str | None
+    tags: Mapping[str, str] | None
+    headers: Mapping[str, str] | None
     depends_on: Sequence[str]
-    dependency_type: DependencyKind | str
-    callback_url: str
-    limit_key: str
+    dependency_type: DependencyKind | str | None
+    callback_url: str | None
+    limit_key: str | None
 
 
 Step = Submission | Sequence[Submission]

@@ -75,6 +75,10 @@ async def submit() -> None:
     assert_type(await tidy.submit(), SubmissionResult)
     assert_type(build_report.submit_sync(year=2026), SubmissionResult)
     assert_type(square.using(timeout=timedelta(seconds=1)).submit_sync(2), SubmissionResult)
+    assert_type(
+        await ping.using(callback_url=None, delay=None, tags=None).submit(), SubmissionResult
+    )
+    assert_type(await app.submit("ping", priority=None, timeout=None), SubmissionResult)
     assert_type(await app.wait("id", timeout=1), JobStatus)
 
 

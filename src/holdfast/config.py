@@ -67,6 +67,14 @@ def _number(value: object) -> int:
     return number
 
 
+def _switch(value: object) -> bool:
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    found = value if isinstance(value, bool) else words.get(str(value).lower())
+    if found is None:
+        raise ValueError(f"must be true or false, got {value!r:.60}")
+    return found
+
+
 def _port(value: object) -> int:
     port = 0 if value in (0, "0") else _number(value)
     if port > 65_535:
@@ -132,6 +140,9 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "worker.slots": Setting(default=20, read=_number, help="jobs at once in one process"),
     "worker.processes": Setting(default=1, read=_number, help="worker processes"),
+    "worker.supervisor": Setting(
+        default=True, read=_switch, help="run workers under a supervisor that replaces dead ones"
+    ),
     "worker.grace": Setting(
         default=timedelta(seconds=30), read=_span, help="how long jobs may finish after a stop"
     ),

@@ -66,6 +66,10 @@ def test_worker_without_an_app_is_a_usage_error(place: Place) -> None:
     ("args", "message"),
     [
         (["-c", "0"], "worker.slots: must be a whole number from 1, got '0'"),
+        (
+            ["--processes", "2", "--no-supervisor"],
+            "--no-supervisor runs one process: omit --processes",
+        ),
         (["--processes", "many"], "worker.processes: must be a whole number"),
         (["-Q", "a b"], "worker.queues: must be names"),
         (["--grace", "soon"], "worker.grace: must be an ISO 8601 duration"),

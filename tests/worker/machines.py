@@ -25,13 +25,20 @@ class Machines:
 
     def start(self, kind: str, **options: object) -> subprocess.Popen[bytes]:
         """Start a worker (``alone``) or a ``supervisor``."""
+        return self._start("tests.worker.run", kind, json.dumps(options))
+
+    def command(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start the ``holdfast`` command."""
+        return self._start("holdfast", *arguments)
+
+    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ,
             "HOLDFAST_URL": self.url,
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
         }
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.worker.run", kind, json.dumps(options)],
+            [sys.executable, "-m", module, *arguments],
             env=environment,
             cwd=ROOT,
             start_new_session=True,

@@ -16,7 +16,7 @@ from holdfast import config
 from holdfast.app import Holdfast
 from holdfast.cli.app_path import find_app
 from holdfast.cli.common import url_option
-from holdfast.cli.errors import FAILED, CommandError
+from holdfast.cli.errors import FAILED, USAGE, CommandError
 from holdfast.cli.reload import reloading_parent, run_reloading
 from holdfast.config import Settings
 from holdfast.model.job import DEFAULT_QUEUE
@@ -52,14 +52,19 @@ log_format_option = click.option(
     metavar="N",
     help="The slots: concurrent jobs of one process.  [20]",
 )
-@click.option("--processes", metavar="N", help="Worker processes under a supervisor.  [1]")
+@click.option("--processes", metavar="N", help="Worker processes.  [1]")
+@click.option(
+    "--supervisor/--no-supervisor",
+    default=None,
+    help="Run them under a supervisor, which replaces a dead one and releases its jobs.  [on]",
+)
 @click.option("--burst", is_flag=True, help="Stop when no job is left.")
 @click.option("--grace", metavar="SPAN", help="How long a stop waits for running jobs.  [30 s]")
 @log_level_option
 @log_format_option
 @url_option
 def worker(
-    app: str | None, queues: tuple[str, ...], burst: bool, url: str | None, **flags: str | None
+    app: str | None, queues: tuple[str, ...], burst: bool, url: str | None, **flags: object
 ) -> None:
     """Run the jobs of an app until TERM or INT.
 
@@ -68,7 +73,7 @@ def worker(
     """
     settings = config.load(flags=_flags(app, queues, url, flags))
     path, found = find_app(settings)
-    if settings["worker.processes"] == 1:
+    if not _is_supervised(settings, found):
         _run(found, settings, _queues(settings), burst=burst)
         return
     from holdfast.worker.supervisor.supervisor import supervise
@@ -165,13 +170,21 @@ async def _served(app: Holdfast, settings: Settings) -> AsyncIterator[None]:
 
 
 def _flags(
-    app: str | None, queues: tuple[str, ...], url: str | None, flags: Mapping[str, str | None]
+    app: str | None, queues: tuple[str, ...], url: str | None, flags: Mapping[str, object]
 ) -> dict[str, object]:
     names = {"log_level": "log.level", "log_format": "log.format"}
     given: dict[str, object] = {
         names.get(name, f"worker.{name}"): value for name, value in flags.items()
     }
     return {**given, "app": app, "url": url, "worker.queues": list(queues) or None}
+
+
+def _is_supervised(settings: Settings, app: Holdfast) -> bool:
+    """Whether a supervisor starts the workers: unless refused, or the store is in memory."""
+    alone = settings["worker.processes"] == 1
+    if not settings["worker.supervisor"] and not alone:
+        raise CommandError("--no-supervisor runs one process: omit --processes", USAGE)
+    return not alone or (settings["worker.supervisor"] is True and not app.shares_store)
 
 
 def _queues(settings: Settings) -> list[str] | dict[str, float]:

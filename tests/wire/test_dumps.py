@@ -51,7 +51,9 @@ async def _value(raw: Redis, key: str, prefix: str) -> Any:
         case "list":
             return await raw.lrange(key, 0, -1)
         case "zset":
-            return [m.replace(prefix, "P") for m in await raw.zrange(key, 0, -1)]
+            members = [m.replace(prefix, "P") for m in await raw.zrange(key, 0, -1)]
+            is_by_end = key.endswith((":completed", ":failed"))  # two may end in one millisecond
+            return sorted(members) if is_by_end else members
         case "set":
             return sorted(m.replace(prefix, "P") for m in await raw.smembers(key))
         case "stream":

@@ -10,16 +10,14 @@ import pytest
 from holdfast.model import lifecycle
 from holdfast.model.job import Event, State
 from holdfast.store import Change
-from tests.waiting import eventually
 from tests.worker.machines import Machines
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from redis.asyncio import Redis
 
-    from holdfast.model.job import Job
     from tests.servers import Valkey
     from tests.wire.peer import Peer
     from tests.wire.side import Side
@@ -33,32 +31,6 @@ def machines(tmp_path: Path, valkey_server: Valkey, prefix: str) -> Iterator[Mac
     machines = Machines(tmp_path, f"{valkey_server.url}?prefix={prefix}")
     yield machines
     machines.clear()
-
-
-@pytest.mark.req("S-6", "B-5")
-async def test_job_of_a_killed_node_worker_is_reclaimed_by_us(
-    side: Side, start_peer: Callable[[], Awaitable[Peer]]
-) -> None:
-    victim = await start_peer()
-    await victim.ask("work", queue="q", opts=SHORT)
-    options = {"attempts": 3}
-    wire_id = await victim.ask("add", queue="q", job="hang", data={"hang": True}, opts=options)
-    await victim.until("started")
-    await side.becomes(f"q:{wire_id}", State.RUNNING)
-
-    await victim.kill()
-    lost = await _overdue(side)
-    assert [f"q:{wire_id}"] == [job.id for job in lost]
-    decided = lifecycle.lease_lost(lost[0], now=side.store.now(), jitter=-1.0)
-    assert lost[0].lease is not None
-    (answer,) = await side.store.swap([Change(lost[0], decided, lost[0].lease.until)])
-    assert answer.written
-
-    (again,) = await side.take()
-    done = await side.complete(again)
-    assert (State.COMPLETED, 2) == (done.state, done.attempt)
-    (history,) = await side.store.history([done.id])
-    assert Event.LAPSE in [edge.event for edge in history]
 
 
 @pytest.mark.req("S-7")
@@ -136,10 +108,6 @@ async def test_job_that_node_found_stalled_too_often_is_failed_not_run(
     assert "job stalled more than allowable limit" == dead.failure.message
 
 
-async def _overdue(side: Side) -> list[Job]:
-    return await eventually(lambda: side.store.overdue(10), every=0.05)
-
-
 @pytest.mark.req("S-6", "B-5")
 async def test_job_of_a_killed_python_worker_is_run_by_a_node_worker(
     side: Side, peer: Peer, machines: Machines
@@ -157,23 +125,3 @@ async def test_job_of_a_killed_python_worker_is_run_by_a_node_worker(
     assert (b'{"ran":"hold"}', 2) == (done.result, done.lease_version)
     (history,) = await side.store.history([ours.id])
     assert Event.LAPSE in [edge.event for edge in history]
-
-
-@pytest.mark.req("S-6", "B-5")
-async def test_job_of_a_killed_node_worker_is_run_by_a_python_worker(
-    side: Side, start_peer: Callable[[], Awaitable[Peer]], machines: Machines
-) -> None:
-    victim = await start_peer()
-    await victim.ask("work", queue="q", opts=SHORT)
-    wire_id = await victim.ask(
-        "add", queue="q", job="add", data={"hang": True}, opts={"attempts": 3}
-    )
-    await victim.until("started")
-    await side.becomes(f"q:{wire_id}", State.RUNNING)
-
-    await victim.kill()
-    machines.start("alone", queues=["q"])
-
-    again = await side.until(f"q:{wire_id}", lambda job: job.lease_version == 2)
-    assert again.lease is not None
-    assert "bullmq" != again.lease.worker

@@ -88,6 +88,10 @@ class FailureCategory(StrEnum):
     SYSTEM = "SYSTEM"
 
 
+LEASE_EXPIRED = "LEASE_EXPIRED"
+"""The code of a failure whose worker stopped renewing its lease."""
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How one attempt failed."""
 

@@ -14,6 +14,7 @@ from msgspec.structs import force_setattr, replace
 from holdfast.errors import IllegalTransitionError
 from holdfast.model.dependencies import Verdict
 from holdfast.model.job import (
+    LEASE_EXPIRED,
     LIVE,
     TERMINAL,
     CancelRequest,
@@ -228,7 +229,7 @@ def after_failure(
 
 def lease_lost(job: Job, *, now: datetime, jitter: float = 0.0, why: str = "lease expired") -> Job:
     """RUNNING with an expired lease -> RETRYING, or its end when it has no attempt left."""
-    expired = Failure(category=FailureCategory.SYSTEM, code="LEASE_EXPIRED", message=why)
+    expired = Failure(category=FailureCategory.SYSTEM, code=LEASE_EXPIRED, message=why)
     failure = _noted(job, expired, now)
     delay = LAPSE_SPREAD * ((1 + jitter) / 2)
     return _end_of_attempt(job, failure, now=now) or _retrying(

@@ -185,7 +185,8 @@ class Store(Protocol):
     async def overdue(self, limit: int) -> list[Job]:
         """Return RUNNING jobs whose lease has ended and live jobs whose lifetime has ended.
 
-        The earliest end comes first. Reads only; the caller decides and swaps.
+        The earliest end comes first. Reads only; the caller decides and swaps. Jobs that other
+        clients of the store made or hold are recovered by the rules of those clients, not here.
         """
         ...
 

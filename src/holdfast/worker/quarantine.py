@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from holdfast.model.job import Job
+from holdfast.model.job import LEASE_EXPIRED, Job
 from holdfast.worker.run import Run
 
-SYMPTOM = "LEASE_EXPIRED"
 IGNORED = 1
 """Attempts that may end with their worker before a job is suspected."""
 
@@ -25,7 +24,7 @@ SHORTEST_WATCH = 0.05
 
 def is_suspect(job: Job) -> bool:
     """Whether the job's last attempt ended together with its worker, and was not the first."""
-    died = job.failure is not None and job.failure.code == SYMPTOM
+    died = job.failure is not None and job.failure.code == LEASE_EXPIRED
     return died and (job.attempt > IGNORED + 1 or job.attempt >= job.max_attempts)
 
 

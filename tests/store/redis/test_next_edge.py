@@ -13,6 +13,7 @@ from holdfast.model.job import LIVE, Event, State
 from holdfast.model.lifecycle import TABLE
 from holdfast.store.redis import RedisStore
 from holdfast.store.redis.scripts import with_parts
+from tests.wire.side import Side
 
 if TYPE_CHECKING:
     from tests.servers import Valkey
@@ -143,6 +144,7 @@ async def test_ready_job_that_a_node_worker_delayed_unseen_waits_for_its_next_at
     ):
         base, due = f"{prefix}:q:", int(store.now().timestamp() * 1000)
         await raw.hset(base + "1", mapping={"name": "t", "data": "{}", "opts": "{}"})
+        await Side(store).claim()  # maintenance looks after queues that a worker serves
         await raw.lpush(base + "wait", "1")
         (seen,) = await store.get(["q:1"])
         await raw.lrem(base + "wait", 1, "1")

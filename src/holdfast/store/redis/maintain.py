@@ -26,7 +26,10 @@ async def promote(session: RedisSession, limit: int) -> Promoted:
 
 async def overdue(session: RedisSession, limit: int) -> list[Job]:
     """Return jobs whose lease or lifetime has ended; see ``Store.overdue``."""
-    return [session.read(reply) for reply in await session.call("overdue", limit)]
+    settings = session.settings
+    interval = settings.stalled_interval // fields.MILLISECOND
+    replies = await session.call("overdue", limit, interval, settings.max_stalled_count)
+    return [session.read(reply) for reply in replies]
 
 
 async def dependents(session: RedisSession, limit: int) -> list[Dependent]:

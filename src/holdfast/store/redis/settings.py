@@ -69,6 +69,7 @@ _OPTIONS = frozenset(
     {
         *("prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"),
         *("durability", "replicas", "confirm_within", "unknown_backoff"),
+        *("stalled_interval", "max_stalled_count"),
     }
 )
 FOREVER = timedelta(days=36_500)
@@ -94,6 +95,10 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     foreign_lifetime: timedelta = FOREVER
     unknown_backoff: str = "exponential"
     """How jobs with a backoff strategy that only Node knows are retried."""
+    stalled_interval: timedelta = timedelta(seconds=30)
+    """Time between two checks for stalled jobs of BullMQ, which are found at the second."""
+    max_stalled_count: int = 1
+    """How often a job of BullMQ may stall before it fails."""
     fsync: bool = False
     """A submission returns once the server's append-only file is on disk."""
     replicas: int = 0
@@ -128,6 +133,8 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
             cluster=cluster,
             sentinel=options.get("sentinel", ""),
             unknown_backoff=_choice(options, "unknown_backoff", UNKNOWN_BACKOFFS),
+            stalled_interval=timedelta(seconds=_number(options, "stalled_interval", 30)),
+            max_stalled_count=_number(options, "max_stalled_count", 1, least=0),
             fsync=durability == "fsync",
             replicas=_number(options, "replicas", 0),
             confirm_within=timedelta(seconds=_number(options, "confirm_within", 5)),
@@ -165,12 +172,13 @@ def _choice(options: dict[str, str], name: str, choices: tuple[str, ...]) -> str
     return value
 
 
-def _number(options: dict[str, str], name: str, default: int) -> int:
+def _number(options: dict[str, str], name: str, default: int, *, least: int = 1) -> int:
     value = options.get(name)
     if value is None:
         return default
-    if not (
-        value.isascii() and value.isdigit() and len(value) <= 10 and 0 < int(value) <= MAX_NUMBER
-    ):
-        raise StoreError(f"{name} must be a whole number from 1 to a billion, got {value!r:.60}")
+    is_short = value.isascii() and value.isdigit() and len(value) <= 10
+    if not (is_short and least <= int(value) <= MAX_NUMBER):
+        raise StoreError(
+            f"{name} must be a whole number from {least} to a billion, got {value!r:.60}"
+        )
     return int(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from holdfast.model.job import TERMINAL, Job, State
+from holdfast.model.job import LEASE_EXPIRED, TERMINAL, Job, State
 from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.redis import encode, fields
 from holdfast.store.redis.decode import JobReply
@@ -29,7 +29,8 @@ _shared_values = attrgetter(
 
 async def swap(session: RedisSession, changes: Sequence[Change]) -> list[Swapped]:
     """Write changes whose jobs are still as decided upon; see ``Store.swap``."""
-    answers = await session.call("swap", pack(change_params(changes)))
+    most = session.settings.max_stalled_count
+    answers = await session.call("swap", pack(change_params(changes)), most)
     return [WRITTEN if answer == 1 else _swapped(session, *answer) for answer in answers]
 
 
@@ -142,12 +143,18 @@ def one_change(change: Change) -> Params:
         params["token"] = before.lease.token
         if after.lease.token != before.lease.token:
             values += ["hf:tok", after.lease.token]
+    if after.state in (State.RETRYING, State.DEAD_LETTER) and _is_lapse(after):
+        params["lapsed"] = True
     if change.until is not None:
         params["until"] = fields.micros(change.until)
     if after.trail:
         _add_move(after, before, params, values)
     params["fields"] = values
     return params
+
+
+def _is_lapse(after: Job) -> bool:
+    return any(edge.failure and edge.failure.code == LEASE_EXPIRED for edge in after.trail)
 
 
 def _add_move(after: Job, before: Job, params: Params, values: list[object]) -> None:

@@ -175,7 +175,7 @@ local function main()
   local atomic = ARGV[7] == '1'
   if ARGV[8] ~= '' then
     local spawner = find(ARGV[8])
-    if not spawner or spawner.state ~= 'RUNNING' or spawner.token ~= ARGV[9] then
+    if not spawner or spawner.state ~= 'RUNNING' or not holds(spawner, ARGV[9]) then
       flush()
       return 'STALE'
     end

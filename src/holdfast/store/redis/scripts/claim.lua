@@ -164,7 +164,7 @@ local function try_claim(q, id)
   if q.is_unlimited and claim_plain(q, id, key, v) then return true end
   close_group()
   local j = load_job(q, id)
-  if not j.number or j.state ~= 'SCHEDULED' then
+  if not j.number or j.state ~= 'SCHEDULED' or was_started_again(j) then
     reconcile(q, id)
     j = load_job(q, id)
   end
@@ -265,6 +265,7 @@ local function main()
     if remaining > 0 then
       local q = queue(name)
       if q.unsupported then refusal = q.unsupported else any_supported = true end
+      if not q.unsupported then serve(q) end
       if not q.paused and not q.unsupported then
         q.is_unlimited = not has_limits(q)
         local before = #claimed

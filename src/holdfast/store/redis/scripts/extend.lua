@@ -7,7 +7,8 @@ local answers = {}
 for i, fence in ipairs(cmsgpack.unpack(ARGV[7])) do
   local j = find(fence[1])
   answers[i] = false
-  if j and j.state == 'RUNNING' and j.token == fence[2] and j.lease_end then
+  if j and j.state == 'RUNNING' and j.lease_end and holds(j, fence[2]) then
+    serve(j.q)
     local ttl = j.ttl or tonumber(ARGV[5])
     j.lease_end = now + ttl
     j.now[LEASE_END] = int(j.lease_end)

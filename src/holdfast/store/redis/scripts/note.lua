@@ -7,7 +7,7 @@ local answers = {}
 for i, n in ipairs(cmsgpack.unpack(ARGV[8])) do
   local j = find(n.id)
   answers[i] = 0
-  if j and j.state == 'RUNNING' and j.token == n.token then
+  if j and j.state == 'RUNNING' and holds(j, n.token) then
     answers[i] = 1
     if n.progress then
       call('HSET', j.key, 'progress', n.wire, 'hf:pg', n.progress)

@@ -1,10 +1,29 @@
 -- overdue: returns RUNNING jobs whose lease has ended and live jobs whose lifetime is over.
--- edges: none of its own; follows BullMQ clients, also renewals by BullMQ workers
--- ARGV[7] how many
+-- edges: RUNNING -> RETRYING -> SCHEDULED for jobs that stalled as BullMQ defines it; follows BullMQ
+-- clients, also renewals by BullMQ workers
+-- ARGV[7] how many; ARGV[8] milliseconds between two checks for stalled jobs; ARGV[9] how often a job
+-- may stall
 -- returns: replies, earliest instant first, then in order of submission
--- needs: base queue job links forget flow sync
+-- needs: base queue job links forget flow sync stall
 local limit = tonumber(ARGV[7])
-for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
+
+-- BullMQ's check: a job has stalled that was active at the check before and has no lock now.
+local function check_stalled(q)
+  if call('SET', q.base .. 'stalled-check', int(now_ms), 'NX', 'PX', ARGV[8]) == false then return end
+  local key = q.base .. 'stalled'
+  local suspects = call('SMEMBERS', key)
+  call('DEL', key)
+  for _, id in ipairs(suspects) do
+    local j = call('EXISTS', q.base .. id .. ':lock') == 0 and load_current(q, id)
+    if j and j.state == 'RUNNING' and stalls_as_bullmq(j) then stall(j, tonumber(ARGV[9])) end
+  end
+  call_in_slices('SADD', key, call('LRANGE', q.base .. 'active', 0, -1))
+end
+
+for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do
+  local q = queue(name)
+  if not q.unsupported and is_served(q) then check_stalled(q) end
+end
 flush_indexes()
 
 -- A BullMQ worker renews its lock without an event, so the lock itself is read.
@@ -34,10 +53,19 @@ if #ids >= limit * 2 and limit > 0 then
     end
   end
 end
+
+-- An expired lock of a BullMQ job is for check_stalled, unless a user has cancelled the job.
+local function is_for_bullmq(j)
+  if j.state ~= 'RUNNING' or j.expires <= now or not stalls_as_bullmq(j) then return false end
+  if string.find(call('HGET', j.key, 'hf:rest') or '', '"cancel":', 1, true) then return false end
+  set_index('over', j.job_id, j.expires)
+  return true
+end
+
 local found = {}
 for i = 1, #ids, 2 do
   local j = find(ids[i])
-  if j and not TERMINAL[j.state] and not renewed(j) then
+  if j and not TERMINAL[j.state] and not renewed(j) and not is_for_bullmq(j) then
     found[#found + 1] = {tonumber(ids[i + 1]), j.number, j}
   elseif not j then
     set_index('over', ids[i])

@@ -9,6 +9,8 @@ local queues, names = call('SMEMBERS', shared .. 'queues'), {}
 for _, name in ipairs(queues) do
   if not queue(name).unsupported then names[#names + 1] = name end
 end
+local served = {}
+for _, name in ipairs(names) do served[name] = is_served(queue(name)) end
 
 -- The score of a delayed job has milliseconds; hf:now has its exact instant, unless Node moved it.
 local function due_of(j, score)
@@ -24,9 +26,9 @@ for _, name in ipairs(names) do
     'WITHSCORES', 'LIMIT', 0, limit + 1)
   for i = 1, #found, 2 do
     local j = load_current(q, found[i])
-    if j then
+    if j and (j.ttl or served[name]) then
       due[#due + 1] = {due_of(j, tonumber(found[i + 1])), j.number, j}
-    else
+    elseif not j then
       call('ZREM', q.base .. 'delayed', found[i])
     end
   end
@@ -103,7 +105,7 @@ end
 -- A worker that removed the marker and then died or hung has woken no other worker.
 for _, name in ipairs(names) do
   local q = queue(name)
-  if not q.paused and (call('LLEN', q.base .. 'wait') > 0 or call('ZCARD', q.base .. 'prioritized') > 0) then
+  if served[name] and not q.paused and (call('LLEN', q.base .. 'wait') > 0 or call('ZCARD', q.base .. 'prioritized') > 0) then
     q.needs_marker = true
   end
 end

@@ -1,8 +1,9 @@
 -- swap: writes changes to jobs whose stored revision, token and lease end are as the caller saw them.
 -- edges: as decided by the caller
--- ARGV[7] msgpack: a list of changes and of groups of completions, see change_params in swap.py
+-- ARGV[7] msgpack: a list of changes and of groups of completions, see change_params in swap.py;
+-- ARGV[8] how often a job of BullMQ may stall
 -- returns: per change 1 or {1, has dependents} when written, else {0, reply or false}
--- needs: base queue job links forget flow sync
+-- needs: base queue job links forget flow sync stall
 local PREVIOUS = {
   RUNNING = 'active', DELAYED = 'delayed', RETRYING = 'delayed', PENDING = 'waiting-children',
   COMPLETED = 'completed', FAILED = 'failed', DEAD_LETTER = 'failed', CANCELLED = 'failed',
@@ -13,6 +14,10 @@ local limited, answers
 local function matches(j, c)
   if j.revision ~= c.rev then return false end
   if c.token and c.token ~= j.token then return false end
+  if j.state == 'RUNNING' and not holds(j, c.token) then
+    reconcile(j.q, j.id)
+    return false
+  end
   return not c['until'] or j.lease_end == c['until']
 end
 
@@ -105,7 +110,7 @@ end
 local COMPLETED_FIELDS = {
   'hf:now', 'hf:tok', 'priority', 'ats', 'hf:ttl', 'hf:kids', 'parentKey', 'deid', 'hf:limit',
 }
-local RUNNING = '^RUNNING|(%d+)|' .. ANY5 .. ANY .. ANY .. '(%d+)(|%d+|%d+|[^|]*|[^|]*|[^|]*|%d+)$'
+local RUNNING = '^RUNNING|(%d+)|' .. ANY5 .. ANY .. ANY .. '(%d+)(|%d+|(%d+)|[^|]*|[^|]*|[^|]*|%d+)$'
 -- The new text of hf:now after the number, computed once for jobs in a row with the same old one.
 local function packed_tail(g, after, starts)
   if g.after ~= after or g.starts ~= starts then
@@ -120,8 +125,9 @@ end
 local function complete_plain(g, q, id, value)
   local key = q.base .. id
   local v = call('HMGET', key, unpack(COMPLETED_FIELDS))
-  local revision, number, after = string.match(v[1] or '', RUNNING)
+  local revision, number, after, starts_seen = string.match(v[1] or '', RUNNING)
   if tonumber(revision) ~= g.rev or v[2] ~= g.token or not q.caught_up or not v[5] then return nil end
+  if v[4] ~= starts_seen then return nil end
   if v[6] or v[7] or v[8] or v[9] or level_of(tonumber(v[3]) or 0) ~= g.level then return nil end
   local packed = g.now .. '|' .. number .. packed_tail(g, after, v[4])
   call('HSET', key, 'atm', g.atm, 'finishedOn', g.finished, 'returnvalue', value, g.history_field, g.edge,
@@ -145,7 +151,14 @@ end
 local function change(c)
   local j = find_in(c.queue, c.id)
   if not j then return {0, false} end
-  if not matches(j, c) then return {0, reply(j)} end
+  if not matches(j, c) then
+    j = load_job(j.q, j.id)
+    return {0, j and reply(j) or false}
+  end
+  if c.lapsed and stalls_as_bullmq(j) then
+    stall(j, tonumber(ARGV[8]))
+    return {0, reply(load_job(j.q, j.id))}
+  end
   return {1, write(j, c) and 1 or 0}
 end
 
@@ -165,11 +178,23 @@ local function write_completed(g, q, ids, numbers)
   count(kind, 'COMPLETED', size)
 end
 
+-- Which jobs of a group are locked by the caller; the others need the long way.
+local function held_locks(g, q)
+  local held, size = {}, #g.ids
+  for first = 1, size, 1000 do
+    local keys = {}
+    for i = first, math.min(first + 999, size) do keys[#keys + 1] = q.base .. g.ids[i] .. ':lock' end
+    for i, lock in ipairs(call('MGET', unpack(keys))) do held[first + i - 1] = lock == g.token end
+  end
+  return held
+end
+
 local function complete(g)
   local q, ids, numbers = queue(g.queue), {}, {}
   flush_indexes() -- earlier changes by BullMQ clients, before newer ones are written here
+  local locked = held_locks(g, q)
   for i, id in ipairs(g.ids) do
-    local number = complete_plain(g, q, id, g.values[i])
+    local number = locked[i] and complete_plain(g, q, id, g.values[i])
     if number then
       local size = #ids
       ids[size + 1] = id

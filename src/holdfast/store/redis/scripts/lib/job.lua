@@ -53,6 +53,18 @@ local function deferred_failure_of(j) return j.values[5] end
 local function deduplication_of(j) return j.values[6] end
 local function parent_key_of(j) return j.values[7] end
 
+-- Whether a token may still answer for a RUNNING job. The lock decides, because events may be trimmed
+-- before this store reads them. When the lock has expired, the last holder may answer as long as the
+-- job is active and was not started again.
+local function is_active(q, id) return call('LPOS', q.base .. 'active', id) and true or false end
+local function was_started_again(j) return j.starts ~= tonumber(j.now[STARTS_SEEN]) end
+local function holds(j, token)
+  if j.token ~= token or was_started_again(j) then return false end
+  local lock = call('GET', j.key .. ':lock')
+  if lock then return lock == token end
+  return is_active(j.q, j.id)
+end
+
 -- What a reader receives: id, queue, the core fields as they are now, the other fields.
 local function reply(j)
   local values = j.values

@@ -44,6 +44,15 @@ local function register(q)
   end
 end
 
+-- Maintenance looks after the queues from which a worker of holdfast has claimed lately, and leaves
+-- the jobs of BullMQ clients in other queues alone.
+local SERVED_FOR, SERVED_AGAIN = 300e6, 10e6 -- microseconds
+local function served_at(q) return tonumber(call('ZSCORE', shared .. 'served', q.name) or 0) end
+local function serve(q)
+  if math.abs(now - served_at(q)) > SERVED_AGAIN then call('ZADD', shared .. 'served', int(now), q.name) end
+end
+local function is_served(q) return now - served_at(q) <= SERVED_FOR end
+
 -- The first event of a call trims the stream for all of them.
 local function emit(q, event, ...)
   if q.last_event then

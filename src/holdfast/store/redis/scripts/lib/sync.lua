@@ -50,6 +50,7 @@ local function apply_edge(j, event, to, at)
     j.lease_end = now + math.max(0, left) * 1000
     j.now[STARTED], j.now[LEASE_END] = int(at), int(j.lease_end)
     put(j, 'hf:tok', j.token)
+    put(j, 'hf:node', j.token)
     if not j.worker then
       j.worker = 'bullmq'
       put(j, 'pb', j.worker)
@@ -159,7 +160,7 @@ end
 -- Load a job as it is now, which is as stored when all events of its queue were read.
 load_current = function(q, id)
   local j = load_job(q, id)
-  if j and j.number and q.caught_up then return j end
+  if j and j.number and q.caught_up and not was_started_again(j) then return j end
   reconcile(q, id)
   return load_job(q, id)
 end

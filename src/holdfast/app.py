@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import ParamSpec, Self, TypeVar, Unpack
+from collections.abc import Callable, Mapping
+from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
+
+from msgspec import structs
 
 from holdfast.encryption import KeyRing, encrypted
 from holdfast.errors import Fault, StoreError, ValidationError
-from holdfast.model.job import Priority
-from holdfast.model.policy import Backoff, CustomDelay, Limits, Retention, declared_backoff
+from holdfast.model.policy import Limits, Retention
 from holdfast.model.profiles import Profile, profile_named
 from holdfast.model.results import (
     RegistrationResult,
     RegistrationStatus,
 )
 from holdfast.model.submission import SubmitOptions
-from holdfast.model.times import Span
 from holdfast.observe.redaction import Redaction
 from holdfast.operations.interface import JobOperations, OperationsBackend
 from holdfast.operations.operations import Operations
@@ -28,8 +28,10 @@ from holdfast.operations.waiter import JobWaiter
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.importing import check_not_importing
 from holdfast.runtime.randomness import Randomness
-from holdfast.store import DEFAULT_URL, LimitRule, Store, open_store
-from holdfast.tasks.registry import Function, HandlerOptions, Registry, RunnerKind, optional_span
+from holdfast.store import DEFAULT_URL, Store, open_store
+from holdfast.tasks.context import JobContext, SyncJobContext
+from holdfast.tasks.options import TaskOptions, given_options, handler_options, natural_type
+from holdfast.tasks.registry import Function, HandlerOptions, Registry
 from holdfast.tasks.schedule import CronEntry, MissedRuns, cron_entry
 from holdfast.tasks.task import Task, TaskDecorator
 from holdfast.webhooks import AddressGuard, Webhooks, WebhookSettings
@@ -162,7 +164,9 @@ class Holdfast(JobOperations):
         if self._is_remote:
             from holdfast.client.operations import RemoteOperations
 
-            return RemoteOperations(self.url, randomness=self.randomness)
+            return RemoteOperations(
+                self.url, randomness=self.randomness, misfit=self.registry.misfit
+            )
         return self.over(await self.open_store().start())
 
     def over(self, store: Store, *, waiter: JobWaiter | None = None) -> Operations:
@@ -175,66 +179,83 @@ class Holdfast(JobOperations):
         """Return a submitter for jobs that running jobs or schedules add: no quota applies."""
         return Submitter(store, self.randomness, self.limits, self.registry)
 
-    def task(  # noqa: PLR0913  # one keyword per option of a task
+    @overload
+    def task(
+        self, type_: str | None = None, *, replace: bool = False, **options: Unpack[TaskOptions]
+    ) -> TaskDecorator: ...
+    @overload
+    def task(self, type_: Callable[Concatenate[JobContext, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, type_: Callable[Concatenate[SyncJobContext, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, type_: Callable[P, R], /) -> Task[P, R]: ...
+    def task(
         self,
-        type_: str,
+        type_: str | Callable[..., R] | None = None,
         *,
-        queue: str | None = None,
-        priority: Priority | str | None = None,
-        timeout: Span | None = None,
-        lifetime: Span | None = None,
-        lease: Span | None = None,
-        max_attempts: int | None = None,
-        backoff: Backoff | CustomDelay | None = None,
-        retry_timeouts: bool = True,
-        runner: RunnerKind | str | None = None,
-        concurrency: int | None = None,
-        limit: LimitRule | None = None,
-        key_limit: LimitRule | None = None,
-        permanent: Sequence[type[BaseException]] = (),
-        temporary: Sequence[type[BaseException]] = (),
-        memory_limit: int | None = None,
-    ) -> TaskDecorator:
+        replace: bool = False,
+        **options: Unpack[TaskOptions],
+    ) -> TaskDecorator | Task[..., R]:
         """Register the decorated function as the handler of a job type.
+
+        Without a type, or as plain ``@app.task``, the type is the name of the module and of the
+        function. A type that is registered already is refused unless ``replace`` is set. Two
+        decorators over one function register both types; the upper one takes the options of
+        the lower one where it gives none.
 
         The options are defaults of the type's jobs, which each job may override, except where
         they run: ``runner`` (async for coroutines, thread for plain functions, process for
         CPU-bound or unresponsive ones), ``concurrency`` per worker process, ``limit`` and
         ``key_limit`` across all workers. ``permanent`` exceptions are not retried.
-        ``backoff`` may be a function ``(attempt, initial_delay, max_delay) -> timedelta``.
+        ``backoff`` may be a function ``(attempt, initial_delay, max_delay)`` that returns the
+        delay: a timedelta or seconds.
         """
-        options = HandlerOptions(
-            queue=queue,
-            priority=Priority[priority] if isinstance(priority, str) else priority,
-            timeout=optional_span("timeout", timeout),
-            lifetime=optional_span("lifetime", lifetime),
-            lease=optional_span("lease", lease),
-            max_attempts=max_attempts,
-            backoff=declared_backoff(backoff),
-            custom_backoff=None if isinstance(backoff, Backoff) else backoff,
-            retry_timeouts=retry_timeouts,
-            runner=None if runner is None else RunnerKind(runner),
-            concurrency=concurrency,
-            limit=limit,
-            key_limit=key_limit,
-            permanent=tuple(permanent),
-            temporary=tuple(temporary),
-            memory_limit=memory_limit,
-        )
+        if callable(type_):
+            return self._decorated(None, type_, HandlerOptions(), replace=False)
+        read = handler_options(**options)
 
         def decorate(function: Callable[..., R]) -> Task[..., R]:
-            result = self.register(type_, function, options=options)
-            if result.status is RegistrationStatus.INVALID:
-                raise ValidationError([Fault("task", "INVALID", f"{type_!r}: {result.message}")])
-            return Task(self, type_, function)
+            return self._decorated(type_, function, read, replace=replace)
 
         return decorate  # type: ignore[return-value]  # the protocol is more precise
 
+    def _decorated(
+        self, type_: str | None, given: Callable[..., R], options: HandlerOptions, *, replace: bool
+    ) -> Task[..., R]:
+        function: Callable[..., R] = given
+        if isinstance(given, Task):
+            function = given.function
+            if (alias := self.registry.get(given.type)) is not None:
+                options = structs.replace(alias.options, **given_options(options))
+        type_ = natural_type(function) if type_ is None else type_
+        if type_ in self.registry and not replace:
+            message = f"{type_!r} is registered already: choose another type or give replace=True"
+            raise ValidationError([Fault("task", "DUPLICATE", message)])
+        result = self.registry.register(type_, function, options)
+        if result.status is RegistrationStatus.INVALID:
+            raise ValidationError([Fault("task", "INVALID", f"{type_!r}: {result.message}")])
+        return Task(self, type_, function)
+
     def register(
-        self, type_: str, handler: Function, *, options: HandlerOptions | None = None
+        self,
+        type_: str,
+        handler: Function,
+        *,
+        options: HandlerOptions | None = None,
+        **given: Unpack[TaskOptions],
     ) -> RegistrationResult:
-        """Register a handler; an invalid one is reported by the result, not by an exception."""
-        return self.registry.register(type_, handler, options or HandlerOptions())
+        """Register a handler, in place of the previous one of its type if there is one.
+
+        The keywords are those of ``task``: ``timeout``, ``max_attempts``, ``concurrency`` and
+        more. An invalid handler or value is reported by the result, not by an exception.
+        """
+        try:
+            read = handler_options(**given)
+        except ValidationError as error:
+            return self.registry.refused(type_, str(error))
+        if options is not None:
+            read = structs.replace(options, **given_options(read))
+        return self.registry.register(type_, handler, read)
 
     def cron(
         self,
@@ -250,9 +271,11 @@ class Holdfast(JobOperations):
 
         There is exactly one job per tick, however many workers run. ``missed`` decides about
         ticks that passed while no worker ran: ``skip``, ``one`` (the newest) or ``all``.
+        ValidationError when ``payload`` does not fit the task, as without a required argument.
         """
 
         def decorate(task: Task[P, R]) -> Task[P, R]:
+            task.must_fit(payload)
             entry = cron_entry(
                 name or task.type, task.type, expression, tz, MissedRuns(missed), payload, options
             )

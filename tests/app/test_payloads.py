@@ -183,8 +183,8 @@ async def test_payload_decodes_into_annotations(
 async def test_payload_that_does_not_fit_fails_permanently_and_names_the_field(
     app: Holdfast, drain: Drain, function: Callable[..., object], payload: object, message: str
 ) -> None:
-    app.register("t", function)
     job_id = (await app.submit("t", payload)).job_id
+    app.register("t", function)
 
     await drain()
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
-from typing import TYPE_CHECKING, TypedDict
+import re
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest
 
 from holdfast import Backoff, BackoffKind, Holdfast, Priority, State, ValidationError, Worker
 from holdfast.model.results import RegistrationStatus
+from holdfast.model.submission import Submission
 from holdfast.runtime.clock import ManualClock
 from holdfast.tasks.registry import HandlerOptions, RunnerKind
 from tests.app.conftest import Drain
@@ -85,8 +87,185 @@ def test_decorator_raises_for_an_invalid_handler() -> None:
 
     with pytest.raises(ValidationError, match="'t': max_attempts must be between 1 and 100"):
         app.task("t", max_attempts=0)(handler)
-    with pytest.raises(ValueError, match="timeout must be an ISO 8601 duration"):
+    with pytest.raises(ValidationError, match="timeout must be an ISO 8601 duration"):
         app.task("t", timeout="soon")
+    with pytest.raises(ValidationError, match="runner must be one of async, thread, process"):
+        app.task("t", runner="fibre")
+    with pytest.raises(TypeError, match="a task has no option colour"):
+        app.task("t", colour="red")  # type: ignore[call-overload]
+
+
+@pytest.mark.req("A-17")
+def test_registration_takes_the_options_of_the_source_document() -> None:
+    app = Holdfast("memory://")
+
+    result = app.register("t", handler, timeout="PT5S", max_attempts=7, concurrency=2)
+
+    options = app.registry["t"].options
+    given = (options.timeout, options.max_attempts, options.concurrency)
+    assert RegistrationStatus.REGISTERED is result.status
+    assert (timedelta(seconds=5), 7, 2) == given
+
+
+@pytest.mark.req("A-17")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timeout": "soon"}, "timeout must be an ISO 8601 duration"),
+        ({"timeout": 0}, "timeout must be above 0"),
+        ({"timeout": [5]}, "timeout must be seconds, a timedelta or"),
+        ({"max_attempts": 0}, "max_attempts must be between 1 and 100, got 0"),
+        ({"max_attempts": "3"}, "max_attempts must be between 1 and 100, got '3'"),
+        ({"concurrency": 0.5}, "concurrency must be at least 1, got 0.5"),
+        ({"priority": "URGENT"}, "priority must be one of CRITICAL, HIGH"),
+        ({"backoff": 3}, "backoff must be a Backoff or a function, got 3"),
+        ({"queue": 3.5}, "queue must match"),
+        ({"permanent": 3}, "permanent"),
+    ],
+)
+def test_wrong_value_of_a_registration_is_reported_as_invalid(
+    options: dict[str, object], message: str
+) -> None:
+    app = Holdfast("memory://")
+
+    result = app.register("t", handler, **options)  # type: ignore[arg-type]
+
+    assert RegistrationStatus.INVALID is result.status
+    assert message in result.message
+    assert "t" not in app.registry
+
+
+def test_keywords_of_a_registration_override_its_options() -> None:
+    app = Holdfast("memory://")
+
+    app.register("t", handler, options=HandlerOptions(queue="q", concurrency=3), concurrency=4)
+
+    assert ("q", 4) == (app.registry["t"].options.queue, app.registry["t"].options.concurrency)
+
+
+@pytest.mark.req("A-17")
+@pytest.mark.parametrize("is_coroutine", [True, False])
+async def test_handler_of_the_source_document_needs_no_annotations(
+    app: Holdfast, drain: Drain, is_coroutine: bool
+) -> None:
+    async def coroutine(context, payload):  # type: ignore[no-untyped-def]
+        return [context.type, payload]
+
+    def plain(ctx, payload):  # type: ignore[no-untyped-def]
+        return [ctx.type, payload]
+
+    app.register("t", coroutine if is_coroutine else plain)
+    job_id = (await app.submit("t", {"n": 1})).job_id
+    await drain()
+
+    assert ["t", {"n": 1}] == (await app.get(job_id)).output
+
+
+@pytest.mark.req("A-17")
+def test_task_without_parentheses_is_named_after_its_module_and_function() -> None:
+    app = Holdfast("memory://")
+
+    bare = app.task(handler)
+    empty = app.task()(function)
+
+    assert "tests.app.test_registration.handler" == bare.type
+    assert "tests.app.test_registration.function" == empty.type
+    assert handler is app.registry[bare.type].function
+
+
+@pytest.mark.parametrize("module", ["__main__", "__holdfast_main__"])
+def test_task_of_a_script_is_named_after_its_file(module: str) -> None:
+    space: dict[str, Any] = {"__name__": module, "__file__": "/srv/jobs.py", "__spec__": None}
+    exec("def send(): ...", space)
+
+    assert "jobs.send" == Holdfast("memory://").task(space["send"]).type
+
+
+@pytest.mark.req("A-17")
+def test_second_task_of_a_type_is_refused_unless_it_replaces_the_first() -> None:
+    app = Holdfast("memory://")
+    app.task("t")(handler)
+
+    with pytest.raises(ValidationError, match=r"'t' is registered already: .* replace=True"):
+        app.task("t")(function)
+    assert handler is app.registry["t"].function
+    app.task("t", replace=True)(function)
+    assert function is app.registry["t"].function
+
+
+@pytest.mark.req("A-17")
+async def test_two_decorators_register_one_function_for_two_types(
+    app: Holdfast, drain: Drain
+) -> None:
+    @app.task("new", priority="HIGH")
+    @app.task("old", max_attempts=9)
+    async def task(n: int) -> int:
+        return n + 1
+
+    new = (await task.submit(1)).job_id
+    old = (await app.submit("old", {"n": 2})).job_id
+    await drain()
+
+    assert "new" == task.type
+    assert (2, 3) == ((await app.get(new)).output, (await app.get(old)).output)
+    assert app.registry["new"].function is app.registry["old"].function
+    options = app.registry["new"].options
+    assert (Priority.HIGH, 9) == (options.priority, options.max_attempts)
+
+
+async def counts(n: int, when: date | None = None) -> int:
+    return n
+
+
+@pytest.mark.req("A-1")
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        ({"n": "one"}, "payload must fit the task: Expected `int`, got `str` - at `$.n`"),
+        ({"n": 1, "when": "soon"}, "payload must fit the task: Invalid RFC3339 .*`$.when`"),
+        ({"m": 1}, "payload must fit the task: Object"),
+        (None, "payload must fit the task: Object missing required field `n`"),
+        (b"1", "payload must fit the task: it is bytes, expected JSON"),
+    ],
+)
+async def test_payload_that_does_not_fit_the_code_is_refused_at_submit(
+    app: Holdfast, payload: object, message: str
+) -> None:
+    app.register("t", counts)
+    pattern = re.escape(message).replace(re.escape(".*"), ".*")
+
+    for options in ({}, {"delay": 5}, {"idempotency_key": "k"}):
+        with pytest.raises(ValidationError, match=pattern):
+            await app.submit("t", payload, **options)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match=re.escape("jobs[1].payload must fit the task")):
+        await app.submit_batch([Submission(type="t", payload={"n": 1}), {"type": "t"}])
+    assert 0 == (await app.search()).total_count
+
+
+@pytest.mark.req("A-1")
+async def test_wrong_argument_type_is_refused_at_submit(app: Holdfast) -> None:
+    task = app.task("t")(counts)
+
+    with pytest.raises(ValidationError, match="Expected `int`, got `str`"):
+        await task.submit("one")  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match="Expected `int`, got `str`"):
+        await asyncio.to_thread(task.submit_sync, "one")  # type: ignore[arg-type]
+    assert (await task.submit(1, date(2026, 1, 1))).job_id
+
+
+def test_cron_of_a_task_that_needs_an_argument_is_refused() -> None:
+    app = Holdfast("memory://")
+    task = app.task("t")(counts)
+
+    with pytest.raises(ValidationError, match=r"payload must fit task 't': .*required field `n`"):
+        app.cron("@daily")(task)
+    with pytest.raises(ValidationError, match="payload must fit task 't': Expected `int`"):
+        app.cron("@daily", payload={"n": "x"})(task)
+    with pytest.raises(ValidationError, match="payload must"):
+        app.cron("@daily", payload={"n": float("nan")})(task)
+    assert {} == app.crons
+    app.cron("@daily", payload={"n": 1})(task)
+    assert {"t"} == app.crons.keys()
 
 
 @pytest.mark.req("A-17", "M-6", "M-7")

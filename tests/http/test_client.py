@@ -501,7 +501,8 @@ async def test_commands_accept_the_address_of_a_service_instead_of_a_store(
         assert "RuntimeError" in await run("failures")
         assert "completed" in await run("stats")
         assert "is paused" in await run("queues", "pause", "default")
-        held = json.loads(await run("submit", "greet", "{}", "--hold", "--json"))["job_id"]
+        name = '{"name": "Di"}'
+        held = json.loads(await run("submit", "greet", name, "--hold", "--json"))["job_id"]
         assert "CANCELLED" in await run("cancel", held)
         assert "DELETED" in await run("delete", held)
         assert "default" in await run("queues")
@@ -512,3 +513,14 @@ async def test_commands_accept_the_address_of_a_service_instead_of_a_store(
     await run("job", "nobody", code=1)
     monkeypatch.setenv("HOLDFAST_API_KEY", "wrong")
     assert "unknown, revoked or expired" in await run("queues", code=1)
+
+
+async def test_argument_of_the_wrong_type_is_refused_before_the_request(served: Served) -> None:
+    async def count(n: int) -> None: ...
+
+    async with Holdfast(served.url) as remote:
+        task = remote.task("counted.elsewhere")(count)
+        with pytest.raises(ValidationError, match="payload must fit the task: Expected `int`"):
+            await task.submit("one")  # type: ignore[arg-type]
+        with pytest.raises(ValidationError, match="payload must fit the task: Expected `int`"):
+            await remote.submit_batch([{"type": "counted.elsewhere", "payload": {"n": "one"}}])

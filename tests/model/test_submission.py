@@ -644,6 +644,23 @@ def test_a_payload_may_be_as_large_as_the_limit() -> None:
     assert [("payload", "TOO_LARGE")] == faults(payload=b"x" * (MEBIBYTE + 1))
 
 
+@pytest.mark.req("A-1")
+def test_a_payload_that_does_not_fit_the_handler_is_refused() -> None:
+    def misfit(payload: bytes, encoding: Encoding) -> str:
+        return "" if payload == b"1" else f"got {encoding}"
+
+    picky = Defaults(misfit=misfit)
+
+    assert b"1" == job(defaults=picky, payload=1).payload
+    assert b"1" == job(defaults=picky, payload=1, delay=5).payload
+    assert [("payload", "INVALID")] == faults(defaults=picky)
+    assert [("payload", "INVALID")] == faults(defaults=picky, payload=2, delay=5)
+    assert [("payload", "NOT_FINITE")] == faults(defaults=picky, payload=[float("nan")])
+    refused = refusal(defaults=picky, payload=b"2", queue="a b")
+    assert "payload must fit the task: got bytes" in str(refused)
+    assert "queue must be 1 to 128" in str(refused)
+
+
 @pytest.mark.req("M-12")
 def test_bytes_are_marked_as_such() -> None:
     binary = job(payload=b"\x00\x01")

@@ -121,11 +121,12 @@ async def test_failures_are_classified_alike_wherever_they_happen(app: Holdfast,
 async def test_a_payload_that_does_not_fit_fails_for_good_and_names_the_field(
     app: Holdfast,
 ) -> None:
-    @app.task("typed")
     async def typed(count: int) -> None: ...
 
+    async with app:
+        job = await app.submit("typed", {"count": "many"})  # before its code is known
+        app.register("typed", typed)
     async with working(app):
-        job = await app.submit("typed", {"count": "many"})
         assert State.FAILED is await ended(app, job.job_id)
         failure = (await app.failure(job.job_id)).failure
 

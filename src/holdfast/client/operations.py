@@ -16,6 +16,7 @@ from holdfast.api.submissions import BatchBody, SubmissionBody
 from holdfast.client.errors import error_from
 from holdfast.client.events import follow_events
 from holdfast.client.requests import (
+    TypeMisfit,
     encode_body,
     job_path,
     mapping_body,
@@ -68,11 +69,19 @@ RESPONSE_TIMEOUT = 60.0
 class RemoteOperations(OperationsBackend):
     """The operations on jobs at a service."""
 
-    def __init__(self, url: str, *, randomness: Randomness, key: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        randomness: Randomness,
+        key: str | None = None,
+        misfit: TypeMisfit | None = None,
+    ) -> None:
         key = key or os.environ.get("HOLDFAST_API_KEY", "")
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self._transport = Transport(url.rstrip("/"), headers)
         self._randomness = randomness
+        self._misfit = misfit
         self._retry_for = Limits().submission_timeout
 
     async def close(self) -> None:
@@ -85,7 +94,7 @@ class RemoteOperations(OperationsBackend):
         """Submit one job."""
         _no_connection(connection)
         has_key = submission.idempotency_key is not None
-        body = encode_body(submission_body(submission, add_window=not has_key))
+        body = encode_body(submission_body(submission, add_window=not has_key, misfit=self._misfit))
         headers = {} if has_key else {"idempotency-key": self._randomness.uuid()}
         response = await self._call("POST", "/jobs", body, headers)
         key = submission.idempotency_key or ""
@@ -102,9 +111,9 @@ class RemoteOperations(OperationsBackend):
         """Submit many jobs."""
         _no_connection(connection)
         jobs = [
-            submission_body(one, add_window=True)
+            submission_body(one, add_window=True, misfit=self._misfit)
             if isinstance(one, Submission)
-            else mapping_body(one, add_window=True)
+            else mapping_body(one, add_window=True, misfit=self._misfit)
             for one in submissions
         ]
         body = encode_body({"jobs": jobs, "atomic": atomic})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from urllib.parse import quote, urlencode
 
@@ -20,7 +20,13 @@ GENERATED_KEY_WINDOW = timedelta(minutes=10)
 _DEFAULTS = dict(zip(Submission.__struct_fields__[1:], Submission.__struct_defaults__, strict=True))
 
 
-def submission_body(submission: Submission, *, add_window: bool) -> dict[str, object]:
+TypeMisfit = Callable[[str, bytes, Encoding], str]
+"""Returns why a payload does not fit a type, if its code is here; else an empty text."""
+
+
+def submission_body(
+    submission: Submission, *, add_window: bool, misfit: TypeMisfit | None = None
+) -> dict[str, object]:
     """Return the given fields of a submission; ``add_window`` when the request brings the key."""
     if submission.faults:
         raise ValidationError(submission.faults)
@@ -30,15 +36,19 @@ def submission_body(submission: Submission, *, add_window: bool) -> dict[str, ob
         if name != "faults" and (value := getattr(submission, name)) is not default
     }
     body = {"type": submission.type, "payload": submission.payload, **given}
-    return mapping_body(body, add_window=add_window)
+    return mapping_body(body, add_window=add_window, misfit=misfit)
 
 
-def mapping_body(fields: Mapping[str, object], *, add_window: bool) -> dict[str, object]:
+def mapping_body(
+    fields: Mapping[str, object], *, add_window: bool, misfit: TypeMisfit | None = None
+) -> dict[str, object]:
     """Return a submission given as a mapping; the service validates it."""
     try:
         data, encoding = encode(fields.get("payload"))
     except PayloadError as error:
         raise ValidationError([error.fault("payload")]) from None
+    if misfit is not None and (why := misfit(str(fields.get("type")), data, encoding)):
+        raise ValidationError([Fault("payload", "INVALID", f"must fit the task: {why}")])
     body = {**fields, "payload": msgspec.Raw(data)}
     if encoding is Encoding.BYTES:
         body |= {"payload": data, "payload_encoding": "base64"}

@@ -69,6 +69,8 @@ def plain(submission: Submission, defaults: Defaults) -> PlainSubmission | None:
         return None
     if len(payload) > defaults.limits.payload_bytes:
         return None
+    if defaults.misfit is not None and defaults.misfit(payload, encoding):
+        return None
     return PlainSubmission(template, payload, encoding)
 
 
@@ -106,7 +108,8 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 def _template(type_: str, queue: str | None, priority: object, defaults: Defaults) -> Job:
     """Return a job that waits for nothing, to be copied with an id, times and a payload."""
     given = Submission(type=type_, queue=queue, priority=priority)  # type: ignore[arg-type]  # the reader checks it
-    job = SubmissionReader(given, defaults, _EPOCH, NO_PARENTS).job("", None)
+    any_payload = replace(defaults, misfit=None)
+    job = SubmissionReader(given, any_payload, _EPOCH, NO_PARENTS).job("", None)
     return lifecycle.enqueued(lifecycle.submitted(job), now=_EPOCH)
 
 

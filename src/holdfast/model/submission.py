@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
@@ -49,6 +49,10 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Faults found while the submission was read from outside."""
 
 
+Misfit = Callable[[bytes, Encoding], str]
+"""Returns why a payload does not fit the handler's function; an empty text when it does."""
+
+
 class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """What applies when a submission gives no value: the handler's options, then the profile's."""
 
@@ -62,6 +66,12 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     backoff: Backoff | None = None
     retry_timeouts: bool = True
     limits: Limits = Limits()
+    misfit: Misfit | None = None
+
+    def fit_fault(self, payload: bytes, encoding: Encoding) -> Fault | None:
+        """Return the fault of a payload that does not fit the handler's function."""
+        why = self.misfit(payload, encoding) if self.misfit is not None else ""
+        return Fault("payload", "INVALID", f"must fit the task: {why}") if why else None
 
 
 class Parent(msgspec.Struct, frozen=True):

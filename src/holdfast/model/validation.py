@@ -105,6 +105,7 @@ class SubmissionReader:
             self._check_due(self._due_at)
         if spawner is not None:
             self._spawned(spawner)
+        self._check_fit()
         if self._extra:
             self._values["extra"] = extra_document(msgspec.convert(self._extra, Extra))
         if self._faults:
@@ -128,6 +129,11 @@ class SubmissionReader:
         self._extra = {**asdict(read_extra(spawner.extra)), **self._extra}
         if "depends_on" not in self._values:
             self._values["dependency_kind"] = DependencyKind.FAN_OUT
+
+    def _check_fit(self) -> None:
+        if all(fault.field != "payload" for fault in self._faults):
+            encoding = Encoding(str(self._values.get("encoding", Encoding.JSON)))
+            self._add(self._defaults.fit_fault(self._payload, encoding))
 
     def payload(self, field: str, value: object) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -10,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.errors import Fault
-from holdfast.model.job import DEFAULT_QUEUE, FailureCategory, Priority
+from holdfast.model.job import DEFAULT_QUEUE, Encoding, FailureCategory, Priority
 from holdfast.model.policy import (
     MAX_ATTEMPTS,
     Backoff,
@@ -22,7 +23,6 @@ from holdfast.model.policy import (
 from holdfast.model.profiles import STANDARD, Profile
 from holdfast.model.results import RegistrationResult, RegistrationStatus
 from holdfast.model.submission import Defaults
-from holdfast.model.times import Span, parse_duration
 from holdfast.model.validation import QUEUE_RULE, TYPE_RULE
 from holdfast.store import LimitRule
 from holdfast.tasks.signature import Signature, SignatureError
@@ -123,12 +123,7 @@ class Registry:
             except SignatureError as error:
                 message = str(error)
         if message:
-            return RegistrationResult(
-                type=str(type_),
-                status=RegistrationStatus.INVALID,
-                previous=previous,
-                message=message,
-            )
+            return self.refused(type_, message)
         self._defaults.clear()
         self._handlers[type_] = Handler(
             type=type_,
@@ -140,6 +135,20 @@ class Registry:
         )
         status = RegistrationStatus.REPLACED if previous else RegistrationStatus.REGISTERED
         return RegistrationResult(type=type_, status=status, previous=previous)
+
+    def refused(self, type_: object, message: str) -> RegistrationResult:
+        """Return the result for a handler that was not registered."""
+        return RegistrationResult(
+            type=str(type_),
+            status=RegistrationStatus.INVALID,
+            previous=type_ in self._handlers,
+            message=message,
+        )
+
+    def misfit(self, type_: str, payload: bytes, encoding: Encoding) -> str:
+        """Return why a payload does not fit a type; an empty text when it does, or none knows."""
+        handler = self._handlers.get(type_)
+        return handler.signature.misfit(payload, encoding) if handler else ""
 
     def defaults(self, type_: str, queue: str | None) -> Defaults:
         """Return the defaults of a new job of a type in a queue.
@@ -153,11 +162,11 @@ class Registry:
         if found is None:
             if len(self._defaults) >= MOST_CACHED:
                 self._defaults.clear()
-            options = handler.options if handler else HandlerOptions()
-            found = self._defaults[key] = self._new_defaults(options, given)
+            found = self._defaults[key] = self._new_defaults(handler, given)
         return found
 
-    def _new_defaults(self, options: HandlerOptions, queue: str) -> Defaults:
+    def _new_defaults(self, handler: Handler | None, queue: str) -> Defaults:
+        options = handler.options if handler else HandlerOptions()
         name = queue or options.queue or DEFAULT_QUEUE
         return Defaults(
             profile=self._profiles.get(name, STANDARD),
@@ -170,17 +179,8 @@ class Registry:
             backoff=options.backoff,
             retry_timeouts=options.retry_timeouts,
             limits=self._limits,
+            misfit=handler.signature.misfit if handler else None,
         )
-
-
-def optional_span(field: str, value: Span | None) -> timedelta | None:
-    """Read a duration given in code; ValueError names the field."""
-    if value is None:
-        return None
-    try:
-        return parse_duration(value)
-    except ValueError as error:
-        raise ValueError(f"{field} {error}") from None
 
 
 def is_coroutine(function: Function) -> bool:
@@ -194,7 +194,7 @@ def _natural_runner(function: Function) -> RunnerKind:
 
 
 def _problem(type_: object, function: object, options: HandlerOptions, limits: Limits) -> str:
-    if not isinstance(type_, str) or not TYPE_RULE.fullmatch(type_):
+    if not _matches(TYPE_RULE, type_):
         return f"type must match {TYPE_RULE.pattern}, got {type_!r:.60}"
     if not callable(function):
         return f"handler must be callable, got {function!r:.60}"
@@ -207,19 +207,25 @@ def _problem(type_: object, function: object, options: HandlerOptions, limits: L
 
 
 def _option_faults(options: HandlerOptions, limits: Limits) -> Iterator[Fault | None]:
-    if options.max_attempts is not None and not 1 <= options.max_attempts <= MAX_ATTEMPTS:
-        yield Fault(
-            "max_attempts",
-            "OUT_OF_RANGE",
-            f"must be between 1 and {MAX_ATTEMPTS}, got {options.max_attempts}",
-        )
-    if options.concurrency is not None and options.concurrency < 1:
-        yield Fault("concurrency", "OUT_OF_RANGE", f"must be at least 1, got {options.concurrency}")
-    if options.queue is not None and not QUEUE_RULE.fullmatch(options.queue):
-        yield Fault("queue", "INVALID", f"must match {QUEUE_RULE.pattern}, got {options.queue!r}")
+    attempts, concurrency, queue = options.max_attempts, options.concurrency, options.queue
+    if attempts is not None and not (_is_number(attempts) and 1 <= attempts <= MAX_ATTEMPTS):
+        message = f"must be between 1 and {MAX_ATTEMPTS}, got {attempts!r:.60}"
+        yield Fault("max_attempts", "OUT_OF_RANGE", message)
+    if concurrency is not None and not (_is_number(concurrency) and concurrency >= 1):
+        yield Fault("concurrency", "OUT_OF_RANGE", f"must be at least 1, got {concurrency!r:.60}")
+    if queue is not None and not _matches(QUEUE_RULE, queue):
+        yield Fault("queue", "INVALID", f"must match {QUEUE_RULE.pattern}, got {queue!r:.60}")
     if options.timeout is not None and options.timeout <= timedelta(0):
         yield Fault("timeout", "OUT_OF_RANGE", "must be above 0")
     if options.timeout is not None:
         yield timeout_fault(options.timeout, limits.timeout)
     if options.backoff is not None:
         yield from options.backoff.faults()
+
+
+def _matches(rule: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and rule.fullmatch(value) is not None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,8 +1,8 @@
 """Turns payloads into a function's arguments, and a caller's arguments into payloads.
 
-A parameter annotated as a job context receives it. A single parameter named ``payload``
-receives the whole payload; otherwise its keys are the parameters. Values are decoded into
-the annotations.
+A parameter annotated as a job context receives it, and so does ``context`` or ``ctx`` as the
+first of two without annotations. A single parameter named ``payload`` receives the whole payload;
+otherwise its keys are the parameters. Values are decoded into the annotations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from holdfast.model.payload import is_model
 from holdfast.tasks.context import JobContext, SyncJobContext
 
 WHOLE = "payload"
+UNFIT = "payload does not fit the task: "
 _CONTEXTS = (JobContext, SyncJobContext)
+_CONTEXT_NAMES = ("context", "ctx")
 
 
 class SignatureError(ValueError):
@@ -38,9 +40,7 @@ class Signature:
         except (TypeError, ValueError) as error:
             raise SignatureError(f"cannot read the signature: {error}") from None
         hints = _hints(function)
-        self.context = next(
-            (name for name in signature.parameters if hints.get(name) in _CONTEXTS), None
-        )
+        self.context = _context_of(signature, hints)
         self._parameters = {
             name: parameter
             for name, parameter in signature.parameters.items()
@@ -79,15 +79,12 @@ class Signature:
     def unpack(self, job: Job) -> dict[str, object]:
         """Return the arguments in a payload; PermanentError when it does not fit the function."""
         if job.encoding is Encoding.BYTES:
-            return self._unpack_bytes(job)
-        is_empty = not self._whole and job.payload == b"null"
-        data = b"{}" if is_empty else job.payload
+            return self._unpack_bytes(job.payload)
+        data = job.payload if self._whole or job.payload != b"null" else b"{}"
         try:
             value = self._decoder.decode(data)
         except msgspec.DecodeError as error:
-            raise PermanentError(
-                f"payload does not fit the task: {error}", code="PAYLOAD_INVALID"
-            ) from None
+            raise _unfit(str(error)) from None
         if self._whole:
             return {WHOLE: value}
         given: dict[str, object] = msgspec.structs.asdict(value)
@@ -97,12 +94,25 @@ class Signature:
             given = msgspec.json.decode(data, type=dict[str, object]) | given
         return given
 
-    def _unpack_bytes(self, job: Job) -> dict[str, object]:
+    def misfit(self, payload: bytes, encoding: Encoding) -> str:
+        """Return why ``unpack`` would refuse a payload; an empty text when it would not."""
+        try:
+            if encoding is Encoding.BYTES:
+                self._unpack_bytes(payload)
+            elif self._whole or payload != b"null":
+                self._decoder.decode(payload)
+            else:
+                self._decoder.decode(b"{}")
+        except msgspec.DecodeError as error:
+            return str(error)
+        except PermanentError as error:
+            return error.message.removeprefix(UNFIT)
+        return ""
+
+    def _unpack_bytes(self, payload: bytes) -> dict[str, object]:
         if self._whole and self._target in (bytes, Any, bytes | None):
-            return {WHOLE: job.payload}
-        raise PermanentError(
-            "payload does not fit the task: it is bytes, expected JSON", code="PAYLOAD_INVALID"
-        )
+            return {WHOLE: payload}
+        raise _unfit("it is bytes, expected JSON")
 
     def _struct(self, function: Callable[..., object], hints: Mapping[str, object]) -> Any:
         """Return a struct with a field per parameter; ``**kwargs`` allow further fields."""
@@ -119,6 +129,18 @@ class Signature:
         name = getattr(function, "__name__", "task")
         forbid = self._rest is None
         return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=forbid)
+
+
+def _context_of(signature: inspect.Signature, hints: Mapping[str, object]) -> str | None:
+    """Return the parameter that receives the context, if there is one."""
+    names = list(signature.parameters)
+    if len(names) == 2 and names[0] in _CONTEXT_NAMES and not hints:
+        return names[0]
+    return next((name for name in names if hints.get(name) in _CONTEXTS), None)
+
+
+def _unfit(why: str) -> PermanentError:
+    return PermanentError(f"{UNFIT}{why}", code="PAYLOAD_INVALID")
 
 
 def _hints(function: Callable[..., object]) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from typing import (
     overload,
 )
 
+from holdfast.errors import Fault, ValidationError
+from holdfast.model.payload import PayloadError, encode
 from holdfast.model.results import SubmissionResult
 from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.runtime.clock import Clock
@@ -128,6 +130,16 @@ class Task(BoundTask, Generic[P, R]):
         """Return the payload of a submission with these arguments."""
         return self._signature.pack(args, kwargs)
 
+    def must_fit(self, payload: object) -> None:
+        """Raise ValidationError for a payload that the function cannot be called with."""
+        try:
+            why = self._signature.misfit(*encode(payload))
+        except PayloadError as error:
+            raise ValidationError([error.fault("payload")]) from None
+        if why:
+            message = f"must fit task {self.type!r}: {why}"
+            raise ValidationError([Fault("payload", "INVALID", message)])
+
     def __repr__(self) -> str:
         return f"<Task {self.type}>"
 
@@ -135,6 +147,8 @@ class Task(BoundTask, Generic[P, R]):
 class TaskDecorator(Protocol):
     """What ``@app.task(...)`` returns: keeps the function's parameters except its context."""
 
+    @overload
+    def __call__(self, function: Task[P, R]) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[JobContext, P], R]) -> Task[P, R]: ...
     @overload

@@ -66,6 +66,33 @@ def refund(ctx: SyncJobContext, cents: int) -> None:
         ctx.set_result(cents)
 
 
+@app.task
+async def bare(ctx: JobContext, number: int) -> str:
+    return str(number)
+
+
+@app.task
+def plain(number: int) -> int:
+    return number
+
+
+@app.task("new.name")
+@app.task("old.name", max_attempts=1)
+def renamed(ctx: SyncJobContext, number: int) -> int:
+    return number
+
+
+app.register("pong", ping.function, timeout="PT5S", max_attempts=2, concurrency=3)
+
+
+async def submit_named() -> None:
+    assert_type(await bare(3), str)
+    assert_type(await bare.submit(3), SubmissionResult)
+    assert_type(await plain.submit(number=3), SubmissionResult)
+    assert_type(await renamed.submit(number=3), SubmissionResult)
+    assert_type(renamed(3), int)
+
+
 async def submit() -> None:
     assert_type(await send_email.submit("a@b.c"), SubmissionResult)
     assert_type(await send_email.submit(to="a@b.c", subject="hi"), SubmissionResult)

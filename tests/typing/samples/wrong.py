@@ -22,6 +22,26 @@ def square(number: int) -> int:
     return number * number
 
 
+@app.task
+async def bare(ctx: JobContext, number: int) -> str:
+    return str(number)
+
+
+@app.task("new.name")
+@app.task("old.name")
+def renamed(ctx: SyncJobContext, number: int) -> int:
+    return number
+
+
+app.task("colourful", colour="red")  # wrong
+app.register("later", bare.function, timeout=[5])  # wrong
+
+
+async def submit_named() -> None:
+    await bare.submit("3")  # wrong
+    await renamed.submit("3")  # wrong
+
+
 async def submit(ctx: JobContext) -> None:
     await send_email.submit(to=3)  # wrong
     await send_email.submit(ctx, "a@b.c")  # wrong

@@ -15,11 +15,9 @@ from typing import Any
 
 from holdfast.app import Holdfast
 from holdfast.runtime.importing import importing
+from holdfast.tasks.options import MAIN, MAIN_COPY
 from holdfast.tasks.registry import Handler, RunnerKind
 from holdfast.worker.runners.protocol import Setup
-
-MAIN = "__main__"
-MAIN_COPY = "__holdfast_main__"
 
 
 def setup_for(app: Holdfast) -> Setup:

@@ -9,6 +9,7 @@ import pytest
 from holdfast import Holdfast, LimitRule, TemporaryError, Worker
 from holdfast.model import lifecycle
 from holdfast.model.workers import WorkerInfo
+from holdfast.operations.dependents import release_dependents
 from holdfast.operations.explain import Cause
 from holdfast.operations.workers import LEADERSHIP, announce
 from holdfast.runtime.clock import ManualClock
@@ -115,6 +116,31 @@ async def test_pending_job_is_explained_by_its_dependencies(app: Holdfast) -> No
     assert Cause.DEPENDENCY is explanation.cause
     assert f"waits for part job {first}, which is SCHEDULED and 1 more" in explanation.message
     assert {first: "SCHEDULED", second: "SCHEDULED"} == explanation.details["waiting_for"]
+
+
+@pytest.mark.req("A-16")
+async def test_retried_job_is_explained_by_the_dependency_that_was_not_retried(
+    app: Holdfast,
+) -> None:
+    first = (await app.submit("part", lifetime=1)).job_id
+    job_id = (await app.submit("whole", depends_on=[first])).job_id
+    await _fail(app, first)
+
+    await app.retry(job_id)
+    explanation = await app.explain(job_id)
+
+    assert Cause.DEPENDENCY is explanation.cause
+    assert (
+        f"it waits for part job {first}, which is DEAD_LETTER: retry that job, or cancel this one"
+        == explanation.message
+    )
+
+
+async def _fail(app: Holdfast, job_id: str) -> None:
+    (job,) = await app.store.get([job_id])
+    assert job is not None
+    await app.store.swap([Change(job, lifecycle.lifetime_over(job, now=app.store.now()))])
+    await release_dependents(app.store)
 
 
 async def test_delayed_job_waits_for_its_time(app: Holdfast) -> None:

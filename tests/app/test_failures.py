@@ -17,6 +17,7 @@ from holdfast import (
     ValidationError,
 )
 from holdfast.model.results import AttemptResult, RetryStatus
+from holdfast.model.submission import Submission
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
@@ -203,6 +204,34 @@ async def test_retry_can_reset_attempts_change_priority_and_wait(
     assert (RetryStatus.QUEUED, State.DELAYED) == (result.status, result.new_state)
     assert clock.now() + timedelta(seconds=60) == result.scheduled_for
     assert (0, 2, "CRITICAL") == (job.attempt, job.max_attempts, job.priority)
+
+
+@pytest.mark.req("A-16", "M-9")
+@pytest.mark.parametrize("backwards", [False, True])
+async def test_failed_chain_that_is_retried_runs_in_order(
+    app: Holdfast, drain: Drain, raising: dict[str, BaseException], *, backwards: bool
+) -> None:
+    @app.task("second")
+    async def second() -> None: ...
+
+    @app.task("third")
+    async def third() -> None: ...
+
+    raising["fails"] = PermanentError("no")
+    steps = [Submission(type=name) for name in ("fails", "second", "third")]
+    ids = [step.job_id for step in await app.chain(*steps)]
+    await drain()
+    del raising["fails"]
+
+    results = [await app.retry(job_id) for job_id in (reversed(ids) if backwards else ids)]
+    await drain()
+
+    waiting = [State.PENDING] * 2
+    states = [State.SCHEDULED, *waiting]
+    assert states == [r.new_state for r in (reversed(results) if backwards else results)]
+    jobs = [await app.get(job_id) for job_id in ids]
+    assert [State.COMPLETED] * 3 == [job.state for job in jobs]
+    assert sorted(job.started_at for job in jobs if job.started_at) == [j.started_at for j in jobs]
 
 
 @pytest.mark.req("A-16")

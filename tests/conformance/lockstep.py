@@ -70,7 +70,7 @@ class Lockstep(Pair):
                 "lifetime": st.just(60),
                 "limit_key": st.sampled_from("xy"),
                 "payload": st.sampled_from([1, 2]),
-                "dependency_type": st.sampled_from(["AFTER_ANY", "CHAIN", "FAN_IN"]),
+                "dependency_type": st.sampled_from(["AFTER_ANY", "AFTER_ALL", "CHAIN", "FAN_IN"]),
             },
         ),
     )
@@ -136,7 +136,7 @@ class Lockstep(Pair):
     @rule(
         claim=claims,
         first=st.booleans(),
-        kind=st.sampled_from(["AFTER", "AFTER_ANY", "FAN_IN"]),
+        kind=st.sampled_from(["AFTER", "AFTER_ANY", "AFTER_ALL", "FAN_IN"]),
         end=st.sampled_from(["complete", "refuse", "stop"]),
     )
     def depend_on_a_job_as_it_ends(self, claim: Job, kind: str, end: str, *, first: bool) -> None:

@@ -108,6 +108,8 @@ SITUATIONS = (
     _that("inherited.failed", (-90, "inherit_failed"), after=["failed"], at=-300),
     _that("inherited.dead", (-90, "inherit_dead"), after=["dead"], at=-300),
     _that("inherited.cancelled", (-90, "inherit_cancelled"), after=["cancelled"], at=-300),
+    _that("again.failed", (-90, "inherit_failed"), (-80, "reopen"), after=["failed"], at=-300),
+    _that("again.dead", (-90, "inherit_dead"), (-80, "reopen_later"), after=["dead"], at=-300),
     # waiting for others
     _that("parent", (-30, "claim")),
     _that("parent.ready"),
@@ -126,6 +128,9 @@ SITUATIONS = (
     _that("after.dying", after=["parent"], lifetime=-SUBMITTED),
     _that("any", after=["parent", "parent.ready"], dependency_type="AFTER_ANY"),
     _that("any.ended", after=["parent", "failed"], dependency_type="AFTER_ANY", at=-300),
+    _that("all", after=["parent", "done"], dependency_type="AFTER_ALL", at=-50),
+    _that("all.failed", after=["parent", "failed"], dependency_type="AFTER_ALL", at=-300),
+    _that("all.ended", after=["done", "failed"], dependency_type="AFTER_ALL", at=-300),
     _that("chain", after=["parent"], dependency_type="CHAIN", priority="BULK"),
     _that("chain.deep", after=["chain"], dependency_type="CHAIN"),
     _that("spawner", (-95, "claim"), lease=LONG),

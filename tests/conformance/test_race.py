@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import StaleLeaseError
+from holdfast.model import lifecycle
 from holdfast.model.job import TERMINAL, Event, State
 from holdfast.runtime.clock import SystemClock
-from holdfast.store import AddStatus, LimitRule, Search
+from holdfast.store import AddStatus, Change, LimitRule, Search
 from holdfast.verify import violations
 from tests.conformance.hand import MANY, Hand, fence, job_id
 from tests.conformance.racers import ROLES, STORES_EACH
@@ -310,6 +311,30 @@ async def test_callers_who_share_a_store_do_not_disturb_each_other(hand: Hand) -
     counted = Counter((job.type, job.state) for job in jobs)
     tallies = (await hand.store.stats(timedelta(seconds=1))).tallies
     assert dict(counted) == {(tally.type, tally.state): tally.count for tally in tallies}
+
+
+@pytest.mark.req("A-16", "M-9")
+@pytest.mark.parametrize("kind", ["AFTER", "AFTER_ALL"])
+async def test_end_of_a_dependency_is_never_missed_by_a_job_that_is_retried_meanwhile(
+    hand: Hand, kind: str
+) -> None:
+    parents = await _add_many(hand, 20)
+    children = await hand.add_all(
+        *(
+            hand.job(f"child {n}", after=[parent], dependency_type=kind)
+            for n, parent in enumerate(parents)
+        )
+    )
+    failed = [await hand.expire(child) for child in children]
+    running = await hand.claim(20)
+    ends = [Change(job, lifecycle.completed(job, b"null", now=hand.now)) for job in running]
+    again = [Change(job, lifecycle.reopened(job, now=hand.now)) for job in failed]
+
+    together = [change for pair in zip(ends, again, strict=True) for change in pair]
+    answers = await asyncio.gather(*(hand.store.swap([change]) for change in together))
+
+    assert [True] * 40 == [answer.written for (answer,) in answers]
+    assert sorted(job.type for job in children) == sorted(await hand.settle_dependents())
 
 
 @pytest.mark.slow

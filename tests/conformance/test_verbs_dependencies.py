@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.conformance.hand import Hand
 
 ENDS = [State.COMPLETED, State.FAILED, State.DEAD_LETTER, State.CANCELLED]
-KINDS = ["AFTER", "AFTER_ANY", "CHAIN", "FAN_IN"]
+KINDS = ["AFTER", "AFTER_ANY", "AFTER_ALL", "CHAIN", "FAN_IN"]
 
 
 async def _due(hand: Hand) -> list[tuple[str, list[State]]]:

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from holdfast.errors import Fault
 from holdfast.model.dependencies import (
+    ENDED_SUFFICES,
     WAIT,
     Node,
     Verdict,
     breadth_fault,
     depth_fault,
+    end_on_retry,
     inherited_priority,
     missing_fault,
     order,
@@ -24,7 +26,7 @@ from holdfast.model.job import LIVE, TERMINAL, DependencyKind, State
 
 pytestmark = pytest.mark.req("M-9")
 
-ALL_OF = [k for k in DependencyKind if k is not DependencyKind.AFTER_ANY]
+ALL_OF = [k for k in DependencyKind if k not in ENDED_SUFFICES]
 
 
 @pytest.mark.parametrize("kind", ALL_OF)
@@ -177,3 +179,27 @@ def test_unknown_dependencies_are_named_up_to_ten() -> None:
         "depends_on", names[:2]
     )
     assert missing_fault("depends_on", names).message.endswith("'j9' and 2 more")
+
+
+@pytest.mark.req("M-9")
+@pytest.mark.parametrize("state", State)
+def test_a_job_after_all_runs_when_all_have_ended_in_any_state(state: State) -> None:
+    result = verdict(DependencyKind.AFTER_ALL, [("a", State.FAILED), ("b", state)])
+
+    expected = Verdict(State.SCHEDULED, "all dependencies ended")
+    assert (expected if state in TERMINAL else Verdict(None)) == result
+
+
+@pytest.mark.req("A-16", "M-9")
+@pytest.mark.parametrize("state", State)
+def test_a_retried_job_waits_for_what_has_not_completed(state: State) -> None:
+    counted = {kind: end_on_retry(kind, state) for kind in DependencyKind}
+
+    completed = state if state is State.COMPLETED else None
+    ended = state if state in TERMINAL else None
+    assert {k: ended if k in ENDED_SUFFICES else completed for k in DependencyKind} == counted
+
+
+@pytest.mark.req("A-16", "M-9")
+def test_a_retried_job_does_not_wait_for_a_deleted_dependency() -> None:
+    assert {State.COMPLETED} == {end_on_retry(kind, None) for kind in DependencyKind}

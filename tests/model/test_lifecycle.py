@@ -515,6 +515,23 @@ def test_a_manual_retry_can_reset_attempts_change_priority_and_wait() -> None:
     assert LATER + 10 * SECOND + failed.lifetime == after.expires_at
 
 
+@pytest.mark.req("A-16", "M-9")
+@pytest.mark.parametrize("state", [State.FAILED, State.DEAD_LETTER])
+def test_a_reopened_job_with_dependencies_waits_for_them_before_its_delay(state: State) -> None:
+    failed = lifecycle.replace(in_state(state), depends_on=("p",))
+
+    waiting = lifecycle.reopened(failed, now=LATER, delay=SECOND)
+    met = Verdict(State.SCHEDULED, "all dependencies completed")
+    free = lifecycle.dependency_ended(waiting, met, now=LATER)
+
+    assert (State.PENDING, LATER + SECOND, None) == (
+        waiting.state,
+        waiting.due_at,
+        waiting.scheduled_at,
+    )
+    assert State.DELAYED is free.state
+
+
 @pytest.mark.req("A-16")
 def test_remaining_attempts_are_kept_and_a_past_delay_is_none() -> None:
     after = lifecycle.reopened(in_state(State.FAILED, max_attempts=5), now=LATER, delay=-SECOND)

@@ -735,7 +735,7 @@ def test_no_dependencies_are_none(value: object) -> None:
 
 
 @pytest.mark.req("M-9")
-@pytest.mark.parametrize("kind", ["AFTER", "AFTER_ANY", "CHAIN", "FAN_IN"])
+@pytest.mark.parametrize("kind", ["AFTER", "AFTER_ANY", "AFTER_ALL", "CHAIN", "FAN_IN"])
 def test_the_kind_of_waiting_can_be_chosen(kind: str) -> None:
     waiting = job(parents={"a": Parent(2, 0)}, depends_on=["a"], dependency_type=kind)
 
@@ -745,7 +745,7 @@ def test_the_kind_of_waiting_can_be_chosen(kind: str) -> None:
 @pytest.mark.parametrize("value", ["FAN_OUT", "after", 5, [], {}])
 def test_other_kinds_are_refused(value: object) -> None:
     assert _reported(dependency_type=value).startswith(
-        "dependency_type must be one of AFTER, AFTER_ANY, CHAIN, FAN_IN, got "
+        "dependency_type must be one of AFTER, AFTER_ANY, AFTER_ALL, CHAIN, FAN_IN, got "
     )
 
 

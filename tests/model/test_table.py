@@ -37,8 +37,10 @@ EDGES = """
     RETRYING    DEAD_LETTER
     FAILED      SCHEDULED
     FAILED      DELAYED
+    FAILED      PENDING
     DEAD_LETTER SCHEDULED
     DEAD_LETTER DELAYED
+    DEAD_LETTER PENDING
 """
 
 # event: from, to. Every edge with every event that may take it.
@@ -71,8 +73,10 @@ EVENTS = """
     expire      RETRYING    DEAD_LETTER
     reopen      FAILED      SCHEDULED
     reopen      FAILED      DELAYED
+    reopen      FAILED      PENDING
     reopen      DEAD_LETTER SCHEDULED
     reopen      DEAD_LETTER DELAYED
+    reopen      DEAD_LETTER PENDING
 """
 
 
@@ -177,6 +181,10 @@ FUNCTIONS: dict[str, tuple[Callable[[Job], Job], dict[str, str]]] = {
     "reopened": (
         lambda job: lifecycle.reopened(job, now=LATER),
         {"FAILED": "SCHEDULED", "DEAD_LETTER": "SCHEDULED"},
+    ),
+    "reopened with dependencies": (
+        lambda job: lifecycle.reopened(lifecycle.replace(job, depends_on=("p",)), now=LATER),
+        {"FAILED": "PENDING", "DEAD_LETTER": "PENDING"},
     ),
 }
 

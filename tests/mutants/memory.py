@@ -49,21 +49,21 @@ MUTANTS = (
         "jobs of one priority come in any order",
     ),
     _in(
-        "memory/store.py",
-        "self._tables.edges[child].setdefault(parent, state if state in TERMINAL else None)",
-        "self._tables.edges[child].setdefault(parent, None)",
+        "memory/tables.py",
+        "self.edges[child].setdefault(parent, state if state in TERMINAL else None)",
+        "self.edges[child].setdefault(parent, None)",
         "a dependency that ended before the submission is missed",
     ),
     _in(
         "memory/store.py",
         "                self._tables.edges[child][after.id] = after.state",
-        "                self._tables.edges[child].setdefault(after.id, after.state)",
+        "                self.edges[child].setdefault(after.id, after.state)",
         "the end of a dependency is not marked",
     ),
     _in(
         "memory/store.py",
         "        for waiting in tables.waiting_fan_in(job.spawned_by):\n"
-        "            self._link(waiting, job.id)\n",
+        "            tables.link(waiting, job.id)\n",
         "",
         "FAN_IN does not wait for what is spawned after it was added",
     ),
@@ -177,8 +177,8 @@ MUTANTS = (
     ),
     _in(
         "memory/tables.py",
-        "return len(ended) == len(edges) or any(state is not State.COMPLETED for state in ended)",
-        "return len(ended) == len(edges)",
+        "failed = any(state is not State.COMPLETED for state in ended)",
+        "failed = False",
         "a failed dependency is noticed only when all have ended",
     ),
     _in(
@@ -252,5 +252,17 @@ MUTANTS = (
         "not match or match[1] != order or",
         "not match or",
         "a cursor of another order is accepted",
+    ),
+    _in(
+        "memory/tables.py",
+        "edges[parent] = end_on_retry(job.dependency_kind, state)",
+        "edges[parent] = edges[parent] or end_on_retry(job.dependency_kind, state)",
+        "a retried job fails again through the former end of its dependency",
+    ),
+    _in(
+        "memory/tables.py",
+        "return failed and job.dependency_kind is not DependencyKind.AFTER_ALL",
+        "return failed",
+        "AFTER_ALL is decided by the first failure",
     ),
 )  # fmt: skip

@@ -119,8 +119,8 @@ MUTANTS = (
     ),
     _sql(
         "end_edges",
-        "due = w.due OR ends.fatal OR w.eager",
-        "due = w.due OR w.eager",
+        "due = w.due OR w.eager OR (ends.fatal AND",
+        "due = w.due OR w.eager OR (false AND",
         "a failed dependency has no effect while others are open",
         "end",
     ),
@@ -406,5 +406,19 @@ MUTANTS = (
         "a cancellation loses a connection",
         ("postgres faults",),
         "returns_its_connection",
+    ),
+    _sql(
+        "wait_again",
+        "SET open = excluded.open, due = excluded.due",
+        "SET open = excluded.open",
+        "a retried job is decided by the former end of its dependency",
+        "retried",
+    ),
+    _sql(
+        "dependents",
+        "(b.dependency_kind IS DISTINCT FROM 'AFTER_ALL' AND EXISTS",
+        "(EXISTS",
+        "AFTER_ALL is decided by the first failure",
+        "after_all",
     ),
 )

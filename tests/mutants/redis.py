@@ -190,7 +190,7 @@ MUTANTS = (
     ),
     _in(
         "scripts/lib/links.lua",
-        "  return open == 0 or unsuccessful > 0",
+        "  return open == 0 or unsuccessful > 0 and kind ~= 'AFTER_ALL'",
         "  return open == 0",
         "a failed dependency is not reported while others are open",
     ),
@@ -319,5 +319,17 @@ MUTANTS = (
         "end",
         "a call emits events that one before it failed to emit",
         ("redis library",),
+    ),
+    _in(
+        "scripts/lib/links.lua",
+        "  return ENDED_SUFFICES[kind] and TERMINAL[state] and state or ''",
+        "  return TERMINAL[state] and state or ''",
+        "a retried job fails again through the former end of its dependency",
+    ),
+    _in(
+        "scripts/swap.lua",
+        "  return c.state == 'PENDING' and TERMINAL[old] and wait_again(j)",
+        "  return false",
+        "a retried job does not wait for its dependencies again",
     ),
 )

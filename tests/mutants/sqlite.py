@@ -148,7 +148,7 @@ MUTANTS = (
         "duplicate",
     ),
     _in(
-        "add.py",
+        "links.py",
         "        yield from _spawned(tx, id_of(key), before)\n",
         "",
         "FAN_IN does not wait for nested spawns",
@@ -384,5 +384,26 @@ MUTANTS = (
         "top = excluded.top",
         "the largest value of a bucket is forgotten",
         "bucket",
+    ),
+    _sql(
+        "wait_again",
+        "WHEN parent.state IS NULL OR parent.state = 'COMPLETED'",
+        "WHEN parent.state = 'COMPLETED'",
+        "a retried job waits for ever for a deleted dependency",
+        "deleted",
+    ),
+    _sql(
+        "update_verdict_due_by_end",
+        "= 'AFTER_ALL' THEN 0",
+        "= 'AFTER_ALL' THEN 1",
+        "AFTER_ALL is decided by the first end",
+        "after_all",
+    ),
+    _in(
+        "swap.py",
+        "        if alone or change.before.id in part:",
+        "        if change.before.id in part:",
+        "a job retried after its dependency ended in the same call misses that end",
+        "earlier_in_the_same_call",
     ),
 )  # fmt: skip

@@ -80,15 +80,54 @@ def test_dependent_of_any_that_started_before_every_end_is_reported() -> None:
     assert [] == _found(child, now=5), "the dependency was deleted since"
 
 
-def test_dependent_that_an_operator_started_is_sound() -> None:
+def test_dependent_of_all_that_started_before_one_ended_is_reported() -> None:
+    ended, late = _done("ended"), _done("late", claimed=3, ended=9)
+    child = _child(late, enqueued=2, claimed=4, dependency_kind=DependencyKind.AFTER_ALL)
+
+    assert [(Kind.DEPENDENT_EARLY, "started before all dependencies had ended")] == _found(
+        child, parents=(ended, late), now=5
+    )
+    assert [] == _found(child, parents=(ended,), now=5)
+
+
+def _waits_again(parent: Job) -> Job:
+    job = make("child", now=NOW, after=[parent])
+    job = lifecycle.dependency_ended(job, Verdict(State.FAILED, "it failed"), now=_later(2))
+    return lifecycle.reopened(job, now=_later(3))
+
+
+def test_dependent_that_waits_again_for_a_failed_dependency_is_sound() -> None:
+    parent = lifecycle.cancelled(make("parent", now=NOW), now=_later(1))
+
+    assert [] == _found(_waits_again(parent), parents=(parent,), now=40)
+
+
+def test_dependent_that_waits_on_after_a_new_end_is_reported() -> None:
+    parent = _done("parent", claimed=4, ended=5)
+
+    text = "is PENDING although its dependencies are decided"
+    assert [(Kind.STUCK, text)] == _found(_waits_again(parent), parents=(parent,), now=60)
+
+
+def test_retried_dependent_that_started_too_early_is_reported() -> None:
+    parent = lifecycle.cancelled(make("parent", now=NOW), now=_later(1))
+    verdict = Verdict(State.SCHEDULED, "all dependencies completed")
+    job = lifecycle.dependency_ended(_waits_again(parent), verdict, now=_later(3))
+
+    assert [(Kind.DEPENDENT_EARLY, "started before its dependencies completed")] == _found(
+        lifecycle.claimed(job, token="t", worker="w", now=_later(4)), parents=(parent,), now=5
+    )
+
+
+def test_dependent_that_a_bullmq_client_retried_is_sound() -> None:
+    """Its clients know nothing of dependencies: the job is ready at once."""
     parent = lifecycle.cancelled(make("parent", now=NOW), now=_later(1))
     job = make("child", now=NOW, after=[parent])
     job = lifecycle.dependency_ended(job, Verdict(State.FAILED, "it failed"), now=_later(2))
-    job = lifecycle.reopened(job, now=_later(3))
+    job = lifecycle.reopened(replace(job, depends_on=()), now=_later(3))
+    job = lifecycle.claimed(job, token="t", worker="w", now=_later(4))
 
-    assert [] == _found(
-        lifecycle.claimed(job, token="t", worker="w", now=_later(4)), parents=(parent,), now=5
-    )
+    assert [] == _found(replace(job, depends_on=(parent.id,)), parents=(parent,), now=5)
 
 
 def test_dependent_left_waiting_is_reported() -> None:

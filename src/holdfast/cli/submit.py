@@ -12,7 +12,7 @@ from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.errors import FAILED, USAGE, CommandError
 from holdfast.cli.tables import facts, moment, state_shown
-from holdfast.model.job import DependencyKind, Priority, State
+from holdfast.model.job import SELECTABLE_KINDS, Priority, State
 from holdfast.model.results import SubmissionResult
 from holdfast.model.status import JobStatus
 from holdfast.model.submission import SubmitOptions
@@ -51,7 +51,7 @@ SPAN = "SPAN"
 @click.option("--depends-on", multiple=True, metavar="JOB", help="Run after this job.")
 @click.option(
     "--dependency-type",
-    type=click.Choice(list(DependencyKind), case_sensitive=False),
+    type=click.Choice(list(SELECTABLE_KINDS), case_sensitive=False),
     help="What it waits for.",
 )
 @click.option(

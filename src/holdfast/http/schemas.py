@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.http.fields import DURATION, NO_NUL, TIMESTAMP, Schema
-from holdfast.model.job import DependencyKind, Priority
+from holdfast.model.job import SELECTABLE_KINDS, Priority
 from holdfast.model.policy import MAX_ATTEMPTS, BackoffKind
 from holdfast.model.validation import (
     MAX_HEADERS,
@@ -135,7 +135,7 @@ _SUBMISSION: Schema = {
         },
         "dependency_type": {
             "type": "string",
-            "enum": [kind.value for kind in DependencyKind if kind is not DependencyKind.FAN_OUT],
+            "enum": [kind.value for kind in SELECTABLE_KINDS],
         },
         "callback_url": {
             "type": "string",

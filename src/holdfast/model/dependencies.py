@@ -1,8 +1,8 @@
 """What jobs wait for: the verdict on a waiting job, and the rules of a new graph.
 
 AFTER and CHAIN run when every dependency completed, and end like the first one that did not.
-AFTER_ANY runs when any dependency has ended in any state. FAN_IN is AFTER over the job it
-names and everything that job spawned. FAN_OUT marks a spawned job: it waits for nothing.
+AFTER_ANY runs when any dependency has ended in any state, AFTER_ALL when all have. FAN_IN is AFTER
+over the job it names and everything that job spawned. FAN_OUT marks a spawned job, without a wait.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import msgspec
 from holdfast.errors import Fault
 from holdfast.model.job import TERMINAL, DependencyKind, State
 from holdfast.model.times import shown
+
+ENDED_SUFFICES = frozenset({DependencyKind.AFTER_ANY, DependencyKind.AFTER_ALL})
+"""The kinds for which a dependency may end in any state."""
 
 MOST_LISTED = 10
 """How many missing dependencies a message names."""
@@ -33,6 +36,8 @@ def verdict(kind: DependencyKind, parents: Sequence[tuple[str, State]]) -> Verdi
     """Decide on a waiting job by its dependencies: (id, state), in the order of ``depends_on``."""
     if kind is DependencyKind.AFTER_ANY and parents:
         return _after_any(parents)
+    if kind is DependencyKind.AFTER_ALL:
+        return _after_all(parents)
     for parent, state in parents:
         if state in TERMINAL and state is not State.COMPLETED:
             return Verdict(state, f"dependency {parent} ended {state}")
@@ -46,6 +51,24 @@ def _after_any(parents: Sequence[tuple[str, State]]) -> Verdict:
         if state in TERMINAL:
             return Verdict(State.SCHEDULED, f"dependency {parent} ended {state}")
     return WAIT
+
+
+def _after_all(parents: Sequence[tuple[str, State]]) -> Verdict:
+    if all(state in TERMINAL for _, state in parents):
+        return Verdict(State.SCHEDULED, "all dependencies ended")
+    return WAIT
+
+
+def end_on_retry(kind: DependencyKind, state: State | None) -> State | None:
+    """Return the end of a dependency that counts for a dependent that is retried; None: open.
+
+    COMPLETED counts for every kind. Where the dependent does not need its dependencies to
+    complete, any end counts; else it waits for them to be retried. A dependency that was deleted
+    (its state is None) is not waited for.
+    """
+    if state is None or state is State.COMPLETED:
+        return State.COMPLETED
+    return state if kind in ENDED_SUFFICES and state in TERMINAL else None
 
 
 def inherited_priority(own: int, parents: Iterable[int]) -> int:

@@ -66,9 +66,14 @@ class DependencyKind(StrEnum):
 
     AFTER = "AFTER"
     AFTER_ANY = "AFTER_ANY"
+    AFTER_ALL = "AFTER_ALL"
     CHAIN = "CHAIN"
     FAN_OUT = "FAN_OUT"
     FAN_IN = "FAN_IN"
+
+
+SELECTABLE_KINDS = tuple(kind for kind in DependencyKind if kind is not DependencyKind.FAN_OUT)
+"""The kinds that a submission may name; a spawned job is of the other one."""
 
 
 class Encoding(StrEnum):

@@ -55,8 +55,10 @@ TABLE: frozenset[tuple[State | None, Event, State]] = frozenset(
         (R, Event.EXHAUST, DEAD),
         (FAILED, Event.REOPEN, S),
         (FAILED, Event.REOPEN, D),
+        (FAILED, Event.REOPEN, P),
         (DEAD, Event.REOPEN, S),
         (DEAD, Event.REOPEN, D),
+        (DEAD, Event.REOPEN, P),
     }
     | {(state, Event.CANCEL, CANCELLED) for state in LIVE}
     | {(state, Event.EXPIRE, DEAD) for state in LIVE}
@@ -316,18 +318,21 @@ def reopened(
     priority: int | None = None,
     delay: timedelta = NOTHING,
 ) -> Job:
-    """FAILED or DEAD_LETTER -> SCHEDULED or DELAYED by an operator: a new generation.
+    """FAILED or DEAD_LETTER -> SCHEDULED, DELAYED or PENDING by an operator: a new generation.
 
-    Without ``reset_attempts`` the job gets one further attempt if none is left. The lifetime
-    starts again. The lease of the old generation ends: its holder can write nothing more.
+    A job with dependencies waits for them again, in PENDING: for those that have completed it
+    waits no longer than for the verdict. Without ``reset_attempts`` the job gets one further
+    attempt if none is left. The lifetime starts again. The lease of the old generation ends: its
+    holder can write nothing more.
     """
     attempt = 0 if reset_attempts else job.attempt
     later = delay > NOTHING
     start = now + delay if later else now
+    to = P if job.depends_on else D if later else S
     return step(
         job,
         Event.REOPEN,
-        D if later else S,
+        to,
         now=now,
         reason="retried by an operator",
         attempt=attempt,
@@ -336,7 +341,7 @@ def reopened(
         priority=job.priority if priority is None else priority,
         held=False,
         due_at=start if later else None,
-        scheduled_at=None if later else now,
+        scheduled_at=now if to is S else None,
         finished_at=None,
         expires_at=start + job.lifetime,
         cancel=None,

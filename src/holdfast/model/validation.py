@@ -20,6 +20,7 @@ from holdfast.model.dependencies import (
     missing_fault,
 )
 from holdfast.model.job import (
+    SELECTABLE_KINDS,
     DedupeKey,
     DependencyKind,
     Encoding,
@@ -356,7 +357,7 @@ class SubmissionReader:
             self._values |= {"depends_on": names, "depth": depth}
 
     def dependency_type(self, field: str, value: object) -> None:
-        allowed = [kind for kind in DependencyKind if kind is not DependencyKind.FAN_OUT]
+        allowed = SELECTABLE_KINDS
         if isinstance(value, str) and value in allowed:
             self._values["dependency_kind"] = DependencyKind(value)
         else:

@@ -140,6 +140,8 @@ class Changes:
         before, after = await self._decide(job_id, decide)
         if before is None or after is None:
             return RetryResult(job_id=job_id, status=RetryStatus.NOT_FOUND)
+        if after.state is State.PENDING and after is not before:
+            after = await self.job(job_id)
         if after is before:
             return RetryResult(
                 job_id=job_id, status=RetryStatus.NOT_RETRIABLE, new_state=before.state

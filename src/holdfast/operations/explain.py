@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from holdfast.model.dependencies import end_on_retry
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.times import format_timestamp
 from holdfast.model.workers import WorkerInfo
@@ -97,7 +98,7 @@ async def _pending(store: Store, job: Job) -> Reason:
     if job.held:
         return Cause.HELD, "it is held until it is released", {}
     parents = await store.get(await store.parents(job.id))
-    waiting = [p for p in parents if p is not None and p.state not in TERMINAL]
+    waiting = [p for p in parents if p is not None and _is_awaited(job, p)]
     details: dict[str, object] = {
         "kind": job.dependency_kind,
         "waiting_for": {p.id: p.state for p in waiting[:100]},
@@ -109,7 +110,17 @@ async def _pending(store: Store, job: Job) -> Reason:
     first = waiting[0]
     more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
     message = f"it waits for {first.type} job {first.id}, which is {first.state}{more}"
+    if first.state in TERMINAL:
+        message = f"{message}: retry that job, or cancel this one"
     return Cause.DEPENDENCY, message, details
+
+
+def _is_awaited(job: Job, parent: Job) -> bool:
+    """Whether a waiting job waits for another; when retried, for one that failed before, too."""
+    ended = parent.finished_at
+    if ended is None or job.generation == 1 or ended > job.updated_at:
+        return ended is None
+    return end_on_retry(job.dependency_kind, parent.state) is None
 
 
 async def _later(store: Store, job: Job, cause: Cause, message: str) -> Reason:

@@ -149,6 +149,11 @@ class Store(Protocol):
 
         When a written job is terminal, its state is recorded for all jobs that wait for it in
         the same transaction; ``has_dependents`` is whether there are any.
+
+        A job that leaves a terminal state for PENDING waits for its dependencies again: the end
+        of each counts as ``end_on_retry`` returns it for the state it has now, and a FAN_IN waits
+        for all that its dependencies have spawned by now. ``has_dependents`` is then whether a
+        verdict on the job may be due. A dependency that ends at the same time is noticed.
         """
         ...
 
@@ -193,9 +198,9 @@ class Store(Protocol):
     async def dependents(self, limit: int) -> list[Dependent]:
         """Return PENDING jobs, not held, on which a verdict may be due, oldest first.
 
-        That is: no dependency is open, or one ended other than COMPLETED, or the kind is
-        AFTER_ANY and one has ended. This also recovers from a crash between the end of a job
-        and its consequences.
+        That is: no dependency is open, or the kind is AFTER_ANY and one has ended, or it is
+        neither that nor AFTER_ALL and one ended other than COMPLETED. This also recovers from a
+        crash between the end of a job and its consequences.
         """
         ...
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
-from holdfast.model.dependencies import verdict
+from holdfast.model.dependencies import end_on_retry, verdict
 from holdfast.model.job import TERMINAL, DedupeKey, DependencyKind, Event, Job, State, Transition
 from holdfast.model.lifecycle import EDGES, TABLE
 from holdfast.verify.findings import Kind, Violation
@@ -51,15 +51,31 @@ def started_early(
     job: Job, history: History, parents: Histories, *, slack: timedelta
 ) -> Iterator[Violation]:
     """Report a job that started before its dependencies had ended as required."""
-    start = next((edge for edge in history if edge.event in (Event.CLAIM, Event.REOPEN)), None)
-    if start is None or start.event is Event.REOPEN or not parents:
-        return  # it never ran, or an operator started it
-    ends = [_ends(edges, start.at + slack) for edges in parents.values()]
-    if job.dependency_kind is DependencyKind.AFTER_ANY:
-        if not any(ends) and len(parents) >= len(job.depends_on):
-            yield Violation(Kind.DEPENDENT_EARLY, job.id, "started before any dependency had ended")
-    elif not all(State.COMPLETED in end for end in ends):
-        yield Violation(Kind.DEPENDENT_EARLY, job.id, "started before its dependencies completed")
+    for start in _starts_after_waiting(history) if parents else ():
+        ends = [_ends(edges, start.at + slack) for edges in parents.values()]
+        if job.dependency_kind is DependencyKind.AFTER_ANY:
+            if not any(ends) and len(parents) >= len(job.depends_on):
+                text = "started before any dependency had ended"
+                yield Violation(Kind.DEPENDENT_EARLY, job.id, text)
+        elif job.dependency_kind is DependencyKind.AFTER_ALL:
+            if not all(ends):
+                text = "started before all dependencies had ended"
+                yield Violation(Kind.DEPENDENT_EARLY, job.id, text)
+        elif not all(State.COMPLETED in end for end in ends):
+            text = "started before its dependencies completed"
+            yield Violation(Kind.DEPENDENT_EARLY, job.id, text)
+
+
+def _starts_after_waiting(history: History) -> Iterator[Transition]:
+    """Yield the first claim after each time the job was PENDING."""
+    waited = False
+    for edge in history:
+        if edge.to_state is State.PENDING:
+            waited = True
+        elif edge.event in (Event.CLAIM, Event.REOPEN):
+            if waited and edge.event is Event.CLAIM:
+                yield edge
+            waited = False
 
 
 def left_waiting(job: Job, parents: Histories, *, before: datetime) -> Iterator[Violation]:
@@ -68,10 +84,20 @@ def left_waiting(job: Job, parents: Histories, *, before: datetime) -> Iterator[
         return
     if any(edges[-1].at > before for edges in parents.values()):
         return
-    states = [(parent, edges[-1].to_state) for parent, edges in parents.items()]
+    states = [(parent, _seen_end(job, edges[-1])) for parent, edges in parents.items()]
     if job.updated_at <= before and verdict(job.dependency_kind, states).outcome is not None:
         text = "is PENDING although its dependencies are decided"
         yield Violation(Kind.STUCK, job.id, text)
+
+
+def _seen_end(job: Job, last: Transition) -> State:
+    """Return the state of a dependency as a waiting job sees it.
+
+    A job that waits again after a retry does not see how its dependencies ended before.
+    """
+    if job.generation > 1 and last.at <= job.updated_at:
+        return end_on_retry(job.dependency_kind, last.to_state) or State.PENDING
+    return last.to_state
 
 
 class KeyRule:

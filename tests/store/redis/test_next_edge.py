@@ -65,6 +65,8 @@ OURS: frozenset[Edge] = frozenset(
         (State.PENDING, Event.INHERIT, State.CANCELLED),
         (State.SCHEDULED, Event.RESUME, State.RUNNING),
         (State.RUNNING, Event.GIVE_BACK, State.RETRYING),
+        (State.FAILED, Event.REOPEN, State.PENDING),
+        (State.DEAD_LETTER, Event.REOPEN, State.PENDING),
         *((state, Event.CANCEL, State.CANCELLED) for state in LIVE),
         *((state, Event.EXPIRE, State.DEAD_LETTER) for state in LIVE),
     }

@@ -18,7 +18,6 @@ from holdfast.model import lifecycle
 from holdfast.model.job import (
     TERMINAL,
     CancelRequest,
-    DependencyKind,
     Job,
     LogLine,
     State,
@@ -122,12 +121,10 @@ class MemoryStore(RecordTable):
         if job.dedupe is not None:
             tables.keys[job.dedupe.scope, job.dedupe.key] = (job.dedupe, job.id)
         for parent in depends_on:
-            self._link(job.id, parent)
-            if job.dependency_kind is DependencyKind.FAN_IN:
-                for spawned in tables.spawned_by(parent):
-                    self._link(job.id, spawned)
+            tables.link(job.id, parent)
+            tables.link_spawned(job, parent)
         for waiting in tables.waiting_fan_in(job.spawned_by):
-            self._link(waiting, job.id)
+            tables.link(waiting, job.id)
         return replace(answer, has_dependents=any(tables.edges[job.id].values()))
 
     async def adopt(self, exports: Sequence[JobExport]) -> list[bool]:
@@ -143,11 +140,6 @@ class MemoryStore(RecordTable):
         tables.jobs[job.id] = replace(tables.jobs[job.id], depends_on=job.depends_on)
         tables.logs[job.id] = list(export.logs[-MAX_LOG_LINES:])
         return True
-
-    def _link(self, child: str, parent: str) -> None:
-        state = self._tables.jobs[parent].state
-        self._tables.edges[child].setdefault(parent, state if state in TERMINAL else None)
-        self._tables.children[parent].add(child)
 
     # --- working -------------------------------------------------------------------------
 
@@ -179,6 +171,8 @@ class MemoryStore(RecordTable):
         if stored is None or not matches(stored, change):
             return Swapped(written=False, job=stored)
         after = self._write(stored, merged(stored, change.after))
+        if after.state is State.PENDING and stored.state in TERMINAL:
+            return Swapped(written=True, has_dependents=self._tables.wait_again(after))
         waiting = [c for c in self._tables.children[after.id] if self._tables.is_waiting(c)]
         if after.state in TERMINAL:
             for child in waiting:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from holdfast.model.dependencies import end_on_retry
 from holdfast.model.job import (
     TERMINAL,
     DedupeKey,
@@ -77,6 +78,29 @@ class Tables:
             if self.jobs[child].dependency_kind is DependencyKind.FAN_IN
             and self.jobs[child].state is State.PENDING
         ]
+
+    def link(self, child: str, parent: str) -> None:
+        """Let a job wait for another, in any state of that one."""
+        state = self.jobs[parent].state
+        self.edges[child].setdefault(parent, state if state in TERMINAL else None)
+        self.children[parent].add(child)
+
+    def link_spawned(self, job: Job, parent: str) -> None:
+        """Let a FAN_IN wait for all that a job has spawned."""
+        if job.dependency_kind is DependencyKind.FAN_IN:
+            for spawned in self.spawned_by(parent):
+                self.link(job.id, spawned)
+
+    def wait_again(self, job: Job) -> bool:
+        """Open the dependencies of a retried job again; return whether a verdict may be due."""
+        for parent in job.depends_on:
+            if parent in self.jobs:
+                self.link_spawned(job, parent)
+        edges = self.edges[job.id]
+        for parent in edges:
+            state = self.jobs[parent].state if parent in self.jobs else None
+            edges[parent] = end_on_retry(job.dependency_kind, state)
+        return is_verdict_due(job, edges)
 
     def is_held(self, fence: Fence) -> bool:
         """Whether a lease is the newest on a running job."""
@@ -264,7 +288,10 @@ def is_verdict_due(job: Job, edges: Mapping[str, State | None]) -> bool:
     ended = [state for state in edges.values() if state is not None]
     if job.dependency_kind is DependencyKind.AFTER_ANY:
         return bool(ended)
-    return len(ended) == len(edges) or any(state is not State.COMPLETED for state in ended)
+    if len(ended) == len(edges):
+        return True
+    failed = any(state is not State.COMPLETED for state in ended)
+    return failed and job.dependency_kind is not DependencyKind.AFTER_ALL
 
 
 class RecordTable:

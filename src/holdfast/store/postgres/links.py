@@ -11,7 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
+from holdfast.model.dependencies import ENDED_SUFFICES
 from holdfast.model.job import TERMINAL, DependencyKind, Job, State
 from holdfast.store.postgres.arrays import Flags, Longs, Texts
 from holdfast.store.postgres.connection import StatementRunner
@@ -73,6 +75,18 @@ async def link(
         },
     )
     return {child for child, parent in pairs if states.get(parent) in TERMINAL}
+
+
+async def wait_again(session: StatementRunner, job: Job, states: Mapping[str, State]) -> bool:
+    """Open the dependencies of a retried job again; return whether a verdict may be due."""
+    known = replace(job, depends_on=tuple(parent for parent in job.depends_on if parent in states))
+    await link(session, [known], states)
+    await session.run("pending_remove", {"child": Texts([job.id])})
+    eager = job.dependency_kind is DependencyKind.AFTER_ANY
+    lenient = job.dependency_kind in ENDED_SUFFICES
+    params = {"child": job.id, "eager": eager, "lenient": lenient}
+    ((is_due,),) = await session.run("wait_again", params)
+    return bool(is_due)
 
 
 async def add_pending(session: StatementRunner, fresh: Sequence[Job], parents: Parents) -> None:

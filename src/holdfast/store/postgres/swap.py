@@ -7,10 +7,11 @@ import hashlib
 from collections.abc import MutableMapping, Sequence
 
 from holdfast.errors import StoreUnavailableError
-from holdfast.model.job import TERMINAL, State
+from holdfast.model.job import TERMINAL, Job, State
 from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
 from holdfast.store.postgres.connection import PostgresSession, StatementRunner
+from holdfast.store.postgres.links import lock_parents, wait_again
 from holdfast.store.postgres.params import complete_params, is_completion, swap_params
 from holdfast.store.postgres.pool import Pool
 from holdfast.store.postgres.read import get
@@ -95,6 +96,8 @@ async def _write_all(pool: Pool, changes: Sequence[Change], numbers: Numbers) ->
     second statement must then update them in the same transaction.
     """
     runs = _runs(changes)
+    if again := [c.after for c in changes if c.after.state is State.PENDING and _waits_again(c)]:
+        return await pool.atomically(lambda session: _write_again(session, runs, numbers, again))
     completions = [(n, change) for n, change in runs[0] if is_completion(change)]
     if len(runs) > 1 or 0 < len(completions) < len(changes):
         return await pool.atomically(lambda session: _write_runs(session, runs, numbers))
@@ -111,16 +114,46 @@ async def _write_all(pool: Pool, changes: Sequence[Change], numbers: Numbers) ->
 
 
 def _runs(changes: Sequence[Change]) -> list[list[tuple[int, Change]]]:
-    """Return changes in their order, cut where a job comes a second time."""
+    """Return changes in their order, cut where a job comes a second time.
+
+    A job that waits again is a run of its own: it sees what the changes before it made of its
+    dependencies.
+    """
     runs: list[list[tuple[int, Change]]] = [[]]
     seen: set[str] = set()
+    was_alone = False
     for n, change in enumerate(changes):
-        if change.before.id in seen:
+        alone = change.after.state is State.PENDING and _waits_again(change)
+        if runs[-1] and (alone or was_alone or change.before.id in seen):
             runs.append([])
             seen.clear()
         seen.add(change.before.id)
         runs[-1].append((n, change))
+        was_alone = alone
     return runs
+
+
+def _waits_again(change: Change) -> bool:
+    """Whether a job that had ended waits for its dependencies again."""
+    return change.after.state is State.PENDING and change.before.state in TERMINAL
+
+
+async def _write_again(
+    session: PostgresSession, runs: Sequence[Numbered], numbers: Numbers, again: Sequence[Job]
+) -> dict[int, bool]:
+    """Write runs in which jobs wait for their dependencies again, which are locked first.
+
+    The jobs themselves are locked with them, in the order of every statement that locks several.
+    """
+    ids = {change.before.id for run in runs for _, change in run}
+    states = (await lock_parents(session, again, ids.union(*(j.depends_on for j in again)))).states
+    written: dict[int, bool] = {}
+    for run in runs:
+        written |= await write_run(session, run, numbers)
+        for n, change in run:
+            if n in written and _waits_again(change):
+                written[n] = await wait_again(session, change.after, states)
+    return written
 
 
 async def _write_runs(

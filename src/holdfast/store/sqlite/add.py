@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from operator import attrgetter
 
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from holdfast.store.sqlite.encode import (
     options_blob,
     past_row,
 )
+from holdfast.store.sqlite.links import link, seq_of
 from holdfast.store.sqlite.swap import WAKING, lift_at
 from holdfast.store.sqlite.writer import MINUTE, Transaction
 from holdfast.store.values import Added, AddStatus, Fence, JobExport
@@ -194,42 +195,6 @@ def insert(
     tx.journal(journal)
     tx.number = number
     return seqs
-
-
-def link(tx: Transaction, job: Job, depends_on: tuple[str, ...], seq: int) -> bool:
-    """Link a job to its dependencies; return whether one had already ended."""
-    if job.spawned_by:
-        _link_spawned(tx, job.spawned_by, seq)
-    for parent_id in depends_on:
-        tx.execute(statement("link"), (seq, seq_of(tx, parent_id)))
-        if job.dependency_kind is DependencyKind.FAN_IN:
-            for spawned in _spawned(tx, parent_id, seq):
-                tx.execute(statement("link"), (seq, spawned))
-    if not depends_on:
-        return False
-    tx.execute(statement("update_verdict_due"), (seq,))
-    return bool(tx.execute(statement("any_ended"), (seq,)).fetchone()[0])
-
-
-def _link_spawned(tx: Transaction, spawner: str, seq: int) -> None:
-    waiting = tx.execute(statement("waiting_fan_in"), (key_of(spawner),)).fetchall()
-    for (child,) in waiting:
-        tx.execute(statement("link"), (child, seq))
-        tx.execute(statement("update_verdict_due"), (child,))
-
-
-def _spawned(tx: Transaction, job_id: str, before: int) -> Iterator[int]:
-    """Yield all jobs that a job spawned, transitively, in order of submission."""
-    rows = tx.execute(statement("spawned"), (key_of(job_id), before)).fetchall()
-    for seq, key in rows:
-        yield seq
-        yield from _spawned(tx, id_of(key), before)
-
-
-def seq_of(tx: Transaction, job_id: str) -> int | None:
-    """Return the ``seq`` of a job; None if it does not exist."""
-    row = tx.execute(statement("seq_of"), (key_of(job_id),)).fetchone()
-    return None if row is None else int(row[0])
 
 
 STEPS = 2

@@ -25,6 +25,7 @@ from holdfast.store.sqlite.encode import (
     progress_row,
     settled_part,
 )
+from holdfast.store.sqlite.links import wait_again
 from holdfast.store.sqlite.writer import Transaction
 from holdfast.store.values import Change, Fence, JobNote, Renewal, Swapped
 
@@ -41,14 +42,26 @@ def swap(tx: Transaction, changes: Sequence[Change]) -> list[Swapped]:
 
 
 def _rounds(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Split so that no part contains a job twice: the second change must see the first."""
+    """Split so that no part contains a job twice: the second change must see the first.
+
+    A job that waits again is a part of its own: it sees what the changes before it made of its
+    dependencies.
+    """
     part: dict[str, Change] = {}
     for change in changes:
-        if change.before.id in part:
+        alone = change.after.state is State.PENDING and _waits_again(change)
+        if alone or change.before.id in part:
             yield list(part.values())
             part = {}
         part[change.before.id] = change
+        if alone:
+            yield [change]
+            part = {}
     yield list(part.values())
+
+
+def _waits_again(change: Change) -> bool:
+    return change.after.state is State.PENDING and change.before.state in TERMINAL
 
 
 def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
@@ -71,6 +84,8 @@ def _swap(tx: Transaction, changes: list[Change]) -> list[Swapped]:
         return _swap(tx, changes)
     has_dependents = _record_ends(tx, [(seq, change.after.state) for seq, change in matching])
     writes.finish()
+    if len(matching) == 1 and _waits_again(change := matching[0][1]):
+        has_dependents = {seq for seq, _ in matching if wait_again(tx, change.after, seq)}
     if len(matching) == len(changes):
         return [
             _WRITTEN_WITH_DEPENDENTS if seq in has_dependents else _WRITTEN for seq, _ in matching

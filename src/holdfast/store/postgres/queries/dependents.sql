@@ -2,11 +2,14 @@
 -- limit integer
 WITH candidate AS (
     SELECT w.child
-    FROM {schema}.waiting w JOIN {schema}.job j ON j.number = w.child
+    FROM {schema}.waiting w
+    JOIN {schema}.job j ON j.number = w.child
+    JOIN {schema}.body b ON b.number = w.child
     WHERE (w.due OR w.open = 0) AND j.state = 'PENDING' AND NOT j.held
-      AND (w.open = 0 OR w.eager OR EXISTS (
-          SELECT FROM {schema}.edge e
-          WHERE e.child = w.child AND e.ended IS NOT NULL AND e.ended <> 'COMPLETED'))
+      AND (w.open = 0 OR w.eager
+          OR (b.dependency_kind IS DISTINCT FROM 'AFTER_ALL' AND EXISTS (
+              SELECT FROM {schema}.edge e
+              WHERE e.child = w.child AND e.ended IS NOT NULL AND e.ended <> 'COMPLETED')))
     ORDER BY w.child
     LIMIT %(limit)s::integer
 )

@@ -19,7 +19,9 @@ WITH ended AS (
     WHERE w.child IN (SELECT child FROM ends) ORDER BY w.child FOR NO KEY UPDATE
 ), counted AS (
     UPDATE {schema}.waiting w
-    SET open = w.open - ends.count, due = w.due OR ends.fatal OR w.eager
+    SET open = w.open - ends.count, due = w.due OR w.eager OR (ends.fatal AND NOT EXISTS (
+        SELECT FROM {schema}.body b
+        WHERE b.number = w.child AND b.dependency_kind = 'AFTER_ALL'))
     FROM ends JOIN locked USING (child)
     WHERE w.child = ends.child
 )

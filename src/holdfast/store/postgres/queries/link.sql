@@ -4,6 +4,7 @@
 -- if its row stays the same: its handler may be about to end it with an older snapshot.
 WITH pair AS MATERIALIZED (
     SELECT c.number AS child, p.number AS parent, given.eager, given.turn,
+        c.dependency_kind IS DISTINCT FROM 'AFTER_ALL' AS strict,
         CASE WHEN j.state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED')
              THEN j.state END AS ended
     FROM unnest(%(child)s::text[], %(parent)s::text[], %(eager)s::boolean[])
@@ -22,8 +23,8 @@ WITH pair AS MATERIALIZED (
     WHERE j.number = p.parent AND (NOT j.awaited OR j.state = 'RUNNING')
 ), counted AS (
     SELECT edges.child, count(*) FILTER (WHERE edges.ended IS NULL) AS open,
-        coalesce(bool_or(edges.ended <> 'COMPLETED' OR (pair.eager AND edges.ended IS NOT NULL)),
-            false) AS due,
+        coalesce(bool_or((edges.ended <> 'COMPLETED' AND pair.strict)
+            OR (pair.eager AND edges.ended IS NOT NULL)), false) AS due,
         bool_or(pair.eager) AS eager
     FROM edges JOIN pair USING (child, parent) GROUP BY edges.child
 )

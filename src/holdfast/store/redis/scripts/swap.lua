@@ -72,6 +72,9 @@ local function put_in_place(j, c, prev)
     put(j, 'delay', int(math.max(0, c.due - now_ms)))
     postpone(q, j.id, c.due)
     emit(q, 'delayed', 'jobId', j.id, 'delay', int(c.due))
+  elseif c.state == 'PENDING' then
+    call('ZADD', q.base .. 'waiting-children', now_ms, j.id)
+    emit(q, 'waiting-children', 'jobId', j.id)
   end
   save(j)
 end
@@ -102,7 +105,7 @@ local function write(j, c)
   if old == 'RUNNING' and (limited or j.q.concurrency) then j.q.needs_marker = true end
   if TERMINAL[c.state] then return finish(j, c, PREVIOUS[old]) end
   put_in_place(j, c, PREVIOUS[old])
-  return false
+  return c.state == 'PENDING' and TERMINAL[old] and wait_again(j)
 end
 
 -- The common case, a job of ours that completed and changed in no other way, needs no table for the

@@ -1,4 +1,5 @@
--- parents: the dependencies of jobs with their states. ?1 seqs as a JSON array
-SELECT edge.number, edge.child, job.id, coalesce(edge.ended, job.state)
-FROM edge JOIN job ON job.seq = edge.parent
+-- parents: the dependencies of jobs with their states, also of those that were deleted.
+-- ?1 seqs as a JSON array
+SELECT edge.number, edge.child, edge.name, coalesce(edge.ended, job.state)
+FROM edge LEFT JOIN job ON job.seq = edge.parent
 WHERE edge.child IN (SELECT value FROM json_each(?1))

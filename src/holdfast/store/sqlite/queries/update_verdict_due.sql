@@ -4,7 +4,8 @@ UPDATE job SET ripe = (
         WHEN body.kind = 'AFTER_ANY'
         THEN EXISTS (SELECT 1 FROM edge WHERE edge.child = ?1 AND edge.ended IS NOT NULL)
         ELSE NOT EXISTS (SELECT 1 FROM edge WHERE edge.child = ?1 AND edge.ended IS NULL)
-            OR EXISTS (SELECT 1 FROM edge WHERE edge.child = ?1 AND edge.ended <> 'COMPLETED')
+            OR (body.kind <> 'AFTER_ALL'
+                AND EXISTS (SELECT 1 FROM edge WHERE edge.child = ?1 AND edge.ended <> 'COMPLETED'))
     END
     FROM body WHERE body.seq = ?1
 )

@@ -12,7 +12,7 @@ local function is_verdict_due(child)
     end
   end
   if kind == 'AFTER_ANY' then return ended > 0 end
-  return open == 0 or unsuccessful > 0
+  return open == 0 or unsuccessful > 0 and kind ~= 'AFTER_ALL'
 end
 
 local function key_of(job_id)
@@ -63,6 +63,32 @@ local function spawned(job_id, found)
     spawned(each, found)
   end
   return found
+end
+
+-- The end of a dependency that counts for a job that is retried, '' for none; see end_on_retry in
+-- model/dependencies.py.
+local ENDED_SUFFICES = {AFTER_ANY = true, AFTER_ALL = true}
+local function end_on_retry(kind, state)
+  if not state or state == 'COMPLETED' then return 'COMPLETED' end
+  return ENDED_SUFFICES[kind] and TERMINAL[state] and state or ''
+end
+
+-- Open the dependencies of a retried job again; return whether a verdict on it is due.
+local function wait_again(j)
+  local edges, kind = shared .. 'p:' .. j.job_id, call('HGET', shared .. 'kinds', j.job_id)
+  if kind == 'FAN_IN' then
+    for _, parent in ipairs(cjson.decode(call('HGET', j.key, 'hf:deps') or '[]')) do
+      for _, each in ipairs(spawned(parent, {})) do link(j.job_id, each, true) end
+    end
+  end
+  local links = call('HGETALL', edges)
+  for i = 1, #links, 2 do
+    local place = string.match(links[i + 1], '^(%d+):')
+    call('HSET', edges, links[i], place .. ':' .. end_on_retry(kind, state_of(links[i])))
+  end
+  local due = is_verdict_due(j.job_id)
+  set_index('ripe', j.job_id, due and j.number or nil)
+  return due
 end
 
 local function has_live_children(job_id)

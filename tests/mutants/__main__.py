@@ -130,7 +130,7 @@ def _noticed(root: Path, mutant: Mutant) -> str:
                 raise _Broken(output[-500:])
             failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
             name = failed[0].partition("::")[2] if failed else layer
-            return name.partition(" - ")[0]
+            return name.partition(" - ")[0] or f"collecting {layer}"
     return ""
 
 

@@ -113,6 +113,7 @@ MUTANTS = (
         '            "idempotency_key": key,\n',
         "",
         "every leader submits a schedule's job",
+        ("maintenance",),
     ),
     _in(
         "model/lifecycle.py",

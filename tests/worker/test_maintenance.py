@@ -25,6 +25,8 @@ from holdfast.observe import Silent
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Change, Claim, Fence, MemoryStore, Store
+from holdfast.store.proxy import StoreProxy
+from holdfast.store.values import NamedLock
 from holdfast.tasks.schedule import MissedRuns, cron_entry, due_instants, instants
 from holdfast.worker.worker import delivery_worker
 from tests.simulation.loop import SimLoop
@@ -394,6 +396,19 @@ def test_a_tick_on_time_is_submitted_under_every_policy(missed: MissedRuns) -> N
     assert [utc("2026-03-01T01:00")] == due
 
 
+class ReadTogether(StoreProxy):
+    """All callers read the records of schedules before any of them goes on."""
+
+    def __init__(self, inner: Store, callers: int) -> None:
+        super().__init__(inner)
+        self._barrier = asyncio.Barrier(callers)
+
+    async def locks(self, prefix: str) -> list[NamedLock]:
+        found = await super().locks(prefix)
+        await self._barrier.wait()
+        return found
+
+
 async def test_any_number_of_workers_submit_one_job_per_tick() -> None:
     yard = Yard()
 
@@ -402,11 +417,11 @@ async def test_any_number_of_workers_submit_one_job_per_tick() -> None:
     async def tick() -> None: ...
 
     await yard.app.start()
-    services = [CronService(yard.app, yard.store) for _ in range(5)]
-    await services[0].once()
-    for _ in range(60):
-        yard.clock.advance(60)
+    together = ReadTogether(yard.store, 5)
+    services = [CronService(yard.app, together) for _ in range(5)]
+    for _ in range(61):
         await asyncio.gather(*(service.once() for service in services))
+        yard.clock.advance(60)
 
     jobs = (await yard.app.search(limit=1000)).jobs
     assert 12 == len(jobs)

@@ -125,7 +125,7 @@ async def test_a_coroutine_that_blocks_its_loop_keeps_its_lease(
     machines.start("alone")
     machines.start("alone")
     await crowd(app, 2)
-    job = await app.submit("block", {"seconds": 4.0}, lease=0.6)
+    job = await app.submit("block", {"seconds": 5.0}, lease=1.5)
 
     status = await app.wait(job.job_id, timeout=20)
 

@@ -228,14 +228,14 @@ class _AttemptRunner:
 def _run_attempt(run: Run, steps: Steps) -> None:
     """Run one attempt, from before its first line until before its outcome is written."""
     CURRENT_STEPS.set(steps)
-    channel = SteppingChannel(run.context._channel, steps)
-    run.context = JobContext(run.job, run.context.deadline, run.signals, channel)
+    channel = SteppingChannel(run.channel(), steps)
+    context = JobContext(run.job, run.times_out_at, run.signals, channel)
     try:
         steps.reach("before the first line")
         if run.handler.runner is RunnerKind.ASYNC:
-            outcome = asyncio.run(perform(run.handler, run.job, run.context))
+            outcome = asyncio.run(perform(run.handler, run.job, context))
         else:
-            outcome = perform_sync(run.handler, run.job, sync_context(run))
+            outcome = perform_sync(run.handler, run.job, sync_context(run, context))
         steps.reach("before the outcome is written")
     except BaseException as error:  # noqa: BLE001  # the caller raises it
         steps.outcome.set_exception(error)

@@ -126,7 +126,6 @@ class Driver:
         recorded = replace(handler, function=self._recording_errors(handler.function))
         run = Run(job, recorded, self._channel, self._app.clock.monotonic())
         run.signals = StoreSignals(self._store, job.id)
-        run.context = JobContext(job, run.context.deadline, run.signals, self._channel(run))
         return run
 
     def _channel(self, run: Run) -> WorkerChannel:
@@ -163,7 +162,7 @@ class DirectNotes(Notes):
     async def keep(self, note: JobNote) -> bool:
         return (await self._direct.note([note]))[0]
 
-    def mention(self, note: JobNote) -> None:
+    def post(self, note: JobNote) -> None:
         run_now(self._direct.note([note]))
 
 
@@ -187,19 +186,19 @@ class StoreSignals(Signals):
 async def run_here(run: Run) -> Outcome:
     """Run a handler in this thread and on this loop."""
     if run.handler.runner is not RunnerKind.ASYNC:
-        return perform_sync(run.handler, run.job, sync_context(run))
+        return perform_sync(run.handler, run.job, sync_context(run, run.context()))
     try:
         async with asyncio.timeout(run.timeout):
-            return await perform(run.handler, run.job, run.context)
+            return await perform(run.handler, run.job, run.context())
     except TimeoutError:
         return Interrupted(Interruption.TIMEOUT)
 
 
-def sync_context(run: Run) -> SyncJobContext:
-    """Return the context for a plain function."""
+def sync_context(run: Run, context: JobContext) -> SyncJobContext:
+    """Return the context for a plain function, whose calls go through the other one."""
 
     def call(method: str, *args: object, **kwargs: object) -> object:
-        coroutine = getattr(run.context, method)(*args, **kwargs)
+        coroutine = getattr(context, method)(*args, **kwargs)
         return run_now(coroutine) if loop_runs_here() else asyncio.run(coroutine)
 
-    return SyncJobContext(run.job, run.context.deadline, run.signals, call)
+    return SyncJobContext(run.job, context.deadline, run.signals, call)

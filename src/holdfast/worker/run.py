@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
-from functools import cached_property
+from datetime import datetime, timedelta
 
 from holdfast.model.job import CancelRequest, Job
 from holdfast.store import Fence
@@ -56,17 +55,23 @@ class Run:
         assert self.job.lease is not None
         return Fence(self.job.id, self.job.lease.token)
 
-    @cached_property
+    @property
+    def times_out_at(self) -> datetime:
+        """When it times out, by the store's clock."""
+        assert self.job.started_at is not None
+        return self.job.started_at + timedelta(seconds=self.timeout)
+
     def channel(self) -> Channel:
-        """How the job's context reaches the store."""
+        """Return a way for the job's context to reach the store."""
         return self._make_channel(self)
 
-    @cached_property
     def context(self) -> JobContext:
-        """The context for a handler that declares one."""
-        assert self.job.started_at is not None
-        deadline = self.job.started_at + timedelta(seconds=self.timeout)
-        return JobContext(self.job, deadline, self.signals, self.channel)
+        """Return a new context for a handler that declares one.
+
+        The run does not keep it: it refers to the run, and a cycle would keep the payload of
+        an ended job until the collector runs.
+        """
+        return JobContext(self.job, self.times_out_at, self.signals, self.channel())
 
     def lease_over(self, now: float) -> bool:
         """Whether the lease has surely expired, counted from the last renewal that was sent."""

@@ -260,7 +260,7 @@ class Worker:
         handler = run.handler
         if handler.runner is RunnerKind.ASYNC:
             wants_context = handler.signature.context is not None
-            return perform(handler, run.job, run.context if wants_context else None)
+            return perform(handler, run.job, run.context() if wants_context else None)
         return self._runners[handler.runner].run(run)
 
     def _answer(self, run: Run, outcome: Outcome) -> None:

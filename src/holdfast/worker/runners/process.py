@@ -86,8 +86,8 @@ async def _run_in(child: ChildProcess, run: Run) -> Done:
     child.send(
         Work(
             job=run.job,
-            now=run.channel.now(),
-            deadline=run.context.deadline,
+            now=run.channel().now(),
+            deadline=run.times_out_at,
             memory_limit=run.handler.options.memory_limit,
         )
     )
@@ -109,16 +109,16 @@ async def _reply(run: Run, question: Question) -> Reply:
 async def _answer(run: Run, question: Question) -> bool | str | dict[str, bytes | None] | None:
     match question:
         case ReportProgress(progress):
-            await run.channel.progress(progress)
+            await run.channel().progress(progress)
             return None
         case WriteLog(line):
-            await run.channel.log(line)
+            await run.channel().log(line)
             return None
         case KeepCheckpoint(data):
-            return await run.channel.checkpoint(data)
+            return await run.channel().checkpoint(data)
         case SpawnJob(data, encoding, key, fields):
             payload = data if encoding is Encoding.BYTES else msgspec.Raw(data)
             submission = Submission(payload=payload, **fields)  # type: ignore[arg-type]  # checked there
-            return await run.channel.spawn(submission, key)
+            return await run.channel().spawn(submission, key)
         case ReadResults():
-            return await run.channel.results()
+            return await run.channel().results()

@@ -29,7 +29,7 @@ class ThreadBridge:
     """Runs context methods on the worker's loop while the handler's thread waits."""
 
     def __init__(self, run: Run, loop: asyncio.AbstractEventLoop) -> None:
-        self._run = run
+        self._context = run.context()
         self._loop = loop
         self.block: asyncio.Task[bool] | None = None
         """The task that holds the thread's transaction open."""
@@ -38,7 +38,7 @@ class ThreadBridge:
 
     def __call__(self, method: str, *args: object, **kwargs: object) -> object:
         self.must_hold()
-        called = getattr(self._run.context, method)(*args, **kwargs)
+        called = getattr(self._context, method)(*args, **kwargs)
         if isinstance(called, AbstractAsyncContextManager):
             return ThreadTransaction(self, cast("AbstractAsyncContextManager[_Closable]", called))
         answer = self.start(called).result()
@@ -56,7 +56,7 @@ class ThreadBridge:
 
     def lost(self) -> StaleLeaseError:
         """Return the error for a thread whose job was interrupted."""
-        return StaleLeaseError(self._run.job.id)
+        return StaleLeaseError(self._context.job_id)
 
     def fence(self) -> None:
         """Refuse everything the thread does from now on; called on the loop."""
@@ -151,7 +151,7 @@ class ThreadRunner:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Outcome] = loop.create_future()
         call = ThreadBridge(run, loop)
-        context = SyncJobContext(run.job, run.context.deadline, run.signals, call)
+        context = SyncJobContext(run.job, run.times_out_at, run.signals, call)
 
         def work() -> None:
             outcome = perform_sync(run.handler, run.job, context)
@@ -192,6 +192,7 @@ class ThreadRunner:
             if work is None:
                 return
             work()
+            del work  # an idle thread keeps no payload
             with self._lock:
                 self._idle += 1
 

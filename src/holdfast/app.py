@@ -19,6 +19,7 @@ from holdfast.model.results import (
 )
 from holdfast.model.submission import SubmitOptions
 from holdfast.observe.redaction import Redaction
+from holdfast.operations.declarations import Declarations
 from holdfast.operations.interface import JobOperations, OperationsBackend
 from holdfast.operations.operations import Operations
 from holdfast.operations.quota import Quota
@@ -169,15 +170,27 @@ class Holdfast(JobOperations):
             )
         return self.over(await self.open_store().start())
 
-    def over(self, store: Store, *, waiter: JobWaiter | None = None) -> Operations:
+    def over(
+        self,
+        store: Store,
+        *,
+        waiter: JobWaiter | None = None,
+        declarations: Declarations | None = None,
+    ) -> Operations:
         """Return the operations of this app over a store that is already started."""
         quota = Quota(store, self.limits, self.clock)
-        submitter = Submitter(store, self.randomness, self.limits, self.registry, quota)
+        declared = declarations or self.declarations(store)
+        submitter = Submitter(store, self.randomness, self.limits, declared, quota)
         return Operations(store, submitter, waiter=waiter)
 
-    def submitter(self, store: Store) -> Submitter:
+    def submitter(self, store: Store, declarations: Declarations | None = None) -> Submitter:
         """Return a submitter for jobs that running jobs or schedules add: no quota applies."""
-        return Submitter(store, self.randomness, self.limits, self.registry)
+        declared = declarations or self.declarations(store)
+        return Submitter(store, self.randomness, self.limits, declared)
+
+    def declarations(self, store: Store) -> Declarations:
+        """Return the defaults of jobs: those that this app declares, else those published."""
+        return Declarations(store, self.registry, self.limits, self.clock)
 
     @overload
     def task(

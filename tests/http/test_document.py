@@ -130,11 +130,11 @@ async def test_generated_clients_see_the_same_component_names(document: dict[str
         Cause ClaimResult ClaimedJob Counts DeletionResult DeletionStatus Delivery DeliveryPage
         DocumentMetadata Duration ErrorDetail ErrorResponse ErrorType Event EventKind Explanation
         FailureCategory FailureDetails FailureInfo FailureSearchResult Health JobEvent JobResult
-        JobSearchResult JobStatus JobSubmission LatencyStats LeaseState LeaseStates LogLine LogLines
-        ProgressInfo QueueInfo QueueList QueueState QueueStats ReleaseResult ReleaseStatus
-        ResultStatus RetryResult RetryStatus Settlement Spawned State StateTransition
-        SubmissionResult SubmissionStatus WebhookInfo WebhookList WebhookRemoval WorkerInfo
-        WorkerList
+        JobSearchResult JobSetting JobSettings JobStatus JobSubmission LatencyStats LeaseState
+        LeaseStates LogLine LogLines Origin ProgressInfo QueueInfo QueueList QueueState QueueStats
+        ReleaseResult ReleaseStatus ResultStatus RetryResult RetryStatus Settlement Spawned State
+        StateTransition SubmissionResult SubmissionStatus WebhookInfo WebhookList WebhookRemoval
+        WorkerInfo WorkerList
     """
 
     schemas = document["components"]["schemas"]

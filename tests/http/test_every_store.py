@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import Holdfast
+from holdfast import Holdfast, Worker
 from holdfast.http.api_keys import Role
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES
@@ -111,3 +111,47 @@ async def test_keys_owners_namespaces_and_audit_over_every_store(any_site: Site)
     assert [] == (await site.get(f"{API}/audit", key=plain)).json["entries"]
     (claimed,) = await site.claim(key=acme, queues=["q"])
     assert (other, "q") == (claimed["job_id"], claimed["queue"])
+
+
+@pytest.mark.req("M-6", "M-7")
+async def test_jobs_submitted_over_http_follow_what_workers_declare(any_site: Site) -> None:
+    site = any_site
+    worker = Holdfast(store=site.store, queues={"money": "lease"})
+
+    @worker.task("pay", queue="money", max_attempts=1, timeout=3)
+    async def pay() -> None: ...
+
+    await worker.start()
+    await Worker(worker, queues=["money", "acme/money"], maintenance=False).run(burst=True)
+    acme = await site.key(Role.ADMIN, "acme")
+    plain = await site.key(Role.ADMIN)
+
+    parent = await site.submit("parent", key=plain)
+    (held,) = await site.claim(key=plain, queues=["default"])
+    spawned = await site.post(
+        f"{API}/jobs/{parent}/spawn",
+        {"lease_token": held["lease_token"], "job": {"type": "pay", "payload": None}},
+        key=plain,
+    )
+    batch = await site.post(
+        f"{API}/jobs/batch", {"jobs": [{"type": "pay", "payload": None}]}, key=plain
+    )
+    ids = [
+        (await site.submit("pay", key=plain)),
+        batch.json["results"][0]["job_id"],
+        spawned.json["job_id"],
+    ]
+    inside = await site.submit("pay", key=acme)
+
+    found = await site.store.get(ids)
+    assert [("money", 1, "lease", 3.0)] * 3 == [
+        (job.queue, job.max_attempts, job.profile, job.timeout.total_seconds())
+        for job in found
+        if job
+    ]
+    (job,) = await site.store.get([inside])
+    assert job is not None
+    assert ("acme/money", 1) == (job.queue, job.max_attempts)
+    explained = (await site.get(f"{API}/jobs/{ids[0]}/explain", key=plain)).json["settings"]
+    assert {"value": 1, "origin": "TASK"} == explained["values"]["max_attempts"]
+    assert "lease" == explained["profile"]

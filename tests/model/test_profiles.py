@@ -25,6 +25,7 @@ from holdfast.model.profiles import (
     document_word,
     lease_word,
     profile_named,
+    stored_profile,
 )
 from holdfast.model.submission import Defaults
 from tests.model.making import LATER, NOW, PERMANENT, TEMPORARY, in_state, job, running
@@ -280,3 +281,13 @@ def test_a_profile_is_found_by_name_or_given_as_it_is() -> None:
     assert (LEASE, mine) == (profile_named("lease"), profile_named(mine))
     with pytest.raises(ValueError, match="one of standard, lease, document, bullmq, got 'x'"):
         profile_named("x")
+
+
+def test_a_profile_is_kept_by_its_values_and_read_with_the_words_of_its_name() -> None:
+    for profile in PROFILES.values():
+        assert profile == stored_profile(profile.values)
+    own = Profile(name="own", max_attempts=9, word=lease_word)
+
+    read = stored_profile(own.values)
+
+    assert (own.values, canonical) == (read.values, read.word)

@@ -13,7 +13,15 @@ from holdfast.model.acceptance import NO_DEFAULTS, PlainJobs, accept, plain, rea
 from holdfast.model.job import DedupeKey, DependencyKind, Encoding, Event, Job, Priority, State
 from holdfast.model.policy import MEBIBYTE, Backoff, BackoffKind, Limits
 from holdfast.model.profiles import BULLMQ, LEASE
-from holdfast.model.submission import Defaults, Parent, Spawner, Submission, named_jobs
+from holdfast.model.submission import (
+    Declaration,
+    Defaults,
+    Parent,
+    Spawner,
+    Submission,
+    defaults_for,
+    named_jobs,
+)
 from holdfast.runtime.randomness import Randomness
 from tests.model.making import ID, LATER, NOW, faults, job, refusal
 
@@ -801,3 +809,22 @@ def test_a_spawned_job_with_dependencies_waits_for_them() -> None:
 )
 def test_job_names_are_read_from_anything(value: object, names: tuple[str, ...]) -> None:
     assert names == named_jobs(value)
+
+
+def test_defaults_hold_everything_that_a_task_declares() -> None:
+    declared = Declaration(
+        queue="money",
+        priority=Priority.HIGH,
+        timeout=SECOND,
+        lifetime=MINUTE,
+        lease=2 * SECOND,
+        max_attempts=1,
+        backoff=Backoff(strategy=BackoffKind.LINEAR),
+        retry_timeouts=False,
+    )
+
+    defaults = defaults_for(declared, "money", profile=LEASE, limits=Limits(batch=5))
+
+    assert (LEASE, Limits(batch=5)) == (defaults.profile, defaults.limits)
+    for name in Declaration.__struct_fields__:
+        assert getattr(declared, name) == getattr(defaults, name)

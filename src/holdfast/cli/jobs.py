@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -13,11 +14,13 @@ from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.filters import filter_options, job_filter
 from holdfast.cli.tables import facts, level, mapping, moment, span, state_shown, table
 from holdfast.model.job import FailureCategory, State
+from holdfast.model.profiles import STANDARD
 from holdfast.model.results import AttemptInfo, FailureSearchResult, JobSearchResult
 from holdfast.model.status import FailureInfo, JobStatus, LogEntry, StateTransition
 from holdfast.observe.logging import plain
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter
+from holdfast.operations.origins import JobSetting, JobSettings, Origin
 from holdfast.store import Order
 
 cursor_option = click.option("--cursor", help="Continue after an earlier page.")
@@ -29,6 +32,7 @@ limit_option = click.option(
 class JobPage(JobStatus, frozen=True, kw_only=True):
     """What `job` prints: the job, and beside it the parts that were requested."""
 
+    settings: JobSettings
     logs: list[LogEntry] | UnsetType = UNSET
     attempts: tuple[AttemptInfo, ...] | UnsetType = UNSET
 
@@ -65,6 +69,7 @@ def job(
         found = await app.get(job_id, include_history=history)
         return JobPage(
             **{name: getattr(found, name) for name in found.__struct_fields__},
+            settings=(await app.explain(job_id)).settings,
             logs=await app.logs(job_id) if logs else UNSET,
             attempts=(await app.failure(job_id)).attempts if failure else UNSET,
         )
@@ -166,6 +171,7 @@ def _show_job(job: JobPage) -> None:
             ("error", _error(job.failure)),
         ]
     )
+    _show_settings(job.settings)
     if job.history is not None:
         _show_history(job.history)
     if job.attempts is not UNSET:
@@ -217,6 +223,45 @@ def _show_attempts(attempts: tuple[AttemptInfo, ...]) -> None:
 
 def _show_explanation(result: Explanation) -> None:
     click.echo(f"{plain(result.job_id)} is {state_shown(result.state)}: {plain(result.message)}")
+    declared = _named(result.settings, Origin.TASK)
+    if declared:
+        worker = plain(result.settings.declared_by or "-")
+        click.echo(f"its task declares {declared} (published by worker {worker})")
+    if result.settings.profile != STANDARD.name and _named(result.settings, Origin.PROFILE):
+        profile = plain(result.settings.profile)
+        click.echo(f"profile {profile} gives {_named(result.settings, Origin.PROFILE)}")
+
+
+def _named(settings: JobSettings, origin: Origin) -> str:
+    names = [name for name, each in settings.values.items() if each.origin is origin]
+    return ", ".join(names).replace("_", " ")
+
+
+def _show_settings(settings: JobSettings) -> None:
+    origins = {
+        Origin.JOB: "the job",
+        Origin.TASK: f"the task, declared by worker {plain(settings.declared_by or '-')}",
+        Origin.PROFILE: f"profile {plain(settings.profile)}",
+    }
+    if settings.values:
+        click.echo()
+        table(
+            ("SETTING", "VALUE", "FROM"),
+            [
+                (name.replace("_", " "), _setting(each), origins[each.origin])
+                for name, each in settings.values.items()
+            ],
+        )
+
+
+def _setting(setting: JobSetting) -> str:
+    match setting.value:
+        case bool() as flag:
+            return "yes" if flag else "no"
+        case float() as seconds:
+            return span(timedelta(seconds=seconds))
+        case value:
+            return plain(str(value))
 
 
 def _show_failures(result: FailureSearchResult) -> None:

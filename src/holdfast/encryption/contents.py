@@ -13,8 +13,11 @@ from msgspec.structs import replace
 from holdfast.encryption.envelope import unwrap
 from holdfast.encryption.key_ring import KeyRing
 from holdfast.model.job import Failure, Job, LogLine, Progress, Transition
-from holdfast.model.reserved import PLACE
+from holdfast.model.reserved import PLACE, QUEUE_PROFILES, TASKS
 from holdfast.store import JobEvent, JobNote, Record, RecordWrite
+
+_PLAIN = frozenset({PLACE, TASKS, QUEUE_PROFILES})
+"""Kinds of records that are not encrypted."""
 
 
 class EncryptedTexts(msgspec.Struct, frozen=True, array_like=True):
@@ -111,8 +114,11 @@ class Contents:
         )
 
     def encrypt_record(self, write: RecordWrite) -> RecordWrite:
-        """Encrypt a record; a stream position is no secret, and copying a store changes it."""
-        if write.kind == PLACE:
+        """Encrypt a record, except what is no secret and is read or changed without the key.
+
+        That is a stream position, which copying changes, and declarations, which submitters read.
+        """
+        if write.kind.partition("@")[0] in _PLAIN:  # kind@namespace
             return write
         return replace(write, data=self._encrypt_bytes(write.data, f"{write.kind} {write.key}"))
 

@@ -17,7 +17,9 @@ from holdfast.http.metrics import RequestCounts
 from holdfast.http.permissions import Caller
 from holdfast.http.rate_limits import KeyLimits
 from holdfast.observe import Observer, Silent
+from holdfast.operations.declarations import Declarations
 from holdfast.operations.operations import Operations
+from holdfast.operations.submitter import Submitter
 from holdfast.operations.waiter import JobWaiter
 from holdfast.store.tenants import TenantStore
 
@@ -44,6 +46,7 @@ class Service:
         self.request_counts = RequestCounts()
         self._describe = describe
         self._views: OrderedDict[tuple[str, str], Operations] = OrderedDict()
+        self._declarations: dict[str, Declarations] = {}
 
     @cached_property
     def document(self) -> bytes:
@@ -85,7 +88,23 @@ class Service:
             store = TenantStore(
                 self.app.store, caller.namespace, owner=caller.key_id, only_own=caller.only_own
             )
-            found = self._views[key] = self.app.over(store, waiter=self._waiter)
+            found = self._views[key] = self.app.over(
+                store, waiter=self._waiter, declarations=self._declarations_in(caller.namespace)
+            )
             if len(self._views) > MAX_VIEWS:
                 self._views.popitem(last=False)
+        return found
+
+    def submitter_for(self, operations: Operations) -> Submitter:
+        """Return a submitter of the children of running jobs, for a caller's view."""
+        store = operations.store
+        namespace = store.namespace if isinstance(store, TenantStore) else ""
+        return self.app.submitter(store, self._declarations_in(namespace))
+
+    def _declarations_in(self, namespace: str) -> Declarations:
+        """The declarations of a namespace, which all its callers share."""
+        found = self._declarations.get(namespace)
+        if found is None:
+            store = TenantStore(self.app.store, namespace)
+            found = self._declarations[namespace] = self.app.declarations(store)
         return found

@@ -25,8 +25,8 @@ class ErrorType(StrEnum):
     TERMINAL = "TERMINAL"
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """Defaults for the jobs of a queue."""
+class ProfileValues(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a profile that is kept in the store."""
 
     name: str
     max_attempts: int = 3
@@ -36,6 +36,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     timeout: timedelta = 30 * MINUTE
     lifetime: timedelta = 7 * DAY
     priority: Priority = Priority.NORMAL
+
+
+class Profile(ProfileValues, frozen=True, kw_only=True):
+    """Defaults for the jobs of a queue."""
+
     word: Callable[[Job], str]
     """The state of a job in this profile's vocabulary."""
 
@@ -43,6 +48,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def heartbeat(self) -> timedelta:
         """The time between two renewals of a lease."""
         return self.lease / RENEWALS_PER_LEASE
+
+    @property
+    def values(self) -> ProfileValues:
+        """The part that is kept in the store."""
+        return ProfileValues(**{name: getattr(self, name) for name in _VALUES})
+
+
+_VALUES = ProfileValues.__struct_fields__
 
 
 def canonical(job: Job) -> str:
@@ -163,3 +176,9 @@ def profile_named(given: Profile | str) -> Profile:
     if given not in PROFILES:
         raise ValueError(f"profile must be one of {', '.join(PROFILES)}, got {given!r}")
     return PROFILES[given]
+
+
+def stored_profile(values: ProfileValues) -> Profile:
+    """Return the profile of stored values; an unknown name uses the words of the standard one."""
+    word = PROFILES.get(values.name, STANDARD).word
+    return Profile(**msgspec.structs.asdict(values), word=word)

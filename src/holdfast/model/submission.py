@@ -53,6 +53,19 @@ Misfit = Callable[[bytes, Encoding], str]
 """Returns why a payload does not fit the handler's function; an empty text when it does."""
 
 
+class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The defaults that a task declares for its jobs; workers publish them in the store."""
+
+    queue: str | None = None
+    priority: Priority | None = None
+    timeout: timedelta | None = None
+    lifetime: timedelta | None = None
+    lease: timedelta | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    retry_timeouts: bool = True
+
+
 class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """What applies when a submission gives no value: the handler's options, then the profile's."""
 
@@ -72,6 +85,30 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
         """Return the fault of a payload that does not fit the handler's function."""
         why = self.misfit(payload, encoding) if self.misfit is not None else ""
         return Fault("payload", "INVALID", f"must fit the task: {why}") if why else None
+
+
+def defaults_for(
+    declared: Declaration,
+    queue: str,
+    *,
+    profile: Profile,
+    limits: Limits,
+    misfit: Misfit | None = None,
+) -> Defaults:
+    """Return the defaults of a new job in a queue, which runs under a profile."""
+    return Defaults(
+        profile=profile,
+        queue=queue,
+        priority=declared.priority,
+        timeout=declared.timeout,
+        lifetime=declared.lifetime,
+        lease=declared.lease,
+        max_attempts=declared.max_attempts,
+        backoff=declared.backoff,
+        retry_timeouts=declared.retry_timeouts,
+        limits=limits,
+        misfit=misfit,
+    )
 
 
 class Parent(msgspec.Struct, frozen=True):

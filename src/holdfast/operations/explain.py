@@ -11,6 +11,7 @@ from holdfast.model.dependencies import end_on_retry
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.times import format_timestamp
 from holdfast.model.workers import WorkerInfo
+from holdfast.operations.origins import JobSettings, job_settings
 from holdfast.operations.workers import LEADERSHIP, workers
 from holdfast.store import LimitState, Store
 
@@ -39,13 +40,20 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     cause: Cause
     message: str
     details: Mapping[str, object] = {}
+    settings: JobSettings = JobSettings()
+    """What governs the job, and where that comes from."""
 
 
 async def explain(store: Store, job: Job) -> Explanation:
     """Explain why a job is not running now."""
     cause, message, details = await _reason(store, job)
     return Explanation(
-        job_id=job.id, state=job.state, cause=cause, message=message, details=details
+        job_id=job.id,
+        state=job.state,
+        cause=cause,
+        message=message,
+        details=details,
+        settings=await job_settings(store, job),
     )
 
 

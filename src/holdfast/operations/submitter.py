@@ -27,8 +27,10 @@ from holdfast.model.results import (
     SubmissionStatus,
     submission_result,
 )
-from holdfast.model.submission import Parent, Spawner, Submission
+from holdfast.model.submission import Defaults, Parent, Spawner, Submission
+from holdfast.operations.batch_answers import batch_answer, job_answer, rejected
 from holdfast.operations.batcher import Batcher
+from holdfast.operations.declarations import Declarations
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.quota import Quota
 from holdfast.operations.single_flight import SingleFlight
@@ -43,10 +45,8 @@ from holdfast.store import (
     Store,
     TransactionalStore,
 )
-from holdfast.tasks.registry import Registry
 
 T = TypeVar("T")
-Rejected = ValidationError | DuplicateError
 
 LONGEST_PAUSE = 2.0
 """The longest pause, in seconds, between two calls of a store that is unavailable."""
@@ -64,13 +64,13 @@ class Submitter:
         store: Store,
         randomness: Randomness,
         limits: Limits,
-        registry: Registry,
+        declarations: Declarations,
         quota: Quota | None = None,
     ) -> None:
         self._store = store
         self._randomness = randomness
         self._limits = limits
-        self._registry = registry
+        self.declarations = declarations
         self._quota = quota
         self._is_limited = quota is not None and quota.is_limited
         self._timeouts = Timeouts()
@@ -100,11 +100,12 @@ class Submitter:
         self, submission: Submission, *, connection: object = None
     ) -> SubmissionResult:
         """Accept and store one job; submissions that wait together are written together."""
-        usual = plain(submission, self._registry.defaults(submission.type, submission.queue))
+        defaults = self._known(submission) or await self._defaults(submission)
+        usual = plain(submission, defaults)
         if usual is not None and connection is None and not self._is_limited:
             return self._result(*await self._batcher.write(usual, self._add_one))
         parents = await self._parents([submission], connection) if submission.depends_on else None
-        job = self._accepted(submission, parents)
+        job = self._accepted(submission, defaults, parents)
         await self._admit([job])
         if connection is not None:
             added = (await self._add_in(connection, [job], atomic=True))[0]
@@ -130,7 +131,8 @@ class Submitter:
         the plain fields of the running job, which the child inherits.
         """
         spawner = Spawner(fence.job_id, key or self._randomness.token(), extra)
-        job = self._accepted(submission, await self._parents([submission]), spawner)
+        defaults = self._known(submission) or await self._defaults(submission)
+        job = self._accepted(submission, defaults, await self._parents([submission]), spawner)
         await self._admit([job])
         added = await self.persist(lambda: self._store.add([job], fence=fence))
         return self._result(job, added[0]).job_id
@@ -158,18 +160,14 @@ class Submitter:
         answers = await self._write(valid, connection, atomic=atomic) if valid else []
         added = {job.id: answer for job, answer in zip(valid, answers, strict=True)}
         results = [
-            _rejected("", job)
+            rejected("", job)
             if isinstance(job, ValidationError)
-            else self._batch_result(job, added[job.id], i, atomic=atomic)
+            else submission_result(job)
+            if added[job.id].status is AddStatus.ACCEPTED
+            else job_answer(partial(self._result, job, added[job.id]), job.id, i, atomic=atomic)
             for i, job in enumerate(jobs)
         ]
-        rejected = sum(result.status is SubmissionStatus.REJECTED for result in results)
-        return BatchResult(
-            total=len(results),
-            accepted=len(results) - rejected,
-            rejected=rejected,
-            results=tuple(results),
-        )
+        return batch_answer(results)
 
     async def _admit(self, jobs: Sequence[Job]) -> None:
         if not self._has_callbacks and any(job.callback_url for job in jobs):
@@ -184,6 +182,7 @@ class Submitter:
     def _accepted(
         self,
         submission: Submission,
+        defaults: Defaults,
         parents: Mapping[str, Parent] | None,
         spawner: Spawner | None = None,
     ) -> Job:
@@ -191,19 +190,33 @@ class Submitter:
             submission,
             job_id=self._randomness.uuid() if spawner is None else spawner.child_id,
             now=self._store.now(),
-            defaults=self._registry.defaults(submission.type, submission.queue),
+            defaults=defaults,
             parents=parents,
             spawner=spawner,
         )
 
+    def _known(self, submission: Submission) -> Defaults | None:
+        """The defaults of a submission, unless they must be read: most calls end here."""
+        declarations = self.declarations
+        found = declarations.known.get(named(submission))
+        if found is None or found.until <= declarations.monotonic():
+            return None
+        return found.defaults if found.version == declarations.registry.version else None
+
+    async def _defaults(self, submission: Submission) -> Defaults:
+        key = named(submission)
+        return (await self.persist(lambda: self.declarations.read([key])))[key]
+
     async def _accepted_batch(
         self, submissions: Sequence[Submission], connection: object
     ) -> list[Job | ValidationError]:
+        keys = {named(submission) for submission in submissions}
+        defaults = await self.persist(lambda: self.declarations.read(keys))
         return accept_batch(
             submissions,
             job_ids=self._randomness.uuids(len(submissions)),
             now=self._store.now(),
-            defaults_for=lambda s: self._registry.defaults(s.type, s.queue),
+            defaults_for=lambda submission: defaults[named(submission)],
             parents=await self._parents(submissions, connection),
         )
 
@@ -306,36 +319,16 @@ class Submitter:
             case AddStatus.MISSING:
                 message = f"must exist, got unknown {', '.join(added.missing)}"
                 raise ValidationError([Fault("depends_on", "NOT_FOUND", message)])
-            case AddStatus.ABORTED | AddStatus.BUSY:
-                raise AssertionError(f"{added.status} cannot answer a single submission")
-
-    def _batch_result(self, job: Job, added: Added, i: int, *, atomic: bool) -> SubmissionResult:
-        if added.status is AddStatus.ACCEPTED:
-            return submission_result(job)
-        if added.status is AddStatus.ABORTED:
-            return _rejected(job.id, None)
-        try:
-            return self._result(job, added)
-        except ValidationError as error:
-            if atomic:
-                raise ValidationError(
-                    [Fault(f"jobs[{i}].{f.field}", f.code, f.message) for f in error.faults]
-                ) from None
-            return _rejected(job.id, error)
-        except DuplicateError as error:
-            if atomic:
-                raise
-            return _rejected(job.id, error)
+            case AddStatus.ABORTED:
+                return rejected(job.id, None)
+            case AddStatus.BUSY:
+                raise AssertionError(f"{added.status} cannot answer a submission")
 
 
-def _rejected(job_id: str, error: Rejected | None) -> SubmissionResult:
-    return SubmissionResult(
-        job_id=job_id,
-        status=SubmissionStatus.REJECTED,
-        state=None,
-        existing_job_id=error.existing_job_id if isinstance(error, DuplicateError) else None,
-        error=error,
-    )
+def named(submission: Submission) -> tuple[str, str]:
+    """Return the type and the queue that decide the defaults; without a queue, the task's."""
+    queue = submission.queue
+    return submission.type, queue if isinstance(queue, str) else ""  # validation rejects others
 
 
 def _no_answer(seconds: float) -> StoreUnavailableError:

@@ -11,25 +11,22 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.errors import Fault
-from holdfast.model.job import DEFAULT_QUEUE, Encoding, FailureCategory, Priority
+from holdfast.model.job import Encoding, FailureCategory
 from holdfast.model.policy import (
     MAX_ATTEMPTS,
-    Backoff,
     CustomDelay,
     Limits,
     effective_timeout,
     timeout_fault,
 )
-from holdfast.model.profiles import STANDARD, Profile
+from holdfast.model.profiles import Profile
 from holdfast.model.results import RegistrationResult, RegistrationStatus
-from holdfast.model.submission import Defaults
+from holdfast.model.submission import Declaration
 from holdfast.model.validation import QUEUE_RULE, TYPE_RULE
 from holdfast.store import LimitRule
 from holdfast.tasks.signature import Signature, SignatureError
 
 Function = Callable[..., object]
-MOST_CACHED = 1000
-"""Callers name queues, so the number of different defaults has no other bound."""
 
 
 class RunnerKind(StrEnum):
@@ -40,18 +37,10 @@ class RunnerKind(StrEnum):
     PROCESS = "process"
 
 
-class HandlerOptions(msgspec.Struct, frozen=True, kw_only=True):
+class HandlerOptions(Declaration, frozen=True, kw_only=True):
     """The options of a registration: where its jobs run, and their defaults."""
 
-    queue: str | None = None
-    priority: Priority | None = None
-    timeout: timedelta | None = None
-    lifetime: timedelta | None = None
-    lease: timedelta | None = None
-    max_attempts: int | None = None
-    backoff: Backoff | None = None
     custom_backoff: CustomDelay | None = None
-    retry_timeouts: bool = True
     runner: RunnerKind | None = None
     concurrency: int | None = None
     """How many of this task one worker process runs at once."""
@@ -65,6 +54,14 @@ class HandlerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Exceptions to retry although a broader class is in ``permanent``."""
     memory_limit: int | None = None
     """Bytes of address space a child of the process runner may use."""
+
+    @property
+    def declaration(self) -> Declaration:
+        """The part that concerns every submitter of a job."""
+        return Declaration(**{name: getattr(self, name) for name in _DECLARED})
+
+
+_DECLARED = Declaration.__struct_fields__
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,10 +90,12 @@ class Registry:
     """The handlers of an app, by job type."""
 
     def __init__(self, profiles: Mapping[str, Profile], limits: Limits) -> None:
-        self._profiles = profiles
+        self.profiles = profiles
+        """The profiles of queues that the app itself declares."""
+        self.version = 0
+        """Changes with every registration."""
         self._limits = limits
         self._handlers: dict[str, Handler] = {}
-        self._defaults: dict[tuple[str | None, str], Defaults] = {}
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self._handlers.values())
@@ -124,7 +123,7 @@ class Registry:
                 message = str(error)
         if message:
             return self.refused(type_, message)
-        self._defaults.clear()
+        self.version += 1
         self._handlers[type_] = Handler(
             type=type_,
             function=function,
@@ -149,38 +148,6 @@ class Registry:
         """Return why a payload does not fit a type; an empty text when it does, or none knows."""
         handler = self._handlers.get(type_)
         return handler.signature.misfit(payload, encoding) if handler else ""
-
-    def defaults(self, type_: str, queue: str | None) -> Defaults:
-        """Return the defaults of a new job of a type in a queue.
-
-        The result is cached: the profiles and limits of an app do not change.
-        """
-        handler = self._handlers.get(type_)
-        given = queue if isinstance(queue, str) else ""  # validation rejects anything else
-        key = (type_ if handler else None, given)
-        found = self._defaults.get(key)
-        if found is None:
-            if len(self._defaults) >= MOST_CACHED:
-                self._defaults.clear()
-            found = self._defaults[key] = self._new_defaults(handler, given)
-        return found
-
-    def _new_defaults(self, handler: Handler | None, queue: str) -> Defaults:
-        options = handler.options if handler else HandlerOptions()
-        name = queue or options.queue or DEFAULT_QUEUE
-        return Defaults(
-            profile=self._profiles.get(name, STANDARD),
-            queue=name,
-            priority=options.priority,
-            timeout=options.timeout,
-            lifetime=options.lifetime,
-            lease=options.lease,
-            max_attempts=options.max_attempts,
-            backoff=options.backoff,
-            retry_timeouts=options.retry_timeouts,
-            limits=self._limits,
-            misfit=handler.signature.misfit if handler else None,
-        )
 
 
 def is_coroutine(function: Function) -> bool:

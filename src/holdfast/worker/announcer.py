@@ -1,4 +1,4 @@
-"""Announces a worker in the store, so that others see that it is present."""
+"""Announces a worker and what its tasks declare in the store, for others to see."""
 
 from __future__ import annotations
 
@@ -10,22 +10,38 @@ from datetime import timedelta
 from holdfast.errors import StoreUnavailableError
 from holdfast.model.workers import WorkerInfo
 from holdfast.observe import Observer
+from holdfast.operations.publisher import Publisher
 from holdfast.operations.workers import WORKER_TTL, announce
 from holdfast.store import Store
+from holdfast.tasks.registry import Registry
 
 
 class Announcer:
     """Announces a worker again and again, and reports a store that does not notify it."""
 
-    def __init__(self, store: Store, observer: Observer, info: Callable[[], WorkerInfo]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        observer: Observer,
+        info: Callable[[], WorkerInfo],
+        registry: Registry,
+    ) -> None:
         self._store = store
         self._observer = observer
         self._info = info
+        self._registry = registry
 
     async def announce(self) -> None:
         """Announce the worker once, unless the store is unavailable."""
         with contextlib.suppress(StoreUnavailableError):
             await announce(self._store, self._info())
+
+    async def publish(self) -> None:
+        """Publish what the tasks and queues of this worker declare."""
+        info = self._info()
+        publisher = Publisher(self._store, info.id, info.started_at)
+        await publisher.publish_tasks(self._registry, info.queues)
+        await publisher.publish_profiles(self._registry.profiles)
 
     async def leave(self) -> None:
         """Remove the announcement."""
@@ -38,6 +54,8 @@ class Announcer:
         while True:
             await asyncio.sleep(WORKER_TTL.total_seconds() / 3)
             await self.announce()
+            with contextlib.suppress(StoreUnavailableError):  # a worker of other code may be gone
+                await self.publish()
             reason = self._store.not_notified_because
             if reason and reason == before and reason != reported:  # it lasts
                 self._observer.emit("store.not_notified", error=reason)

@@ -68,14 +68,13 @@ async def wait_unless(
     all_ended.cancel()
 
 
-async def declare_limits(store: Store, registry: Registry) -> bool:
-    """Write the limits that tasks declare; return True when that is done."""
+async def declare_limits(store: Store, registry: Registry) -> None:
+    """Write the limits that tasks declare."""
     for handler in registry:
         if handler.options.limit is not None:
             await store.limit(f"task:{handler.type}", handler.options.limit)
         if handler.options.key_limit is not None:
             await store.limit(f"key:{handler.type}", handler.options.key_limit)
-    return True
 
 
 def _store_error(errors: ExceptionGroup[Exception]) -> Exception | None:

@@ -121,7 +121,7 @@ class Worker:
             self._slots.fill_at_once()
         self._notes = Notes(store)
         self._submitter = self._app.submitter(store)
-        self._announcer = Announcer(store, self._observer, self._info)
+        self._announcer = Announcer(store, self._observer, self._info, self._app.registry)
         self._settler = Settler(
             store,
             self._app.randomness,
@@ -164,7 +164,7 @@ class Worker:
         declared, delay = False, None
         while not self._stopping.is_set():
             try:
-                declared = declared or await declare_limits(store, self._app.registry)
+                declared = declared or await self._declare(store)
                 if not await self._turn(store, burst=burst):
                     return
                 delay = None
@@ -172,6 +172,12 @@ class Worker:
                 self._outage.failed(error)
                 delay = delay or GrowingDelay(self._app.randomness)
                 await pause_unless(self._stopping, delay.next())
+
+    async def _declare(self, store: Store) -> bool:
+        """Write what the tasks declare, for all workers and submitters."""
+        await declare_limits(store, self._app.registry)
+        await self._announcer.publish()
+        return True
 
     async def _turn(self, store: Store, *, burst: bool) -> bool:
         """Claim, then wait until another claim makes sense; False when a burst is over."""

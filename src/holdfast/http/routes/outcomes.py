@@ -87,7 +87,7 @@ class SpawnedBody(msgspec.Struct, frozen=True):
 async def spawn(call: Call) -> JsonResponse:
     """Submit a child of a running job."""
     submission = submission_of(cast("Mapping[str, msgspec.Raw]", call.fields["job"]))
-    submitter = call.service.app.submitter(call.operations.store)
+    submitter = call.service.submitter_for(call.operations)
     key, fence = call.fields.get("key"), fence_of(call)
     (parent,) = await call.operations.store.get([fence.job_id])
     job_id = await submitter.spawn(

@@ -170,3 +170,69 @@ async def test_many_jobs_are_cancelled_in_few_calls(store: Store, clock: ManualC
     assert (700, 0) == (result.cancelled, result.skipped)
     assert 2 == calls
     assert 2 == twice.skipped
+
+
+@pytest.mark.req("A-13", "A-3")
+@pytest.mark.parametrize("page", [{"limit": 1}, {"cursor": "x"}, {"order": "CREATED_ASC"}])
+async def test_filter_of_many_jobs_must_not_select_a_page(
+    app: Holdfast, page: dict[str, object]
+) -> None:
+    job_id = (await app.submit("x")).job_id
+
+    for change in (app.cancel_batch, app.retry_batch, app.delete_batch):
+        with pytest.raises(ValidationError, match="every job that matches is changed") as caught:
+            await change(filter={"types": ["x"], **page})  # type: ignore[typeddict-item]  # refused
+        assert [f"filter.{name}" for name in page] == [f.field for f in caught.value.faults]
+
+    assert State.SCHEDULED is (await app.get(job_id)).state
+
+
+@pytest.mark.req("A-13")
+async def test_jobs_that_changed_after_as_of_are_not_cancelled(
+    app: Holdfast, clock: ManualClock
+) -> None:
+    seen = (await app.submit("x")).job_id
+    as_of = clock.now()
+    clock.advance(1)
+    newer = (await app.submit("x")).job_id
+
+    counted = await app.cancel_batch(filter={"types": ["x"]}, as_of=as_of, dry_run=True)
+    result = await app.cancel_batch(filter={"types": ["x"]}, as_of=as_of)
+
+    for each in (counted, result):
+        assert (2, 1, 1) == (each.requested, each.cancelled, each.skipped)
+    assert State.CANCELLED is (await app.get(seen)).state
+    assert State.SCHEDULED is (await app.get(newer)).state
+
+
+@pytest.mark.req("A-13", "A-3")
+async def test_as_of_must_be_a_time(app: Holdfast) -> None:
+    with pytest.raises(ValidationError) as caught:
+        await app.delete_batch(job_ids=["x"], as_of="yesterday")
+
+    assert ["as_of"] == [fault.field for fault in caught.value.faults]
+
+
+@pytest.mark.req("A-13")
+async def test_ended_jobs_are_deleted_by_filter(app: Holdfast, clock: ManualClock) -> None:
+    seen, newer, live, needed = [(await app.submit("x")).job_id for _ in range(4)]
+    await app.submit("y", depends_on=[needed], dependency_type="AFTER_ALL", hold=True)
+    await app.cancel_batch(job_ids=[seen, needed])
+    as_of = clock.now()
+    clock.advance(1)
+    await app.cancel(newer)
+
+    counted = await app.delete_batch(filter={"types": ["x"]}, as_of=as_of, dry_run=True)
+    result = await app.delete_batch(filter={"types": ["x"]}, as_of=as_of)
+    unknown = await app.delete_batch(job_ids=[seen])
+
+    assert (4, 2, 2, True) == (
+        counted.requested,
+        counted.deleted,
+        counted.skipped,
+        counted.dry_run,
+    )
+    assert (4, 1, 3, 0) == (result.requested, result.deleted, result.skipped, result.failed)
+    assert [seen] == [error.job_id for error in unknown.errors]
+    left = {job.job_id for job in (await app.search(types=["x"])).jobs}
+    assert {newer, live, needed} == left

@@ -188,6 +188,32 @@ async def test_fan_in_waits_for_everything_spawned_and_reads_the_results(
 
 
 @pytest.mark.req("M-9")
+@pytest.mark.parametrize("as_list", [False, True])
+async def test_chain_waits_for_what_a_step_spawned(
+    app: Holdfast, drain: Drain, *, as_list: bool
+) -> None:
+    @app.task("part")
+    async def part(n: int) -> int:
+        return n * n
+
+    @app.task("split")
+    async def split(ctx: JobContext) -> str:
+        for n in range(3):
+            await ctx.spawn(part, {"n": n}, key=str(n))
+        return "split"
+
+    @app.task("report")
+    async def report(ctx: JobContext) -> list[object]:
+        return list((await ctx.dependency_results()).values())
+
+    step = split.submission()
+    *_, last = await app.chain([step] if as_list else step, report.submission())
+    await drain()
+
+    assert ["split", 0, 1, 4] == (await app.get(last.job_id)).output
+
+
+@pytest.mark.req("M-9")
 async def test_chain_passes_results_on_and_ends_with_its_first_failure(
     app: Holdfast, drain: Drain
 ) -> None:

@@ -279,3 +279,53 @@ async def test_document_queue_reports_its_own_words_and_metadata(
         job.document.last_error,
         job.document.error_type,
     )
+
+
+@pytest.mark.req("A-16", "A-13", "M-9")
+async def test_failed_graph_is_retried_by_filter_and_runs_in_order(
+    app: Holdfast, drain: Drain, raising: dict[str, BaseException]
+) -> None:
+    @app.task("then")
+    async def then() -> None: ...
+
+    raising["fails"] = PermanentError("no")
+    first = (await app.submit("fails")).job_id
+    second = (await app.submit("then", depends_on=[first])).job_id
+    third = (await app.submit("then", depends_on=[second], dependency_type="CHAIN")).job_id
+    await drain()
+    del raising["fails"]
+
+    counted = await app.retry_batch(filter={"states": ["FAILED"]}, dry_run=True)
+    untouched = await app.get(first)
+    result = await app.retry_batch(filter={"states": ["FAILED"]}, reset_attempts=True)
+    await drain()
+
+    assert (3, 3, 0, True) == (
+        counted.requested,
+        counted.retried,
+        counted.skipped,
+        counted.dry_run,
+    )
+    assert State.FAILED is untouched.state
+    assert (3, 3, 0, 0) == (result.requested, result.retried, result.skipped, result.failed)
+    jobs = [await app.get(job_id) for job_id in (first, second, third)]
+    assert [State.COMPLETED] * 3 == [job.state for job in jobs]
+
+
+@pytest.mark.req("A-16", "A-13")
+async def test_jobs_that_changed_after_as_of_are_not_retried(
+    app: Holdfast, drain: Drain, raising: dict[str, BaseException], clock: ManualClock
+) -> None:
+    raising["fails"] = PermanentError("no")
+    seen = (await app.submit("fails")).job_id
+    await drain()
+    as_of = clock.now()
+    clock.advance(1)
+    newer = (await app.submit("fails")).job_id
+    await drain()
+
+    result = await app.retry_batch(job_ids=[seen, newer, "nobody"], as_of=as_of)
+
+    assert (3, 1, 1, 1) == (result.requested, result.retried, result.skipped, result.failed)
+    assert State.SCHEDULED is (await app.get(seen)).state
+    assert State.FAILED is (await app.get(newer)).state

@@ -30,6 +30,8 @@ OPERATIONS = [
     "stats",
     "cancel",
     "cancel_batch",
+    "retry_batch",
+    "delete_batch",
     "failure",
     "failures",
     "retry",

@@ -168,7 +168,7 @@ def test_jobs_are_cancelled_by_filter_after_a_dry_run(place: Place) -> None:
     dry_run = place.run("cancel", "--type", "greet", "--dry-run")
     done = place.json("cancel", "--type", "greet")
 
-    assert "3 of 3 would be cancelled, 0 already finished, 0 not found\n" == dry_run.stdout
+    assert "3 of 3 would be cancelled, 0 skipped, 0 not found\n" == dry_run.stdout
     assert (3, 3) == (done["requested"], done["cancelled"])
     assert "SCHEDULED" == place.json("job", kept)["state"]
 
@@ -227,3 +227,22 @@ def test_text_in_a_job_cannot_move_the_cursor(place: Place) -> None:
     assert "\x1b[2J" not in shown
     assert "\u202e" not in shown
     assert r"\x1b[2Jgone" in shown
+
+
+@pytest.mark.req("A-13", "A-16")
+def test_jobs_are_retried_and_deleted_by_filter(place: Place) -> None:
+    place.submit("greet")
+    place.submit("greet")
+
+    early = place.json("cancel", "--type", "greet", "--as-of", "2000-01-01T00:00:00Z")
+    retried = place.run("retry", "--type", "greet", "--state", "SCHEDULED")
+    place.run("cancel", "--type", "greet")
+    counted = place.run("delete", "--type", "greet", "--dry-run")
+    deleted = place.json("delete", "--type", "greet")
+    neither = [place.run(name).exit_code for name in ("retry", "delete")]
+
+    assert (2, 0, 2) == (early["requested"], early["cancelled"], early["skipped"])
+    assert "0 of 2 retried, 2 skipped, 0 not found\n" == retried.stdout
+    assert "2 of 2 would be deleted, 0 skipped, 0 not found\n" == counted.stdout
+    assert (2, 2) == (deleted["requested"], deleted["deleted"])
+    assert [2, 2] == neither

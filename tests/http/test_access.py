@@ -41,6 +41,8 @@ MATRIX = {
     "cancelJob": "yes no no yes yes",
     "releaseJob": "yes no no yes yes",
     "cancelJobs": "no no no yes yes",
+    "retryJobs": "no no no yes yes",
+    "deleteJobs": "no no no yes yes",
     "retryJob": "no no no yes yes",
     "deleteJob": "no no no yes yes",
     "pauseQueue": "no no no yes yes",

@@ -285,6 +285,11 @@ async def test_every_operation_returns_what_the_library_returns(
     assert DeletionStatus.DELETED is (await client.delete(failed)).status
     many = await client.cancel_batch(filter={"types": ["a", "b", "c"]}, dry_run=True)
     assert (3, True) == (many.cancelled, many.dry_run)
+    as_of = app.store.now()
+    again = await client.retry_batch(filter={"types": ["a"]}, as_of=as_of, delay=60)
+    gone = await client.delete_batch(job_ids=[held, "x"], as_of=as_of, dry_run=True)
+    assert (1, 0, 1) == (again.requested, again.retried, again.skipped)
+    assert (2, 0, 1, 1) == (gone.requested, gone.deleted, gone.skipped, gone.failed)
     await client.pause("q")
     assert {"q": True} == {q.name: q.paused for q in await client.queues() if q.name == "q"}
     await client.resume("q")

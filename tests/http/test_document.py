@@ -126,7 +126,8 @@ async def test_prometheus_can_parse_the_metrics(site: Site) -> None:
 async def test_generated_clients_see_the_same_component_names(document: dict[str, Any]) -> None:
     names = """
         APIError Attempt AttemptInfo AttemptResult AuditEntry AuditPage BackoffConfig
-        BatchCancellationResult BatchResult BatchSubmission CancellationResult CancellationStatus
+        BatchCancellationResult BatchDeletionResult BatchResult BatchRetryResult BatchSubmission
+        CancellationResult CancellationStatus
         Cause ClaimResult ClaimedJob Counts DeletionResult DeletionStatus Delivery DeliveryPage
         DocumentMetadata Duration ErrorDetail ErrorResponse ErrorType Event EventKind Explanation
         FailureCategory FailureDetails FailureInfo FailureSearchResult Health JobEvent JobResult
@@ -158,7 +159,7 @@ async def test_document_explains_every_state(document: dict[str, Any]) -> None:
 async def test_tags_are_the_groups_of_routes(document: dict[str, Any]) -> None:
     tags = {o["tags"][0] for methods in document["paths"].values() for o in methods.values()}
 
-    groups = "submit jobs manage system events leases outcomes webhooks health"
+    groups = "submit jobs manage batches system events leases outcomes webhooks health"
     assert set(groups.split()) == tags
 
 

@@ -317,6 +317,7 @@ async def test_jobs_are_cancelled_retried_released_and_deleted(site: Site) -> No
     preview = await site.post(f"{API}/jobs/cancel", {"job_ids": [failed, "no"], "dry_run": True})
     many = await site.post(f"{API}/jobs/cancel", {"filter": {"types": ["a"]}, "reason": "r"})
     both = await site.post(f"{API}/jobs/cancel", {"filter": {}, "job_ids": []})
+    paged = await site.post(f"{API}/jobs/cancel", {"filter": {"types": ["a"], "limit": 1}})
 
     assert ("RELEASED", "SCHEDULED") == (released.json["status"], released.json["new_state"])
     assert ("CANCELLED", "SCHEDULED", "why") == tuple(
@@ -329,6 +330,7 @@ async def test_jobs_are_cancelled_retried_released_and_deleted(site: Site) -> No
     )
     assert 1 == many.json["cancelled"]
     assert (400, {"job_ids": "CONFLICT"}) == (both.status, both.fields)
+    assert (400, {"filter.limit": "UNSUPPORTED"}) == (paged.status, paged.fields)
     (job,) = await site.store.get([failed])
     assert job is not None
     assert State.CANCELLED is job.state
@@ -385,3 +387,32 @@ async def test_key_of_a_batch_leaves_room_for_the_positions(site: Site) -> None:
     assert [200, 200, 400] == [reply.status for reply in replies]
     assert ["DUPLICATE"] * 2 == [r["status"] for r in replies[1].json["results"]]
     assert ["Idempotency-Key"] == list(replies[2].fields)
+
+
+@pytest.mark.req("A-13", "A-16")
+async def test_many_jobs_are_retried_and_deleted_as_an_operator_saw_them(site: Site) -> None:
+    failed = await site.submit(max_attempts=1)
+    (claimed,) = await site.claim()
+    token = {"lease_token": claimed["lease_token"]}
+    await site.post(f"{API}/jobs/{failed}/fail", {**token, "message": "x"})
+    as_of = (await site.call("GET", f"{API}/jobs/{failed}")).json["updated_at"]
+    selected = {"filter": {"types": ["a"]}, "as_of": as_of}
+    before = {**selected, "as_of": "2000-01-01T00:00:00Z"}
+
+    skipped = await site.post(f"{API}/jobs/retry", before)
+    counted = await site.post(f"{API}/jobs/retry", {**selected, "dry_run": True})
+    retried = await site.post(f"{API}/jobs/retry", {**selected, "delay": "PT1H"})
+    live = await site.post(f"{API}/jobs/delete", {"job_ids": [failed, "no"]})
+    await site.post(f"{API}/jobs/{failed}/cancel", {})
+    deleted = await site.post(f"{API}/jobs/delete", {"filter": {"types": ["a"]}})
+    bad = await site.post(f"{API}/jobs/delete", {"job_ids": [failed], "as_of": "soon"})
+
+    names = ("requested", "retried", "skipped", "failed", "dry_run")
+    assert [1, 0, 1, 0, False] == [skipped.json[n] for n in names]
+    assert [1, 1, 0, 0, True] == [counted.json[n] for n in names]
+    assert [1, 1, 0, 0, False] == [retried.json[n] for n in names]
+    names = ("requested", "deleted", "skipped", "failed", "dry_run")
+    assert [2, 0, 1, 1, False] == [live.json[n] for n in names]
+    assert ["no"] == [error["job_id"] for error in live.json["errors"]]
+    assert [1, 1, 0, 0, False] == [deleted.json[n] for n in names]
+    assert (400, ["as_of"]) == (bad.status, list(bad.fields))

@@ -17,7 +17,7 @@ def test_each_step_waits_for_the_step_before() -> None:
     assert () == first.depends_on
     assert first.dependency_type is None
     assert (first.ref,) == second.depends_on
-    assert DependencyKind.CHAIN is second.dependency_type
+    assert DependencyKind.FAN_IN is second.dependency_type
 
 
 def test_step_after_a_list_waits_for_all_of_it() -> None:

@@ -13,6 +13,14 @@ from holdfast.operations.filters import JobFilter
 
 F = TypeVar("F", bound=Callable[..., object])
 
+_PRIORITY = click.option(
+    "--priority",
+    "priorities",
+    multiple=True,
+    type=click.Choice([p.name for p in Priority], case_sensitive=False),
+    help="Only this priority; may be repeated.",
+)
+
 _FILTERS = (
     click.option("--type", "types", multiple=True, help="Only this type; may be repeated."),
     click.option("--queue", "queues", multiple=True, help="Only this queue; may be repeated."),
@@ -23,13 +31,7 @@ _FILTERS = (
         type=click.Choice(list(State), case_sensitive=False),
         help="Only this state; may be repeated.",
     ),
-    click.option(
-        "--priority",
-        "priorities",
-        multiple=True,
-        type=click.Choice([p.name for p in Priority], case_sensitive=False),
-        help="Only this priority; may be repeated.",
-    ),
+    _PRIORITY,
     click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only with this tag."),
     click.option("--correlation-id", metavar="ID", help="Only with this correlation id."),
     click.option("--created-after", metavar="TIME", help="Submitted at or after this time."),
@@ -41,6 +43,23 @@ _FILTERS = (
 def filter_options(command: F) -> F:
     """Add every filter to a command."""
     for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+def filter_options_without_priority(command: F) -> F:
+    """Add the filters to a command whose ``--priority`` sets one."""
+    for option in reversed([each for each in _FILTERS if each is not _PRIORITY]):
+        command = option(command)
+    return command
+
+
+def selection_options(command: F) -> F:
+    """Add what a command that changes many jobs needs to select them safely."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Only count the jobs that would change."),
+        click.option("--as-of", metavar="TIME", help="Skip jobs that changed after this time."),
+    ):
         command = option(command)
     return command
 

@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 import click
 
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.errors import FAILED, USAGE, CommandError
-from holdfast.cli.filters import filter_options, job_filter
+from holdfast.cli.filters import (
+    filter_options,
+    filter_options_without_priority,
+    job_filter,
+    selection_options,
+)
 from holdfast.cli.submit import span_or_text
 from holdfast.cli.tables import table
 from holdfast.model.job import Priority
 from holdfast.model.results import (
     BatchCancellationResult,
+    BatchDeletionResult,
+    BatchRetryResult,
     CancellationStatus,
     DeletionStatus,
     ReleaseStatus,
     RetryStatus,
 )
+from holdfast.model.times import Span
+from holdfast.operations.filters import JobFilter
 
 T = TypeVar("T")
 
 ids_argument = click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
+ids_or_filter = click.argument("job_ids", metavar="[ID]...", nargs=-1)
 
 
 @click.command()
-@click.argument("job_ids", metavar="[ID]...", nargs=-1)
+@ids_or_filter
 @click.option("--reason", default="", help="The reason; recorded in the job's history.")
 @click.option("--force", is_flag=True, help="Interrupt running jobs.")
-@click.option("--dry-run", is_flag=True, help="Only count the jobs that would be cancelled.")
+@selection_options
 @filter_options
 @store_options
 def cancel(
@@ -39,18 +49,24 @@ def cancel(
     reason: str,
     force: bool,
     dry_run: bool,
+    as_of: str | None,
     url: str | None,
     as_json: bool,
     **given: object,
 ) -> None:
     """Cancel jobs, by id or by filter. A running job stops at its next checkpoint."""
-    wanted = job_filter(given)
-    if bool(job_ids) == bool(wanted):
-        raise CommandError("give job ids, or filters such as --type, but not both", USAGE)
-    if len(job_ids) != 1 or dry_run:
-        _cancel_many(job_ids, given, url, as_json, reason=reason, force=force, dry_run=dry_run)
+    selection = _selection(job_ids, given, as_of, dry_run)
+    if len(job_ids) == 1 and not dry_run and not as_of:
+        _cancel_one(job_ids[0], url, as_json, reason=reason, force=force)
         return
-    result = on_store(url, lambda app: app.cancel(job_ids[0], reason=reason, force=force))
+    result = on_store(url, lambda app: app.cancel_batch(**selection, reason=reason, force=force))
+    counts = (result.requested, result.cancelled, result.skipped)
+    answer(result, as_json=as_json, show=lambda: _show_batch(result, "cancelled", counts))
+    _fail_unless([not result.failed])
+
+
+def _cancel_one(job_id: str, url: str | None, as_json: bool, *, reason: str, force: bool) -> None:
+    result = on_store(url, lambda app: app.cancel(job_id, reason=reason, force=force))
     text = f"{result.status}: {result.message}" if result.message else str(result.status)
     answer(result, as_json=as_json, show=lambda: click.echo(f"{result.job_id}  {text}"))
     if result.status in (CancellationStatus.NOT_FOUND, CancellationStatus.ALREADY_COMPLETE):
@@ -58,7 +74,7 @@ def cancel(
 
 
 @click.command()
-@ids_argument
+@ids_or_filter
 @click.option("--reset-attempts", is_flag=True, help="Reset the attempt counter.")
 @click.option(
     "--priority",
@@ -66,25 +82,36 @@ def cancel(
     help="Set another priority.",
 )
 @click.option("--delay", metavar="SPAN", default="0", help="Wait this long before the retry.")
+@selection_options
+@filter_options_without_priority
 @store_options
 def retry(
     job_ids: tuple[str, ...],
     reset_attempts: bool,
     priority: str | None,
     delay: str,
+    dry_run: bool,
+    as_of: str | None,
     url: str | None,
     as_json: bool,
+    **given: object,
 ) -> None:
-    """Retry FAILED or DEAD_LETTER jobs: one further attempt, or all with --reset-attempts."""
-    results = _each(
-        url,
-        job_ids,
-        lambda app, job_id: app.retry(
-            job_id, reset_attempts=reset_attempts, priority=priority, delay=span_or_text(delay)
-        ),
-    )
-    _report([(r.job_id, r.status, r.new_state or "") for r in results], results, as_json)
-    _fail_unless([r.status is RetryStatus.QUEUED for r in results])
+    """Retry FAILED or DEAD_LETTER jobs, by id or by filter.
+
+    Each has one further attempt, or all of them with --reset-attempts, and waits for its
+    dependencies again.
+    """
+    how = _Retry(reset_attempts=reset_attempts, priority=priority, delay=span_or_text(delay))
+    selection = _selection(job_ids, given, as_of, dry_run)
+    if job_ids and not dry_run and not as_of:
+        results = _each(url, job_ids, lambda app, job_id: app.retry(job_id, **how))
+        _report([(r.job_id, r.status, r.new_state or "") for r in results], results, as_json)
+        _fail_unless([r.status is RetryStatus.QUEUED for r in results])
+        return
+    result = on_store(url, lambda app: app.retry_batch(**selection, **how))
+    counts = (result.requested, result.retried, result.skipped)
+    answer(result, as_json=as_json, show=lambda: _show_batch(result, "retried", counts))
+    _fail_unless([not result.failed])
 
 
 @click.command()
@@ -98,45 +125,66 @@ def release(job_ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@ids_argument
+@ids_or_filter
+@selection_options
+@filter_options
 @store_options
-def delete(job_ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
-    """Delete finished jobs that no live job depends on."""
-    results = _each(url, job_ids, lambda app, job_id: app.delete(job_id))
-    _report([(r.job_id, r.status, "") for r in results], results, as_json)
-    _fail_unless([r.status is DeletionStatus.DELETED for r in results])
-
-
-def _cancel_many(
+def delete(
     job_ids: tuple[str, ...],
-    given: dict[str, object],
+    dry_run: bool,
+    as_of: str | None,
     url: str | None,
     as_json: bool,
-    *,
-    reason: str,
-    force: bool,
-    dry_run: bool,
+    **given: object,
 ) -> None:
-    result = on_store(
-        url,
-        lambda app: app.cancel_batch(
-            job_ids=list(job_ids) or None,
-            filter=None if job_ids else job_filter(given),
-            reason=reason,
-            force=force,
-            dry_run=dry_run,
-        ),
-    )
-    answer(result, as_json=as_json, show=lambda: _show_batch(result))
+    """Delete finished jobs that no live job depends on, by id or by filter."""
+    selection = _selection(job_ids, given, as_of, dry_run)
+    if job_ids and not dry_run and not as_of:
+        results = _each(url, job_ids, lambda app, job_id: app.delete(job_id))
+        _report([(r.job_id, r.status, "") for r in results], results, as_json)
+        _fail_unless([r.status is DeletionStatus.DELETED for r in results])
+        return
+    result = on_store(url, lambda app: app.delete_batch(**selection))
+    counts = (result.requested, result.deleted, result.skipped)
+    answer(result, as_json=as_json, show=lambda: _show_batch(result, "deleted", counts))
     _fail_unless([not result.failed])
 
 
-def _show_batch(result: BatchCancellationResult) -> None:
-    word = "would be cancelled" if result.dry_run else "cancelled"
-    click.echo(
-        f"{result.cancelled} of {result.requested} {word},"
-        f" {result.skipped} already finished, {result.failed} not found"
-    )
+class _Selection(TypedDict):
+    job_ids: Sequence[str] | None
+    filter: JobFilter | None
+    as_of: str | None
+    dry_run: bool
+
+
+class _Retry(TypedDict):
+    reset_attempts: bool
+    priority: str | None
+    delay: Span
+
+
+def _selection(
+    job_ids: tuple[str, ...], given: dict[str, object], as_of: str | None, dry_run: bool
+) -> _Selection:
+    wanted = job_filter(given)
+    if bool(job_ids) == bool(wanted):
+        raise CommandError("give job ids, or filters such as --type, but not both", USAGE)
+    return {
+        "job_ids": list(job_ids) or None,
+        "filter": wanted or None,
+        "as_of": as_of,
+        "dry_run": dry_run,
+    }
+
+
+def _show_batch(
+    result: BatchCancellationResult | BatchRetryResult | BatchDeletionResult,
+    word: str,
+    counts: tuple[int, int, int],
+) -> None:
+    requested, changed, skipped = counts
+    word = f"would be {word}" if result.dry_run else word
+    click.echo(f"{changed} of {requested} {word}, {skipped} skipped, {result.failed} not found")
     for error in result.errors:
         click.echo(f"{error.job_id}  {error.status}")
 

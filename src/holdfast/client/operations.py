@@ -22,6 +22,7 @@ from holdfast.client.requests import (
     mapping_body,
     query,
     queue_path,
+    selection,
     submission_body,
 )
 from holdfast.client.transport import ConnectionLost, ServiceResponse, Transport
@@ -30,7 +31,9 @@ from holdfast.model.job import TERMINAL, Priority
 from holdfast.model.policy import Limits
 from holdfast.model.results import (
     BatchCancellationResult,
+    BatchDeletionResult,
     BatchResult,
+    BatchRetryResult,
     CancellationResult,
     CancellationStatus,
     DeletionResult,
@@ -48,7 +51,7 @@ from holdfast.model.results import (
 from holdfast.model.statistics import QueueStats
 from holdfast.model.status import EventInfo, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, chained
-from holdfast.model.times import Span, parse_duration
+from holdfast.model.times import Moment, Span, parse_duration
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.changes import read_span
 from holdfast.operations.explain import Explanation
@@ -216,14 +219,47 @@ class RemoteOperations(OperationsBackend):
         filter: JobFilter | None = None,  # noqa: A002  # the word of the API
         reason: str = "",
         force: bool = False,
+        as_of: Moment | None = None,
         dry_run: bool = False,
     ) -> BatchCancellationResult:
         """Cancel many jobs, by id or by filter; a dry run only counts."""
         body: dict[str, object] = {"reason": reason, "force": force, "dry_run": dry_run}
-        selection = {"job_ids": job_ids, "filter": filter}
-        body |= {name: value for name, value in selection.items() if value is not None}
+        body |= selection(job_ids, filter, as_of)
         response = await self._call("POST", "/jobs/cancel", encode_body(body))
         return _decode(response, BatchCancellationResult)
+
+    async def retry_batch(
+        self,
+        *,
+        job_ids: Sequence[str] | None = None,
+        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
+        reset_attempts: bool = False,
+        priority: Priority | str | int | None = None,
+        delay: Span = 0,
+        as_of: Moment | None = None,
+        dry_run: bool = False,
+    ) -> BatchRetryResult:
+        """Run many FAILED and DEAD_LETTER jobs again."""
+        body: dict[str, object] = {"reset_attempts": reset_attempts, "dry_run": dry_run}
+        body["delay"] = read_span("delay", delay)
+        if priority is not None:
+            body["priority"] = priority
+        body |= selection(job_ids, filter, as_of)
+        response = await self._call("POST", "/jobs/retry", encode_body(body), repeat=False)
+        return _decode(response, BatchRetryResult)
+
+    async def delete_batch(
+        self,
+        *,
+        job_ids: Sequence[str] | None = None,
+        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
+        as_of: Moment | None = None,
+        dry_run: bool = False,
+    ) -> BatchDeletionResult:
+        """Delete many ended jobs."""
+        body: dict[str, object] = {"dry_run": dry_run, **selection(job_ids, filter, as_of)}
+        response = await self._call("POST", "/jobs/delete", encode_body(body), repeat=False)
+        return _decode(response, BatchDeletionResult)
 
     async def retry(
         self,

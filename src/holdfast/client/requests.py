@@ -57,6 +57,14 @@ def mapping_body(
     return body
 
 
+def selection(
+    job_ids: Sequence[str] | None, wanted: Mapping[str, object] | None, as_of: object
+) -> dict[str, object]:
+    """Return the part of a body that selects many jobs."""
+    given = {"job_ids": job_ids, "filter": wanted, "as_of": as_of}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def encode_body(body: object) -> bytes:
     """Return a body as JSON; ValidationError when it has no JSON form."""
     try:

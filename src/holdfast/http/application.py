@@ -19,6 +19,7 @@ from holdfast.http.openapi import document
 from holdfast.http.requests import RequestLimits
 from holdfast.http.responses import Receive, Send
 from holdfast.http.routes import (
+    batches,
     events,
     health,
     jobs,
@@ -35,6 +36,7 @@ from holdfast.observe import Observer
 ENDPOINTS: tuple[Endpoint, ...] = (
     *submit.ENDPOINTS,
     *jobs.ENDPOINTS,
+    *batches.ENDPOINTS,
     *manage.ENDPOINTS,
     *system.ENDPOINTS,
     *events.ENDPOINTS,

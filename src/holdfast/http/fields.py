@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.payload import clean
-from holdfast.model.times import format_duration, parse_duration, shown
+from holdfast.model.times import format_duration, parse_duration, parse_timestamp, shown
 
 Schema = Mapping[str, object]
 MAX_PARAMETERS = 1000
@@ -209,6 +209,11 @@ def integer(
 def whole(value: object) -> object:
     """Return 3 for 3.0: JSON does not distinguish them."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def instant(name: str, *, description: str = "") -> Field:
+    """An ISO 8601 timestamp."""
+    return Field(name=name, schema=TIMESTAMP, read=parse_timestamp, description=description)
 
 
 def duration(name: str, *, maximum: float | None = None, description: str = "") -> Field:

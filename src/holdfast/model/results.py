@@ -84,6 +84,28 @@ class BatchCancellationResult(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class BatchRetryResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of retrying many jobs."""
+
+    requested: int
+    retried: int
+    skipped: int
+    failed: int
+    errors: tuple[RetryResult, ...] = ()
+    dry_run: bool = False
+
+
+class BatchDeletionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of deleting many jobs."""
+
+    requested: int
+    deleted: int
+    skipped: int
+    failed: int
+    errors: tuple[DeletionResult, ...] = ()
+    dry_run: bool = False
+
+
 class AttemptResult(StrEnum):
     """The outcome of one attempt."""
 
@@ -242,7 +264,9 @@ __all__ = [
     "AttemptInfo",
     "AttemptResult",
     "BatchCancellationResult",
+    "BatchDeletionResult",
     "BatchResult",
+    "BatchRetryResult",
     "CancellationResult",
     "CancellationStatus",
     "DeletionResult",

@@ -208,29 +208,26 @@ Step = Submission | Sequence[Submission]
 def chained(steps: Sequence[Step]) -> list[Submission]:
     """Return the submissions of a chain, each waiting for all jobs of the step before it.
 
-    After a single job the next step waits for that job (CHAIN). After a list it waits for
-    all of the list and for everything those jobs spawned (FAN_IN).
+    It also waits for everything that those jobs spawned (FAN_IN), after a single job as after a
+    list.
     """
     linked: list[Submission] = []
     before: tuple[str, ...] = ()
-    kind = DependencyKind.CHAIN
     for number, step in enumerate(steps, 1):
         group = (step,) if isinstance(step, Submission) else tuple(step)
         if not group:
             raise ValidationError([Fault(f"steps[{number - 1}]", "REQUIRED", "must hold a job")])
-        named = [_linked(job, f"{number}.{i}", before, kind) for i, job in enumerate(group, 1)]
+        named = [_linked(job, f"{number}.{i}", before) for i, job in enumerate(group, 1)]
         before = tuple(job.ref for job in named if job.ref)
-        kind = DependencyKind.CHAIN if isinstance(step, Submission) else DependencyKind.FAN_IN
         linked += named
     return linked
 
 
-def _linked(
-    job: Submission, name: str, before: tuple[str, ...], kind: DependencyKind
-) -> Submission:
+def _linked(job: Submission, name: str, before: tuple[str, ...]) -> Submission:
+    kind = DependencyKind.FAN_IN if before else None
     return msgspec.structs.replace(
         job,
         ref=job.ref or f"step {name}",
         depends_on=(*job.depends_on, *before),
-        dependency_type=job.dependency_type or (kind if before else None),
+        dependency_type=job.dependency_type or kind,
     )

@@ -11,7 +11,6 @@ from holdfast.model import lifecycle
 from holdfast.model.job import TERMINAL, Job, Priority, State
 from holdfast.model.payload import clean
 from holdfast.model.results import (
-    BatchCancellationResult,
     CancellationResult,
     CancellationStatus,
     DeletionResult,
@@ -24,10 +23,8 @@ from holdfast.model.results import (
 from holdfast.model.times import Span, parse_duration
 from holdfast.model.validation import MAX_KEY
 from holdfast.operations.dependents import release_dependents
-from holdfast.operations.filters import JobFilter, job_search
 from holdfast.store import Change, Store
 
-PAGE = 500
 DECISIONS = 10
 """How often a decision is made again on a job that changed before it was written."""
 
@@ -84,36 +81,6 @@ class Changes:
         """Cancel a waiting job; request a running one to stop (``force`` interrupts it)."""
         return (await self._cancel_all([job_id], reason, force=force))[0]
 
-    async def cancel_batch(
-        self,
-        *,
-        job_ids: Sequence[str] | None = None,
-        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
-        reason: str = "",
-        force: bool = False,
-        dry_run: bool = False,
-    ) -> BatchCancellationResult:
-        """Cancel many jobs, by id or by filter; a dry run only counts."""
-        if (job_ids is None) == (filter is None):
-            message = "must be given, or filter, but not both"
-            raise ValidationError([Fault("job_ids", "CONFLICT", message)])
-        ids = list(job_ids) if job_ids is not None else await self._matching(filter or {})
-        if dry_run:
-            return await self._dry_run(ids)
-        answers: list[CancellationResult] = []
-        for first in range(0, len(ids), PAGE):
-            page = ids[first : first + PAGE]
-            answers += await self._cancel_all(page, reason, force=force)
-        done = (CancellationStatus.CANCELLED, CancellationStatus.CANCEL_REQUESTED)
-        failed = tuple(a for a in answers if a.status is CancellationStatus.NOT_FOUND)
-        return BatchCancellationResult(
-            requested=len(ids),
-            cancelled=sum(a.status in done for a in answers),
-            skipped=sum(a.status is CancellationStatus.ALREADY_COMPLETE for a in answers),
-            failed=len(failed),
-            errors=failed,
-        )
-
     async def retry(
         self,
         job_id: str,
@@ -123,20 +90,7 @@ class Changes:
         delay: Span = 0,
     ) -> RetryResult:
         """Queue a failed job again, at an operator's request."""
-        wait = read_span("delay", delay)
-        level = None if priority is None else _priority(priority)
-
-        def decide(job: Job, now: datetime) -> Job:
-            if job.state not in (State.FAILED, State.DEAD_LETTER):
-                return job
-            return lifecycle.reopened(
-                job,
-                now=now,
-                reset_attempts=reset_attempts,
-                priority=level,
-                delay=wait,
-            )
-
+        decide = retry_decision(reset_attempts=reset_attempts, priority=priority, delay=delay)
         before, after = await self._decide(job_id, decide)
         if before is None or after is None:
             return RetryResult(job_id=job_id, status=RetryStatus.NOT_FOUND)
@@ -212,31 +166,22 @@ class Changes:
             await release_dependents(self.store)
         return decisions.jobs
 
-    async def _matching(self, wanted: JobFilter) -> list[str]:
-        ids: list[str] = []
-        cursor: str | None = None
-        while True:
-            page = await self.store.find(job_search({**wanted, "cursor": cursor, "limit": 1000}))
-            ids.extend(job.id for job in page.jobs)
-            cursor = page.next_cursor
-            if cursor is None:
-                return ids
 
-    async def _dry_run(self, ids: Sequence[str]) -> BatchCancellationResult:
-        jobs = await self.store.get(ids)
-        missing = [i for i, job in zip(ids, jobs, strict=True) if job is None]
-        ended = sum(job is not None and job.state in TERMINAL for job in jobs)
-        errors = tuple(
-            CancellationResult(job_id=i, status=CancellationStatus.NOT_FOUND) for i in missing
+def retry_decision(
+    *, reset_attempts: bool, priority: Priority | str | int | None, delay: Span
+) -> Callable[[Job, datetime], Job]:
+    """Check how jobs are to be retried; return what becomes of each, itself if it did not fail."""
+    wait = read_span("delay", delay)
+    level = None if priority is None else _priority(priority)
+
+    def decide(job: Job, now: datetime) -> Job:
+        if job.state not in (State.FAILED, State.DEAD_LETTER):
+            return job
+        return lifecycle.reopened(
+            job, now=now, reset_attempts=reset_attempts, priority=level, delay=wait
         )
-        return BatchCancellationResult(
-            requested=len(ids),
-            cancelled=len(ids) - ended - len(missing),
-            skipped=ended,
-            failed=len(missing),
-            errors=errors,
-            dry_run=True,
-        )
+
+    return decide
 
 
 def _cancellation(
@@ -274,4 +219,4 @@ def _priority(value: Priority | str | int) -> int:
         raise ValidationError([Fault("priority", "INVALID", message)]) from None
 
 
-__all__ = ["Changes", "Decisions", "decide_and_swap", "read_span"]
+__all__ = ["Changes", "Decisions", "decide_and_swap", "read_span", "retry_decision"]

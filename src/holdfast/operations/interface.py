@@ -10,7 +10,9 @@ from typing import Protocol, Unpack
 from holdfast.model.job import Priority
 from holdfast.model.results import (
     BatchCancellationResult,
+    BatchDeletionResult,
     BatchResult,
+    BatchRetryResult,
     CancellationResult,
     DeletionResult,
     FailureDetails,
@@ -23,7 +25,7 @@ from holdfast.model.results import (
 from holdfast.model.statistics import QueueStats
 from holdfast.model.status import EventInfo, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, SubmitOptions
-from holdfast.model.times import Span
+from holdfast.model.times import Moment, Span
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter, JobFilter
@@ -72,8 +74,30 @@ class OperationsBackend(Protocol):
         filter: JobFilter | None = None,  # noqa: A002  # the word of the API
         reason: str = "",
         force: bool = False,
+        as_of: Moment | None = None,
         dry_run: bool = False,
     ) -> BatchCancellationResult: ...
+
+    async def retry_batch(
+        self,
+        *,
+        job_ids: Sequence[str] | None = None,
+        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
+        reset_attempts: bool = False,
+        priority: Priority | str | int | None = None,
+        delay: Span = 0,
+        as_of: Moment | None = None,
+        dry_run: bool = False,
+    ) -> BatchRetryResult: ...
+
+    async def delete_batch(
+        self,
+        *,
+        job_ids: Sequence[str] | None = None,
+        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
+        as_of: Moment | None = None,
+        dry_run: bool = False,
+    ) -> BatchDeletionResult: ...
 
     async def failure(
         self, job_id: str, *, include_all_attempts: bool = True
@@ -154,8 +178,10 @@ class JobOperations(ABC):
         """Submit jobs that run one after another; a list is a step whose jobs run in parallel.
 
         ``await app.chain(fetch.submission(url), [a.submission(), b.submission()],
-        merge.submission())``. All or none are stored. Each reads the results of the previous
-        step with ``ctx.dependency_results()``.
+        merge.submission())``. All or none are stored. A step starts when every job of the previous
+        step has completed, and everything that those jobs spawned. It reads all their results with
+        ``ctx.dependency_results()``. To wait for a job without what it spawns, submit with
+        ``depends_on``.
         """
         return await self.operations.chain(steps, connection=connection)
 
@@ -194,11 +220,63 @@ class JobOperations(ABC):
         filter: JobFilter | None = None,  # noqa: A002  # the word of the API
         reason: str = "",
         force: bool = False,
+        as_of: Moment | None = None,
         dry_run: bool = False,
     ) -> BatchCancellationResult:
-        """Cancel many jobs, by ids or by filter; a dry run only counts."""
+        """Cancel many jobs, by ids or by filter; a dry run only counts.
+
+        A filter selects every job that matches: ``limit``, ``cursor`` and ``order`` are refused.
+        Jobs that changed after ``as_of`` are skipped.
+        """
         return await self.operations.cancel_batch(
-            job_ids=job_ids, filter=filter, reason=reason, force=force, dry_run=dry_run
+            job_ids=job_ids,
+            filter=filter,
+            reason=reason,
+            force=force,
+            as_of=as_of,
+            dry_run=dry_run,
+        )
+
+    async def retry_batch(
+        self,
+        *,
+        job_ids: Sequence[str] | None = None,
+        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
+        reset_attempts: bool = False,
+        priority: Priority | str | int | None = None,
+        delay: Span = 0,
+        as_of: Moment | None = None,
+        dry_run: bool = False,
+    ) -> BatchRetryResult:
+        """Run many FAILED and DEAD_LETTER jobs again, by ids or by filter; others are skipped.
+
+        A retried job waits for its retried dependencies. ``filter``, ``as_of`` and ``dry_run`` are
+        those of ``cancel_batch``.
+        """
+        return await self.operations.retry_batch(
+            job_ids=job_ids,
+            filter=filter,
+            reset_attempts=reset_attempts,
+            priority=priority,
+            delay=delay,
+            as_of=as_of,
+            dry_run=dry_run,
+        )
+
+    async def delete_batch(
+        self,
+        *,
+        job_ids: Sequence[str] | None = None,
+        filter: JobFilter | None = None,  # noqa: A002  # the word of the API
+        as_of: Moment | None = None,
+        dry_run: bool = False,
+    ) -> BatchDeletionResult:
+        """Delete many ended jobs, by ids or by filter; others are skipped.
+
+        ``filter``, ``as_of`` and ``dry_run`` are those of ``cancel_batch``.
+        """
+        return await self.operations.delete_batch(
+            job_ids=job_ids, filter=filter, as_of=as_of, dry_run=dry_run
         )
 
     async def failure(self, job_id: str, *, include_all_attempts: bool = True) -> FailureDetails:

@@ -24,7 +24,8 @@ from holdfast.model.status import EventInfo, FailureInfo, JobStatus, LogEntry, j
 from holdfast.model.submission import Step, Submission, chained
 from holdfast.model.times import Span, parse_duration
 from holdfast.model.workers import WorkerInfo
-from holdfast.operations.changes import Changes, read_span
+from holdfast.operations.batches import BatchChanges
+from holdfast.operations.changes import read_span
 from holdfast.operations.explain import Explanation, explain
 from holdfast.operations.filters import FailureFilter, JobFilter, failure_search, job_search
 from holdfast.operations.submitter import Submitter
@@ -38,7 +39,7 @@ LAST_READ = 1.0
 """How many seconds the store has for one more read when the timeout is over."""
 
 
-class Operations(Changes):
+class Operations(BatchChanges):
     """The client operations over one store."""
 
     def __init__(

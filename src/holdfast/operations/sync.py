@@ -10,7 +10,9 @@ from typing import Unpack
 from holdfast.model.job import Priority, State
 from holdfast.model.results import (
     BatchCancellationResult,
+    BatchDeletionResult,
     BatchResult,
+    BatchRetryResult,
     CancellationResult,
     DeletionResult,
     FailureDetails,
@@ -23,7 +25,7 @@ from holdfast.model.results import (
 from holdfast.model.statistics import QueueStats
 from holdfast.model.status import EventInfo, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, SubmitOptions
-from holdfast.model.times import Span
+from holdfast.model.times import Moment, Span
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.background import BackgroundOperations, BackgroundWebhooks, Home
 from holdfast.operations.explain import Explanation
@@ -115,12 +117,57 @@ class SyncOperations(BackgroundOperations):
         filter: JobFilter | None = None,
         reason: str = "",
         force: bool = False,
+        as_of: Moment | None = None,
         dry_run: bool = False,
     ) -> BatchCancellationResult:
         """Cancel many jobs, by ids or by filter; a dry run only counts."""
         return self._run(
             lambda operations: operations.cancel_batch(
-                job_ids=job_ids, filter=filter, reason=reason, force=force, dry_run=dry_run
+                job_ids=job_ids,
+                filter=filter,
+                reason=reason,
+                force=force,
+                as_of=as_of,
+                dry_run=dry_run,
+            )
+        )
+
+    def retry_batch(
+        self,
+        *,
+        job_ids: Sequence[str] | None = None,
+        filter: JobFilter | None = None,
+        reset_attempts: bool = False,
+        priority: Priority | str | int | None = None,
+        delay: Span = 0,
+        as_of: Moment | None = None,
+        dry_run: bool = False,
+    ) -> BatchRetryResult:
+        """Run many FAILED and DEAD_LETTER jobs again, by ids or by filter; others are skipped."""
+        return self._run(
+            lambda operations: operations.retry_batch(
+                job_ids=job_ids,
+                filter=filter,
+                reset_attempts=reset_attempts,
+                priority=priority,
+                delay=delay,
+                as_of=as_of,
+                dry_run=dry_run,
+            )
+        )
+
+    def delete_batch(
+        self,
+        *,
+        job_ids: Sequence[str] | None = None,
+        filter: JobFilter | None = None,
+        as_of: Moment | None = None,
+        dry_run: bool = False,
+    ) -> BatchDeletionResult:
+        """Delete many ended jobs, by ids or by filter; others are skipped."""
+        return self._run(
+            lambda operations: operations.delete_batch(
+                job_ids=job_ids, filter=filter, as_of=as_of, dry_run=dry_run
             )
         )
 

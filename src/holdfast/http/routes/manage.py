@@ -7,21 +7,18 @@ from typing import cast
 
 from holdfast.errors import NotFoundError
 from holdfast.http.endpoint import Call, Endpoint
-from holdfast.http.fields import Field, duration, flag, text, text_list, whole
+from holdfast.http.fields import Field, duration, flag, text, whole
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
-from holdfast.http.routes.jobs import checked_filter
-from holdfast.http.schemas import PRIORITIES, SEARCH
+from holdfast.http.schemas import PRIORITIES
 from holdfast.model.job import Priority
 from holdfast.model.results import (
-    BatchCancellationResult,
     CancellationResult,
     DeletionResult,
     ReleaseResult,
     RetryResult,
 )
 from holdfast.model.times import shown
-from holdfast.operations.filters import JobFilter, job_search
 
 NOT_FOUND = "NOT_FOUND"
 
@@ -34,22 +31,6 @@ async def cancel(call: Call) -> JsonResponse:
         force=bool(call.fields.get("force", False)),
     )
     return _found(call, result)
-
-
-async def cancel_batch(call: Call) -> JsonResponse:
-    """Cancel many jobs."""
-    fields = call.fields
-    filters = fields.get("filter")
-    if filters is not None:
-        job_search(checked_filter(cast("dict[str, object]", filters)))
-    result = await call.operations.cancel_batch(
-        job_ids=cast("list[str] | None", fields.get("job_ids")),
-        filter=cast("JobFilter | None", filters),
-        reason=str(fields.get("reason", "")),
-        force=bool(fields.get("force", False)),
-        dry_run=bool(fields.get("dry_run", False)),
-    )
-    return JsonResponse(result)
 
 
 async def retry(call: Call) -> JsonResponse:
@@ -81,12 +62,6 @@ def _found(
     return JsonResponse(result)
 
 
-def _read_filter(value: object) -> object:
-    if not isinstance(value, dict):
-        raise ValueError(f"must be an object, got {shown(value)}")
-    return value
-
-
 def _read_priority(value: object) -> object:
     value = whole(value)
     if isinstance(value, bool) or value not in [*PRIORITIES, *map(int, Priority)]:
@@ -94,30 +69,25 @@ def _read_priority(value: object) -> object:
     return value
 
 
-_REASON = text("reason", description="Recorded in the history.")
-_FORCE = flag("force", description="Interrupt a running job instead of asking it to stop.")
-_FILTER = {name: value for name, value in SEARCH.items() if name != "examples"}
+REASON = text("reason", description="Recorded in the history.")
+FORCE = flag("force", description="Interrupt a running job instead of asking it to stop.")
+PRIORITY = Field(
+    name="priority",
+    schema={
+        "anyOf": [
+            {"type": "string", "enum": PRIORITIES},
+            {"type": "integer", "minimum": 0, "maximum": 4},
+        ]
+    },
+    read=_read_priority,
+)
+RETRY_FIELDS = (
+    flag("reset_attempts", description="Start counting attempts from one."),
+    PRIORITY,
+    duration("delay"),
+)
 
 ENDPOINTS = (
-    Endpoint(
-        method="POST",
-        path="/api/v1/jobs/cancel",
-        name="cancelJobs",
-        summary="Cancel many jobs, by id or by filter",
-        description="Give either job_ids or filter. A dry run only counts the jobs.",
-        handler=cancel_batch,
-        permission=Permission.OPERATE,
-        body_fields=(
-            text_list("job_ids", maximum=1000),
-            Field(name="filter", schema=_FILTER, read=_read_filter),
-            _REASON,
-            _FORCE,
-            flag("dry_run"),
-        ),
-        example={"filter": {"types": ["email.send"]}, "reason": "wrong address", "dry_run": True},
-        response=BatchCancellationResult,
-        audited=True,
-    ),
     Endpoint(
         method="POST",
         path="/api/v1/jobs/{job_id}/cancel",
@@ -127,7 +97,7 @@ ENDPOINTS = (
         " checkpoint; with force it is interrupted.",
         handler=cancel,
         permission=Permission.CHANGE,
-        body_fields=(_REASON, _FORCE),
+        body_fields=(REASON, FORCE),
         example={"reason": "no longer wanted", "force": False},
         response=CancellationResult,
         errors=(NOT_FOUND,),
@@ -140,20 +110,7 @@ ENDPOINTS = (
         summary="Run a FAILED or DEAD_LETTER job again",
         handler=retry,
         permission=Permission.OPERATE,
-        body_fields=(
-            flag("reset_attempts", description="Start counting attempts from one."),
-            Field(
-                name="priority",
-                schema={
-                    "anyOf": [
-                        {"type": "string", "enum": PRIORITIES},
-                        {"type": "integer", "minimum": 0, "maximum": 4},
-                    ]
-                },
-                read=_read_priority,
-            ),
-            duration("delay"),
-        ),
+        body_fields=RETRY_FIELDS,
         example={"reset_attempts": True, "delay": "PT1M"},
         response=RetryResult,
         errors=(NOT_FOUND,),

@@ -63,11 +63,13 @@ class ValidationError(HoldfastError):
 class DuplicateError(HoldfastError):
     """The idempotency key belongs to a job with another payload; nothing was written."""
 
-    def __init__(self, key: str, existing_job_id: str) -> None:
+    def __init__(self, key: str, existing_job_id: str, *, deleted: bool = False) -> None:
         self.key = key
         self.existing_job_id = existing_job_id
+        self.existing_job_deleted = deleted
+        end = ", which was deleted; the key holds until its window ends" if deleted else ""
         super().__init__(
-            f"idempotency_key {key!r} was used with another payload by job {existing_job_id}"
+            f"idempotency_key {key!r} was used with another payload by job {existing_job_id}{end}"
         )
 
 

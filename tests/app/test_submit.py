@@ -218,6 +218,37 @@ async def test_same_key_with_another_payload_is_an_error_that_names_the_job(app:
 
 
 @pytest.mark.req("M-2")
+async def test_key_of_a_deleted_job_holds_and_the_answers_say_that_it_is_deleted(
+    app: Holdfast, clock: ManualClock
+) -> None:
+    first = await app.submit("pay", {"n": 1}, idempotency_key="k", idempotency_window=60)
+    await app.cancel(first.job_id)
+    await app.delete(first.job_id)
+
+    again = await app.submit("pay", {"n": 1}, idempotency_key="k")
+    batch = await app.submit_batch(
+        [Submission(type="pay", payload={"n": n}, idempotency_key="k") for n in (1, 2)],
+        atomic=False,
+    )
+    with pytest.raises(DuplicateError, match="which was deleted; the key holds until") as caught:
+        await app.submit("pay", {"n": 2}, idempotency_key="k")
+    clock.advance(60)
+    later = await app.submit("pay", {"n": 2}, idempotency_key="k")
+
+    assert (SubmissionStatus.DUPLICATE, None, True) == (
+        again.status,
+        again.state,
+        again.existing_job_deleted,
+    )
+    assert first.job_id == again.existing_job_id == caught.value.existing_job_id
+    same, other = batch.results
+    assert (first.job_id, True) == (same.existing_job_id, same.existing_job_deleted)
+    assert isinstance(other.error, DuplicateError)
+    assert other.error.existing_job_deleted
+    assert (SubmissionStatus.ACCEPTED, False) == (later.status, later.existing_job_deleted)
+
+
+@pytest.mark.req("M-2")
 async def test_key_is_free_for_another_type_and_after_its_window(
     app: Holdfast, clock: ManualClock
 ) -> None:

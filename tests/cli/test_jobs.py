@@ -75,6 +75,20 @@ def test_repeated_key_is_a_duplicate_and_another_payload_is_refused(place: Place
     assert f"was used with another payload by job {first}" in other.stderr
 
 
+def test_key_of_a_deleted_job_is_a_duplicate_of_a_deleted_job(place: Place) -> None:
+    first = place.submit("greet", '{"n": 1}', "--idempotency-key", "k")
+    place.run("cancel", first)
+    assert 0 == place.run("delete", first).exit_code
+
+    again = place.json("submit", "greet", '{"n": 1}', "--idempotency-key", "k")
+    shown = place.run("submit", "greet", '{"n": 1}', "--idempotency-key", "k")
+    other = place.run("submit", "greet", '{"n": 2}', "--idempotency-key", "k")
+
+    assert (first, True) == (again["existing_job_id"], again["existing_job_deleted"])
+    assert "deleted" in shown.stdout
+    assert f"by job {first}, which was deleted" in other.stderr
+
+
 def test_faults_are_listed_per_field(place: Place) -> None:
     result = place.run("submit", "no type", "{]", "--delay", "soon", "--max-attempts", "0")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.model.job import State
 from holdfast.model.policy import Retention
@@ -91,15 +94,94 @@ async def test_key_holds_after_its_job_has_ended(hand: Hand, holder: Job, end: S
     assert Added(AddStatus.DUPLICATE, holder.id) == answer
 
 
+async def _delete(hand: Hand, job: Job) -> None:
+    assert [True] == await hand.store.delete([job.id])
+
+
+async def _prune(hand: Hand, job: Job) -> None:
+    assert 1 == await hand.store.prune(Retention(cancelled=timedelta(0)), MANY)
+
+
 @pytest.mark.req("M-2")
-async def test_key_of_a_deleted_job_is_free(hand: Hand, holder: Job) -> None:
+@pytest.mark.parametrize("remove", [_delete, _prune])
+async def test_key_of_a_deleted_job_holds_for_its_window(
+    hand: Hand, holder: Job, remove: Callable[[Hand, Job], Awaitable[None]]
+) -> None:
     await hand.cancel(holder)
-    assert [True] == await hand.store.delete([holder.id])
-    twin = _twin(hand, payload=2)
+    await remove(hand, holder)
+    hand.clock.advance(WINDOW)
+    hand.clock.advance(-TICK)
+    await hand.store.prune(Retention(), MANY)
 
-    (answer,) = await hand.try_add(twin)
+    answers = await hand.try_add(_twin(hand), _twin(hand, "other", payload=2), atomic=False)
+    hand.clock.advance(TICK)
+    later = _twin(hand, "later", payload=2)
+    (free,) = await hand.try_add(later)
 
-    assert Added(AddStatus.ACCEPTED, twin.id) == answer
+    assert [
+        Added(AddStatus.DUPLICATE, holder.id, deleted=True),
+        Added(AddStatus.CONFLICT, holder.id, deleted=True),
+    ] == answers
+    assert Added(AddStatus.ACCEPTED, later.id) == free
+    assert [None] == await hand.store.get([holder.id])
+
+
+@pytest.mark.req("M-2", "S-12")
+async def test_repeated_add_of_a_deleted_job_is_accepted_and_changes_nothing(
+    hand: Hand, holder: Job
+) -> None:
+    await hand.cancel(holder)
+    await hand.store.delete([holder.id])
+
+    answers = await hand.try_add(_twin(hand, "holder"), _twin(hand))
+
+    assert [
+        Added(AddStatus.ACCEPTED, holder.id),
+        Added(AddStatus.DUPLICATE, holder.id, deleted=True),
+    ] == answers
+    assert [None] == await hand.store.get([holder.id])
+
+
+@pytest.mark.req("M-2", "M-9")
+async def test_dependency_on_a_duplicate_of_a_deleted_job_is_missing(
+    hand: Hand, holder: Job
+) -> None:
+    await hand.cancel(holder)
+    await hand.store.delete([holder.id])
+    twin = _twin(hand)
+    child = hand.job("child", after=[twin])
+
+    answers = await hand.try_add(twin, child, atomic=False)
+
+    assert [
+        Added(AddStatus.DUPLICATE, holder.id, deleted=True),
+        Added(AddStatus.MISSING, child.id, missing=(holder.id,)),
+    ] == answers
+
+
+@pytest.mark.req("M-2", "M-9")
+async def test_key_is_judged_before_the_dependencies(hand: Hand, holder: Job) -> None:
+    unknown = hand.job("unknown")
+    twin = replace(_twin(hand), depends_on=(unknown.id,))
+    other = replace(_twin(hand, "other", key="o"), depends_on=(unknown.id,))
+
+    answers = await hand.try_add(twin, other, atomic=False)
+
+    assert [
+        Added(AddStatus.DUPLICATE, holder.id),
+        Added(AddStatus.MISSING, other.id, missing=(unknown.id,)),
+    ] == answers
+
+
+@pytest.mark.req("M-9")
+async def test_spawn_key_of_a_deleted_job_is_free(hand: Hand) -> None:
+    spawner = await hand.run("spawner")
+    child = await hand.cancel(await hand.spawn("child", spawner, key="k"))
+    await hand.store.delete([child.id])
+
+    again = await hand.spawn("again", spawner, key="k")
+
+    assert again.id != child.id
 
 
 @pytest.mark.req("M-2")

@@ -226,6 +226,29 @@ async def test_jobs_of_a_batch_keep_the_keys_they_have(client: Client) -> None:
     assert first.results[0].job_id == again.results[0].job_id
 
 
+@pytest.mark.req("A-1", "M-2")
+async def test_key_of_a_deleted_job_holds_and_the_answers_say_that_it_is_deleted(
+    client: Client,
+) -> None:
+    first = await client.submit("a", 1, idempotency_key="k")
+    await client.cancel(first.job_id)
+    await client.delete(first.job_id)
+
+    again = await client.submit("a", 1, idempotency_key="k")
+    with pytest.raises(DuplicateError, match="which was deleted") as duplicate:
+        await client.submit("a", 2, idempotency_key="k")
+    mixed = await client.submit_batch(
+        [{"type": "a", "payload": n, "idempotency_key": "k"} for n in (1, 2)], atomic=False
+    )
+
+    assert (first.job_id, True) == (again.existing_job_id, again.existing_job_deleted)
+    assert first.job_id == duplicate.value.existing_job_id
+    same, other = mixed.results
+    assert same.existing_job_deleted
+    assert isinstance(other.error, DuplicateError)
+    assert other.error.existing_job_deleted
+
+
 async def test_errors_are_those_of_the_library(served: Served, client: Client) -> None:
     with pytest.raises(ValidationError) as wrong:
         await client.submit("a b", float("nan"))
@@ -247,6 +270,8 @@ async def test_errors_are_those_of_the_library(served: Served, client: Client) -
     assert {"type", "delay", "max_attempts"} == {f.field for f in faults.value.faults}
     assert (SubmissionStatus.DUPLICATE, first.job_id) == (again.status, again.existing_job_id)
     assert ("k", first.job_id) == (duplicate.value.key, duplicate.value.existing_job_id)
+    assert not again.existing_job_deleted
+    assert not duplicate.value.existing_job_deleted
     assert {"huh", "type"} == {f.field.rpartition(".")[2] for f in batch.value.faults}
     assert (1, 1) == (mixed.accepted, mixed.rejected)
     assert isinstance(mixed.results[1].error, ValidationError)

@@ -169,7 +169,8 @@ async def test_schemas_have_the_fields_of_the_specification(document: dict[str, 
         "JobSubmission": "type payload priority delay scheduled_at timeout max_attempts backoff"
         " idempotency_key correlation_id tags depends_on dependency_type callback_url",
         "BackoffConfig": "strategy initial_delay max_delay multiplier",
-        "SubmissionResult": "job_id status state created_at scheduled_for existing_job_id",
+        "SubmissionResult": "job_id status state created_at scheduled_for existing_job_id"
+        " existing_job_deleted",
         "BatchSubmission": "jobs atomic",
         "BatchResult": "total accepted rejected results",
         "JobStatus": "job_id type state attempt created_at updated_at scheduled_for started_at"

@@ -102,3 +102,12 @@ def test_a_handler_may_set_the_time_of_the_retry(given: object, kept: timedelta 
 
 def test_a_fault_reads_as_a_sentence() -> None:
     assert "max_attempts must be positive" == str(Fault("max_attempts", "X", "must be positive"))
+
+
+@pytest.mark.req("M-2")
+def test_duplicate_of_a_deleted_job_gives_the_reason() -> None:
+    known, gone = DuplicateError("k", "j"), DuplicateError("k", "j", deleted=True)
+
+    assert "idempotency_key 'k' was used with another payload by job j" == str(known)
+    assert f"{known}, which was deleted; the key holds until its window ends" == str(gone)
+    assert (False, True) == (known.existing_job_deleted, gone.existing_job_deleted)

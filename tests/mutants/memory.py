@@ -207,9 +207,9 @@ MUTANTS = (
     ),
     _in(
         "memory/tables.py",
-        "if self.keys.get(dedupe_key, (None, \"\"))[1] == job_id:",
-        "if dedupe_key in self.keys:",
-        "deleting a job frees the key of its successor",
+        "if job.dedupe is not None and job.dedupe.expires_at is None:",
+        "if job.dedupe is not None:",
+        "a key ends with its job, and with the one that held it before",
     ),
     _in(
         "memory/queries.py",

@@ -331,6 +331,12 @@ MUTANTS = (
     ),
     _sql(
         "delete",
+        "      AND d.expires_at IS NULL -- a key with a window outlives its job\n",
+        "",
+        "a key ends with its job",
+    ),
+    _sql(
+        "delete",
         "    DELETE FROM {schema}.tie t USING deleted WHERE t.child = deleted.number\n",
         "    SELECT FROM deleted\n",
         "pending links of a deleted job stay for ever",

@@ -118,15 +118,21 @@ MUTANTS = (
     ),
     _in(
         "scripts/add.lua",
-        "    if owner and digest ~= job.digest then return {'CONFLICT', owner} end\n",
-        "",
+        "if owner and digest ~= job.digest then return",
+        "if false then return",
         "a key is reused for another payload",
     ),
     _in(
         "scripts/add.lua",
-        "  if expires ~= '' and tonumber(expires) <= now then return nil end\n",
-        "",
+        "  elseif tonumber(expires) <= now then\n",
+        "  elseif false then\n",
         "a key outlives its window",
+    ),
+    _in(
+        "scripts/lib/forget.lua",
+        "'^[^|]*||(.*)$'",
+        "'^[^|]*|[^|]*|(.*)$'",
+        "a key ends with its job",
     ),
     _in(
         "scripts/add.lua",

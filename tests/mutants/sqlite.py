@@ -267,6 +267,13 @@ MUTANTS = (
         "ageing",
     ),
     _sql(
+        "delete_keys",
+        " AND expires_at IS NULL",
+        "",
+        "a key ends with its job",
+        "key",
+    ),
+    _sql(
         "key_holder",
         "key.expires_at > ?3",
         "key.expires_at >= ?3",

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import sqlite3
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast.errors import SchemaVersionError, StoreError
 from holdfast.model import lifecycle
+from holdfast.model.policy import Retention
+from holdfast.runtime.clock import ManualClock
+from holdfast.store import Added, AddStatus, Change
 from holdfast.store.sqlite import SQLiteStore, connection
 from holdfast.store.sqlite.connection import MIGRATIONS, SOURCES
 from holdfast.store.sqlite.location import Location
+from tests.conformance.hand import make
 from tests.store.processes import emit, line_of, process
 
 if TYPE_CHECKING:
@@ -107,6 +111,41 @@ async def test_second_migration_is_applied_to_a_file_of_the_first(
     file = sqlite3.connect(location.path)
     assert (len(MIGRATIONS) + 1,) == file.execute("PRAGMA user_version").fetchone()
     assert [(1,)] == file.execute("SELECT 1 FROM sqlite_schema WHERE name = 'extra'").fetchall()
+    file.close()
+
+
+@pytest.mark.req("M-2", stores=["sqlite"])
+async def test_keys_of_a_file_of_version_two_outlive_their_jobs_after_the_migration(
+    tmp_path: Path,
+) -> None:
+    location, clock = Location(path=tmp_path / "jobs.db"), ManualClock()
+    fields: dict[str, Any] = {
+        "payload": 1,
+        "type": "a",
+        "idempotency_key": "k",
+        "idempotency_window": 60,
+    }
+    held = make("held", now=clock.now(), max_attempts=1, hold=True, **fields)
+    async with SQLiteStore(location, clock=clock) as store:
+        await store.add([held])
+    with sqlite3.connect(location.path) as file:
+        file.execute("ALTER TABLE key DROP COLUMN gone")
+        file.execute("PRAGMA user_version = 2")
+    file.close()
+
+    async with SQLiteStore(location, clock=clock) as store:
+        (stored,) = await store.get([held.id])
+        assert stored is not None
+        ended = lifecycle.cancel_requested(stored, reason="", force=False, now=clock.now())
+        await store.swap([Change(stored, ended)])
+        assert [True] == await store.delete([held.id])
+        (answer,) = await store.add([make("twin", now=clock.now(), **fields)])
+        clock.advance(60)
+        await store.prune(Retention(), 10)
+
+    assert Added(AddStatus.DUPLICATE, held.id, deleted=True) == answer
+    file = sqlite3.connect(location.path)
+    assert (0,) == file.execute("SELECT count(*) FROM key").fetchone()
     file.close()
 
 

@@ -70,6 +70,8 @@ class APIError(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str = ""
     existing_job_id: str | UnsetType = UNSET
     """With DUPLICATE: the job that has the idempotency key."""
+    existing_job_deleted: bool | UnsetType = UNSET
+    """With DUPLICATE: whether that job was deleted; its key holds until its window ends."""
     limit: str | UnsetType = UNSET
     """With QUOTA_EXCEEDED: the name of the limit, its use, its maximum and when to retry."""
     current: int | UnsetType = UNSET
@@ -106,8 +108,12 @@ def _body(error: BaseException) -> APIError:
             details = tuple(ErrorDetail(f.field, f.code, f.message) for f in error.faults)
             return APIError(code="INVALID_REQUEST", message=str(error), details=details)
         case DuplicateError():
-            existing = error.existing_job_id
-            return APIError(code="DUPLICATE", message=str(error), existing_job_id=existing)
+            return APIError(
+                code="DUPLICATE",
+                message=str(error),
+                existing_job_id=error.existing_job_id,
+                existing_job_deleted=error.existing_job_deleted,
+            )
         case QuotaError():
             return _quota(error)
         case _:

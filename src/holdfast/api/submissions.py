@@ -21,6 +21,8 @@ class SubmissionBody(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime | None = None
     scheduled_for: datetime | None = None
     existing_job_id: str | None = None
+    existing_job_deleted: bool = False
+    """The job that has the key was deleted; the key holds until its window ends."""
     error: APIError | None = None
     """Why the job was rejected, in a batch that is not atomic."""
 
@@ -34,6 +36,7 @@ class SubmissionBody(msgspec.Struct, frozen=True, kw_only=True):
             created_at=result.created_at,
             scheduled_for=result.scheduled_for,
             existing_job_id=result.existing_job_id,
+            existing_job_deleted=result.existing_job_deleted,
             error=error_body(result.error)[1] if result.error else None,
         )
 
@@ -46,6 +49,7 @@ class SubmissionBody(msgspec.Struct, frozen=True, kw_only=True):
             created_at=self.created_at,
             scheduled_for=self.scheduled_for,
             existing_job_id=self.existing_job_id,
+            existing_job_deleted=self.existing_job_deleted,
             error=_rejection(self.error),
         )
 
@@ -89,5 +93,6 @@ def _rejection(error: APIError | None) -> Exception | None:
     if error is None:
         return None
     if error.code == "DUPLICATE":
-        return DuplicateError("", error.existing_job_id or "")
+        deleted = error.existing_job_deleted is True
+        return DuplicateError("", error.existing_job_id or "", deleted=deleted)
     return ValidationError([Fault(d.field, d.code, d.message) for d in error.details])

@@ -153,7 +153,7 @@ def _show(result: SubmissionResult | JobStatus) -> None:
         [
             ("job", result.job_id),
             ("status", result.status),
-            ("state", state_shown(result.state)),
+            ("state", "deleted" if result.existing_job_deleted else state_shown(result.state)),
             ("due", later),
         ]
     )

@@ -34,7 +34,8 @@ def error_from(response: ServiceResponse, *, job_id: str = "", key: str = "") ->
         case "INVALID_REQUEST":
             return ValidationError([Fault(d.field, d.code, d.message) for d in error.details])
         case "DUPLICATE":
-            return DuplicateError(key, error.existing_job_id or "")
+            deleted = error.existing_job_deleted is True
+            return DuplicateError(key, error.existing_job_id or "", deleted=deleted)
         case "QUOTA_EXCEEDED":
             return _quota(error)
         case "NOT_FOUND" | "STALE_LEASE":

@@ -32,6 +32,8 @@ class SubmissionResult(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime | None = None
     scheduled_for: datetime | None = None
     existing_job_id: str | None = None
+    existing_job_deleted: bool = False
+    """The job that has the key was deleted; the key holds until its window ends."""
     error: Exception | None = None
     """Why it was rejected, in a batch that is not atomic."""
 

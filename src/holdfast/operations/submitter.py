@@ -313,9 +313,10 @@ class Submitter:
                     job_id=added.job_id,
                     status=SubmissionStatus.DUPLICATE,
                     existing_job_id=added.job_id,
+                    existing_job_deleted=added.deleted,
                 )
             case AddStatus.CONFLICT:
-                raise DuplicateError(job.idempotency_key, added.job_id)
+                raise DuplicateError(job.idempotency_key, added.job_id, deleted=added.deleted)
             case AddStatus.MISSING:
                 message = f"must exist, got unknown {', '.join(added.missing)}"
                 raise ValidationError([Fault("depends_on", "NOT_FOUND", message)])

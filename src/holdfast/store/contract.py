@@ -106,7 +106,8 @@ class Store(Protocol):
         Per job: ACCEPTED when written, or when this very id was written before (a repeat);
         DUPLICATE when an unexpired key (scope, key) belongs to another job with the same
         digest (``job_id`` names it); CONFLICT when the digest differs; MISSING when a
-        dependency does not exist. The key of an expired or deleted job is free. Within the
+        dependency does not exist; keys are judged first. A key is free from its end on, also
+        if its job was deleted before; without an end it is deleted with its job. Within the
         call a job may depend on an earlier one and collide with its key; a dependency on a
         job that turned out DUPLICATE means the job that holds the key.
 
@@ -207,13 +208,13 @@ class Store(Protocol):
     async def prune(self, retention: Retention, limit: int) -> int:
         """Delete up to ``limit`` ended jobs older than allowed, oldest first; return how many.
 
-        A job that a live job depends on stays. Expired keys, events beyond the number kept
-        and measures older than a week are deleted too.
+        A job that a live job depends on stays, and a key for its window. Expired keys, events
+        beyond the number kept and measures older than a week are deleted too.
         """
         ...
 
     async def delete(self, ids: Sequence[str]) -> list[bool]:
-        """Delete ended jobs on which no live job depends; False for any other id."""
+        """Delete ended jobs on which no live job depends; False for any other id. Keys stay."""
         ...
 
     async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:

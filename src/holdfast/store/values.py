@@ -82,6 +82,8 @@ class Added(msgspec.Struct, frozen=True):
     missing: tuple[str, ...] = ()
     has_dependents: bool = False
     """A dependency had already ended when the job was written: call ``dependents`` now."""
+    deleted: bool = False
+    """The job that holds the key was deleted; the key holds on until its window ends."""
 
 
 class Fence(msgspec.Struct, frozen=True, gc=False):

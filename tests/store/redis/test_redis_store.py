@@ -14,10 +14,14 @@ from msgspec.structs import replace
 from redis.asyncio import Redis
 
 from holdfast.errors import StoreError, StoreUnavailableError, UnsafeStoreError, ValidationError
+from holdfast.model import lifecycle
 from holdfast.model.job import Priority, State
-from holdfast.model.policy import BackoffKind
-from holdfast.store import Claim, Search, open_store
+from holdfast.model.policy import BackoffKind, Retention
+from holdfast.runtime.clock import ManualClock
+from holdfast.store import Change, Claim, Search, open_store
 from holdfast.store.redis import RedisStore
+from holdfast.store.redis.maintain import KEYS_AT_ONCE
+from tests.conformance.hand import make
 from tests.servers import Valkey
 from tests.waiting import eventually
 from tests.wire.side import Side
@@ -305,3 +309,29 @@ async def test_script_that_failed_half_way_does_not_stop_the_store(valkey_server
         job = await side.add("second", {})
 
         assert job.id == (await side.get(job.id)).id
+
+
+@pytest.mark.req("M-2", stores=["redis"])
+async def test_any_number_of_expired_keys_is_deleted_although_their_jobs_are_gone(
+    valkey_server: Valkey,
+) -> None:
+    clock, count = ManualClock(), 2 * KEYS_AT_ONCE + 1
+    async with RedisStore.from_url(place(valkey_server), clock=clock) as store:
+        now, fields = clock.now(), {"idempotency_window": 60, "max_attempts": 1}
+        jobs = [make(f"j{n}", now=now, idempotency_key="k", **fields) for n in range(count)]
+        await store.add(jobs)
+        ended = [
+            lifecycle.cancel_requested(job, reason="", force=False, now=now)
+            for job in await store.get([job.id for job in jobs])
+            if job is not None
+        ]
+        await store.swap([Change(job, end) for job, end in zip(jobs, ended, strict=True)])
+        assert all(await store.delete([job.id for job in jobs]))
+        async with Redis.from_url(valkey_server.url) as server:
+            found = await server.keys(f"{store.session.settings.prefix}*")
+            kept = [name for name in found if name.endswith((b":keys", b":expiring"))]
+            clock.advance(60)
+            await store.prune(Retention(), 1)
+            left = await server.exists(*kept)
+
+    assert (2, 0) == (len(kept), left)

@@ -163,17 +163,18 @@ class Tables:
         )
 
     def forget(self, job_id: str) -> None:
-        """Delete a job with its history, logs, edges and key; its events are trimmed later."""
+        """Delete a job with its history, logs and edges; its events are trimmed later.
+
+        A key with a window outlives its job.
+        """
         job = self.jobs.pop(job_id)
         for place in (self.numbers, self.moved, self.history, self.logs, self.children):
             place.pop(job_id, None)
         for parent in self.edges.pop(job_id, {}):
             if parent in self.children:
                 self.children[parent].discard(job_id)
-        if job.dedupe is not None:
-            dedupe_key = (job.dedupe.scope, job.dedupe.key)
-            if self.keys.get(dedupe_key, (None, ""))[1] == job_id:
-                del self.keys[dedupe_key]
+        if job.dedupe is not None and job.dedupe.expires_at is None:
+            self.keys.pop((job.dedupe.scope, job.dedupe.key), None)
 
     def expire_keys(self, now: datetime) -> None:
         """Delete deduplication keys whose window has ended."""
@@ -209,10 +210,13 @@ class AddPlan:
         holder = self._holder(job.dedupe)
         if holder is not None:
             key, existing = holder
+            if existing == job.id:  # a repeat of a job that was deleted meanwhile
+                return Added(AddStatus.ACCEPTED, job.id)
+            deleted = not self._exists(existing)
             if job.dedupe is None or key.digest != job.dedupe.digest:
-                return Added(AddStatus.CONFLICT, existing)
+                return Added(AddStatus.CONFLICT, existing, deleted=deleted)
             self._aliases[job.id] = existing
-            return Added(AddStatus.DUPLICATE, existing)
+            return Added(AddStatus.DUPLICATE, existing, deleted=deleted)
         missing = tuple(p for p in self.parents(job) if not self._exists(p))
         if missing:
             return Added(AddStatus.MISSING, job.id, missing=missing)
@@ -239,7 +243,7 @@ class AddPlan:
             return None
         place = (dedupe.scope, dedupe.key)
         held = self._keys.get(place) or self._tables.keys.get(place)
-        if held is None or (held[1] not in self._new and held[1] not in self._tables.jobs):
+        if held is None:
             return None
         expires = held[0].expires_at
         return held if expires is None or expires > self._now else None

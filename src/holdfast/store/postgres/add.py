@@ -48,6 +48,7 @@ class Holder(msgspec.Struct, frozen=True):
     digest: str
     job_id: str
     expires_at: datetime | None
+    deleted: bool = False
 
 
 async def add(
@@ -190,10 +191,12 @@ class _PostgresAdd:
         if job.id in self._known or job.id in self._new:
             return Added(AddStatus.ACCEPTED, job.id)
         if job.dedupe is not None and (holder := self._holders.get(_key(job.dedupe))):
+            if holder.job_id == job.id:  # a repeat of a job that was deleted meanwhile
+                return Added(AddStatus.ACCEPTED, job.id)
             if holder.digest != job.dedupe.digest:
-                return Added(AddStatus.CONFLICT, holder.job_id)
+                return Added(AddStatus.CONFLICT, holder.job_id, deleted=holder.deleted)
             self._aliases[job.id] = holder.job_id
-            return Added(AddStatus.DUPLICATE, holder.job_id)
+            return Added(AddStatus.DUPLICATE, holder.job_id, deleted=holder.deleted)
         missing = tuple(
             p for p in self.alias(job) if not (p in self.parents.states or p in self._new)
         )
@@ -239,8 +242,8 @@ async def _holders(
     if timeout:
         await session.run("lock_timeout", {"timeout": None})
     return {
-        (scope, key): Holder(digest, job_id, expires_at)
-        for scope, key, digest, job_id, expires_at in rows
+        (scope, key): Holder(digest, job_id, expires_at, deleted)
+        for scope, key, digest, job_id, expires_at, deleted in rows
         if job_id is not None and (expires_at is None or expires_at > now)
     }
 

@@ -59,13 +59,18 @@ async def adopt(session: RedisSession, exports: Sequence[JobExport]) -> list[boo
 
 
 def _added(
-    status: bytes, job_id: bytes, missing: Sequence[bytes] = (), has_dependents: int = 0
+    status: bytes,
+    job_id: bytes,
+    missing: Sequence[bytes] = (),
+    has_dependents: int = 0,
+    deleted: int = 0,
 ) -> Added:
     return Added(
         AddStatus(status.decode()),
         job_id.decode(),
         missing=tuple(each.decode() for each in missing),
         has_dependents=bool(has_dependents),
+        deleted=bool(deleted),
     )
 
 

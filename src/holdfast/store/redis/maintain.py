@@ -14,6 +14,8 @@ from holdfast.store.redis.session import RedisSession
 from holdfast.store.values import Dependent, Promoted
 
 MEASURES_KEPT = timedelta(days=7)
+KEYS_AT_ONCE = 1000
+"""How many expired keys one call of the server deletes."""
 
 
 async def promote(session: RedisSession, limit: int) -> Promoted:
@@ -56,7 +58,10 @@ async def prune(session: RedisSession, retention: Retention, limit: int) -> int:
         )
     ]
     first = minute_of(session.now() - MEASURES_KEPT)
-    return int(await session.call("prune", limit, first, *spans))
+    pruned = int(await session.call("prune", limit, first, *spans))
+    while await session.call("expire_keys", KEYS_AT_ONCE) == KEYS_AT_ONCE:
+        pass
+    return pruned
 
 
 async def delete(session: RedisSession, ids: Sequence[str]) -> list[bool]:

@@ -101,10 +101,13 @@ class _SQLiteAddPlan:
         holder = self._holder(job)
         if holder is not None:
             existing, same = holder
+            if existing == job.id:  # a repeat of a job that was deleted meanwhile
+                return Added(AddStatus.ACCEPTED, job.id)
+            deleted = not self._exists(existing)
             if not same:
-                return Added(AddStatus.CONFLICT, existing)
+                return Added(AddStatus.CONFLICT, existing, deleted=deleted)
             self._aliases[job.id] = existing
-            return Added(AddStatus.DUPLICATE, existing)
+            return Added(AddStatus.DUPLICATE, existing, deleted=deleted)
         missing = tuple(p for p in self.parents(job) if not self._exists(p))
         if missing:
             return Added(AddStatus.MISSING, job.id, missing=missing)

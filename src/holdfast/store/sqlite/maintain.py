@@ -118,16 +118,19 @@ def _remove(tx: Transaction, seqs: Sequence[int]) -> None:
     """Delete jobs; their events are trimmed later."""
     window = max(0, tx.number - tx.events_kept)
     chains: list[Row] = []
+    keys: list[Row] = []
     for seq in seqs:
         row = tx.execute(statement("delete_job"), (seq,)).fetchone()
         key, queue, type_, priority, state, moved = row
         tx.counters.tallies[queue, type_, priority, STATES[state]] -= 1
         chains.append((moved, window))
+        keys.append((seq, key))
         if moved > window:
             tx.execute(statement("add_gone"), (seq, key, queue, type_, moved))
     rows = [(seq,) for seq in seqs]
     for name in ("tags", "body", "checkpoint", "edges", "keys", "logs"):
         tx.many(f"delete_{name}", rows)
+    tx.many("keep_keys", keys)
     tx.many("delete_journal", chains)
 
 

@@ -161,7 +161,8 @@ def wire_error(error: Exception) -> ChildError:
         case StaleLeaseError():
             return ChildError("stale", [error.job_id], [])
         case DuplicateError():
-            return ChildError("duplicate", [error.key, error.existing_job_id], [])
+            deleted = ["deleted"] if error.existing_job_deleted else []
+            return ChildError("duplicate", [error.key, error.existing_job_id, *deleted], [])
         case StoreUnavailableError():
             return ChildError("unavailable", [str(error)], [])
         case _:
@@ -176,7 +177,8 @@ def raised_error(error: ChildError) -> HoldfastError:
         case "stale":
             return StaleLeaseError(*error.arguments)
         case "duplicate":
-            return DuplicateError(*error.arguments)
+            key, job_id, *deleted = error.arguments
+            return DuplicateError(key, job_id, deleted=bool(deleted))
         case "unavailable":
             return StoreUnavailableError(*error.arguments)
         case _:

@@ -19,6 +19,7 @@ WITH deleted AS (
     DELETE FROM {schema}.dedupe d USING bodies
     WHERE bodies.dedupe IS NOT NULL AND d.scope = bodies.dedupe ->> 'scope'
       AND d.key = bodies.dedupe ->> 'key' AND d.job_id = bodies.id
+      AND d.expires_at IS NULL -- a key with a window outlives its job
 ), children AS (
     DELETE FROM {schema}.edge e USING deleted WHERE e.child = deleted.number
 ), parents AS (

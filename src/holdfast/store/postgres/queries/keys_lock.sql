@@ -15,6 +15,9 @@ WITH requested AS MATERIALIZED (
     ON CONFLICT (scope, key) DO UPDATE SET key = excluded.key
     RETURNING old.scope, old.key, old.digest, old.job_id, old.expires_at
 )
-SELECT scope, key, digest, job_id, expires_at FROM held
+SELECT scope, key, digest, job_id, expires_at,
+    NOT EXISTS (SELECT FROM {schema}.body b WHERE b.id = held.job_id) AS deleted
+FROM held
 UNION ALL
-SELECT scope, key, digest, job_id, expires_at FROM locked
+-- A key that was taken just now belongs to a job that this statement may not see yet.
+SELECT scope, key, digest, job_id, expires_at, false FROM locked

@@ -2,7 +2,8 @@
 -- edges: (new) -> PENDING -> SCHEDULED | DELAYED, as decided by the caller
 -- ARGV[7] '1' for all or nothing; ARGV[8], ARGV[9] id and token of the fence, or ''
 -- ARGV[10] msgpack: a list of jobs and of groups of jobs, see new_jobs in add.py
--- returns: 'STALE', or per job 1 when accepted, else {status, id, missing, a dependency has ended}
+-- returns: 'STALE', or per job 1 when accepted, else {status, id, missing, a dependency has ended,
+-- the job that holds the key was deleted}
 -- needs: base queue job links forget flow sync
 local aliases, keys, new_ids
 
@@ -16,8 +17,11 @@ local function owner_of(key)
   local packed = keys[key] or call('HGET', shared .. 'keys', key)
   if not packed then return nil end
   local digest, expires, owner = string.match(packed, '^([^|]*)|([^|]*)|(.*)$')
-  if not new_ids[owner] and not record_of(owner) then return nil end
-  if expires ~= '' and tonumber(expires) <= now then return nil end
+  if expires == '' then
+    if not new_ids[owner] and not record_of(owner) then return nil end
+  elseif tonumber(expires) <= now then
+    return nil
+  end
   return digest, owner
 end
 
@@ -37,10 +41,12 @@ local function check(job)
   if exists(job.id) then return {'ACCEPTED', job.id} end
   if job.key then
     local digest, owner = owner_of(job.key)
-    if owner and digest ~= job.digest then return {'CONFLICT', owner} end
+    if owner == job.id then return {'ACCEPTED', job.id} end -- a repeat of a deleted job
+    local deleted = owner and not exists(owner) and 1 or 0
+    if owner and digest ~= job.digest then return {'CONFLICT', owner, {}, 0, deleted} end
     if owner then
       aliases[job.id] = owner
-      return {'DUPLICATE', owner}
+      return {'DUPLICATE', owner, {}, 0, deleted}
     end
   end
   local missing = {}

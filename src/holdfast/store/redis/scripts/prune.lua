@@ -1,4 +1,4 @@
--- prune: deletes ended jobs older than allowed, expired keys, old measures.
+-- prune: deletes ended jobs older than allowed, and old measures.
 -- edges: none
 -- ARGV[7] how many; ARGV[8] first minute kept; ARGV[9..12] span in microseconds or '' for
 -- COMPLETED, FAILED, DEAD_LETTER, CANCELLED
@@ -63,9 +63,6 @@ for i = 1, count do
   forget(j.job_id, j.state)
 end
 
-local expired = call('ZRANGEBYSCORE', shared .. 'expiring', '-inf', int(now), 'LIMIT', 0, 1000)
-call_in_slices('HDEL', shared .. 'keys', expired)
-call_in_slices('ZREM', shared .. 'expiring', expired)
 for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', '-inf', '(' .. ARGV[8])) do
   call('DEL', shared .. 'minute:' .. minute)
   call('ZREM', shared .. 'minutes', minute)

@@ -1,4 +1,4 @@
--- forget: deletes every trace of a job.
+-- forget: deletes every trace of a job, except a key with a window, which outlives it.
 local STATES = {'COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED', 'SCHEDULED', 'DELAYED',
   'RETRYING', 'PENDING'}
 local function last_state(job_id)
@@ -31,9 +31,8 @@ local function forget(job_id, state)
     for _, name in ipairs(trace.index or {}) do set_index(name, job_id) end
     if trace.key then
       local holder = call('HGET', shared .. 'keys', trace.key)
-      if holder and string.match(holder, '^[^|]*|[^|]*|(.*)$') == job_id then
+      if holder and string.match(holder, '^[^|]*||(.*)$') == job_id then
         call('HDEL', shared .. 'keys', trace.key)
-        call('ZREM', shared .. 'expiring', trace.key)
       end
     end
     call('HDEL', shared .. 'traces', job_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from msgspec import structs
@@ -35,7 +36,7 @@ from holdfast.tasks.options import TaskOptions, given_options, handler_options, 
 from holdfast.tasks.registry import Function, HandlerOptions, Registry
 from holdfast.tasks.schedule import CronEntry, MissedRuns, cron_entry
 from holdfast.tasks.task import Task, TaskDecorator
-from holdfast.webhooks import AddressGuard, Webhooks, WebhookSettings
+from holdfast.webhooks import AddressGuard, CallbackScreen, Webhooks, WebhookSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -180,17 +181,27 @@ class Holdfast(JobOperations):
         """Return the operations of this app over a store that is already started."""
         quota = Quota(store, self.limits, self.clock)
         declared = declarations or self.declarations(store)
-        submitter = Submitter(store, self.randomness, self.limits, declared, quota)
+        submitter = Submitter(store, self.randomness, self.limits, declared, quota, self._callbacks)
         return Operations(store, submitter, waiter=waiter)
 
-    def submitter(self, store: Store, declarations: Declarations | None = None) -> Submitter:
-        """Return a submitter for jobs that running jobs or schedules add: no quota applies."""
+    def submitter(
+        self, store: Store, declarations: Declarations | None = None, *, screens: bool = True
+    ) -> Submitter:
+        """Return a submitter for jobs that running jobs or schedules add: no quota applies.
+
+        ``screens`` is whether it refuses callback addresses whose delivery will be refused.
+        """
         declared = declarations or self.declarations(store)
-        return Submitter(store, self.randomness, self.limits, declared)
+        callbacks = self._callbacks if screens else None
+        return Submitter(store, self.randomness, self.limits, declared, callbacks=callbacks)
 
     def declarations(self, store: Store) -> Declarations:
         """Return the defaults of jobs: those that this app declares, else those published."""
         return Declarations(store, self.registry, self.limits, self.clock)
+
+    @cached_property
+    def _callbacks(self) -> CallbackScreen:
+        return CallbackScreen(AddressGuard(self.webhook_settings.allow))
 
     @overload
     def task(
@@ -289,6 +300,8 @@ class Holdfast(JobOperations):
 
         def decorate(task: Task[P, R]) -> Task[P, R]:
             task.must_fit(payload)
+            if fault := self._callbacks.fault(options.get("callback_url")):
+                raise ValidationError([fault])
             entry = cron_entry(
                 name or task.type, task.type, expression, tz, MissedRuns(missed), payload, options
             )

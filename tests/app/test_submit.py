@@ -332,3 +332,11 @@ async def test_app_that_is_not_started_raises_with_advice() -> None:
 
     with pytest.raises(RuntimeError, match="async with app"):
         await app.submit("a")
+
+
+@pytest.mark.req("A-19")
+async def test_callback_address_that_will_be_refused_is_refused_at_submit(app: Holdfast) -> None:
+    with pytest.raises(ValidationError, match=r"callback_url is refused: 10\.0\.0\.1 "):
+        await app.submit("a", callback_url="https://10.0.0.1/")
+
+    assert () == tuple((await app.search()).jobs)

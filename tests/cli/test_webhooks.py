@@ -48,3 +48,20 @@ def test_deliveries_and_the_secret_of_callbacks_are_shown(place: Place) -> None:
     assert [secret] == place.json("webhooks", "secret")
     assert secret in place.json("webhooks", "secret", "--rotate")
     assert 1 == place.run("webhooks", "resend", "nothing").exit_code
+
+
+@pytest.mark.req("A-19")
+@pytest.mark.slow
+def test_command_refuses_the_address_unless_the_environment_allows_it(place: Place) -> None:
+    refused = place.process("submit", "t", "--callback-url", "https://localhost/")
+    allowed = place.process(
+        "submit",
+        "t",
+        "--callback-url",
+        "https://localhost/",
+        HOLDFAST_WEBHOOKS_ALLOW="private",
+    )
+
+    assert 2 == refused.returncode
+    assert "callback_url: is refused: localhost resolves to" in refused.stderr
+    assert 0 == allowed.returncode, allowed.stderr

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from standardwebhooks import Webhook as Verifier
 
-from holdfast import Holdfast, PermanentError, State
+from holdfast import Holdfast, PermanentError, State, Submission
 from holdfast.encryption import KeyRing
 from holdfast.errors import NotFoundError, ValidationError
 from holdfast.model.policy import Backoff, BackoffKind
@@ -318,7 +318,9 @@ async def test_invalid_webhook_is_refused(given: dict[str, object]) -> None:
 async def test_message_to_a_refused_address_fails_for_good() -> None:
     strict = WebhookSettings(max_attempts=9)
     async with listening() as receiver, serving(webhooks=strict) as app:
-        await app.submit("good", callback_url=receiver.url)
+        another = Holdfast("memory://", webhooks=SETTINGS)  # a program that may name any address
+        submission = Submission(type="good", callback_url=receiver.url)
+        await another.over(app.store).submit(submission)
         delivery = await _delivered(app, CALLBACK, State.FAILED)
 
     assert ["ADDRESS_REFUSED"] == [attempt.code for attempt in delivery.attempts]

@@ -29,7 +29,7 @@ class CronService:
     def __init__(self, app: Holdfast, store: Store) -> None:
         self._app = app
         self._store = store
-        self._submitter = app.submitter(store)
+        self._submitter = app.submitter(store, screens=False)  # one address stops no schedule
 
     async def once(self) -> float:
         if not self._app.crons:

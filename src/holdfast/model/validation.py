@@ -287,7 +287,7 @@ class SubmissionReader:
 
     def callback_url(self, field: str, value: str) -> None:
         self.text(field, value, MAX_URL)
-        if field in self._values and not _is_web_address(value):
+        if field in self._values and not is_web_address(value):
             self._fault(
                 field,
                 "INVALID",
@@ -379,7 +379,8 @@ _READERS = {field: getattr(SubmissionReader, field, SubmissionReader.text) for f
 _PRIORITIES = frozenset(int(level) for level in Priority)
 
 
-def _is_web_address(value: str) -> bool:
+def is_web_address(value: str) -> bool:
+    """Whether a text is an http or https address without credentials."""
     if any(character <= " " for character in value):
         return False
     try:

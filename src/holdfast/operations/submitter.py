@@ -45,6 +45,7 @@ from holdfast.store import (
     Store,
     TransactionalStore,
 )
+from holdfast.webhooks import CallbackScreen
 
 T = TypeVar("T")
 
@@ -66,12 +67,14 @@ class Submitter:
         limits: Limits,
         declarations: Declarations,
         quota: Quota | None = None,
+        callbacks: CallbackScreen | None = None,
     ) -> None:
         self._store = store
         self._randomness = randomness
         self._limits = limits
         self.declarations = declarations
         self._quota = quota
+        self._callbacks = callbacks
         self._is_limited = quota is not None and quota.is_limited
         self._timeouts = Timeouts()
         self._batcher = self._new_batcher()
@@ -104,6 +107,7 @@ class Submitter:
         usual = plain(submission, defaults)
         if usual is not None and connection is None and not self._is_limited:
             return self._result(*await self._batcher.write(usual, self._add_one))
+        (submission,) = await self._screened([submission])
         parents = await self._parents([submission], connection) if submission.depends_on else None
         job = self._accepted(submission, defaults, parents)
         await self._admit([job])
@@ -130,6 +134,7 @@ class Submitter:
         With an idempotency key that another job holds, return the id of that job. ``extra`` are
         the plain fields of the running job, which the child inherits.
         """
+        (submission,) = await self._screened([submission])
         spawner = Spawner(fence.job_id, key or self._randomness.token(), extra)
         defaults = self._known(submission) or await self._defaults(submission)
         job = self._accepted(submission, defaults, await self._parents([submission]), spawner)
@@ -144,7 +149,7 @@ class Submitter:
         if not 1 <= len(submissions) <= self._limits.batch:
             message = f"must hold 1 to {self._limits.batch} submissions, got {len(submissions)}"
             raise ValidationError([Fault("jobs", "OUT_OF_RANGE", message)])
-        jobs = await self._accepted_batch(submissions, connection)
+        jobs = await self._accepted_batch(await self._screened(submissions), connection)
         refused = {i: job for i, job in enumerate(jobs) if isinstance(job, ValidationError)}
         if refused and atomic:
             raise ValidationError(
@@ -168,6 +173,13 @@ class Submitter:
             for i, job in enumerate(jobs)
         ]
         return batch_answer(results)
+
+    async def _screened(self, submissions: Sequence[Submission]) -> Sequence[Submission]:
+        """Add a fault to each submission whose callback address will be refused."""
+        screen = self._callbacks
+        if screen is None or not any(submission.callback_url for submission in submissions):
+            return submissions
+        return await screen.screened(submissions)
 
     async def _admit(self, jobs: Sequence[Job]) -> None:
         if not self._has_callbacks and any(job.callback_url for job in jobs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.webhooks.address_guard import AddressGuard, RefusedAddressError
+from holdfast.webhooks.callbacks import CallbackScreen
 from holdfast.webhooks.registry import Webhooks
 from holdfast.webhooks.values import (
     Delivery,
@@ -14,6 +15,7 @@ from holdfast.webhooks.values import (
 
 __all__ = [
     "AddressGuard",
+    "CallbackScreen",
     "Delivery",
     "DeliveryPage",
     "RefusedAddressError",

@@ -174,17 +174,26 @@ class TaskError(HoldfastError):
 
 
 class TemporaryError(TaskError):
-    """The job is retried; ``retry_after`` overrides the computed delay."""
+    """The job is retried; ``retry_after`` (seconds, timedelta, PT3M) overrides the delay."""
 
     def __init__(
-        self, message: str, *, retry_after: float | timedelta | None = None, code: str = ""
+        self, message: str, *, retry_after: float | str | timedelta | None = None, code: str = ""
     ) -> None:
         super().__init__(message, code=code)
-        self.retry_after = (
-            retry_after
-            if isinstance(retry_after, timedelta) or retry_after is None
-            else timedelta(seconds=retry_after)
-        )
+        self.retry_after = _span(retry_after)
+
+
+def _span(given: float | str | timedelta | None) -> timedelta | None:
+    if given is None or isinstance(given, timedelta):
+        return given
+    try:
+        return timedelta(seconds=given) if not isinstance(given, str) else _iso.decode(f'"{given}"')
+    except (TypeError, ValueError, OverflowError, msgspec.DecodeError):
+        message = "retry_after must be seconds, a timedelta or an ISO 8601 duration such as PT3M"
+        raise ValueError(f"{message}, got {given!r:.60}") from None
+
+
+_iso = msgspec.json.Decoder(timedelta)
 
 
 class PermanentError(TaskError):

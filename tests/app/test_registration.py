@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import pytest
 
-from holdfast import Backoff, BackoffKind, Holdfast, Priority, State, ValidationError, Worker
+from holdfast import (
+    Backoff,
+    BackoffKind,
+    Holdfast,
+    Priority,
+    State,
+    ValidationError,
+    Worker,
+)
 from holdfast.model.results import RegistrationStatus
 from holdfast.model.submission import Submission
-from holdfast.runtime.clock import ManualClock
 from holdfast.tasks.registry import HandlerOptions, RunnerKind
 from tests.app.conftest import Drain
 
@@ -306,21 +313,6 @@ async def test_task_options_are_the_defaults_of_its_jobs(app: Holdfast) -> None:
         two.max_attempts,
         two.timeout,
     )
-
-
-@pytest.mark.req("M-7")
-async def test_custom_backoff_computes_the_delay(
-    app: Holdfast, drain: Drain, clock: ManualClock
-) -> None:
-    @app.task("t", backoff=lambda attempt, first, most: timedelta(seconds=40 + attempt))
-    async def fails() -> None:
-        raise ValueError
-
-    job_id = (await fails.submit()).job_id
-    await drain()
-
-    job = await app.get(job_id)
-    assert clock.now() + timedelta(seconds=41) == job.scheduled_for
 
 
 @pytest.mark.req("A-17")

@@ -91,13 +91,25 @@ def test_every_error_is_a_holdfast_error() -> None:
 @pytest.mark.req("M-11")
 @pytest.mark.parametrize(
     ("given", "kept"),
-    [(None, None), (2, timedelta(seconds=2)), (timedelta(minutes=1), timedelta(minutes=1))],
+    [
+        (None, None),
+        (2, timedelta(seconds=2)),
+        ("PT3M", timedelta(minutes=3)),
+        (timedelta(minutes=1), timedelta(minutes=1)),
+    ],
 )
 def test_a_handler_may_set_the_time_of_the_retry(given: object, kept: timedelta | None) -> None:
     error = TemporaryError("busy", retry_after=given, code="BUSY")
 
     assert (kept, "busy", "BUSY") == (error.retry_after, error.message, error.code)
     assert isinstance(error, TaskError)
+
+
+@pytest.mark.req("M-11")
+@pytest.mark.parametrize("given", ["soon", '"', float("inf"), float("nan"), [3]])
+def test_a_time_of_the_retry_that_is_no_duration_is_an_error(given: object) -> None:
+    with pytest.raises(ValueError, match="retry_after must be seconds, a timedelta or"):
+        TemporaryError("busy", retry_after=given)
 
 
 def test_a_fault_reads_as_a_sentence() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from holdfast.model.policy import (
     declared_backoff,
     effective_timeout,
 )
+from holdfast.model.times import Span
 
 pytestmark = pytest.mark.req("M-7")
 
@@ -98,20 +100,27 @@ def test_a_custom_function_decides_within_the_cap() -> None:
     ]
 
 
-@pytest.mark.parametrize("answer", [None, 5, "PT5S", float("nan")])
-def test_a_custom_function_with_an_invalid_result_is_replaced_by_exponential(
-    answer: object,
-) -> None:
+@pytest.mark.parametrize(
+    ("answer", "delay"), [(5, 5), (0.5, 0.5), ("PT5S", 5), (7 * SECOND, 7), (HOUR * 2, 3600)]
+)
+def test_a_custom_function_may_return_any_form_of_a_duration(answer: Span, delay: float) -> None:
     backoff = Backoff(strategy=BackoffKind.CUSTOM)
 
-    assert 4 * SECOND == backoff.delay(3, custom=lambda *_: answer)
+    assert delay * SECOND == backoff.delay(3, custom=lambda *_: answer)
 
 
-def test_a_custom_function_that_raises_is_replaced_by_exponential() -> None:
+@pytest.mark.parametrize("answer", [None, "soon", float("nan"), -1, True, [5]])
+def test_a_custom_function_that_returns_no_delay_is_an_error(answer: Any) -> None:
+    with pytest.raises(ValueError, match="must"):
+        Backoff(strategy=BackoffKind.CUSTOM).delay(3, custom=lambda *_: answer)
+
+
+def test_a_custom_function_that_raises_is_an_error() -> None:
     def custom(*_: object) -> timedelta:
         raise RuntimeError("no idea")
 
-    assert 4 * SECOND == Backoff(strategy=BackoffKind.CUSTOM).delay(3, custom=custom)
+    with pytest.raises(RuntimeError, match="no idea"):
+        Backoff(strategy=BackoffKind.CUSTOM).delay(3, custom=custom)
 
 
 def test_a_custom_function_is_not_called_under_another_strategy() -> None:

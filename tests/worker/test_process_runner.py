@@ -211,6 +211,21 @@ async def test_an_execution_timeout_kills_the_process(
     assert cleaned.exists() is not ignore_term
 
 
+@pytest.mark.req("M-6")
+async def test_the_end_of_the_lifetime_kills_the_process(app: Holdfast, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    await ended(app, (await app.submit("process.echo")).job_id)
+
+    job = await app.submit("process.spin", {"started": str(started)}, lifetime=1)
+
+    pid = int(await appeared(started))
+    assert State.DEAD_LETTER is await ended(app, job.job_id)
+    await until(lambda: not is_alive(pid))
+    details = await app.failure(job.job_id)
+    assert details.failure is not None
+    assert "LIFETIME_EXCEEDED" == details.failure.code
+
+
 @pytest.mark.req("A-12", "L-5")
 async def test_a_forced_cancel_kills_the_process_and_what_it_started(
     app: Holdfast, tmp_path: Path

@@ -15,6 +15,7 @@ from typing import ClassVar
 import msgspec
 
 from holdfast.errors import Fault
+from holdfast.model.times import Span, parse_duration
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -25,8 +26,8 @@ MEBIBYTE = 1024 * 1024
 JITTER_SHARE = 0.1
 MAX_ATTEMPTS = 100
 
-CustomDelay = Callable[[int, timedelta, timedelta], timedelta]
-"""A handler's own backoff: ``(attempt, initial_delay, max_delay) -> delay``."""
+CustomDelay = Callable[[int, timedelta, timedelta], Span]
+"""A handler's own backoff: ``(attempt, initial_delay, max_delay) -> timedelta or seconds``."""
 
 
 class BackoffKind(StrEnum):
@@ -53,14 +54,11 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     ) -> timedelta:
         """Return the delay after failed ``attempt`` (from 1), always within [0, max_delay].
 
-        ``custom`` is the handler's function for CUSTOM; without one, or when it fails, the
-        job backs off exponentially rather than not at all.
+        ``custom`` is the handler's function for CUSTOM; without one the delay grows
+        exponentially. Raises what the function raises, and ValueError when it returns no delay.
         """
         if self.strategy is BackoffKind.CUSTOM and custom is not None:
-            try:
-                return self._capped(custom(attempt, self.initial_delay, self.max_delay))
-            except Exception:  # noqa: BLE001  # a function that raises must not keep the job from ending
-                custom = None
+            return self._capped(custom(attempt, self.initial_delay, self.max_delay))
         delay = self._growth(attempt)
         if self.strategy is BackoffKind.FULL_JITTER:
             return delay * ((1 + jitter) / 2)
@@ -90,7 +88,8 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
             return self.max_delay
         return self.initial_delay * factor
 
-    def _capped(self, delay: timedelta) -> timedelta:
+    def _capped(self, given: Span) -> timedelta:
+        delay = given if isinstance(given, timedelta) else parse_duration(given)
         return max(timedelta(0), min(delay, self.max_delay))
 
     def faults(self, field: str = "backoff") -> list[Fault]:

@@ -34,6 +34,7 @@ _LEVEL_OF = {
     "job.afterwards": logging.WARNING,
     "job.unresponsive": logging.WARNING,
     "job.reaped": logging.WARNING,
+    "backoff.failed": logging.WARNING,
     "thread.leaked": logging.WARNING,
     "process.died": logging.WARNING,
     "child.died": logging.WARNING,
@@ -44,6 +45,7 @@ _LEVEL_OF = {
     "maintenance.failed": logging.ERROR,
 }
 _MESSAGES = {
+    "backoff.failed": "the task's backoff function failed, exponential delay instead",
     "job.afterwards": "job was completed by its transaction, later outcome dropped",
     "job.dead": "job is in DEAD_LETTER, no attempt left",
     "job.lease_lost": "job lost its lease",

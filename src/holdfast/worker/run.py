@@ -41,10 +41,13 @@ class Run:
         self.job = job
         self.handler = handler
         self.signals = Signals()
-        self.timeout = min(job.timeout, handler.timeout).total_seconds()
-        """How long it may run, in seconds: the shortest of the job's, task's and system's."""
+        assert job.started_at is not None
+        left = job.expires_at - job.started_at
+        self.timeout = min(job.timeout, handler.timeout, left).total_seconds()
+        """How long it may run, in seconds: the shortest of the job's, task's and system's, and
+        no longer than the rest of its lifetime."""
         self.deadline = started + self.timeout
-        """When it times out, by the local monotonic clock."""
+        """When it times out or its lifetime ends, by the local monotonic clock."""
         self.renewed = started
         """When the last accepted renewal was sent, by the local monotonic clock."""
         self._make_channel = channel

@@ -8,10 +8,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
+from msgspec.structs import replace
+
 from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Failure, Job, State
 from holdfast.observe import Observer, Outage, Silent
+from holdfast.observe.redaction import Redaction
 from holdfast.operations.changes import decide_and_swap
 from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.backoff import GrowingDelay
@@ -51,6 +54,7 @@ class Settler:
         listener: LeaseListener | None = None,
         on_written: Callable[[], None] | None = None,
         notes: Notes | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
         self._store = store
         self._randomness = randomness
@@ -60,6 +64,7 @@ class Settler:
         self._listener = listener
         self._on_written = on_written
         self._notes = notes
+        self._redaction = redaction or Redaction.from_environment()
         self._waiting: list[tuple[Run, Outcome]] = []
         self._task: asyncio.Task[None] | None = None
         self._release: asyncio.Task[None] | None = None
@@ -168,8 +173,10 @@ class Settler:
                 job_id=job.id,
                 type=job.type,
                 attempt=job.attempt,
-                error=str(error),
+                error=repr(error),
             )
+            context = {**failure.context, "backoff_error": self._redaction.text(repr(error))}
+            failure = replace(failure, context=context)
             return lifecycle.after_failure(job, failure, now=now, jitter=jitter)
 
     def _released(self, runs: Sequence[Run]) -> None:

@@ -130,6 +130,7 @@ class Worker:
             listener=self._listener,
             on_written=self._slots.wake,
             notes=self._notes,
+            redaction=self._app.redaction,
         )
         self._heartbeat = HeartbeatThread(
             self._app, self._slots.running, self._observer, self._listener

@@ -99,6 +99,24 @@ async def test_the_jobs_of_a_killed_lone_worker_run_again_after_their_lease(
     assert (State.COMPLETED, 2) == (status.state, status.attempt)
 
 
+@pytest.mark.req("S-8", "M-6")
+async def test_a_process_whose_loop_a_coroutine_blocks_for_good_is_replaced(
+    machines: Machines, app: Holdfast
+) -> None:
+    machines.start("supervisor", processes=1)
+    (victim,) = (await crowd(app, 1)).values()
+
+    blocking = await app.submit("block", {"seconds": 50.0}, timeout=0.5, max_attempts=1)
+    await until(lambda: not is_alive(victim), 20)
+    other = await app.submit("add", {"a": 1, "b": 1})
+
+    assert State.COMPLETED is await ended(app, other.job_id)
+    assert State.DEAD_LETTER is await ended(app, blocking.job_id)
+    failure = (await app.failure(blocking.job_id)).failure
+    assert failure is not None
+    assert FailureCategory.TIMEOUT is failure.category
+
+
 @pytest.mark.req("S-10", "M-11", "L-6")
 async def test_a_job_that_kills_its_worker_ends_dead_and_its_neighbours_are_unharmed(
     machines: Machines, app: Holdfast

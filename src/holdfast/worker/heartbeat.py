@@ -16,10 +16,13 @@ from holdfast.app import Holdfast
 from holdfast.errors import StoreUnavailableError
 from holdfast.model.job import CancelRequest
 from holdfast.model.profiles import RENEWALS_PER_LEASE
-from holdfast.observe import Observer
+from holdfast.observe import Observer, Outage
 from holdfast.runtime.clock import Clock
 from holdfast.store import Renewal, Store
+from holdfast.worker.executor import Interrupted, Interruption
+from holdfast.worker.loop_watch import LoopWatch
 from holdfast.worker.run import Run
+from holdfast.worker.settler import Settler
 from holdfast.worker.supervisor.protocol import LeaseListener
 
 LOOK_EVERY = 1.0
@@ -180,22 +183,45 @@ class HeartbeatThread:
             store = self._app.open_store()
             try:
                 await store.start()
-                await self._beat(self._heartbeat(store, worker_loop))
+                watch = self._loop_watch(store, worker_loop)
+                await self._beat(self._heartbeat(store, worker_loop), watch)
             except Exception as error:  # noqa: BLE001  # leases depend on it: report and restart
                 self._observer.emit("heartbeat.missed", error=str(error), leases=len(self._running))
                 await self._sleep(RESTART_SECONDS)
             finally:
                 await store.close()
 
-    async def _beat(self, heartbeat: Heartbeat) -> None:
+    async def _beat(self, heartbeat: Heartbeat, watch: LoopWatch | None = None) -> None:
         while not self._stopped:
             self._woken.clear()
-            await self._sleep(await heartbeat.once())
+            wait = await heartbeat.once()
+            if watch is not None:
+                await watch.look(list(self._running.values()))
+            await self._sleep(wait)
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
+
+    def _loop_watch(self, store: Store, loop: asyncio.AbstractEventLoop) -> LoopWatch:
+        outage = Outage(self._app.clock, self._observer)
+        settler = Settler(
+            store,
+            self._app.randomness,
+            self._observer,
+            outage=outage,
+            redaction=self._app.redaction,
+        )
+
+        async def time_out(run: Run) -> None:
+            """Write the timeout from this thread; later writes of the job are refused."""
+            run.on_written = None  # it belongs to the blocked loop
+            run.signals.lease_lost = True
+            await settler.write([(run, Interrupted(Interruption.TIMEOUT))])
+            loop.call_soon_threadsafe(run.lose_lease)
+
+        return LoopWatch(loop, self._app.clock, self._observer, time_out, self._listener)
 
     def _heartbeat(self, store: Store, loop: asyncio.AbstractEventLoop) -> Heartbeat:
         return Heartbeat(

@@ -18,6 +18,7 @@ from holdfast.worker.supervisor.protocol import (
     HALT,
     LARGEST,
     Ready,
+    Stuck,
     WorkerPlan,
     pair,
     read_report,
@@ -40,6 +41,7 @@ class WorkerProcess:
         self.pid = self._process.pid
         self.name = f"{HOST}-{self.pid}-{app.randomness.token()[:8]}"
         self.was_ready = False
+        self._blocked_by = ""
         self._line.send(msgspec.msgpack.encode(replace(plan, name=self.name)))
         asyncio.get_running_loop().add_reader(self._line.fileno(), self._read)
 
@@ -68,7 +70,8 @@ class WorkerProcess:
 
     def exit_reason(self, code: int) -> str:
         """Describe how it ended."""
-        return f"{self.pid} {described(code)}"
+        blocked = f": job {self._blocked_by} blocked its event loop" if self._blocked_by else ""
+        return f"{self.pid} {described(code)}{blocked}"
 
     def _read(self) -> None:
         for _ in range(MOST_READ):
@@ -81,4 +84,7 @@ class WorkerProcess:
                 return
             report = read_report(data)
             self.was_ready = self.was_ready or isinstance(report, Ready)
+            if isinstance(report, Stuck):
+                self._blocked_by = report.job_id
+                self.kill()
             self._guard.update(self.name, report)

@@ -28,6 +28,10 @@ class LeaseListener(Protocol):
         """Receive jobs whose outcome was written or dropped."""
         ...
 
+    def stuck(self, run: Run) -> None:
+        """Receive the job that blocks the worker's loop although its time is over."""
+        ...
+
 
 KIND = getattr(socket, "SOCK_SEQPACKET", socket.SOCK_DGRAM)
 LARGEST = 128 * 1024
@@ -79,7 +83,13 @@ class ReleasedMessage(msgspec.Struct, frozen=True, tag=True):
     ids: list[str]
 
 
-Report = Ready | ClaimedMessage | Renewed | ReleasedMessage
+class Stuck(msgspec.Struct, frozen=True, tag=True):
+    """A job blocks the worker's loop although its time is over."""
+
+    job_id: str
+
+
+Report = Ready | ClaimedMessage | Renewed | ReleasedMessage | Stuck
 
 DRAIN = b"drain"
 HALT = b"halt"
@@ -122,6 +132,9 @@ class Reporter:
     def released(self, runs: Sequence[Run]) -> None:
         for part in _parts(runs):
             self._send(ReleasedMessage([run.job.id for run in part]))
+
+    def stuck(self, run: Run) -> None:
+        self._send(Stuck(run.job.id))
 
     def _send(self, report: Report) -> None:
         with contextlib.suppress(OSError):

@@ -16,9 +16,12 @@ from holdfast.observe.logging import LOGGER, JsonLines, LogObserver, LogWriter, 
 
 @pytest.fixture(autouse=True)
 def _reset_logger() -> Iterator[None]:
+    root = logging.getLogger()
     before = (LOGGER.handlers, LOGGER.level, LOGGER.propagate)
+    of_root = (root.handlers, root.level)
     yield
     LOGGER.handlers, LOGGER.level, LOGGER.propagate = before
+    root.handlers, root.level = of_root
 
 
 def _logged(event: str, *, style: str = "text", level: str = "debug", **fields: object) -> str:
@@ -101,8 +104,87 @@ def test_ordinary_text_stays_as_it_is() -> None:
 def test_records_of_other_loggers_are_shown_too() -> None:
     record = logging.LogRecord("x", logging.INFO, "f", 1, "plain %s", ("words",), None)
 
-    assert LogWriter().format(record).endswith("plain words")
+    assert LogWriter().format(record).endswith("plain words  logger=x")
     assert "plain words" == json.loads(JsonLines().format(record))["event"]
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+@pytest.mark.parametrize("kind", ["coroutine", "thread"])
+async def test_lines_of_a_handler_appear_with_its_job(style: str, kind: str) -> None:
+    stream, own = io.StringIO(), logging.getLogger("shop.mail")
+    logging.getLogger().handlers = []  # as in a program; pytest has its own there
+    configure("info", style, stream)
+    app = Holdfast("memory://")
+
+    def write() -> None:
+        own.debug("too fine")
+        own.info("charged %.2f, token=%s", 3.5, "hunter2")
+        try:
+            raise KeyError("password=hunter2")
+        except KeyError:
+            own.exception("lost")
+
+    async def coroutine() -> None:
+        write()
+
+    app.register("t", coroutine if kind == "coroutine" else write)
+    async with app:
+        job = await app.submit("t")
+        await Worker(app).run(burst=True)
+
+    text = stream.getvalue()
+    assert "too fine" not in text
+    assert "hunter2" not in text
+    if style == "text":
+        charged = f"INFO    charged 3.50, token=***  {job.job_id} t attempt 1 logger=shop.mail\n"
+        assert charged in text
+        assert "\n    Traceback (most recent call last):\n" in text
+    else:
+        (line,) = [
+            parsed
+            for parsed in map(json.loads, text.splitlines())
+            if parsed["event"] == "charged 3.50, token=***"
+        ]
+        assert ("shop.mail", job.job_id, "t", 1) == (
+            line["logger"],
+            line["job_id"],
+            line["type"],
+            line["attempt"],
+        )
+        lost = next(p for p in map(json.loads, text.splitlines()) if p["event"] == "lost")
+        assert "Traceback (most recent call last):\n" in lost["stack_trace"]
+
+
+def test_root_logger_that_the_program_has_set_up_stays_as_it_is() -> None:
+    own, root = logging.NullHandler(), logging.getLogger()
+    root.handlers = [own]
+
+    configure("info", "text", io.StringIO())
+
+    assert [own] == root.handlers
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+async def test_traceback_of_a_failed_attempt_is_logged_without_secrets(style: str) -> None:
+    stream = io.StringIO()
+    configure("info", style, stream)
+    app = Holdfast("memory://")
+
+    @app.task("t", max_attempts=1)
+    async def fails() -> None:
+        raise ValueError("password=hunter2")
+
+    async with app:
+        await fails.submit()
+        await Worker(app, observer=LogObserver()).run(burst=True)
+
+    text = stream.getvalue()
+    assert "Traceback (most recent call last):" in text
+    assert "in fails" in text
+    assert "ValueError: password=***" in text
+    assert "hunter2" not in text.replace('raise ValueError("password=hunter2")', "")
+    if style == "json":
+        assert all(json.loads(line)["event"] for line in text.splitlines())
 
 
 @pytest.mark.parametrize("style", ["text", "json"])

@@ -73,6 +73,8 @@ def worker(
     """
     settings = config.load(flags=_flags(app, queues, url, flags))
     path, found = find_app(settings)
+    logging.configure(settings.text("log.level"), settings.text("log.format"))
+    _introduce(found, settings)
     if not _is_supervised(settings, found):
         _run(found, settings, _queues(settings), burst=burst)
         return
@@ -116,6 +118,35 @@ def dev(app: str | None, reload: bool, url: str | None) -> None:
     for handler in found.registry:
         click.echo(f"task    {handler.type} ({handler.runner})", err=True)
     _run(found, settings, queues, burst=False, serving=True)
+
+
+def _introduce(app: Holdfast, settings: Settings) -> None:
+    """Log what this worker serves, and what looks like a mistake."""
+    observer = logging.LogObserver(app.redaction)
+    types = [handler.type for handler in app.registry]
+    observer.emit(
+        "worker.serves",
+        store=redacted(app.url),
+        queues=list(_queues(settings)),
+        tasks=types,
+        slots=_number(settings, "worker.slots"),
+        processes=_number(settings, "worker.processes"),
+    )
+    if not types:
+        advice = "register tasks with @app.task in the module you name, or in one it imports"
+        observer.emit("worker.no_tasks", advice=advice)
+    if (path := _new_file(app.url)) is not None:
+        observer.emit("store.new", file=path)
+
+
+def _new_file(url: str) -> str | None:
+    """The SQLite file of a URL, if it does not exist yet."""
+    if not url.startswith("sqlite:"):
+        return None
+    from holdfast.store.sqlite.location import Location
+
+    path = Location.from_url(url).path
+    return None if path.exists() else str(path.absolute())
 
 
 def _run(

@@ -1,8 +1,8 @@
 """Log lines for a terminal, or JSON lines for a program.
 
-The only module that calls a logger. Every line about a job has its id, type and attempt;
-no line has a payload. Set up once with ``configure``, or attach handlers of your own to the
-logger ``holdfast``: records carry the event's name and fields.
+The only module that calls a logger. Every line about a job has its id, type and attempt, also
+the lines that handlers write with ``logging``. Set up once with ``configure``, or attach handlers
+of your own to the logger ``holdfast``: records carry the event's name and fields.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import logging
 import os
 import re
 import sys
+import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
-from holdfast.observe.redaction import Redaction
+from holdfast.observe.current import CURRENT_JOB
+from holdfast.observe.redaction import Redaction, redacted
 
 LOGGER = logging.getLogger("holdfast")
 LEVELS = ("debug", "info", "warning", "error")
@@ -35,6 +37,9 @@ _LEVEL_OF = {
     "job.unresponsive": logging.WARNING,
     "job.reaped": logging.WARNING,
     "loop.blocked": logging.WARNING,
+    "worker.no_tasks": logging.WARNING,
+    "worker.other_queue": logging.WARNING,
+    "store.new": logging.WARNING,
     "backoff.failed": logging.WARNING,
     "thread.leaked": logging.WARNING,
     "process.died": logging.WARNING,
@@ -54,6 +59,11 @@ _MESSAGES = {
     "job.released": "job given back",
     "job.stale": "job outcome came too late, dropped",
     "job.unresponsive": "job did not stop, abandoned",
+    "worker.serves": "worker serves",
+    "worker.no_tasks": "the app has no task, no job will run",
+    "worker.other_queue": "another queue has ready jobs of these tasks, not served here",
+    "worker.stopping": "stopping, waits for running jobs",
+    "store.new": "creates a new SQLite file: jobs in another file are not seen",
     "loop.blocked": "job blocks the event loop, nothing else runs on it",
     "child.started": "child process started",
     "child.died": "child process died",
@@ -68,6 +78,10 @@ _MESSAGES = {
     "thread.leaked": "thread did not stop, abandoned",
 }
 _JOB_FIELDS = ("job_id", "type", "attempt", "seconds")
+_TRACE = "stack_trace"
+
+configured: list[str] = []
+"""Level and style that ``configure`` received; empty before."""
 
 
 class LogObserver:
@@ -84,8 +98,12 @@ class LogObserver:
 
 
 def configure(level: str = "info", style: str = "text", stream: TextIO | None = None) -> None:
-    """Make the logger ``holdfast`` write lines of one style to a stream, by default stderr."""
+    """Make the logger ``holdfast`` write lines of one style to a stream, by default stderr.
+
+    The root logger writes there, too, from INFO on, unless the program has set it up itself.
+    """
     stream = stream or sys.stderr
+    configured[:] = [level, style]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         JsonLines() if style == "json" else LogWriter(colours=_takes_colours(stream))
@@ -93,6 +111,11 @@ def configure(level: str = "info", style: str = "text", stream: TextIO | None = 
     LOGGER.handlers = [handler]
     LOGGER.setLevel(level.upper())
     LOGGER.propagate = False
+    root = logging.getLogger()
+    if not root.handlers or all(getattr(h, "is_holdfast", False) for h in root.handlers):
+        handler.is_holdfast = True  # type: ignore[attr-defined]  # a later call replaces it
+        root.handlers = [handler]
+        root.setLevel(max(logging.INFO, LOGGER.level))
 
 
 def from_environment() -> LogObserver:
@@ -113,10 +136,12 @@ class LogWriter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         event, fields = _event_of(record)
         when = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
-        message = _MESSAGES.get(event, event.replace(".", " "))
+        message = _MESSAGES.get(event, event.replace(".", " ")) if _is_event(record) else event
         line = f"{when} {self._coloured(record)} {message}"
         details = " ".join([*_job_details(fields), *_other_details(fields)])
-        return f"{line}  {details}" if details else line
+        frames = str(fields.get(_TRACE) or "").splitlines()
+        trace = "".join(f"\n    {plain(frame)}" for frame in frames)
+        return f"{line}  {details}{trace}" if details else f"{line}{trace}"
 
     def _coloured(self, record: logging.LogRecord) -> str:
         name = f"{record.levelname:7}"
@@ -136,14 +161,27 @@ class JsonLines(logging.Formatter):
             "event": event,
         }
         line |= {name: _value(value) for name, value in fields.items() if value is not None}
+        if fields.get(_TRACE):
+            line[_TRACE] = fields[_TRACE]
         return json.dumps(line)
 
 
 def _event_of(record: logging.LogRecord) -> tuple[str, Mapping[str, object]]:
     """Return the event and fields of a record; of other loggers' records, the message."""
-    event = getattr(record, "event", None)
-    fields = getattr(record, "fields", {})
-    return (event, fields) if event else (plain(record.getMessage()), {})
+    if _is_event(record):
+        return str(getattr(record, "event", "")), getattr(record, "fields", {})
+    fields: dict[str, object] = {}
+    if (job := CURRENT_JOB.get()) is not None:
+        fields |= zip(_JOB_FIELDS, job, strict=False)
+    fields["logger"] = record.name
+    if record.exc_info and record.exc_info[0] is not None:
+        fields[_TRACE] = redacted("".join(traceback.format_exception(*record.exc_info)))
+    return plain(redacted(record.getMessage()), LONGEST_MESSAGE), fields
+
+
+def _is_event(record: logging.LogRecord) -> bool:
+    """Whether ``LogObserver`` made a record; a record of a handler may have any attributes."""
+    return record.name == LOGGER.name and hasattr(record, "event")
 
 
 def _job_details(fields: Mapping[str, object]) -> list[str]:
@@ -161,7 +199,7 @@ def _other_details(fields: Mapping[str, object]) -> list[str]:
     others = {
         name: value
         for name, value in fields.items()
-        if value is not None and not (name in _JOB_FIELDS and "job_id" in fields)
+        if value is not None and name != _TRACE and not (name in _JOB_FIELDS and "job_id" in fields)
     }
     return [f"{name}={_quoted(value)}" for name, value in others.items()]
 
@@ -185,6 +223,7 @@ def _takes_colours(stream: TextIO) -> bool:
 
 
 LONGEST = 500
+LONGEST_MESSAGE = 4000
 _CONTROL = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )

@@ -23,6 +23,7 @@ from holdfast.errors import (
 from holdfast.model.job import Failure, FailureCategory, Job
 from holdfast.model.lifecycle import MAX_CODE
 from holdfast.model.payload import clean, encode_result
+from holdfast.observe.current import CURRENT_JOB
 from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.registry import Handler
 
@@ -65,6 +66,7 @@ Outcome = Succeeded | Failed | Interrupted
 
 async def perform(handler: Handler, job: Job, context: JobContext | None) -> Outcome:
     """Call a coroutine handler and await it. CancelledError goes through."""
+    before = CURRENT_JOB.set((job.id, job.type, job.attempt))
     try:
         awaitable = handler.function(**_arguments(handler, job, context))
         return _answer(await awaitable, context)  # type: ignore[misc]  # a coroutine function
@@ -72,14 +74,19 @@ async def perform(handler: Handler, job: Job, context: JobContext | None) -> Out
         raise
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome
         return failed(handler, error)
+    finally:
+        CURRENT_JOB.reset(before)
 
 
 def perform_sync(handler: Handler, job: Job, context: SyncJobContext | None) -> Outcome:
     """Call a plain handler in this thread."""
+    before = CURRENT_JOB.set((job.id, job.type, job.attempt))
     try:
         return _answer(handler.function(**_arguments(handler, job, context)), context)
     except BaseException as error:  # noqa: BLE001  # whatever a handler raises is an outcome
         return failed(handler, error)
+    finally:
+        CURRENT_JOB.reset(before)
 
 
 def failed(handler: Handler, error: BaseException) -> Outcome:

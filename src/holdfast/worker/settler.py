@@ -205,6 +205,9 @@ class Settler:
             else None,
             error=str(after.failure) if after.failure else None,
             due_at=after.due_at if after.state is State.RETRYING else None,
+            stack_trace=after.failure.stack_trace or None
+            if after.failure and after.state in _FAILURES
+            else None,
         )
 
     def _report_stale(self, run: Run, job: Job | None) -> None:
@@ -236,6 +239,7 @@ _GIVEN_BACK = {
     Interruption.QUARANTINED: "to be run alone",
 }
 
+_FAILURES = (State.RETRYING, State.FAILED, State.DEAD_LETTER)
 _EVENTS = {
     State.COMPLETED: "job.completed",
     State.FAILED: "job.failed",

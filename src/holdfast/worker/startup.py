@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
+from datetime import timedelta
 
 from holdfast.app import Holdfast
 from holdfast.errors import StoreError, StoreUnavailableError
-from holdfast.observe import Outage
+from holdfast.model.job import State
+from holdfast.observe import Observer, Outage
 from holdfast.runtime.backoff import GrowingDelay
-from holdfast.store import Store
+from holdfast.store import Search, Store
 from holdfast.tasks.registry import Registry
+
+MOST_QUEUES = 50
+MOST_TYPES = 100
+"""How many queues and types the look for unserved jobs covers: it is one query per queue."""
 
 
 @contextlib.asynccontextmanager
@@ -68,6 +74,19 @@ async def wait_unless(
     all_ended.cancel()
 
 
+async def report_other_queues(
+    store: Store, queues: Sequence[str], types: Sequence[str], observer: Observer
+) -> None:
+    """Report queues that this worker does not serve and that have ready jobs of its types."""
+    with contextlib.suppress(StoreUnavailableError):  # only a hint
+        others = [q.name for q in await store.queues() if q.name not in queues][:MOST_QUEUES]
+        for queue in others if types else ():
+            wanted = tuple(types[:MOST_TYPES])
+            search = Search(states=(State.SCHEDULED,), queues=(queue,), types=wanted, limit=1)
+            if (await store.find(search)).jobs:
+                observer.emit("worker.other_queue", queue=queue, advice=f"serve it with -Q {queue}")
+
+
 async def declare_limits(store: Store, registry: Registry) -> None:
     """Write the limits that tasks declare."""
     for handler in registry:
@@ -86,3 +105,16 @@ def _store_error(errors: ExceptionGroup[Exception]) -> Exception | None:
     while isinstance(first, ExceptionGroup):
         first = first.exceptions[0]
     return first
+
+
+def report_stopping(observer: Observer, running: int, grace: timedelta) -> None:
+    """Report what a stop waits for, and how to hurry it."""
+    if running:
+        observer.emit(
+            "worker.stopping",
+            running=running,
+            grace=grace.total_seconds(),
+            advice="a second Ctrl-C or TERM returns them to the queue at once",
+        )
+    else:
+        observer.emit("worker.stopping", running=0)

@@ -36,7 +36,14 @@ from holdfast.worker.runners.process import ProcessRunner
 from holdfast.worker.runners.thread import ThreadRunner
 from holdfast.worker.settler import Settler
 from holdfast.worker.slots import Slots
-from holdfast.worker.startup import declare_limits, opened, pause_unless, wait_unless
+from holdfast.worker.startup import (
+    declare_limits,
+    opened,
+    pause_unless,
+    report_other_queues,
+    report_stopping,
+    wait_unless,
+)
 from holdfast.worker.supervisor.protocol import LeaseListener
 from holdfast.worker.timeouts import JobTimeouts
 
@@ -104,6 +111,8 @@ class Worker:
         """Stop claiming and let running jobs finish; called again, return them at once."""
         if self._stopping.is_set():
             self.halt()
+        else:
+            report_stopping(self._observer, len(self._slots.running), self._grace)
         self.drain()
 
     def drain(self) -> None:
@@ -148,6 +157,8 @@ class Worker:
             if self._with_maintenance:
                 tasks.append(group.create_task(self._maintenance().run()))
             self._observer.emit("worker.started", worker=self.id, queues=self._queues)
+            if self._reports and self._listener is None:
+                await report_other_queues(store, self._queues, self._types, self._observer)
             try:
                 await self._claim_loop(store, burst=burst)
             except BaseException:

@@ -27,6 +27,7 @@ from holdfast.errors import JobCancelledError, ValidationError
 from holdfast.model.job import LogLine, Progress
 from holdfast.model.payload import PayloadError, clean, encode
 from holdfast.model.submission import Submission
+from holdfast.observe import logging
 from holdfast.runtime.importing import UnguardedScriptError
 from holdfast.tasks.context import Call, JobContext, Signals, SyncJobContext, no_transaction
 from holdfast.tasks.registry import Handler, is_coroutine
@@ -148,6 +149,8 @@ def main() -> None:
     except BaseException:  # noqa: BLE001  # a user's module may raise anything
         connection.send(Broken(clean(traceback.format_exc(limit=-5), MAX_MESSAGE)))
         return
+    if setup.log:
+        logging.configure(setup.log[0], setup.log[1])
     connection.send(Up())
     Child(connection, handlers).serve()
 

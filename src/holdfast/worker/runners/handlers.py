@@ -14,6 +14,7 @@ import types
 from typing import Any
 
 from holdfast.app import Holdfast
+from holdfast.observe import logging
 from holdfast.runtime.importing import importing
 from holdfast.tasks.options import MAIN, MAIN_COPY
 from holdfast.tasks.registry import Handler, RunnerKind
@@ -36,7 +37,9 @@ def setup_for(app: Holdfast) -> Setup:
         path = path.replace(f"{MAIN}:", f"{spec.name}:")
         modules.discard(MAIN)
     script = str(getattr(main, "__file__", "")) if MAIN in modules else ""
-    return Setup(app=path, main=script, modules=sorted(modules - {MAIN, ""}))
+    return Setup(
+        app=path, main=script, modules=sorted(modules - {MAIN, ""}), log=list(logging.configured)
+    )
 
 
 def _path_of(app: Holdfast) -> str:

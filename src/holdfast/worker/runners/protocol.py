@@ -35,6 +35,8 @@ class Setup(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """The file that the worker was started with, when the app or a handler lives there."""
     modules: list[str]
     """Modules that register handlers."""
+    log: list[str] = []
+    """Level and style of log lines, if the worker writes any."""
 
 
 class Work(msgspec.Struct, frozen=True, tag=True, kw_only=True):

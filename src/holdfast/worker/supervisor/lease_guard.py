@@ -50,6 +50,11 @@ class LeaseGuard:
         self._clock = clock
         self._watched: dict[str, _Watched] = {}
 
+    @property
+    def held(self) -> int:
+        """How many jobs the processes hold."""
+        return len(self._watched)
+
     def update(self, worker: str, report: Report) -> None:
         """Record a worker process's report on the jobs it holds."""
         now = self._clock.monotonic()

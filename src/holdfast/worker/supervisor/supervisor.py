@@ -22,7 +22,7 @@ from holdfast.operations.submitter import with_retries
 from holdfast.store import Store
 from holdfast.worker.executor import HOST
 from holdfast.worker.loading import load_app, load_object
-from holdfast.worker.startup import opened, pause_unless
+from holdfast.worker.startup import opened, pause_unless, report_other_queues, report_stopping
 from holdfast.worker.supervisor.lease_guard import LeaseGuard, held_by
 from holdfast.worker.supervisor.main import CANNOT_START
 from holdfast.worker.supervisor.process import WorkerProcess
@@ -82,6 +82,7 @@ class Supervisor:
         self._processes = processes
         self._app = load_app(plan.app)
         self._observer: Observer = load_object(plan.observer)()  # type: ignore[operator]  # a factory
+        self._types = [handler.type for handler in self._app.registry]
         self._guard = LeaseGuard(self._app.clock)
         self._running: set[WorkerProcess] = set()
         self._draining = asyncio.Event()
@@ -113,6 +114,7 @@ class Supervisor:
             tasks = [
                 group.create_task(service.run()),
                 group.create_task(self._guard.run(store, self._observer)),
+                group.create_task(report_other_queues(store, queues, self._types, self._observer)),
             ]
             await asyncio.wait([group.create_task(self._keep()) for _ in range(self._processes)])
             for task in tasks:
@@ -122,6 +124,8 @@ class Supervisor:
         """Drain every process; called again, stop them at once."""
         if self._draining.is_set():
             self._halting = True
+        else:
+            report_stopping(self._observer, self._guard.held, self._plan.grace)
         self._draining.set()
         for process in self._running:
             self._stop(process)

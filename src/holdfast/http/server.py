@@ -158,6 +158,7 @@ def _config(made: Callable[..., object], address: ListenAddress) -> uvicorn.Conf
         ws="none",
         lifespan="on",
         log_config=None,
+        log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=address.behind_proxy,

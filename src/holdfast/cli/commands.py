@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from holdfast.cli.errors import INTERRUPTED, OK, discard_output
+from holdfast.runtime.exit import exit_despite_threads
 from holdfast.runtime.version import __version__
 
 SECTIONS = {
@@ -115,4 +116,5 @@ def main() -> None:
     except BrokenPipeError:
         discard_output()
         code = OK
+    exit_despite_threads()
     sys.exit(code if isinstance(code, int) else OK)

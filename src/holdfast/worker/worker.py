@@ -304,6 +304,7 @@ class Worker:
         if run.answered or run.task is None:
             return
         self._observer.emit("job.unresponsive", **_fields(run))
+        run.task.set_name(f"job {run.job.type} {run.job.id}")  # named if it outlives the worker
         self._abandoned.add(run.task)
         run.task.add_done_callback(self._abandoned.discard)
         self._answer(run, Interrupted(run.interruption or Interruption.STOPPING))

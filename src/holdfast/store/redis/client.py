@@ -60,8 +60,8 @@ class RedisClient:
         self._settings = settings
         self._redis: Redis | RedisCluster | None = None
         self._connections: Connections | None = None
-        self._has_library = False
-        """Whether the server has the library of frequent verbs, as far as known."""
+        self._has_functions: bool | None = False
+        """Whether the server runs the frequent verbs as functions; None until it was tried."""
         self._blocking: dict[str, Connections] = {}
         self._address: dict[str, Any] = {}
         self._sentinel: Sentinel | None = None
@@ -82,7 +82,7 @@ class RedisClient:
             else:
                 self._redis = self._new_client()
                 self._connections = Connections(self._redis.connection_pool, MAX_CONNECTIONS)
-                self._has_library = True
+                self._has_functions = None
             await self.command("PING")
 
     async def close(self) -> None:
@@ -110,31 +110,41 @@ class RedisClient:
                 return await self._redis.execute_command(*words)
 
     async def run(self, name: str, key: str, args: Sequence[Value]) -> Any:
-        """Run the script of a verb, and load it first when the server does not have it."""
-        if self._has_library and name in FREQUENT:
-            function = library().functions[name]
-            try:
-                return await self._send("FCALL", function, 1, key, *args)
-            except UnknownScript:
-                self._has_library = await self._load_library()
-            except NoFunctions:
-                self._has_library = False
-            return await self.run(name, key, args)
+        """Run a verb as a function of the server where possible, otherwise as a script."""
+        if name in FREQUENT and self._has_functions is None:
+            self._has_functions = await self._try_functions()
+        if name not in FREQUENT or not self._has_functions:
+            return await self._run_script(name, key, args)
+        try:
+            return await self._send("FCALL", library().functions[name], 1, key, *args)
+        except (UnknownScript, NoFunctions):
+            self._has_functions = None
+        return await self.run(name, key, args)
+
+    async def _try_functions(self) -> bool:
+        """Load the library if need be; return whether the server runs its functions.
+
+        Servers word a refusal differently, so any error counts. A function without effects is
+        tried, because a verb that fails half way must not run again as a script.
+        """
+        probe = ("FCALL", library().probe, 0)
+        try:
+            with contextlib.suppress(UnknownScript):
+                return bool(await self.command(*probe))
+            await self.command("FUNCTION", "LOAD", "REPLACE", library().text)
+            return bool(await self.command(*probe))
+        except StoreUnavailableError:
+            raise
+        except StoreError:
+            return False
+
+    async def _run_script(self, name: str, key: str, args: Sequence[Value]) -> Any:
+        """Run a script, and load it first when the server does not have it."""
         program = script(name)
         try:
             return await self._send("EVALSHA", program.sha, 1, key, *args)
         except UnknownScript:
             return await self.command("EVAL", program.text, 1, key, *args)
-
-    async def _load_library(self) -> bool:
-        """Load the library of functions; return whether the server accepts it."""
-        try:
-            await self.command("FUNCTION", "LOAD", "REPLACE", library().text)
-        except StoreUnavailableError:
-            raise
-        except StoreError:
-            return False
-        return True
 
     async def _send(self, *words: Value) -> Any:
         """Send a command whose answer needs no conversion, on the fast connections if possible."""

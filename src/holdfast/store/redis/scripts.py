@@ -21,6 +21,7 @@ _ALLOW_OOM = "#!lua flags=allow-oom"
 # its captured variables; but none for those that the enclosing function captured itself.
 _OPEN, _CLOSE = "return (function()", "end)()\n"
 _NAME = "@library@"
+_PROBE = "probe"
 _NEEDS = re.compile(r"^-- needs: (.*)$", re.MULTILINE)
 
 
@@ -41,6 +42,7 @@ class Library:
         name = f"holdfast_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
         self.text = f"#!lua name={name}\n" + text.replace(_NAME, name)
         self.functions = {verb: f"{name}_{verb}" for verb in FREQUENT}
+        self.probe = f"{name}_{_PROBE}"
 
 
 @functools.cache
@@ -70,7 +72,11 @@ def with_parts(body: str) -> str:
 def _library_text() -> str:
     bodies = {verb: _read(f"{verb}.lua") for verb in FREQUENT}
     parts = dict.fromkeys(part for body in bodies.values() for part in _parts(body))
-    return "\n".join([*_shared(list(parts)), *map(_function, bodies.items()), _CLOSE])
+    probe = (
+        f"redis.register_function{{function_name = '{_NAME}_{_PROBE}', flags = {{'no-writes'}},\n"
+        "callback = function() return 1 end}"
+    )
+    return "\n".join([*_shared(list(parts)), *map(_function, bodies.items()), probe, _CLOSE])
 
 
 def _function(verb: tuple[str, str]) -> str:

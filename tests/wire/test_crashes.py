@@ -137,6 +137,7 @@ async def test_queue_that_no_python_worker_serves_is_left_alone(
     wire_id = await crash(start_peer, peer, queue="theirs")
     delayed = await peer.ask("add", queue="theirs", job="late", data={}, opts={"delay": 1})
     key = f"{prefix}:theirs:{wire_id}"
+    assert State.RUNNING is (await quick.get(f"theirs:{wire_id}")).state
     await quick.claim()
     reaper = await reaped(quick)
     await eventually(lambda: _absent(raw, f"{key}:lock"), every=0.05)

@@ -82,6 +82,18 @@ async def test_stale_holder_changes_nothing_after_the_events_were_trimmed(
 
 
 @pytest.mark.req("S-5", "B-8")
+async def test_start_by_node_is_seen_although_the_events_were_trimmed(
+    side: Side, peer: Peer, held: Job, raw: Redis, prefix: str
+) -> None:
+    await taken_by_node(peer, raw, prefix, held)
+
+    seen = await side.get(held.id)
+
+    assert seen.lease is not None
+    assert await raw.get(f"{prefix}:q:{wire_id(held)}:lock") == seen.lease.token
+
+
+@pytest.mark.req("S-5", "B-8")
 async def test_stale_spawner_spawns_nothing_after_the_events_were_trimmed(
     side: Side, peer: Peer, held: Job, raw: Redis, prefix: str
 ) -> None:

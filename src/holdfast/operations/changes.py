@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from holdfast.errors import Fault, NotFoundError, ValidationError
 from holdfast.model import lifecycle
-from holdfast.model.job import TERMINAL, Job, Priority, State
+from holdfast.model.job import TERMINAL, Failure, Job, Priority, State
 from holdfast.model.payload import clean
 from holdfast.model.results import (
     CancellationResult,
@@ -45,16 +46,18 @@ class Decisions(NamedTuple):
 async def decide_and_swap(store: Store, jobs: Sequence[Job | None], decide: Decide) -> Decisions:
     """Decide on jobs and write them under their fences.
 
-    Where a job changed meanwhile, decide again on what it has become.
+    Where a job changed meanwhile, decide again on what it has become. A job that the store does
+    not let complete fails.
     """
     before, after = list(jobs), list(jobs)
     undecided: Sequence[int] = range(len(before))
-    has_dependents = False
+    refused: dict[int, Failure | None] = {}
+    has_dependents, decide_now = False, decide
     for _ in range(DECISIONS):
         places, changes, now = list[int](), list[Change](), store.now()
         for i in undecided:
             job = before[i]
-            decided = after[i] = None if job is None else decide(i, job, now)
+            decided = after[i] = None if job is None else decide_now(i, job, now)
             if job is not None and decided is not None and decided is not job:
                 places.append(i)
                 changes.append(Change(job, decided))
@@ -64,9 +67,20 @@ async def decide_and_swap(store: Store, jobs: Sequence[Job | None], decide: Deci
             if not answer.written:
                 before[i] = answer.job
                 undecided.append(i)
+                refused[i] = answer.refused
         if not undecided:
             return Decisions(list(zip(before, after, strict=True)), has_dependents)
+        decide_now = partial(_decide_again, decide, refused)
     raise RuntimeError(f"jobs keep changing: {len(undecided)}")  # pragma: no cover
+
+
+def _decide_again(
+    decide: Decide, refused: Mapping[int, Failure | None], i: int, job: Job, now: datetime
+) -> Job:
+    failure = refused[i]
+    return (
+        decide(i, job, now) if failure is None else lifecycle.after_failure(job, failure, now=now)
+    )
 
 
 class Changes:

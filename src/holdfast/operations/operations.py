@@ -7,7 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 
-from holdfast.errors import Fault, StoreUnavailableError, ValidationError
+from msgspec.structs import replace
+
+from holdfast.errors import Fault, NotFoundError, StoreUnavailableError, ValidationError
 from holdfast.model.acceptance import read
 from holdfast.model.job import TERMINAL, Job, attempts
 from holdfast.model.results import (
@@ -119,14 +121,32 @@ class Operations(BatchChanges):
     async def _until_ended(self, job_id: str) -> Job:
         ended = await self._waiter.add(job_id)
         try:
-            while True:
-                ended.clear()
-                job = await self.job(job_id)
-                if job.state in TERMINAL:
-                    return job
+            job = await self.job(job_id)
+            while job.state not in TERMINAL:
                 await _wait_for(ended, POLL_INTERVAL)
+                ended.clear()
+                (found,) = await self.store.get([job_id])
+                job = found or await self._deleted(job, ended)
+            return job
         finally:
             self._waiter.remove(job_id, ended)
+
+    async def _deleted(self, job: Job, ended: asyncio.Event) -> Job:
+        """Return a job that was deleted when it ended, as BullMQ clients may require."""
+        if self._waiter.end_of(job.id) is None:
+            await _wait_for(ended, POLL_INTERVAL)
+        event = self._waiter.end_of(job.id)
+        if event is None or event.transition is None:
+            raise NotFoundError(job.id)
+        end = event.transition
+        return replace(
+            job,
+            state=end.to_state,
+            updated_at=end.at,
+            finished_at=end.at,
+            failure=end.failure,
+            result=event.result,
+        )
 
     async def search(self, wanted: JobFilter) -> JobSearchResult:
         """Return one page of jobs."""

@@ -9,7 +9,7 @@ from itertools import islice
 
 from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.model.job import TERMINAL
-from holdfast.store import EventPage, Store
+from holdfast.store import EventPage, JobEvent, Store
 
 STREAM_WAIT = timedelta(seconds=5)
 """How long one read of the event stream waits for events."""
@@ -26,6 +26,7 @@ class JobWaiter:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._events: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._ends: dict[str, JobEvent] = {}
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
 
@@ -44,6 +45,11 @@ class JobWaiter:
         self._events[job_id].discard(ended)
         if not self._events[job_id]:
             del self._events[job_id]
+            self._ends.pop(job_id, None)
+
+    def end_of(self, job_id: str) -> JobEvent | None:
+        """Return the event with which a job ended that a caller waits for, if it was read."""
+        return self._ends.get(job_id)
 
     async def close(self) -> None:
         """Stop reading the stream."""
@@ -90,6 +96,8 @@ class JobWaiter:
             self._wake_all()
         for event in page.events:
             if event.transition is not None and event.transition.to_state in TERMINAL:
+                if event.job_id in self._events:
+                    self._ends[event.job_id] = event
                 self._wake_job(event.job_id)
 
     def _wake_job(self, job_id: str) -> None:

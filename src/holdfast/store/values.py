@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.model.job import (
     CancelRequest,
+    Failure,
     FailureCategory,
     Job,
     LogLine,
@@ -120,6 +121,8 @@ class Swapped(msgspec.Struct, frozen=True, gc=False):
     job: Job | None = None
     has_dependents: bool = False
     """The job ended and others wait for it: call ``dependents`` now."""
+    refused: Failure | None = None
+    """Why the job cannot complete, for example because of pending children: it fails with this."""
 
 
 class Renewal(msgspec.Struct, frozen=True):
@@ -240,6 +243,8 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     transition: Transition | None = None
     progress: Progress | None = None
+    result: bytes | None = None
+    """Of a job that is deleted when it completes, as a client of BullMQ may require."""
 
     def info(self) -> EventInfo:
         """Return the event as clients see it."""

@@ -12,7 +12,7 @@ from holdfast.model.job import Encoding, Job, LogLine, Transition
 from holdfast.store.redis import bullmq
 from holdfast.store.redis.fields import (
     EPOCH,
-    Edge,
+    EventEdge,
     Fixed,
     Rest,
     Row,
@@ -33,7 +33,7 @@ ShortReply = tuple[bytes, bytes | None]
 SCHEDULER = Row.__struct_fields__.index("scheduler")
 
 _fixed = msgspec.json.Decoder(Fixed)
-_edge = msgspec.json.Decoder(Edge)
+_edge = msgspec.json.Decoder(EventEdge)
 _log_line = msgspec.json.Decoder(LogLine)
 _ids = msgspec.json.Decoder(tuple[str, ...])
 
@@ -138,12 +138,20 @@ def read_edges(data: bytes) -> list[Transition]:
 
 
 def read_edge(data: bytes) -> Transition:
-    """Read a transition; a BullMQ client's text in it may be invalid UTF-8."""
+    """Read a transition."""
+    return read_event(data)[0]
+
+
+def read_event(data: bytes) -> tuple[Transition, str | None]:
+    """Read a transition, with the result of a job that is deleted when it completes.
+
+    A BullMQ client's text in it may be invalid UTF-8.
+    """
     try:
         edge = _edge.decode(data)
     except UnicodeDecodeError:
         edge = _edge.decode(data.decode("utf-8", "replace"))
-    return Transition(
+    transition = Transition(
         event=edge.event,
         from_state=edge.from_state,
         to_state=edge.to_state,
@@ -154,6 +162,7 @@ def read_edge(data: bytes) -> Transition:
         worker=edge.worker,
         failure=edge.failure,
     )
+    return transition, edge.result
 
 
 def read_log_row(row: bytes) -> LogLine:

@@ -72,6 +72,12 @@ class Edge(msgspec.Struct, frozen=True, array_like=True):
     failure: Failure | None
 
 
+class EventEdge(Edge, frozen=True, array_like=True):
+    """A transition in the event stream, with the result of a job that is deleted at its end."""
+
+    result: str | None = None
+
+
 class Row(msgspec.Struct, frozen=True, gc=False):
     """The fields of a job's hash in the order in which scripts return them."""
 

@@ -164,7 +164,7 @@ def _read_entry(entry_id: bytes, values: list[bytes]) -> Iterator[JobEvent]:
 
 def _event(cursor: str, job_id: str, type_: str, queue: str, body: bytes) -> JobEvent:
     is_transition = body.startswith(b"[")
-    transition = decode.read_edge(body) if is_transition else None
+    transition, result = decode.read_event(body) if is_transition else (None, None)
     progress = None if is_transition else fields.read_progress(body)
     at: datetime = transition.at if transition else progress.at if progress else fields.EPOCH
     return JobEvent(
@@ -176,6 +176,7 @@ def _event(cursor: str, job_id: str, type_: str, queue: str, body: bytes) -> Job
         at=at,
         transition=transition,
         progress=progress,
+        result=None if result is None or result == "null" else result.encode(),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from holdfast.model.job import LEASE_EXPIRED, TERMINAL, Job, State
+from holdfast.model.job import LEASE_EXPIRED, TERMINAL, Failure, FailureCategory, Job, State
 from holdfast.store.contract import MAX_LOG_LINES
 from holdfast.store.redis import encode, fields
 from holdfast.store.redis.decode import JobReply
@@ -18,6 +18,7 @@ from holdfast.store.values import Change, Fence, JobNote, Renewal, Swapped
 
 WRITTEN = Swapped(written=True)
 NULL = b"null"
+PENDING_CHILDREN = b"PENDING_CHILDREN"
 
 Params = dict[str, object]
 
@@ -48,11 +49,21 @@ async def note(session: RedisSession, notes: Sequence[JobNote]) -> list[bool]:
     return [bool(answer) for answer in answers]
 
 
-def _swapped(session: RedisSession, written: int, answer: int | JobReply | None) -> Swapped:
+def _swapped(
+    session: RedisSession, written: int, answer: int | JobReply | None, *refusal: bytes
+) -> Swapped:
     if written:
         return Swapped(written=True, has_dependents=bool(answer))
     assert not isinstance(answer, int)
-    return Swapped(written=False, job=session.read(answer) if answer else None)
+    job = session.read(answer) if answer else None
+    return Swapped(written=False, job=job, refused=_refused(*refusal) if refusal else None)
+
+
+def _refused(code: bytes, text: bytes) -> Failure:
+    """Return the failure of a job that BullMQ does not let complete: it retries some of them."""
+    pending = code == PENDING_CHILDREN
+    category = FailureCategory.TEMPORARY if pending else FailureCategory.PERMANENT
+    return Failure(category=category, code=code.decode(), message=fields.text(text))
 
 
 def _renewal(answer: tuple[bytes, bytes | None] | None) -> Renewal:

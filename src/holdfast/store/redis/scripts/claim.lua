@@ -42,13 +42,13 @@ local function fail_deferred(q, j)
   write_buffers(q)
   remove_from_place(q, j.id, 'RUNNING', j.priority)
   call('HDEL', j.key, 'defa')
-  call('ZADD', q.base .. 'failed', int(now_ms), j.id)
   emit(q, 'failed', 'jobId', j.id, 'failedReason', failure, 'prev', 'active')
   if j.attempts >= (tonumber(options_of(j).attempts) or 0) then emit_exhausted(j, j.attempts) end
   save(j)
   if j.has_children then notify_children(j.job_id, j.state) end
   if parent_key_of(j) then notify_parent(j, false, failure) end
   if deduplication_of(j) then release_deduplication(j) end
+  keep_ended(j, false, now_ms)
 end
 
 -- The common case, a ready job of ours that was never started and has no limit, needs no table for

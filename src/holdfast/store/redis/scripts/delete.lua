@@ -10,10 +10,11 @@ for i, job_id in ipairs(cmsgpack.unpack(ARGV[7])) do
   if j and TERMINAL[j.state] and not has_live_children(job_id) then
     answers[i] = 1
     remove_from_place(j.q, j.id, j.state, j.priority)
-    erase(j.q, j.id)
+    erase_child(j)
     forget(job_id, j.state)
     emit(j.q, 'removed', 'jobId', j.id, 'prev', j.state == 'COMPLETED' and 'completed' or 'failed')
   end
 end
+reconcile_moved()
 flush()
 return answers

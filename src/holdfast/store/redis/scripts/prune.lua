@@ -59,7 +59,7 @@ local count = math.min(limit, #old)
 for i = 1, count do
   local j = old[i][3]
   remove_from_place(j.q, j.id, j.state, j.priority)
-  erase(j.q, j.id)
+  erase_child(j)
   forget(j.job_id, j.state)
 end
 
@@ -67,6 +67,7 @@ for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', '-inf', '(' .
   call('DEL', shared .. 'minute:' .. minute)
   call('ZREM', shared .. 'minutes', minute)
 end
+reconcile_moved()
 flush()
 local newest = tonumber(call('GET', shared .. 'told') or 0)
 call('XTRIM', shared .. 'events', 'MINID', int(math.max(0, newest - tonumber(ARGV[3]))) .. '-0')

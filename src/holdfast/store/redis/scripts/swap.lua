@@ -2,7 +2,8 @@
 -- edges: as decided by the caller
 -- ARGV[7] msgpack: a list of changes and of groups of completions, see change_params in swap.py;
 -- ARGV[8] how often a job of BullMQ may stall
--- returns: per change 1 or {1, has dependents} when written, else {0, reply or false}
+-- returns: per change 1 or {1, has dependents} when written, else {0, reply or false} with a code and
+-- a text when a flow forbids the change
 -- needs: base queue job links forget flow sync stall
 local PREVIOUS = {
   RUNNING = 'active', DELAYED = 'delayed', RETRYING = 'delayed', PENDING = 'waiting-children',
@@ -23,7 +24,6 @@ end
 
 local function finish(j, c, prev)
   local q, completed = j.q, c.state == 'COMPLETED'
-  local keep = not j.ttl and retention_of(options_of(j), completed)
   put(j, 'finishedOn', int(c.finished))
   if completed then
     put(j, 'returnvalue', c.value)
@@ -37,16 +37,7 @@ local function finish(j, c, prev)
   local has_dependents = j.has_children and notify_children(j.job_id, c.state)
   if parent_key_of(j) then notify_parent(j, completed, completed and c.value or c.reason) end
   if deduplication_of(j) then release_deduplication(j) end
-  if keep and keep.count == 0 then
-    erase(q, j.id)
-    forget(j.job_id, j.state)
-  else
-    buffer(q, completed and 'completed' or 'failed', int(c.finished), j.id)
-    if keep then
-      write_buffers(q)
-      evict(j, completed, keep)
-    end
-  end
+  keep_ended(j, completed, c.finished)
   return has_dependents
 end
 
@@ -79,6 +70,15 @@ local function put_in_place(j, c, prev)
   save(j)
 end
 
+-- The record of an edge. Only the event of a job that is deleted at its end carries the result.
+local function with_result(j, c, edge)
+  local json = edge[5]
+  if j.ttl or edge[3] ~= 'COMPLETED' then return json end
+  local keep = retention_of(options_of(j), true)
+  if not keep or keep.count ~= 0 then return json end
+  return string.sub(json, 1, -2) .. ',' .. cjson.encode(c.value) .. ']'
+end
+
 local function write(j, c)
   local old, priority = j.state, j.priority
   if c.drop then call('HDEL', j.key, unpack(c.drop)) end
@@ -92,7 +92,9 @@ local function write(j, c)
   j.revision, j.scheduled = tonumber(packed[REVISION]), tonumber(packed[SCHEDULED_AT])
   j.started, j.expires = tonumber(packed[STARTED]), tonumber(packed[EXPIRES])
   j.lease_end = tonumber(packed[LEASE_END])
-  for _, edge in ipairs(c.edges) do record_edge(j, edge[1], edge[2], edge[3], edge[4], edge[5]) end
+  for _, edge in ipairs(c.edges) do
+    record_edge(j, edge[1], edge[2], edge[3], edge[4], with_result(j, c, edge))
+  end
   for i = 1, #c.fields, 2 do put(j, c.fields[i], c.fields[i + 1]) end
   if c.stack then add_trace(j, c.stack) end
   if #c.edges == 0 then
@@ -111,7 +113,7 @@ end
 -- The common case, a job of ours that completed and changed in no other way, needs no table for the
 -- job.
 local COMPLETED_FIELDS = {
-  'hf:now', 'hf:tok', 'priority', 'ats', 'hf:ttl', 'hf:kids', 'parentKey', 'deid', 'hf:limit',
+  'hf:now', 'priority', 'ats', 'hf:ttl', 'hf:kids', 'parentKey', 'deid', 'hf:limit', 'defa',
 }
 local RUNNING = '^RUNNING|(%d+)|' .. ANY5 .. ANY .. ANY .. '(%d+)(|%d+|(%d+)|[^|]*|[^|]*|[^|]*|%d+)$'
 -- The new text of hf:now after the number, computed once for jobs in a row with the same old one.
@@ -129,10 +131,9 @@ local function complete_plain(g, q, id, value)
   local key = q.base .. id
   local v = call('HMGET', key, unpack(COMPLETED_FIELDS))
   local revision, number, after, starts_seen = string.match(v[1] or '', RUNNING)
-  if tonumber(revision) ~= g.rev or v[2] ~= g.token or not q.caught_up or not v[5] then return nil end
-  if v[4] ~= starts_seen then return nil end
-  if v[6] or v[7] or v[8] or v[9] or level_of(tonumber(v[3]) or 0) ~= g.level then return nil end
-  local packed = g.now .. '|' .. number .. packed_tail(g, after, v[4])
+  if tonumber(revision) ~= g.rev or v[3] ~= starts_seen or not q.caught_up or not v[4] then return nil end
+  if v[5] or v[6] or v[7] or v[8] or v[9] or level_of(tonumber(v[2]) or 0) ~= g.level then return nil end
+  local packed = g.now .. '|' .. number .. packed_tail(g, after, v[3])
   call('HSET', key, 'atm', g.atm, 'finishedOn', g.finished, 'returnvalue', value, g.history_field, g.edge,
     'hf:now', packed, unpack(g.more))
   emit(q, 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
@@ -158,6 +159,10 @@ local function change(c)
     j = load_job(j.q, j.id)
     return {0, j and reply(j) or false}
   end
+  if c.state == 'COMPLETED' and j.state == 'RUNNING' then
+    local code, text = unfinished_flow(j)
+    if code then return {0, reply(j), code, text} end
+  end
   if c.lapsed and stalls_as_bullmq(j) then
     stall(j, tonumber(ARGV[8]))
     return {0, reply(load_job(j.q, j.id))}
@@ -181,13 +186,19 @@ local function write_completed(g, q, ids, numbers)
   count(kind, 'COMPLETED', size)
 end
 
--- Which jobs of a group are locked by the caller; the others need the long way.
+-- Which jobs of a group are locked by the caller and have no child; the others need the long way.
 local function held_locks(g, q)
   local held, size = {}, #g.ids
   for first = 1, size, 1000 do
-    local keys = {}
-    for i = first, math.min(first + 999, size) do keys[#keys + 1] = q.base .. g.ids[i] .. ':lock' end
-    for i, lock in ipairs(call('MGET', unpack(keys))) do held[first + i - 1] = lock == g.token end
+    local locks, children = {}, {}
+    for i = first, math.min(first + 999, size) do
+      local key = q.base .. g.ids[i]
+      locks[#locks + 1], children[#children + 1] = key .. ':lock', key .. ':dependencies'
+    end
+    local childless = call('EXISTS', unpack(children)) == 0
+    for i, lock in ipairs(call('MGET', unpack(locks))) do
+      held[first + i - 1] = childless and lock == g.token
+    end
   end
   return held
 end

@@ -26,11 +26,15 @@ local function emit_exhausted(j, attempts)
 end
 
 -- Make a parent ready or delayed that waits for no child any more.
-local function release_parent(q, id, front)
+local function note_moved(q, id)
+  q.moved = q.moved or {}
+  q.moved[#q.moved + 1] = id
+end
+local function release_parent(q, id)
   if call('ZREM', q.base .. 'waiting-children', id) == 0 then return end
   local v = call('HMGET', q.base .. id, 'delay', 'priority')
   local delay, priority = tonumber(v[1]) or 0, tonumber(v[2]) or 0
-  if delay > 0 and not front then
+  if delay > 0 then
     local due = now_ms + delay
     call('ZADD', q.base .. 'delayed', int(due * 4096), id)
     q.needs_due_marker = true
@@ -39,8 +43,7 @@ local function release_parent(q, id, front)
     push(q, id, priority, priority == 0)
     emit(q, 'waiting', 'jobId', id, 'prev', 'waiting-children')
   end
-  q.moved = q.moved or {}
-  q.moved[#q.moved + 1] = id
+  note_moved(q, id)
 end
 
 -- Make a parent ready with a deferred failure: the worker that claims it fails it.
@@ -48,9 +51,10 @@ local function fail_parent(q, id, child)
   local key = q.base .. id
   call('HSET', key, 'defa', 'child ' .. child .. ' failed')
   if call('ZREM', q.base .. 'delayed', id) == 1 then
+    call('HSET', key, 'delay', 0)
     call('ZADD', q.base .. 'waiting-children', now_ms, id)
   end
-  release_parent(q, id, true)
+  release_parent(q, id)
 end
 
 local function child_failed(j, q, id, reason)
@@ -110,8 +114,7 @@ local function add_next_duplicate(j)
     push(q, id, priority)
     emit(q, 'waiting', 'jobId', id)
   end
-  q.moved = q.moved or {}
-  q.moved[#q.moved + 1] = id
+  note_moved(q, id)
 end
 
 local function release_deduplication(j)
@@ -133,6 +136,23 @@ local function retention_of(opts, completed)
   }
 end
 
+-- Delete a job's keys. A parent does not wait for a deleted child: after its last one it is the next
+-- to run, whatever its priority and delay.
+local function erase_child(j)
+  erase(j.q, j.id)
+  if not parent_key_of(j) then return end
+  local name, id = parent_of(j)
+  if not name then return end
+  local q = queue(name)
+  local pending = q.base .. id .. ':dependencies'
+  if call('SREM', pending, j.key) == 0 or call('SCARD', pending) > 0 then return end
+  if call('ZREM', q.base .. 'waiting-children', id) == 0 then return end
+  call('RPUSH', ready_list(q), id)
+  q.needs_marker = true
+  emit(q, 'waiting', 'jobId', id, 'prev', 'waiting-children')
+  note_moved(q, id)
+end
+
 -- Delete old ended jobs as the job's options require; the caller deletes the job itself.
 local function evict(j, completed, keep)
   local q = j.q
@@ -150,7 +170,36 @@ local function evict(j, completed, keep)
   end
   for _, id in ipairs(removed) do
     local old = load_job(q, id)
-    erase(q, id)
-    if old then forget(old.job_id, old.state) end
+    if old then
+      erase_child(old)
+      forget(old.job_id, old.state)
+    else
+      erase(q, id)
+    end
+  end
+end
+
+-- Keep an ended job as its own options require. Jobs of ours have none: they are pruned.
+local function keep_ended(j, completed, finished)
+  local q = j.q
+  local keep = not j.ttl and retention_of(options_of(j), completed)
+  if keep and keep.count == 0 then
+    erase_child(j)
+    return forget(j.job_id, j.state)
+  end
+  buffer(q, completed and 'completed' or 'failed', int(finished), j.id)
+  if keep then
+    write_buffers(q)
+    evict(j, completed, keep)
+  end
+end
+
+-- Why a job cannot complete: a code and BullMQ's text, or nil.
+local function unfinished_flow(j)
+  if call('SCARD', j.key .. ':dependencies') > 0 then
+    return 'PENDING_CHILDREN', 'Job ' .. j.id .. ' has pending dependencies. moveToFinished'
+  elseif call('ZCARD', j.key .. ':unsuccessful') > 0 then
+    return 'FAILED_CHILDREN', 'Cannot complete job ' .. j.id ..
+      ' because it has at least one failed child. moveToFinished'
   end
 end

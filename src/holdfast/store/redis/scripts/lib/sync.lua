@@ -107,19 +107,35 @@ local function register_job(j)
   register(j.q)
 end
 
+-- Forget a job whose hash is gone. It ended as its last event says: BullMQ deletes a job at its end
+-- when removeOnComplete or removeOnFail requires it. Without such an event it counts as cancelled.
+local ENDS = {COMPLETED = 'complete', FAILED = 'fail', DEAD_LETTER = 'exhaust'}
+local function vanish(q, job_id, last)
+  local level, name, type = read_record(record_of(job_id) or '')
+  if name ~= q.name or not last and not q.caught_up then return end
+  local state = last_state(job_id)
+  local to = last and last.state
+  if to and not TERMINAL[state] then
+    local value, failure, result = cjson.encode(last.value), 'null', 'null'
+    if to == 'COMPLETED' then
+      result = value
+    else
+      failure = '{"category":"TEMPORARY","message":' .. value .. '}'
+    end
+    add_event(job_id, type, name, '["' .. ENDS[to] .. '","RUNNING","' .. to .. '",' .. int(now) ..
+      ',"ended by a BullMQ client",1,1,"bullmq",' .. failure .. ',' .. result .. ']')
+    measure(kind_of(q, type, level).prefix, type, COUNTED[to], now)
+  end
+  notify_children(job_id, to or TERMINAL[state] and state or 'CANCELLED')
+  forget(job_id, state)
+end
+
 -- Compare a job with its place in BullMQ and follow it there; return nil when it was deleted.
-local function reconcile(q, id)
+local function reconcile(q, id, last)
   local j = load_job(q, id)
   if not j then
-    if record_of(q.name .. ':' .. id) then forget(q.name .. ':' .. id) end
-    local record = record_of(id)
-    if record then
-      local _, name = read_record(record)
-      if name == q.name then
-        notify_children(id, 'CANCELLED')
-        forget(id)
-      end
-    end
+    vanish(q, q.name .. ':' .. id, last)
+    vanish(q, id, last)
     return nil
   end
   local v = call('HMGET', j.key, 'timestamp', 'delay', 'stc', 'processedOn', 'finishedOn')
@@ -165,6 +181,17 @@ load_current = function(q, id)
   return load_job(q, id)
 end
 
+-- How a job ended according to its newest event; false when that event is no end.
+local function end_told(event, before)
+  local name = event.event
+  if name == 'completed' then return {state = 'COMPLETED', value = event.returnvalue or 'null'} end
+  if name == 'failed' then return {state = 'FAILED', value = event.failedReason or ''} end
+  if name == 'retries-exhausted' and before and (tonumber(event.attemptsMade) or 0) > 1 then
+    before.state = 'DEAD_LETTER'
+  end
+  return (name == 'retries-exhausted' or name == 'removed') and before or false
+end
+
 -- Read the events of a queue's stream that were written since the last call.
 catch_up = function(q)
   local stream = q.base .. 'events'
@@ -188,20 +215,20 @@ catch_up = function(q)
   end
   local first = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1][1]
   local entries = call('XRANGE', stream, '(' .. seen, '+', 'COUNT', CATCH_UP)
-  local ids, seen_ids = {}, {}
+  local ids, ends = {}, {}
   for _, entry in ipairs(entries) do
-    for i = 1, #entry[2], 2 do
-      local id = entry[2][i] == 'jobId' and entry[2][i + 1]
-      if id and not seen_ids[id] then
-        seen_ids[id] = true
-        ids[#ids + 1] = id
-      end
+    local event = {}
+    for i = 1, #entry[2], 2 do event[entry[2][i]] = entry[2][i + 1] end
+    local id = event.jobId
+    if id then
+      if ends[id] == nil then ids[#ids + 1] = id end
+      ends[id] = end_told(event, ends[id])
     end
   end
-  for _, id in ipairs(ids) do reconcile(q, id) end
   local reached = entries[#entries] and entries[#entries][1] or last
   call('SET', q.base .. 'hf:seen', reached)
   q.caught_up = reached == last
+  for _, id in ipairs(ids) do reconcile(q, id, ends[id] or nil) end
   local function ms(id) return tonumber(string.match(id, '^(%d+)')) end
   if seen ~= '0-0' and ms(first) > ms(seen) then call('HSETNX', shared .. 'sweeps', q.name, '0:0') end
 end

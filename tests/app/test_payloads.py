@@ -211,12 +211,12 @@ async def test_task_refuses_arguments_its_function_would_refuse(app: Holdfast) -
     @app.task("t")
     async def task(ctx: JobContext, to: str) -> None: ...
 
-    for call in (
-        task.submit,
-        lambda: task.submit(to="a", colour="red"),  # type: ignore[call-arg]
-        lambda: task.submit("a", "b"),  # type: ignore[call-arg]
+    for call, reason in (
+        (task.submit, "missing a required argument: 'to'"),
+        (lambda: task.submit(to="a", colour="red"), "got an unexpected keyword argument"),  # type: ignore[call-arg]
+        (lambda: task.submit("a", "b"), "too many positional arguments"),  # type: ignore[call-arg]
     ):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match=rf"^task\(to\): {reason}"):
             await call()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import select
 import signal
 import sqlite3
@@ -171,6 +172,19 @@ def test_unknown_setting_is_a_usage_error(place: Place) -> None:
 
     assert 2 == result.exit_code
     assert "did you mean 'worker.slots'?" in result.stderr
+
+
+@pytest.mark.parametrize(("span", "shown"), [("0.1", "0.1 s"), ("PT0.1S", "PT0.1S")])
+def test_wait_that_runs_out_of_time_names_the_job_and_the_reason(
+    place: Place, span: str, shown: str
+) -> None:
+    result = place.run("submit", "greet", "--wait", "--wait-timeout", span)
+
+    assert 4 == result.exit_code
+    (line,) = result.stderr.splitlines()
+    assert re.fullmatch(
+        rf"holdfast: job [0-9a-f-]+ has not ended within {shown}: no worker.*", line
+    )
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
-from holdfast.cli.errors import FAILED, USAGE, CommandError
+from holdfast.cli.errors import FAILED, TIMED_OUT, USAGE, CommandError
 from holdfast.cli.tables import facts, moment, state_shown
 from holdfast.model.job import SELECTABLE_KINDS, Priority, State
 from holdfast.model.results import SubmissionResult
@@ -85,7 +85,13 @@ def submit(
         result = await queue.submit(type_, body, **options)
         if not wait:
             return result
-        return await queue.wait(result.job_id, timeout=longest)
+        try:
+            return await queue.wait(result.job_id, timeout=longest)
+        except TimeoutError:
+            why = (await queue.explain(result.job_id)).message
+            within = f"{longest:g} s" if isinstance(longest, float) else longest
+            message = f"job {result.job_id} has not ended within {within}: {why}"
+            raise CommandError(message, TIMED_OUT) from None
 
     result = on_store(url, operate, new=True, app=app)
     answer(result, as_json=as_json, show=lambda: _show(result))

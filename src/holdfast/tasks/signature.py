@@ -46,6 +46,7 @@ class Signature:
             for name, parameter in signature.parameters.items()
             if name != self.context
         }
+        self._name = getattr(function, "__name__", "task")
         self._call = signature.replace(parameters=list(self._parameters.values()))
         for name, parameter in self._parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL or (
@@ -71,7 +72,10 @@ class Signature:
 
     def pack(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         """Return the payload for a call; TypeError when the arguments do not fit the function."""
-        named = self._call.bind(*args, **kwargs).arguments
+        try:
+            named = self._call.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{self._name}({', '.join(self._parameters)}): {error}") from None
         if self._whole:
             return named.get(WHOLE)
         return named | named.pop(self._rest, {}) if self._rest else named

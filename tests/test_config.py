@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import ValidationError, config
+from holdfast import Holdfast, Limits, ValidationError, config
+from holdfast.model.policy import Retention
+from holdfast.model.profiles import BULLMQ, DOCUMENT, LEASE
+from holdfast.operations.environment import APP_SETTINGS, as_text, variable
+from holdfast.webhooks import WebhookSettings
+from tests.architecture import tree
 
 
 def _file(tmp_path: Path, text: str) -> str:
@@ -121,3 +126,113 @@ def test_queues_are_an_order_or_weights(given: object, read: object) -> None:
 def test_invalid_queues_are_refused(given: object) -> None:
     with pytest.raises(ValueError, match="must"):
         config.read_queues(given)
+
+
+APP_FILE = """
+[profiles]
+mail = "lease"
+"acme/q" = "document"
+
+[limits]
+payload_bytes = 2000
+timeout = "PT1M"
+queue_depth = 5
+
+[retention]
+completed = "forever"
+failed = 60
+
+[webhooks]
+allow = ["http", "ports"]
+timeout = 3
+max_attempts = 4
+"""
+
+
+def test_file_gives_the_settings_of_an_app(tmp_path: Path) -> None:
+    found = config.for_app(config.load(environment={}, path=_file(tmp_path, APP_FILE)))
+
+    assert {"mail": LEASE, "acme/q": DOCUMENT} == found.profiles
+    assert Limits(payload_bytes=2000, timeout=timedelta(minutes=1), queue_depth=5) == found.limits
+    assert Retention(completed=None, failed=timedelta(minutes=1)) == found.retention
+    assert (("http", "ports"), timedelta(seconds=3), 4) == (
+        *(found.webhooks.allow, found.webhooks.timeout, found.webhooks.max_attempts),
+    )
+
+
+def test_settings_of_an_app_without_values_are_those_of_the_library() -> None:
+    found = config.for_app(config.load(environment={}))
+
+    assert (Limits(), Retention(), WebhookSettings(), {}) == (
+        *(found.limits, found.retention, found.webhooks, found.profiles),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[profiles]\nmail = "fast"\n', "profiles must give queue 'mail' one of standard, lease,"),
+        ('[profiles]\n"a b" = "lease"\n', "profiles must name queues matching"),
+        ("[profiles]\nmail = 3\n", "profiles must give queue 'mail' one of"),
+        ("profiles = 3\n", "profiles must be text, got 3"),
+        ("[limits]\npayload_bytes = 17000000\n", "must be at most 16777216, got 17000000"),
+        ("[limits]\npayload_bytes = 0\n", "limits.payload_bytes must be a whole number from 1"),
+        ("[limits]\ntimeout = 0\n", "limits.timeout must be longer than 0 s"),
+        ('[retention]\nfailed = "ever"\n', "or 'forever'"),
+        ("[retention]\nended = 3\n", "retention.ended is not a setting"),
+        ("[webhooks]\nmax_attempts = 101\n", "webhooks.max_attempts must be at most 100, got 101"),
+        ('[webhooks]\ntimeout = "soon"\n', "webhooks.timeout must be an ISO 8601 duration"),
+    ],
+)
+def test_wrong_settings_of_an_app_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        config.load(environment={}, path=_file(tmp_path, text))
+
+    assert message in str(caught.value)
+
+
+def test_app_takes_from_the_environment_what_its_code_does_not_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config.load(environment={}, path=_file(tmp_path, APP_FILE))
+    for key in APP_SETTINGS:
+        if settings.source(key) != "default":
+            monkeypatch.setenv(variable(key), as_text(settings[key]))
+
+    plain = Holdfast("memory://")
+    own = Holdfast(
+        "memory://",
+        queues={"mail": "bullmq"},
+        limits=Limits(batch=3),
+        retention=Retention(failed=None),
+        webhooks=WebhookSettings(max_attempts=2),
+    )
+
+    expected = config.for_app(settings)
+    assert (expected.limits, expected.retention, expected.webhooks, expected.profiles) == (
+        *(plain.limits, plain.retention, plain.webhook_settings, plain.registry.profiles),
+    )
+    assert (Limits(batch=3), Retention(failed=None), 2) == (
+        *(own.limits, own.retention, own.webhook_settings.max_attempts),
+    )
+    assert {"mail": BULLMQ, "acme/q": DOCUMENT} == own.registry.profiles
+
+
+def test_wrong_variables_of_an_app_are_refused_all_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOLDFAST_PROFILES", "mail")
+    monkeypatch.setenv("HOLDFAST_RETENTION_FAILED", "never")
+
+    with pytest.raises(ValidationError) as caught:
+        Holdfast("memory://")
+
+    assert ["$HOLDFAST_PROFILES", "$HOLDFAST_RETENTION_FAILED"] == [
+        fault.field for fault in caught.value.faults
+    ]
+
+
+def test_every_setting_is_documented() -> None:
+    page = (tree.ROOT / "docs" / "how-to.md").read_text("utf-8")
+
+    assert [] == [key for key in config.SETTINGS if f"`{key}`" not in page]

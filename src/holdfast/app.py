@@ -21,6 +21,7 @@ from holdfast.model.results import (
 from holdfast.model.submission import SubmitOptions
 from holdfast.observe.redaction import Redaction
 from holdfast.operations.declarations import Declarations
+from holdfast.operations.environment import from_environment
 from holdfast.operations.interface import JobOperations, OperationsBackend
 from holdfast.operations.operations import Operations
 from holdfast.operations.quota import Quota
@@ -70,13 +71,14 @@ class Holdfast(JobOperations):
         self.url = url or os.environ.get("HOLDFAST_URL") or DEFAULT_URL
         self.clock = clock or SystemClock()
         self.randomness = randomness or Randomness()
-        self.limits = limits or Limits()
-        self.retention = retention or Retention()
+        given = from_environment()
+        self.limits = limits or given.limits
+        self.retention = retention or given.retention
         self.keys = keys or KeyRing.from_environment()
         self.redaction = redaction or Redaction.from_environment()
-        self.webhook_settings = webhooks or WebhookSettings.from_environment()
-        profiles = {name: profile_named(given) for name, given in (queues or {}).items()}
-        self.registry = Registry(profiles, self.limits)
+        self.webhook_settings = webhooks or given.webhooks
+        named = {queue: profile_named(profile) for queue, profile in (queues or {}).items()}
+        self.registry = Registry({**given.profiles, **named}, self.limits)
         self.crons: dict[str, CronEntry] = {}
         self._clock_given = clock
         self._own_store = None if store is None else encrypted(store, self.keys)

@@ -18,14 +18,24 @@ import msgspec
 from holdfast.encryption import KeyRing
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import DEFAULT_QUEUE
-from holdfast.model.times import format_duration, parse_duration
 from holdfast.model.validation import QUEUE_RULE
 from holdfast.observe.logging import FORMATS, LEVELS
 from holdfast.observe.redaction import MASK, redacted
+from holdfast.operations.environment import (
+    APP_SETTINGS,
+    PREFIX,
+    AppSettings,
+    app_settings,
+    as_text,
+    read_names,
+    read_number,
+    read_span,
+    read_text,
+    variable,
+)
 from holdfast.store import DEFAULT_URL
 
 FILE = "holdfast.toml"
-PREFIX = "HOLDFAST_"
 OWN = frozenset({"HOLDFAST_API_KEY", "HOLDFAST_CONFIG"})
 """Variables that are not settings."""
 
@@ -47,24 +57,11 @@ class Effective(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"must be text, got {value!r:.60}")
-    return value
-
-
-def _names(value: object) -> str:
-    return ",".join(map(_text, value)) if isinstance(value, list) else _text(value)
-
-
-def _number(value: object) -> int:
-    try:
-        number = int(value) if isinstance(value, str) else value
-    except ValueError:
-        number = None
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ValueError(f"must be a whole number from 1, got {value!r:.60}")
-    return number
+def _port(value: object) -> int:
+    port = 0 if value in (0, "0") else read_number(value)
+    if port > 65_535:
+        raise ValueError(f"must be a port up to 65535, got {port}")
+    return port
 
 
 def _switch(value: object) -> bool:
@@ -73,19 +70,6 @@ def _switch(value: object) -> bool:
     if found is None:
         raise ValueError(f"must be true or false, got {value!r:.60}")
     return found
-
-
-def _port(value: object) -> int:
-    port = 0 if value in (0, "0") else _number(value)
-    if port > 65_535:
-        raise ValueError(f"must be a port up to 65535, got {port}")
-    return port
-
-
-def _span(value: object) -> timedelta:
-    if isinstance(value, str) and value.replace(".", "", 1).isdigit():
-        value = float(value)
-    return parse_duration(value)
 
 
 def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:
@@ -100,7 +84,7 @@ def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:
 def read_queues(value: object) -> dict[str, float] | list[str]:
     """Read ``a,b`` as an order and ``a=3,b=1`` as weights; also from a list of such texts."""
     texts = value if isinstance(value, list | tuple) else [value]
-    names = [part.strip() for text in texts for part in _text(text).split(",")]
+    names = [part.strip() for text in texts for part in read_text(text).split(",")]
     weights: dict[str, float] = {}
     for part in names:
         name, weighted, weight = part.partition("=")
@@ -117,34 +101,35 @@ def read_queues(value: object) -> dict[str, float] | list[str]:
 
 
 SETTINGS: Mapping[str, Setting] = {
-    "url": Setting(default=DEFAULT_URL, read=_text, help="the store"),
-    "app": Setting(default=None, read=_text, help="where the app is, module:name"),
+    "url": Setting(default=DEFAULT_URL, read=read_text, help="the store"),
+    "app": Setting(default=None, read=read_text, help="where the app is, module:name"),
     "encryption.keys": Setting(
-        default=None, read=_text, help="keys that encrypt jobs, id:base64", secret=True
+        default=None, read=read_text, help="keys that encrypt jobs, id:base64", secret=True
     ),
-    "encryption.keys_file": Setting(default=None, read=_text, help="a file of such keys"),
-    "webhooks.allow": Setting(
-        default=None, read=_names, help="allow webhooks to http, other ports or networks"
-    ),
+    "encryption.keys_file": Setting(default=None, read=read_text, help="a file of such keys"),
+    **{
+        key: Setting(default=default, read=read, help=meaning)
+        for key, (default, read, meaning) in APP_SETTINGS.items()
+    },
     "redact.names": Setting(
-        default=None, read=_names, help="more names whose values are masked in logs and errors"
+        default=None, read=read_names, help="more names whose values are masked in logs and errors"
     ),
     "log.level": Setting(
         default="info", read=_one_of(LEVELS), help="the lowest level that is logged"
     ),
     "log.format": Setting(default="text", read=_one_of(FORMATS), help="text, or json lines"),
-    "listen.host": Setting(default="127.0.0.1", read=_text, help="where the service listens"),
+    "listen.host": Setting(default="127.0.0.1", read=read_text, help="where the service listens"),
     "listen.port": Setting(default=8080, read=_port, help="the port of the service, 0 for any"),
     "worker.queues": Setting(
         default=[DEFAULT_QUEUE], read=read_queues, help="queues in order, or with =weight"
     ),
-    "worker.slots": Setting(default=20, read=_number, help="jobs at once in one process"),
-    "worker.processes": Setting(default=1, read=_number, help="worker processes"),
+    "worker.slots": Setting(default=20, read=read_number, help="jobs at once in one process"),
+    "worker.processes": Setting(default=1, read=read_number, help="worker processes"),
     "worker.supervisor": Setting(
         default=True, read=_switch, help="run workers under a supervisor that replaces dead ones"
     ),
     "worker.grace": Setting(
-        default=timedelta(seconds=30), read=_span, help="how long jobs may finish after a stop"
+        default=timedelta(seconds=30), read=read_span, help="how long jobs may finish after a stop"
     ),
 }
 
@@ -156,7 +141,7 @@ PASSED_ON = (
     "encryption.keys",
     "encryption.keys_file",
     "redact.names",
-    "webhooks.allow",
+    *APP_SETTINGS,
 )
 """Settings that a command passes on to the app it runs, as environment variables."""
 
@@ -239,7 +224,7 @@ def _file_layer(path: str | None, faults: list[Fault]) -> list[Given]:
 def _flattened(table: Mapping[str, object]) -> list[tuple[str, object]]:
     flat: list[tuple[str, object]] = []
     for name, value in table.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and name not in SETTINGS:
             flat += [(f"{name}.{inner}", v) for inner, v in value.items()]
         else:
             flat.append((name, value))
@@ -280,9 +265,9 @@ def key_ring(settings: Settings) -> KeyRing | None:
     return KeyRing.from_file(path) if isinstance(path, str) else None
 
 
-def variable(key: str) -> str:
-    """Return the environment variable of a key."""
-    return PREFIX + key.upper().replace(".", "_")
+def for_app(settings: Settings) -> AppSettings:
+    """Return the settings of an app that has no code of its own."""
+    return app_settings({key: settings[key] for key in APP_SETTINGS})
 
 
 def shown(key: str, value: object) -> object:
@@ -292,10 +277,8 @@ def shown(key: str, value: object) -> object:
     match value:
         case str():
             return redacted(value)
-        case timedelta():
-            return format_duration(value)
-        case dict():
-            return ",".join(f"{name}={weight:g}" for name, weight in value.items())
+        case timedelta() | dict():
+            return as_text(value)
         case list():
             return ",".join(value)
         case _:

@@ -47,12 +47,12 @@ def run(*args: str) -> str:
 def test_submit_applies_what_the_task_declares(declared: str) -> None:
     job_id = json.loads(run("submit", "pay", "--url", declared, "--json"))["job_id"]
 
-    page = json.loads(run("job", job_id, "--url", declared, "--json"))
+    page = json.loads(run("job", job_id, "--settings", "--url", declared, "--json"))
     assert ("money", 1) == (page["queue"], page["max_attempts"])
     assert {"value": 3.0, "origin": "TASK"} == page["settings"]["values"]["timeout"]
     explained = json.loads(run("explain", job_id, "--url", declared, "--json"))["settings"]
     assert page["settings"] == explained
-    lines = run("job", job_id, "--url", declared).splitlines()
+    lines = run("job", job_id, "--settings", "--url", declared).splitlines()
     shown = {line.split("  ")[0]: line.split() for line in lines if line}
     assert "the task, declared by worker w1" in " ".join(shown["max attempts"])
     assert ["lease", "5.0", "s", "profile", "lease"] == shown["lease"]
@@ -67,3 +67,65 @@ def test_submit_without_a_declaration_uses_the_usual_defaults(url: str) -> None:
 
     job = json.loads(run("job", job_id, "--url", url, "--json"))
     assert ("default", 3) == (job["queue"], job["max_attempts"])
+
+
+def test_submit_applies_the_profiles_and_limits_of_the_settings_file(
+    place: Place, url: str
+) -> None:
+    (place.path / "holdfast.toml").write_text(
+        '[profiles]\ndefault = "document"\n[limits]\npayload_bytes = 10\n', "utf-8"
+    )
+
+    job_id = json.loads(run("submit", "pay", "--url", url, "--json"))["job_id"]
+    refused = CliRunner().invoke(cli, ["submit", "pay", '"longer than ten"', "--url", url])
+
+    job = json.loads(run("job", job_id, "--url", url, "--json"))
+    assert ("document", 4) == (job["profile"], job["max_attempts"])
+    assert 2 == refused.exit_code
+    assert "payload: Job payload size 17 bytes exceeds limit of 10 bytes" in refused.stderr
+
+
+def test_worker_publishes_the_profiles_that_flags_give(place: Place, url: str) -> None:
+    done = place.process(
+        *("worker", "jobs_here", "--burst", "--no-supervisor", "--profile", "mail=lease"),
+        *("--profile", "default=document", "--timeout-limit", "PT1M", "--url", url),
+    )
+
+    job_id = json.loads(run("submit", "x", "--queue", "mail", "--url", url, "--json"))["job_id"]
+
+    assert 0 == done.returncode, done.stderr
+    job = json.loads(run("job", job_id, "--url", url, "--json"))
+    assert ("lease", 4) == (job["profile"], job["max_attempts"])
+
+
+def test_flag_cannot_change_what_the_app_gives_itself(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(place.path)
+    (place.path / "own_limits.py").write_text(
+        "from holdfast import Holdfast, Limits\napp = Holdfast(limits=Limits(batch=2))\n", "utf-8"
+    )
+
+    result = place.run("worker", "own_limits", "--payload-limit", "2000")
+
+    assert 2 == result.exit_code
+    assert "own_limits gives its own limits, which --payload-limit cannot change" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["worker", "serve"])
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--profile", "mail"], "profiles: must give queue 'mail' one of"),
+        (["--payload-limit", "big"], "limits.payload_bytes: must be a whole number from 1"),
+        (["--keep-failed", "never"], "retention.failed: must be an ISO 8601 duration"),
+        (["--webhooks-attempts", "0"], "webhooks.max_attempts: must be a whole number from 1"),
+    ],
+)
+def test_errors_name_the_wrong_setting(
+    place: Place, command: str, args: list[str], message: str
+) -> None:
+    result = place.run(command, "jobs_here", *args)
+
+    assert 2 == result.exit_code
+    assert message in result.stderr

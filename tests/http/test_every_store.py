@@ -155,3 +155,14 @@ async def test_jobs_submitted_over_http_follow_what_workers_declare(any_site: Si
     explained = (await site.get(f"{API}/jobs/{ids[0]}/explain", key=plain)).json["settings"]
     assert {"value": 1, "origin": "TASK"} == explained["values"]["max_attempts"]
     assert "lease" == explained["profile"]
+
+
+async def test_service_keeps_the_profiles_it_was_given_in_the_store(any_site: Site) -> None:
+    store = any_site.store
+    async with running(Holdfast(store=store, queues={"mail": "lease"})) as other:
+        ids = [await site.submit("a", queue="mail") for site in (other, any_site)]
+        first, second = await store.get(ids)
+
+    assert first is not None
+    assert second is not None
+    assert ("lease", "lease") == (first.profile, second.profile)

@@ -256,3 +256,18 @@ def test_dev_command_also_serves_the_api(tmp_path: Path) -> None:
         process.wait(TIMEOUT)
 
     assert (0, "hello Ada") == (process.returncode, done["result"]["output"])
+
+
+def test_flags_give_profiles_limits_and_webhook_settings(tmp_path: Path) -> None:
+    flags = ["--profile", "mail=lease", "--payload-limit", "100", "--webhooks-allow", "http,ports"]
+    with serving(tmp_path, *flags, "--keep-completed", "forever") as server:
+        job = server.call("POST", "/jobs", {"type": "a", "payload": 1, "queue": "mail"})
+        found = server.call("GET", f"/jobs/{job['job_id']}")
+        webhook = server.call("POST", "/webhooks", {"url": "http://example.org:81/x"})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            server.call("POST", "/jobs", {"type": "a", "payload": "x" * 100})
+
+    assert ("lease", 4) == (found["profile"], found["max_attempts"])
+    assert "http://example.org:81/x" == webhook["url"]
+    with refused.value as reply:
+        assert "exceeds limit of 100 bytes" in reply.read().decode()

@@ -8,10 +8,12 @@ import traceback
 
 from holdfast import config
 from holdfast.app import Holdfast
+from holdfast.cli.app_options import OPTIONS
 from holdfast.cli.errors import USAGE, CommandError
 from holdfast.config import Settings
 from holdfast.errors import HoldfastError
 from holdfast.observe.redaction import redacted
+from holdfast.operations.environment import as_text, variable
 from holdfast.worker.loading import load_app
 
 
@@ -26,7 +28,7 @@ def find_app(settings: Settings) -> tuple[str, Holdfast]:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     for key in config.PASSED_ON:
         if settings.source(key) != "default":
-            os.environ[config.variable(key)] = settings.text(key)
+            os.environ[variable(key)] = as_text(settings[key])
     try:
         app = load_app(path)
     except HoldfastError:
@@ -41,7 +43,26 @@ def find_app(settings: Settings) -> tuple[str, Holdfast]:
             " write Holdfast() there to use --url or $HOLDFAST_URL",
             USAGE,
         )
+    _check_flags(path, app, settings)
     return path, app
+
+
+def _check_flags(path: str, app: Holdfast, settings: Settings) -> None:
+    """Refuse flags for settings that the code of the app gives itself."""
+    given, profiles = config.for_app(settings), app.registry.profiles
+    kept = {
+        "limits": app.limits == given.limits,
+        "retention": app.retention == given.retention,
+        "webhooks": app.webhook_settings == given.webhooks,
+        "profiles": all(profiles[queue] == each for queue, each in given.profiles.items()),
+    }
+    for key, (flag, *_) in OPTIONS.items():
+        if settings.source(key) == "flag" and not kept[key.partition(".")[0]]:
+            raise CommandError(
+                f"{path} gives its own {key.partition('.')[0]}, which {flag} cannot change:"
+                " remove them there to use flags, variables or holdfast.toml",
+                USAGE,
+            )
 
 
 def _last_line(error: BaseException) -> str:

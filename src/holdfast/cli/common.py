@@ -53,7 +53,15 @@ def on_store(
 
 def plain_app(settings: config.Settings) -> Holdfast:
     """Return an app without tasks over the store the settings name, with their keys."""
-    return Holdfast(settings.text("url"), keys=config.key_ring(settings))
+    given = config.for_app(settings)
+    return Holdfast(
+        settings.text("url"),
+        keys=config.key_ring(settings),
+        queues=given.profiles,
+        limits=given.limits,
+        retention=given.retention,
+        webhooks=given.webhooks,
+    )
 
 
 def opened_as_is(url: str, source: str) -> str:

@@ -32,7 +32,7 @@ limit_option = click.option(
 class JobPage(JobStatus, frozen=True, kw_only=True):
     """What `job` prints: the job, and beside it the parts that were requested."""
 
-    settings: JobSettings
+    settings: JobSettings | UnsetType = UNSET
     logs: list[LogEntry] | UnsetType = UNSET
     attempts: tuple[AttemptInfo, ...] | UnsetType = UNSET
 
@@ -59,9 +59,16 @@ def jobs(url: str | None, as_json: bool, **given: object) -> None:
 @click.option("--history", is_flag=True, help="Include every state transition.")
 @click.option("--logs", is_flag=True, help="Include the lines that the handler logged.")
 @click.option("--failure", is_flag=True, help="Include how each attempt failed.")
+@click.option("--settings", is_flag=True, help="Include what governs it, and who gave that.")
 @store_options
 def job(
-    job_id: str, history: bool, logs: bool, failure: bool, url: str | None, as_json: bool
+    job_id: str,
+    history: bool,
+    logs: bool,
+    failure: bool,
+    settings: bool,
+    url: str | None,
+    as_json: bool,
 ) -> None:
     """Show one job."""
 
@@ -69,7 +76,7 @@ def job(
         found = await app.get(job_id, include_history=history)
         return JobPage(
             **{name: getattr(found, name) for name in found.__struct_fields__},
-            settings=(await app.explain(job_id)).settings,
+            settings=(await app.explain(job_id)).settings if settings else UNSET,
             logs=await app.logs(job_id) if logs else UNSET,
             attempts=(await app.failure(job_id)).attempts if failure else UNSET,
         )
@@ -171,7 +178,8 @@ def _show_job(job: JobPage) -> None:
             ("error", _error(job.failure)),
         ]
     )
-    _show_settings(job.settings)
+    if job.settings is not UNSET:
+        _show_settings(job.settings)
     if job.history is not None:
         _show_history(job.history)
     if job.attempts is not UNSET:

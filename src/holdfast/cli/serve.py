@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from holdfast import config
+from holdfast.cli.app_options import app_flags, app_options
 from holdfast.cli.app_path import find_app
 from holdfast.cli.common import plain_app, url_option
 from holdfast.cli.errors import FAILED, USAGE, CommandError
@@ -25,6 +26,7 @@ from holdfast.runtime.event_loop import run
 @click.option(
     "--cors", multiple=True, metavar="ORIGIN", help="An origin whose pages may call the API."
 )
+@app_options
 @log_level_option
 @log_format_option
 @url_option
@@ -40,6 +42,7 @@ def serve(  # noqa: PLR0913  # one per option
     log_level: str | None,
     log_format: str | None,
     url: str | None,
+    **given: object,
 ) -> None:
     """Serve every operation over HTTP until TERM or INT; /docs describes them.
 
@@ -53,6 +56,7 @@ def serve(  # noqa: PLR0913  # one per option
         "listen.port": port,
         "log.level": log_level,
         "log.format": log_format,
+        **app_flags(given),
     }
     settings = config.load(flags=flags)
     logging.configure(settings.text("log.level"), settings.text("log.format"))

@@ -14,6 +14,7 @@ import click
 
 from holdfast import config
 from holdfast.app import Holdfast
+from holdfast.cli.app_options import app_flags, app_options, others
 from holdfast.cli.app_path import find_app
 from holdfast.cli.common import url_option
 from holdfast.cli.errors import FAILED, USAGE, CommandError
@@ -60,6 +61,7 @@ log_format_option = click.option(
 )
 @click.option("--burst", is_flag=True, help="Stop when no job is left.")
 @click.option("--grace", metavar="SPAN", help="How long a stop waits for running jobs.  [30 s]")
+@app_options
 @log_level_option
 @log_format_option
 @url_option
@@ -205,9 +207,15 @@ def _flags(
 ) -> dict[str, object]:
     names = {"log_level": "log.level", "log_format": "log.format"}
     given: dict[str, object] = {
-        names.get(name, f"worker.{name}"): value for name, value in flags.items()
+        names.get(name, f"worker.{name}"): value for name, value in others(flags).items()
     }
-    return {**given, "app": app, "url": url, "worker.queues": list(queues) or None}
+    return {
+        **given,
+        **app_flags(flags),
+        "app": app,
+        "url": url,
+        "worker.queues": list(queues) or None,
+    }
 
 
 def _is_supervised(settings: Settings, app: Holdfast) -> bool:

@@ -19,10 +19,13 @@ from holdfast.http.rate_limits import KeyLimits
 from holdfast.observe import Observer, Silent
 from holdfast.operations.declarations import Declarations
 from holdfast.operations.operations import Operations
+from holdfast.operations.publisher import Publisher
 from holdfast.operations.submitter import Submitter
 from holdfast.operations.waiter import JobWaiter
 from holdfast.store.tenants import TenantStore
 
+SERVICE = "service"
+"""The name under which the service publishes the profiles of queues; no worker has it."""
 MAX_VIEWS = 1000
 """Operations of so many callers are kept for their next request."""
 
@@ -65,6 +68,8 @@ class Service:
         self.key_limits = KeyLimits(self.app.store, self.app.clock)
         self.tail = EventTail(self.app.store)
         self._waiter = JobWaiter(self.app.store)
+        publisher = Publisher(self.app.store, SERVICE, self.app.clock.now())
+        await publisher.publish_profiles(self.app.registry.profiles)
         await self.keys.refresh()
 
     async def close(self) -> None:

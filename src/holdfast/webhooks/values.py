@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Self, TypedDict
+from typing import TypedDict
 
 import msgspec
 
@@ -15,6 +14,7 @@ from holdfast.model.policy import DAY, HOUR, Backoff, BackoffKind
 CALLBACK = "callback"
 """The webhook id of deliveries to an address that a job itself names."""
 VARIABLE = "HOLDFAST_WEBHOOKS_ALLOW"
+"""The variable that allows addresses where the code does not."""
 ENDS = tuple(sorted(TERMINAL))
 
 
@@ -36,12 +36,6 @@ class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
         jitter=True,
     )
     lifetime: timedelta = 7 * DAY
-
-    @classmethod
-    def from_environment(cls) -> Self:
-        """Allow what $HOLDFAST_WEBHOOKS_ALLOW lists, separated by commas."""
-        given = os.environ.get(VARIABLE, "").split(",")
-        return cls(allow=tuple(each.strip() for each in given if each.strip()))
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):

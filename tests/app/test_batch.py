@@ -138,7 +138,7 @@ async def test_chain_runs_steps_in_order_and_a_list_in_parallel(app: Holdfast) -
     assert () == one.depends_on
     assert (one.job_id,) == two.depends_on == three.depends_on
     assert (two.job_id, three.job_id) == four.depends_on
-    assert [DependencyKind.CHAIN, DependencyKind.FAN_IN] == [
+    assert [DependencyKind.FAN_IN, DependencyKind.FAN_IN] == [
         job.dependency_kind for job in jobs if job
     ]
 

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from holdfast import Holdfast, JobContext, State, SubmissionStatus, TemporaryError
+from holdfast import (
+    Holdfast,
+    JobContext,
+    Limits,
+    State,
+    SubmissionStatus,
+    TemporaryError,
+    ValidationError,
+)
 from holdfast.encryption import KeyRing
 from holdfast.errors import DuplicateError
+from holdfast.model.policy import MEBIBYTE
 from tests.conformance.stores import Place, empty_schema
 from tests.encryption.conftest import every_byte
 from tests.worker.rig import ended, working
@@ -196,3 +205,18 @@ async def test_encrypted_jobs_join_the_callers_transaction(
 
     assert job.job_id.encode() in kept
     assert CANARY.encode() not in kept
+
+
+@pytest.mark.redis
+@pytest.mark.req("M-12", stores=["redis"])
+@pytest.mark.parametrize("shared_place", ["redis"], indirect=True)
+async def test_limit_of_redis_counts_the_encrypted_payload(
+    shared_place: Place, ring: KeyRing
+) -> None:
+    limits = Limits(payload_bytes=16 * MEBIBYTE)
+    async with Holdfast(shared_place.url, keys=ring, limits=limits) as app:
+        fits = await app.submit("t", "x" * (7 * MEBIBYTE))
+        with pytest.raises(ValidationError, match=r"10\.7 MB exceeds limit of 10\.0 MB"):
+            await app.submit("t", "x" * (8 * MEBIBYTE))
+
+    assert SubmissionStatus.ACCEPTED is fits.status

@@ -281,6 +281,22 @@ async def test_rate_of_one_key_does_not_limit_another(site: Site) -> None:
     assert 200 == (await site.get(f"{API}/jobs", key=free)).status
 
 
+@pytest.mark.req("A-4", "A-20", "M-2")
+async def test_duplicates_need_no_room_among_the_unfinished_jobs_of_a_key(site: Site) -> None:
+    small = await site.key(Role.SUBMITTER, live_jobs=2)
+    jobs = [{"type": "a", "payload": 1, "idempotency_key": f"k{n}"} for n in range(3)]
+
+    first = [await site.post(f"{API}/jobs", jobs[0], key=small) for _ in range(5)]
+    second = await site.post(f"{API}/jobs/batch", {"jobs": jobs[:2]}, key=small)
+    again = [await site.post(f"{API}/jobs", job, key=small) for job in jobs]
+    batches = [await site.post(f"{API}/jobs/batch", {"jobs": jobs[:n]}, key=small) for n in (2, 3)]
+
+    assert [201, 200, 200, 200, 200] == [reply.status for reply in first]
+    assert ["DUPLICATE", "ACCEPTED"] == [r["status"] for r in second.json["results"]]
+    assert [200, 200, 429] == [reply.status for reply in again]
+    assert [200, 429] == [reply.status for reply in batches]
+
+
 @pytest.mark.req("A-4", "A-20")
 async def test_unfinished_jobs_are_limited_per_key(site: Site) -> None:
     small = await site.key(Role.SUBMITTER, live_jobs=3)

@@ -52,6 +52,11 @@ class EncryptedStore(StoreProxy):
     def __init__(self, inner: Store, keys: KeyRing) -> None:
         super().__init__(inner)
         self._contents = Contents(keys)
+        if size_fault := inner.capabilities.size_fault:
+            self.capabilities = replace(
+                inner.capabilities,
+                size_fault=lambda job: size_fault(self._contents.encrypt_job(job)),
+            )
 
     async def add(
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None

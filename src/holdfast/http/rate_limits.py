@@ -53,7 +53,7 @@ class KeyLimits:
 
     async def admit_jobs(self, caller: Caller, count: int) -> None:
         """Count new jobs; the unfinished ones are read from the store once a second."""
-        if caller.live_jobs is None:
+        if caller.live_jobs is None or not count:
             return
         use, now = self._use(caller), self._clock.monotonic()
         if now - use.counted_at >= RECOUNT:
@@ -68,6 +68,11 @@ class KeyLimits:
                 retry_after=SECOND,
             )
         use.live += count
+
+    def give_back_jobs(self, caller: Caller, count: int) -> None:
+        """Take back the count of jobs that were not written."""
+        if caller.live_jobs is not None:
+            self._use(caller).live -= count
 
     def _use(self, caller: Caller) -> _KeyUse:
         use = self._uses.get(caller.key_id)

@@ -42,11 +42,19 @@ class Quota:
 
     async def admit(self, jobs: Sequence[Job]) -> None:
         """Admit jobs, all or none, and count them."""
+        if not jobs:
+            return
         if self._depth is not None:
             await self._check_depth(jobs, self._depth)
         if self._rate is not None:
             self._check_rate(len(jobs), self._rate)
         self._waiting.update(job.queue for job in jobs)
+
+    def give_back(self, jobs: Sequence[Job]) -> None:
+        """Take back the count of jobs that were not written."""
+        self._waiting.subtract(job.queue for job in jobs)
+        if self._rate is not None:
+            self._allowance = min(self._rate, self._allowance + len(jobs))
 
     async def _check_depth(self, jobs: Sequence[Job], most: int) -> None:
         async with self._reading:

@@ -20,7 +20,6 @@ from holdfast.model.acceptance import (
 )
 from holdfast.model.job import Job
 from holdfast.model.policy import Limits
-from holdfast.model.reserved import CALLBACKS
 from holdfast.model.results import (
     BatchResult,
     SubmissionResult,
@@ -28,6 +27,7 @@ from holdfast.model.results import (
     submission_result,
 )
 from holdfast.model.submission import Defaults, Parent, Spawner, Submission
+from holdfast.operations.admission import SMALL_PAYLOAD, Add, Admission, new_jobs
 from holdfast.operations.batch_answers import batch_answer, job_answer, rejected
 from holdfast.operations.batcher import Batcher
 from holdfast.operations.declarations import Declarations
@@ -41,7 +41,6 @@ from holdfast.store import (
     Added,
     AddStatus,
     Fence,
-    RecordWrite,
     Store,
     TransactionalStore,
 )
@@ -73,17 +72,14 @@ class Submitter:
         self._randomness = randomness
         self._limits = limits
         self.declarations = declarations
-        self._quota = quota
         self._callbacks = callbacks
-        self._is_limited = quota is not None and quota.is_limited
+        self._admission = Admission(store, quota)
         self._timeouts = Timeouts()
         self._batcher = self._new_batcher()
         self._keyed = self._new_batcher()
         """For jobs with an idempotency key: they may wait for another transaction to end."""
         self._busy = SingleFlight(BUSY_KEYS)
         """Retries the jobs that wait for such a transaction."""
-        self._has_callbacks = False
-        """Whether the store has the record that jobs with a ``callback_url`` exist."""
 
     def _new_batcher(self) -> Batcher[Job | PlainSubmission, tuple[Job, Added]]:
         timeout = self._limits.submission_timeout.total_seconds()
@@ -105,12 +101,13 @@ class Submitter:
         """Accept and store one job; submissions that wait together are written together."""
         defaults = self._known(submission) or await self._defaults(submission)
         usual = plain(submission, defaults)
-        if usual is not None and connection is None and not self._is_limited:
+        is_limited = connection is not None or self._admission.is_limited
+        if usual is not None and not is_limited and len(usual.payload) <= SMALL_PAYLOAD:
             return self._result(*await self._batcher.write(usual, self._add_one))
         (submission,) = await self._screened([submission])
         parents = await self._parents([submission], connection) if submission.depends_on else None
         job = self._accepted(submission, defaults, parents)
-        await self._admit([job])
+        counted = await self._admit([job], connection)
         if connection is not None:
             added = (await self._add_in(connection, [job], atomic=True))[0]
         elif job.depends_on:
@@ -119,6 +116,7 @@ class Submitter:
             added = await self._add_keyed(job, (job.dedupe.scope, job.dedupe.key))
         else:
             _, added = await self._batcher.write(job, self._add_one)
+        self._admission.settle(counted, [job], [added])
         return self._result(job, added)
 
     async def spawn(
@@ -138,8 +136,9 @@ class Submitter:
         spawner = Spawner(fence.job_id, key or self._randomness.token(), extra)
         defaults = self._known(submission) or await self._defaults(submission)
         job = self._accepted(submission, defaults, await self._parents([submission]), spawner)
-        await self._admit([job])
+        counted = await self._admit([job])
         added = await self.persist(lambda: self._store.add([job], fence=fence))
+        self._admission.settle(counted, [job], added)
         return self._result(job, added[0]).job_id
 
     async def submit_batch(
@@ -161,8 +160,9 @@ class Submitter:
             )
         # Dependencies first: a store accepts a job only after those it depends on.
         valid = sorted((job for job in jobs if isinstance(job, Job)), key=lambda job: job.depth)
-        await self._admit(valid)
+        counted = await self._admit(valid, connection)
         answers = await self._write(valid, connection, atomic=atomic) if valid else []
+        self._admission.settle(counted, valid, answers)
         added = {job.id: answer for job, answer in zip(valid, answers, strict=True)}
         results = [
             rejected("", job)
@@ -181,15 +181,20 @@ class Submitter:
             return submissions
         return await screen.screened(submissions)
 
-    async def _admit(self, jobs: Sequence[Job]) -> None:
-        if not self._has_callbacks and any(job.callback_url for job in jobs):
-            since = self._store.now().isoformat().encode()
-            record = RecordWrite(kind=CALLBACKS, key=CALLBACKS, data=since, version=0)
-            await self.persist(lambda: self._store.keep([record]))
-            self._has_callbacks = True
-        quota = self._quota
-        if quota is not None and quota.is_limited:
-            await self.persist(lambda: quota.admit(jobs))
+    async def count_new(self, submissions: Sequence[Submission]) -> int:
+        """Return how many of these would be new jobs: valid, and with a key that no job holds."""
+        accepted = await self._accepted_batch(submissions, None)
+        jobs = [job for job in accepted if isinstance(job, Job)]
+        return len(await self.persist(lambda: new_jobs(jobs, self._add_somewhere(None))))
+
+    async def _admit(self, jobs: Sequence[Job], connection: object = None) -> Sequence[Job]:
+        add = self._add_somewhere(connection)
+        return await self.persist(lambda: self._admission.admit(jobs, add))
+
+    def _add_somewhere(self, connection: object) -> Add:
+        if connection is not None:
+            return partial(self._add_in, connection, atomic=False)
+        return partial(self._add, atomic=False)
 
     def _accepted(
         self,
@@ -198,7 +203,7 @@ class Submitter:
         parents: Mapping[str, Parent] | None,
         spawner: Spawner | None = None,
     ) -> Job:
-        return accept(
+        job = accept(
             submission,
             job_id=self._randomness.uuid() if spawner is None else spawner.child_id,
             now=self._store.now(),
@@ -206,6 +211,7 @@ class Submitter:
             parents=parents,
             spawner=spawner,
         )
+        return self._admission.checked(job)
 
     def _known(self, submission: Submission) -> Defaults | None:
         """The defaults of a submission, unless they must be read: most calls end here."""
@@ -224,13 +230,14 @@ class Submitter:
     ) -> list[Job | ValidationError]:
         keys = {named(submission) for submission in submissions}
         defaults = await self.persist(lambda: self.declarations.read(keys))
-        return accept_batch(
+        jobs = accept_batch(
             submissions,
             job_ids=self._randomness.uuids(len(submissions)),
             now=self._store.now(),
             defaults_for=lambda submission: defaults[named(submission)],
             parents=await self._parents(submissions, connection),
         )
+        return self._admission.checked_each(jobs)
 
     async def _parents(
         self, submissions: Sequence[Submission], connection: object = None

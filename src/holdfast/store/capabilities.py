@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from holdfast.errors import Fault
 from holdfast.model.job import Job
 from holdfast.model.submission import Parent
 from holdfast.store.values import Added, Fence, JobExport
@@ -24,6 +25,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Events may arrive late, while ``ended`` is always current."""
     completes_in_transaction: bool = False
     """``TransactionalStore.transaction`` works: handlers can write and complete at once."""
+    size_fault: Callable[[Job], Fault | None] | None = None
+    """Returns the fault of a job that is too large for the store; None: no store limit."""
 
 
 @runtime_checkable

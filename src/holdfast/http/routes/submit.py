@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.api.submissions import BatchBody, SubmissionBody, encodable
-from holdfast.errors import Fault, ValidationError
+from holdfast.errors import Fault, QuotaError, ValidationError
 from holdfast.http.endpoint import Call, Endpoint
 from holdfast.http.fields import Field, text
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
 from holdfast.http.submission_body import read_batch, read_submission
 from holdfast.model.results import SubmissionStatus
+from holdfast.model.submission import Submission
 from holdfast.model.validation import MAX_KEY
 
 KEY = b"idempotency-key"
@@ -31,10 +34,10 @@ BATCH_KEY_HEADER = text(
 async def submit(call: Call) -> JsonResponse:
     """Submit one job; respond when it is stored durably."""
     submission = read_submission(call.body, key=_key(call, KEY_HEADER))
-    if call.caller.live_jobs is not None:
-        await call.service.key_limits.admit_jobs(call.caller, 1)
+    counted = 0 if call.caller.live_jobs is None else await _admit(call, [submission])
     result = await call.operations.submit(submission)
     is_new = result.status is SubmissionStatus.ACCEPTED
+    call.service.key_limits.give_back_jobs(call.caller, counted - is_new)
     location = {"location": f"/api/v1/jobs/{result.job_id}"}
     return JsonResponse(encodable(result), 201 if is_new else 200, location)
 
@@ -42,8 +45,25 @@ async def submit(call: Call) -> JsonResponse:
 async def submit_batch(call: Call) -> JsonResponse:
     """Submit many jobs; respond when they are stored durably."""
     submissions, atomic = read_batch(call.body, key=_key(call, BATCH_KEY_HEADER))
-    await call.service.key_limits.admit_jobs(call.caller, len(submissions))
-    return JsonResponse(encodable(await call.operations.submit_batch(submissions, atomic=atomic)))
+    counted = await _admit(call, submissions)
+    batch = await call.operations.submit_batch(submissions, atomic=atomic)
+    new = sum(result.status is SubmissionStatus.ACCEPTED for result in batch.results)
+    call.service.key_limits.give_back_jobs(call.caller, counted - new)
+    return JsonResponse(encodable(batch))
+
+
+async def _admit(call: Call, submissions: Sequence[Submission]) -> int:
+    """Count new jobs of a key and return how many; duplicates of existing jobs need no room."""
+    limits, count = call.service.key_limits, len(submissions)
+    try:
+        await limits.admit_jobs(call.caller, count)
+    except QuotaError:
+        new = await call.service.app.submitter(call.operations.store).count_new(submissions)
+        if new == count:
+            raise
+        await limits.admit_jobs(call.caller, new)
+        return new
+    return count
 
 
 def _key(call: Call, header: Field) -> str | None:

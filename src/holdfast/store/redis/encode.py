@@ -10,8 +10,10 @@ import base64
 
 import msgspec
 
+from holdfast.errors import Fault
+from holdfast.model import payload
 from holdfast.model.job import Encoding, Job, LogLine, Transition
-from holdfast.model.policy import BackoffKind
+from holdfast.model.policy import MEBIBYTE, BackoffKind
 from holdfast.store.redis.fields import (
     MICROSECOND,
     MILLISECOND,
@@ -26,6 +28,9 @@ from holdfast.store.redis.fields import (
 HashFields = list[str | int | msgspec.Raw]
 """Names and values of a hash in turn, as an argument of a script carries them."""
 
+LARGEST_JOB = 10 * MEBIBYTE
+"""Bytes of a job's data and options together."""
+
 pack = msgspec.msgpack.Encoder().encode
 _encode = msgspec.json.Encoder().encode
 
@@ -39,6 +44,13 @@ def new_fields(job: Job) -> HashFields:
     """Return the hash of a new job."""
     own: HashFields = ["data", data_value(job), "opts", _json(_options(job))]
     return own + shared_fields(job)
+
+
+def size_fault(job: Job) -> Fault | None:
+    """Return the fault of a job whose data and options are too large; see M-12."""
+    options = sum(len(value) for value in shared_fields(job) if isinstance(value, str))
+    size = len(_data(job)) + len(_json(_options(job))) + options
+    return payload.size_fault(size, LARGEST_JOB)
 
 
 def data_value(job: Job) -> msgspec.Raw:

@@ -19,7 +19,7 @@ from holdfast.store.capabilities import Capabilities
 from holdfast.store.contract import check_settings
 from holdfast.store.redis import add, claim, health, limits, maintain, read, records, swap
 from holdfast.store.redis.bullmq_queues import QueueFinder
-from holdfast.store.redis.encode import pack
+from holdfast.store.redis.encode import pack, size_fault
 from holdfast.store.redis.search import failures, find
 from holdfast.store.redis.session import RedisSession
 from holdfast.store.redis.settings import RedisSettings
@@ -56,7 +56,7 @@ class RedisStore:
     ``clock`` replaces the server's time and is for tests.
     """
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(size_fault=size_fault)
     not_notified_because = ""
 
     def __init__(self, settings: RedisSettings, *, clock: Clock | None = None) -> None:

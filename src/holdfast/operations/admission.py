@@ -1,0 +1,100 @@
+"""What a new job needs before it is written: a size that the store takes, and room in quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec.structs import replace
+
+from holdfast.errors import QuotaError, ValidationError
+from holdfast.model.job import Job
+from holdfast.model.policy import MEBIBYTE
+from holdfast.model.reserved import CALLBACKS
+from holdfast.operations.quota import Quota
+from holdfast.store import Added, AddStatus, RecordWrite, Store
+
+SMALL_PAYLOAD = 5 * MEBIBYTE
+"""Jobs with a payload up to this are never too large for a store, encrypted and encoded."""
+
+Add = Callable[[Sequence[Job]], Awaitable[Sequence[Added]]]
+"""Adds jobs, each by itself, where the caller adds them."""
+
+
+class Admission:
+    """Admits new jobs, or raises ``ValidationError`` or ``QuotaError``."""
+
+    def __init__(self, store: Store, quota: Quota | None) -> None:
+        self._store = store
+        self._quota = quota if quota is not None and quota.is_limited else None
+        self.is_limited = self._quota is not None
+        """Whether there is any quota to check."""
+        self._has_callbacks = False
+        """Whether the store has the record that jobs with a ``callback_url`` exist."""
+
+    def checked(self, job: Job) -> Job:
+        """Return the job; ``ValidationError`` when it is too large for the store."""
+        if len(job.payload) > SMALL_PAYLOAD:
+            size_fault = self._store.capabilities.size_fault
+            if size_fault is not None and (fault := size_fault(job)):
+                raise ValidationError([fault])
+        return job
+
+    def checked_each(self, jobs: Sequence[Job | ValidationError]) -> list[Job | ValidationError]:
+        """Return jobs, with the error in place of one that is too large."""
+        return [job if isinstance(job, ValidationError) else self._judged(job) for job in jobs]
+
+    def _judged(self, job: Job) -> Job | ValidationError:
+        try:
+            return self.checked(job)
+        except ValidationError as error:
+            return error
+
+    async def admit(self, jobs: Sequence[Job], add: Add) -> Sequence[Job]:
+        """Admit jobs, all or none; return those that count against the quotas.
+
+        A job whose key another job holds needs no room. Only when there is not enough room for
+        all, the keys are read. After the write, ``settle`` gives back what was not used.
+        """
+        if not self._has_callbacks and any(job.callback_url for job in jobs):
+            since = self._store.now().isoformat().encode()
+            await self._store.keep(
+                [RecordWrite(kind=CALLBACKS, key=CALLBACKS, data=since, version=0)]
+            )
+            self._has_callbacks = True
+        if self._quota is None:
+            return ()
+        try:
+            await self._quota.admit(jobs)
+        except QuotaError:
+            new = await new_jobs(jobs, add)
+            if len(new) == len(jobs):
+                raise
+            await self._quota.admit(new)
+            return new
+        return jobs
+
+    def settle(self, counted: Sequence[Job], jobs: Sequence[Job], added: Sequence[Added]) -> None:
+        """Give back the room of jobs that were counted and not written."""
+        if counted and self._quota is not None:
+            written = {
+                job.id
+                for job, answer in zip(jobs, added, strict=True)
+                if answer.status is AddStatus.ACCEPTED
+            }
+            self._quota.give_back([job for job in counted if job.id not in written])
+
+
+async def new_jobs(jobs: Sequence[Job], add: Add) -> list[Job]:
+    """Return the jobs whose key is free: no other job holds it, not even an earlier one of these.
+
+    The store judges keys before dependencies, so a job that depends on itself is never written:
+    it is MISSING when its key is free, and any other answer means that the key is held.
+    """
+    keyed = [job for job in jobs if job.dedupe is not None]
+    answers = await add([replace(job, depends_on=(job.id,)) for job in keyed]) if keyed else ()
+    first: dict[tuple[str, str], str] = {}
+    for job, answer in zip(keyed, answers, strict=True):
+        if job.dedupe is not None and answer.status is AddStatus.MISSING:
+            first.setdefault((job.dedupe.scope, job.dedupe.key), job.id)
+    free = set(first.values())
+    return [job for job in jobs if job.dedupe is None or job.id in free]

@@ -16,7 +16,7 @@ from holdfast.model.job import State
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.workers import announce
 from holdfast.runtime.clock import ManualClock
-from holdfast.store import Change, LimitRule, MemoryStore, Order, RecordWrite, Search
+from holdfast.store import AddStatus, Change, LimitRule, MemoryStore, Order, RecordWrite, Search
 from tests.conformance.conftest import SERVED
 from tests.conformance.decisions import DECISIONS
 from tests.conformance.hand import Hand
@@ -36,6 +36,8 @@ PAIRS = [
     for a, b in itertools.product(NAMES, NAMES)
     if a != b
 ]
+DELETED = 3
+"""Deleted jobs whose keys are still held."""
 SAME = ("get", "history", "logs", "cancels", "parents", "failures", "overdue", "next due")
 
 
@@ -91,6 +93,11 @@ async def filled(store: Store, clock: ManualClock) -> World:
     await store.keep([RecordWrite(kind="acme/key", key=f"{n:03}", data=b"\x00") for n in range(3)])
     await store.lock("cron:nightly", "cron", timedelta(days=1), b"2026-01-01")
     clock.advance(3600)
+    hand = Hand(store, clock)
+    for n in range(DELETED):
+        gone = await hand.add(f"gone{n}", idempotency_key=f"k{n}", idempotency_window=7200)
+        await hand.cancel(gone)
+        assert [True] == await store.delete([gone.id])
     return world
 
 
@@ -114,6 +121,17 @@ async def test_copy_transfers_everything(pair: tuple[Place, Place], clock: Manua
     assert before["queues"] == after["queues"]
     assert _rules(before) == _rules(after)
     assert 3 == len(await target.browse("acme/key"))
+    assert DELETED == report.keys
+    hand = Hand(target, clock)
+    twins = [
+        hand.job(f"twin{n}", type=name, payload={"label": name}, idempotency_key=f"k{n}")
+        for n in range(DELETED)
+        for name in [f"gone{n}"]
+    ]
+    answers = await target.add(twins)
+    assert {(AddStatus.DUPLICATE, True)} == {(a.status, a.deleted) for a in answers}
+    clock.advance(7200)
+    assert {AddStatus.ACCEPTED} == {answer.status for answer in await target.add(twins)}
     assert [b"2026-01-01"] == [lock.data for lock in await target.locks("cron:")]
     assert {True} == {queue.paused for queue in await source.queues()}
     await source.close()

@@ -58,6 +58,7 @@ def _show(report: CopyReport) -> None:
             ("limits", report.limits),
             ("schedules", report.schedules),
             ("records", report.records),
+            ("keys of deleted jobs", report.keys or None),
         ]
     )
     for line in report.differences:

@@ -51,6 +51,8 @@ class CopyReport(msgspec.Struct, frozen=True, kw_only=True):
     limits: int
     schedules: int
     records: int
+    keys: int
+    """Idempotency keys whose jobs were deleted."""
     differences: tuple[str, ...] = ()
     started_at: datetime
     finished_at: datetime | None = None
@@ -109,6 +111,7 @@ class Copier:
             "records": await self._copy_records(),
         }
         adopted, note = await self._copy_jobs(note)
+        counts["keys"] = await self._copy_keys()
         found, count = await self._differences()
         note = replace(note, jobs=count)
         if not found:
@@ -205,6 +208,18 @@ class Copier:
             await self._lock()
             self._progress("copied", note.jobs)
         return adopted, note
+
+    async def _copy_keys(self) -> int:
+        """Copy the open keys of deleted jobs; other keys come with their jobs."""
+        source, target = cast(PortableStore, self._source), cast(PortableStore, self._target)
+        count, page = 0, await source.deleted_keys(None, PAGE)
+        while True:
+            if page.keys:
+                await target.adopt_keys(page.keys)
+            count += len(page.keys)
+            if page.cursor is None:
+                return count
+            page = await source.deleted_keys(page.cursor, PAGE)
 
     async def _differences(self) -> tuple[list[str], int]:
         """Compare both stores job by job; return the differences and the number of jobs."""

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.errors import Fault
 from holdfast.model.job import Job
 from holdfast.model.submission import Parent
-from holdfast.store.values import Added, Fence, JobExport
+from holdfast.store.values import Added, Fence, HeldKey, JobExport, KeyPage
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +43,17 @@ class PortableStore(Protocol):
         A SCHEDULED job takes its place behind those already SCHEDULED. The history counts as
         if it had happened here, except that the length of attempts is not measured.
         """
+        ...
+
+    async def deleted_keys(self, cursor: str | None, limit: int) -> KeyPage:
+        """Return some of the keys whose job was deleted and whose window is open.
+
+        A cursor is that of the page before. A page may be empty although others follow.
+        """
+        ...
+
+    async def adopt_keys(self, keys: Sequence[HeldKey]) -> None:
+        """Write keys of deleted jobs; one that exists stays as it is."""
         ...
 
 

@@ -151,6 +151,23 @@ class JobExport(msgspec.Struct, frozen=True):
     logs: tuple[LogLine, ...] = ()
 
 
+class HeldKey(msgspec.Struct, frozen=True):
+    """A deduplication key whose job was deleted; it holds until its window ends."""
+
+    scope: str
+    key: str
+    digest: str
+    expires_at: datetime
+    job_id: str
+
+
+class KeyPage(msgspec.Struct, frozen=True):
+    """Some keys of deleted jobs, and the cursor of the next page; None: there is none."""
+
+    keys: tuple[HeldKey, ...]
+    cursor: str | None
+
+
 class Promoted(msgspec.Struct, frozen=True):
     """How many jobs became ready, and when the next one is due (None: no job has a due time).
 
@@ -336,9 +353,11 @@ __all__ = [
     "FailurePage",
     "FailureSearch",
     "Fence",
+    "HeldKey",
     "JobEvent",
     "JobExport",
     "JobNote",
+    "KeyPage",
     "LimitRule",
     "LimitState",
     "NamedLock",

@@ -50,8 +50,10 @@ from holdfast.store.values import (
     FailureSearch,
     Fence,
     Finding,
+    HeldKey,
     JobExport,
     JobNote,
+    KeyPage,
     LimitRule,
     LimitState,
     NamedLock,
@@ -140,6 +142,12 @@ class MemoryStore(RecordTable):
         tables.jobs[job.id] = replace(tables.jobs[job.id], depends_on=job.depends_on)
         tables.logs[job.id] = list(export.logs[-MAX_LOG_LINES:])
         return True
+
+    async def deleted_keys(self, cursor: str | None, limit: int) -> KeyPage:
+        return self._tables.deleted_keys(int(cursor or 0), limit, self.now())
+
+    async def adopt_keys(self, keys: Sequence[HeldKey]) -> None:
+        self._tables.adopt_keys(keys)
 
     # --- working -------------------------------------------------------------------------
 

@@ -27,7 +27,9 @@ from holdfast.store.values import (
     Change,
     EventKind,
     Fence,
+    HeldKey,
     JobEvent,
+    KeyPage,
     LimitRule,
     NamedLock,
     Record,
@@ -175,6 +177,22 @@ class Tables:
                 self.children[parent].discard(job_id)
         if job.dedupe is not None and job.dedupe.expires_at is None:
             self.keys.pop((job.dedupe.scope, job.dedupe.key), None)
+
+    def deleted_keys(self, after: int, limit: int, now: datetime) -> KeyPage:
+        """Return some of the open keys of deleted jobs, behind so many keys of any job."""
+        places = list(self.keys.values())[after : after + limit]
+        found = tuple(
+            HeldKey(key.scope, key.key, key.digest, key.expires_at, job_id)
+            for key, job_id in places
+            if key.expires_at is not None and key.expires_at > now and job_id not in self.jobs
+        )
+        return KeyPage(found, str(after + limit) if len(places) == limit else None)
+
+    def adopt_keys(self, keys: Sequence[HeldKey]) -> None:
+        """Write keys of deleted jobs, unless they are taken."""
+        for held in keys:
+            dedupe = DedupeKey(held.scope, held.key, held.digest, held.expires_at)
+            self.keys.setdefault((held.scope, held.key), (dedupe, held.job_id))
 
     def expire_keys(self, now: datetime) -> None:
         """Delete deduplication keys whose window has ended."""

@@ -20,6 +20,7 @@ from holdfast.store.postgres import (
     caller,
     claim,
     health,
+    keys,
     limits,
     maintain,
     migrate,
@@ -42,8 +43,10 @@ from holdfast.store.values import (
     FailureSearch,
     Fence,
     Finding,
+    HeldKey,
     JobExport,
     JobNote,
+    KeyPage,
     LimitRule,
     LimitState,
     NamedLock,
@@ -142,6 +145,12 @@ class PostgresStore:
 
     async def adopt(self, exports: Sequence[JobExport]) -> list[bool]:
         return await add.adopt(self._state, exports)
+
+    async def deleted_keys(self, cursor: str | None, limit: int) -> KeyPage:
+        return await keys.deleted_keys(self._state, cursor, limit)
+
+    async def adopt_keys(self, held: Sequence[HeldKey]) -> None:
+        await keys.adopt_keys(self._state, held)
 
     # --- working -------------------------------------------------------------------------
 

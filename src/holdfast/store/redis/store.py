@@ -17,7 +17,7 @@ from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.contract import check_settings
-from holdfast.store.redis import add, claim, health, limits, maintain, read, records, swap
+from holdfast.store.redis import add, claim, health, keys, limits, maintain, read, records, swap
 from holdfast.store.redis.bullmq_queues import QueueFinder
 from holdfast.store.redis.encode import pack, size_fault
 from holdfast.store.redis.search import failures, find
@@ -34,8 +34,10 @@ from holdfast.store.values import (
     FailureSearch,
     Fence,
     Finding,
+    HeldKey,
     JobExport,
     JobNote,
+    KeyPage,
     LimitRule,
     LimitState,
     NamedLock,
@@ -101,6 +103,12 @@ class RedisStore:
 
     async def adopt(self, exports: Sequence[JobExport]) -> list[bool]:
         return await add.adopt(self.session, exports)
+
+    async def deleted_keys(self, cursor: str | None, limit: int) -> KeyPage:
+        return await keys.deleted_keys(self.session, cursor, limit)
+
+    async def adopt_keys(self, held: Sequence[HeldKey]) -> None:
+        await keys.adopt_keys(self.session, held)
 
     # --- working -------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.capabilities import Capabilities
 from holdfast.store.contract import check_settings
-from holdfast.store.sqlite import add, claim, health, limits, maintain, read, records, swap
+from holdfast.store.sqlite import add, claim, health, keys, limits, maintain, read, records, swap
 from holdfast.store.sqlite.encode import micros
 from holdfast.store.sqlite.limits import SQLiteLimits, read_rules
 from holdfast.store.sqlite.location import Location, filesystem_of
@@ -37,8 +37,10 @@ from holdfast.store.values import (
     FailureSearch,
     Fence,
     Finding,
+    HeldKey,
     JobExport,
     JobNote,
+    KeyPage,
     LimitRule,
     LimitState,
     NamedLock,
@@ -125,6 +127,14 @@ class SQLiteStore:
     async def adopt(self, exports: Sequence[JobExport]) -> list[bool]:
         session = await self._get_session()
         return await session.write(lambda tx: add.adopt(tx, exports))
+
+    async def deleted_keys(self, cursor: str | None, limit: int) -> KeyPage:
+        session, instant = await self._get_session(), micros(self.now())
+        return await session.read(lambda db: keys.deleted_keys(db, instant, cursor, limit))
+
+    async def adopt_keys(self, held: Sequence[HeldKey]) -> None:
+        session = await self._get_session()
+        await session.write(lambda tx: keys.adopt_keys(tx, held))
 
     # --- working -------------------------------------------------------------------------
 

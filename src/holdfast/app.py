@@ -154,7 +154,8 @@ class Holdfast(JobOperations):
         """Return the webhooks of the store or service of these operations."""
         if isinstance(operations, Operations):
             guard = AddressGuard(self.webhook_settings.allow)
-            return Webhooks(operations, guard, self.randomness)
+            submitter = self.internal_submitter(operations.store)
+            return Webhooks(operations, guard, self.randomness, submitter)
         from holdfast.client import webhooks_over
 
         return webhooks_over(operations)
@@ -204,6 +205,12 @@ class Holdfast(JobOperations):
     @cached_property
     def _callbacks(self) -> CallbackScreen:
         return CallbackScreen(AddressGuard(self.webhook_settings.allow))
+
+    def internal_submitter(self, store: Store) -> Submitter:
+        """Return a submitter for jobs that holdfast makes itself, under its own names."""
+        registry = Registry({}, self.limits, internal=True)
+        declared = Declarations(store, registry, self.limits, self.clock)
+        return Submitter(store, self.randomness, self.limits, declared)
 
     @overload
     def task(

@@ -33,7 +33,7 @@ from holdfast.store import open_store
 from holdfast.store.cursors import read_cursor, write_cursor
 from holdfast.store.memory import queries as memory_queries
 from holdfast.store.postgres.read import read_event_cursor
-from holdfast.store.redis import bullmq
+from holdfast.store.redis import bullmq, decode
 from holdfast.store.redis import read as redis_reading
 from holdfast.store.redis.fields import Row
 from holdfast.store.sqlite import read as sqlite_reading
@@ -189,7 +189,8 @@ def bullmq_hashes(data: bytes) -> None:
     parts = iter([part or None for part in data.split(b"\xff")])
     own: dict[str, Any] = dict.fromkeys(_OWN_FIELDS) | {"now": _FIXED}
     row = {name: own[name] if name in own else next(parts, None) for name in Row.__struct_fields__}
-    job = bullmq.read_job("1", "q", Row(**row | {"name": row["name"] or b""}))
+    values = [row[name] for name in Row.__struct_fields__]
+    job = decode.read_job((b"q:1", b"q", [values[0] or b"", *values[1:]]), "exponential")
     assert 1 <= job.max_attempts <= 100
     job.backoff.delay(3)
     msgspec.json.encode(job.failure)

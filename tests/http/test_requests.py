@@ -12,6 +12,7 @@ from holdfast import Holdfast
 from holdfast.errors import StoreUnavailableError
 from holdfast.http.requests import RequestLimits
 from holdfast.model.policy import Limits
+from holdfast.operations.quarantine import report_failing, set_aside
 from holdfast.store import MemoryStore
 from tests.http.site import API, running
 from tests.worker.rig import EventLog
@@ -257,7 +258,8 @@ async def test_unavailable_store_is_503_and_a_bug_is_500_without_details() -> No
 async def test_ready_when_the_store_can_be_reached_and_claimed_from(site: Site) -> None:
     reply = await site.get("/health/ready")
 
-    assert (200, {"store": "ok", "claim": "ok"}) == (reply.status, reply.json["checks"])
+    checks = {"store": "ok", "claim": "ok", "maintenance": "ok"}
+    assert (200, checks) == (reply.status, reply.json["checks"])
     assert [] == (await site.get(f"{API}/queues")).json["queues"]
 
 
@@ -330,3 +332,18 @@ async def test_injection_finds_nothing_and_changes_nothing(site: Site, text: str
     assert [400] * 4 == [r.status for r in (order, cursor, queue, type_)]
     assert all("set-cookie" not in r.headers for r in (order, cursor, queue, type_))
     assert 1 == (await site.get(JOBS)).json["total_count"]
+
+
+@pytest.mark.req("R-2")
+async def test_failing_maintenance_service_is_reported_by_readiness_and_metrics(site: Site) -> None:
+    await report_failing(site.store, "reaper", ValueError("bad row"))
+    await set_aside(site.store, "job-1", "damaged")
+
+    ready, metrics = await site.get("/health/ready"), await site.get("/metrics")
+
+    assert (200, "degraded") == (ready.status, ready.json["status"])
+    assert "failing: reaper" == ready.json["checks"]["maintenance"]
+    assert b'holdfast_maintenance_failing{service="reaper"} 1' in metrics.body
+    assert b"holdfast_quarantined_items 1" in metrics.body
+    await report_failing(site.store, "reaper", None)
+    assert "ok" == (await site.get("/health/ready")).json["status"]

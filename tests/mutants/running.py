@@ -50,8 +50,8 @@ MUTANTS = (
     ),
     _in(
         "worker/settler.py",
-        "                    self._on_written()\n",
-        "                    pass\n",
+        "            self._on_written()\n",
+        "            pass\n",
         "a worker that waits for its outcomes to be written is not woken",
     ),
     _in(
@@ -69,14 +69,14 @@ MUTANTS = (
     ),
     _in(
         "maintenance/reaper.py",
-        "        await self._write([self._decided(job) for job in jobs])\n",
-        "        known = [job for job in jobs if job.progress or job.checkpoint]\n"
-        "        await self._write([self._decided(job) for job in known])\n",
+        "[change for job in jobs if (change := await self._decided(job))]",
+        "[c for j in jobs if (j.progress or j.checkpoint) and (c := await self._decided(j))]",
         "a claim whose reply was lost is never reaped",
     ),
     _in(
         "maintenance/leader.py",
-        "                await asyncio.sleep(errors.failed(error))\n                continue\n",
+        "                await asyncio.sleep(await errors.failed(error))\n"
+        "                continue\n",
         "                return\n",
         "maintenance ends when the store is unavailable",
         ("maintenance",),

@@ -19,7 +19,8 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Job, Priority
 from holdfast.runtime.clock import SystemClock
 from holdfast.torture import ledger
-from holdfast.torture.plan import TorturePlan
+from holdfast.torture.plan import ProcessPlan, TorturePlan
+from holdfast.torture.processes import ManagedProcess
 from holdfast.torture.proxy import Proxy
 from holdfast.torture.report import Outcome, Recovery
 from holdfast.torture.sandbox import TortureSandbox
@@ -70,6 +71,41 @@ async def _connected(
         assert b"first" == await reader.read(100)
         yield proxy, reader, writer
         writer.close()
+
+
+async def test_proxy_resets_idle_lines() -> None:
+    echo = Echo()
+    async with _connected(echo) as (proxy, reader, _):
+        assert proxy.reset_idle()
+
+        with pytest.raises(ConnectionResetError):
+            await reader.read(100)
+        assert (1, 0, 0) == (proxy.reset, proxy.cut_before, proxy.cut_after)
+
+
+async def test_proxy_leaves_a_line_with_a_request_under_way() -> None:
+    echo = Echo(silent=True)
+    async with _connected(echo) as (proxy, _, writer):
+        writer.write(b"second")
+        await echo.wait_until_received(b"second")
+
+        assert not proxy.reset_idle()
+
+
+async def test_process_that_ends_by_itself_is_counted(tmp_path: Path) -> None:
+    plan = ProcessPlan(folder=str(tmp_path), url="memory://", lease=1.0, name="w", seed=1)
+    process = ManagedProcess("holdfast.no_such_module", plan, tmp_path / "log", SystemClock())
+    process.popen.wait()
+    process.maintain()
+    assert 1 == process.deaths
+
+    process.kill()
+    process.popen.wait()
+    process.maintain()
+
+    assert 1 == process.deaths
+    process.kill()
+    process.popen.wait()
 
 
 async def test_proxy_passes_requests_and_replies() -> None:

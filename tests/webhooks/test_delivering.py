@@ -7,19 +7,23 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from standardwebhooks import Webhook as Verifier
 
 from holdfast import Holdfast, PermanentError, State, Submission
 from holdfast.encryption import KeyRing
 from holdfast.errors import NotFoundError, ValidationError
+from holdfast.model.acceptance import accept
 from holdfast.model.policy import Backoff, BackoffKind
-from holdfast.model.reserved import DELIVERY, PLACE
+from holdfast.model.reserved import DELIVERIES, DELIVERY, PLACE
 from holdfast.store import MemoryStore, RecordWrite
 from holdfast.webhooks import Delivery, WebhookSettings
 from holdfast.webhooks.dispatcher import WebhookService
-from holdfast.webhooks.values import CALLBACK
+from holdfast.webhooks.proof import Proof
+from holdfast.webhooks.values import CALLBACK, Message
 from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES
 from tests.waiting import eventually
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from tests.conformance.stores import Place
 
 LOOPBACK = ("http", "ports", "127.0.0.0/8")
+FORGED = b'{"webhook": "HOOK", "message_id": "m", "body": "{}", "url": "URL", "proof": "00"}'
 SETTINGS = WebhookSettings(
     allow=LOOPBACK,
     timeout=timedelta(seconds=1),
@@ -254,7 +259,8 @@ async def test_crash_before_the_position_is_stored_delivers_nothing_twice() -> N
         await app.webhooks.add("http://127.0.0.1/x")
         await app.cancel((await app.submit("other")).job_id)
         for _ in range(3):
-            await WebhookService(app.store, app.webhook_settings, app.submitter).once()
+            service = WebhookService(app.store, app.webhook_settings, app.internal_submitter)
+            await service.once()
             (noted,) = await app.store.keep([RecordWrite(kind=PLACE, key=PLACE, data=None)])
             assert 0 == noted
         found = await app.search(types=[DELIVERY])
@@ -337,3 +343,36 @@ async def _delivered(app: Holdfast, hook: str, state: State | None = State.COMPL
     ended = await app.wait(await eventually(newest), timeout=15)
     assert state in (None, ended.state), ended
     return await app.webhooks.delivery(ended.job_id)
+
+
+@pytest.mark.req("R-1")
+@pytest.mark.parametrize("payload", [FORGED, b"1", b'{"webhook": 1}'])
+async def test_delivery_that_holdfast_did_not_make_is_neither_signed_nor_sent(
+    place: Place, payload: bytes
+) -> None:
+    async with listening() as receiver, serving(place) as app:
+        hook = await app.webhooks.add(receiver.url)
+        forged = payload.replace(b"HOOK", hook.id.encode()).replace(b"URL", receiver.url.encode())
+        submission = Submission(type="x", payload=msgspec.Raw(forged))
+        job = accept(submission, job_id="forged", now=app.store.now())
+        await app.store.add([replace(job, type=DELIVERY, queue=DELIVERIES)])
+
+        async def has_failed() -> bool:
+            return (await app.get("forged")).state is State.FAILED
+
+        await eventually(has_failed)
+        page = await app.webhooks.deliveries()
+
+    assert ["forged"] == [one.id for one in page.deliveries]
+    assert [] == receiver.calls
+
+
+@pytest.mark.req("R-1")
+async def test_proof_of_a_delivery_holds_for_no_other_message_or_namespace() -> None:
+    proof, message = Proof(MemoryStore()), Message("hook", "msg_1", "{}", "https://a.example")
+    proven = await proof.given(message, "acme")
+
+    assert await proof.holds(proven, "acme")
+    assert not await proof.holds(proven, "other")
+    for change in ({"body": "{1}"}, {"url": ""}, {"webhook": "x"}, {"message_id": "y"}):
+        assert not await proof.holds(replace(proven, **change), "acme")

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
-from holdfast.errors import StoreError
 from holdfast.store import JobEvent, Store
 
 BUFFER = 10_000
@@ -103,7 +102,7 @@ class EventTail:
             assert self._cursor is not None
             try:
                 page = await self._store.events(self._cursor, PAGE, MAX_WAIT)
-            except StoreError:
+            except Exception:  # noqa: BLE001  # subscribers wait; their own calls get the error
                 await asyncio.sleep(RETRY_DELAY)
                 continue
             if page.gap:

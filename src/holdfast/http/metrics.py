@@ -12,7 +12,8 @@ from datetime import timedelta
 
 from holdfast.model.statistics import LatencyStats, QueueStats
 from holdfast.operations.operations import Operations
-from holdfast.store import QueueInfo
+from holdfast.operations.quarantine import failing, quarantined
+from holdfast.store import QueueInfo, Store
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -48,6 +49,23 @@ async def job_metrics(operations: Operations) -> list[str]:
         *_of_queues(queues),
         *_of_stats(stats),
         *_gauge("holdfast_workers", "Workers that are present.", [("", len(workers))]),
+    ]
+
+
+async def maintenance_metrics(store: Store) -> list[str]:
+    """Return the lines about items that were set aside and services that fail."""
+    aside, services = await quarantined(store), await failing(store)
+    return [
+        *_gauge(
+            "holdfast_quarantined_items",
+            "Items that were set aside in the last day.",
+            [("", len(aside))],
+        ),
+        *_gauge(
+            "holdfast_maintenance_failing",
+            "1 for each maintenance service that fails again and again.",
+            [(f'{{service="{escaped(one.name)}"}}', 1) for one in services],
+        ),
     ]
 
 

@@ -22,6 +22,7 @@ from holdfast.http.service import Service
 from holdfast.maintenance.leader import Maintenance
 from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.observe import Observer
+from holdfast.store.damage import described
 from holdfast.worker.worker import delivery_worker
 
 SHUTDOWN_TIMEOUT = 10
@@ -190,3 +191,5 @@ async def _maintenance(app: Holdfast, observer: Observer) -> AsyncIterator[None]
     finally:
         task.cancel()
         await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()):
+            observer.emit("maintenance.failed", service="maintenance", error=described(error))

@@ -16,6 +16,7 @@ from holdfast.model.status import priority_name, public_tags
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.changes import decide_and_swap
 from holdfast.operations.dependents import release_dependents
+from holdfast.operations.quarantine import without_damaged
 from holdfast.operations.workers import announce
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Claim, Fence, JobNote, Renewal, Store
@@ -146,7 +147,7 @@ class RemoteWorkers:
         deadline = loop.time() + wait.total_seconds()
         while True:
             seen = await self._store.arrivals(worker.queues, -1, timedelta(0))
-            jobs = await self._store.claim(request)
+            jobs = await without_damaged(self._store, await self._store.claim(request))
             left = deadline - loop.time()
             if jobs or left <= 0:
                 return jobs

@@ -59,7 +59,8 @@ class Courier:
         finally:
             worker.halt()
             await asyncio.wait([task])
-        task.result()
+            if not task.cancelled() and (error := task.exception()):
+                raise error
 
     def _worker(self, queues: Sequence[str]) -> DeliveryWorker:
         app = Holdfast(
@@ -68,6 +69,7 @@ class Courier:
             randomness=self._app.randomness,
             redaction=self._app.redaction,
         )
+        app.registry.internal = True
         settings = self._app.webhook_settings
         deliverer = Deliverer(self._store, settings, self._app.clock)
         app.task(DELIVERY, queue=DELIVERIES)(deliverer.deliver)

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from holdfast.app import Holdfast
+from holdfast.errors import StoreUnavailableError
 from holdfast.model.submission import Submission
 from holdfast.model.times import format_timestamp, parse_timestamp
+from holdfast.operations.quarantine import set_aside
 from holdfast.store import Store
 from holdfast.tasks.schedule import CronEntry, due_instants, instants
 
@@ -36,11 +38,20 @@ class CronService:
             return LONGEST_WAIT
         now = self._store.now()
         stored = {lock.name: lock.data for lock in await self._store.locks(PREFIX)}
-        waits = [
-            await self._serve(entry, now, _last(entry, stored))
-            for entry in self._app.crons.values()
-        ]
+        waits = [await self._serve_alone(entry, now, stored) for entry in self._app.crons.values()]
         return min([LONGEST_WAIT, *waits])
+
+    async def _serve_alone(
+        self, entry: CronEntry, now: datetime, stored: Mapping[str, bytes]
+    ) -> float:
+        """Serve one schedule; its own faults do not stop the others."""
+        try:
+            return await self._serve(entry, now, _last(entry, stored))
+        except StoreUnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001  # such as a damaged record
+            await set_aside(self._store, f"cron schedule {entry.name}", error)
+            return LONGEST_WAIT
 
     async def _serve(self, entry: CronEntry, now: datetime, last: datetime | None) -> float:
         if last is None:

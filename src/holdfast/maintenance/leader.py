@@ -11,19 +11,23 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.app import Holdfast
-from holdfast.errors import HoldfastError, StoreError, StoreUnavailableError
+from holdfast.errors import StoreUnavailableError
 from holdfast.maintenance.courier import Courier, MakeWorker
 from holdfast.maintenance.cron import CronService
 from holdfast.maintenance.promoter import Promoter
 from holdfast.maintenance.pruner import Pruner
+from holdfast.maintenance.quarantine_log import QuarantineLog
 from holdfast.maintenance.reaper import Reaper
 from holdfast.maintenance.releaser import Releaser
 from holdfast.maintenance.service import MaintenanceService
 from holdfast.observe import Observer, Outage
+from holdfast.operations.quarantine import report_failing
 from holdfast.operations.workers import LEADERSHIP
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness
+from holdfast.store import Store
+from holdfast.store.damage import described
 from holdfast.webhooks.dispatcher import WebhookService
 
 SILENCE = 1.5
@@ -61,31 +65,45 @@ LONGEST_ERROR_DELAY = 10.0
 """The longest delay after any other error, which most likely needs an operator."""
 
 
+REPORTED_AFTER = 3
+"""Errors in a row after which readiness, doctor, explain and metrics report a service."""
+
+
 class ServiceErrors:
     """Reports the errors of one service, each once, and delays its retries."""
 
     def __init__(
-        self, service: str, randomness: Randomness, observer: Observer, outage: Outage
+        self, service: str, store: Store, randomness: Randomness, observer: Observer, outage: Outage
     ) -> None:
         self._service = service
+        self._store = store
+        self._in_a_row = 0
         self._observer = observer
         self._outage = outage
         self._outage_delay = GrowingDelay(randomness, longest=LONGEST_OUTAGE_DELAY)
         self._error_delay = GrowingDelay(randomness, longest=LONGEST_ERROR_DELAY)
         self._reported: set[str] = set()
 
-    def failed(self, error: HoldfastError) -> float:
+    async def failed(self, error: Exception) -> float:
         """Report an error; return how many seconds to wait."""
         if isinstance(error, StoreUnavailableError):
             self._outage.failed(error)
             return self._outage_delay.next()
-        if str(error) not in self._reported:
-            self._reported.add(str(error))
-            self._observer.emit("maintenance.failed", service=self._service, error=str(error))
+        text = described(error)
+        if text not in self._reported:
+            self._reported.add(text)
+            self._observer.emit("maintenance.failed", service=self._service, error=text)
+        self._in_a_row += 1
+        if self._in_a_row >= REPORTED_AFTER:
+            await report_failing(self._store, self._service, error)
         return self._error_delay.next()
 
-    def over(self) -> None:
+    async def over(self) -> None:
         """Start again with short delays: the service succeeded."""
+        if self._in_a_row >= REPORTED_AFTER:
+            await report_failing(self._store, self._service, None)
+            self._observer.emit("maintenance.recovered", service=self._service)
+        self._in_a_row = 0
         self._outage_delay.over()
         self._error_delay.over()
         self._reported.clear()
@@ -127,9 +145,10 @@ class Maintenance:
             Promoter(store),
             Reaper(store, app.randomness, observer, lambda: self._contact.is_steady),
             Releaser(store),
+            QuarantineLog(store, observer),
             CronService(app, store),
         ]
-        webhooks = WebhookService(store, app.webhook_settings, app.submitter)
+        webhooks = WebhookService(store, app.webhook_settings, app.internal_submitter)
         self._services += [webhooks, Pruner(store, app.retention)]
         self._first = asyncio.Lock()
         """Held by a service that runs for the first time: at once, each would need a connection."""
@@ -151,7 +170,7 @@ class Maintenance:
         while True:
             try:
                 won, delay = await self._store.lock(LEADERSHIP, self._worker, TERM), ELECT_EVERY
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001  # whatever it is, try again
                 won, delay = False, outage_delay.next()
                 self._outage.failed(error)
             else:
@@ -170,9 +189,9 @@ class Maintenance:
             try:
                 delay = await (self._once_alone(service) if is_new else service.once())
                 is_new = False
-                errors.over()
-            except HoldfastError as error:
-                await asyncio.sleep(errors.failed(error))
+                await errors.over()
+            except Exception as error:  # noqa: BLE001  # no service may stop, or stop the others
+                await asyncio.sleep(await errors.failed(error))
                 continue
             if isinstance(service, Promoter) and delay > 0:
                 seen = await self._until_due(seen, delay)
@@ -184,7 +203,8 @@ class Maintenance:
             return await service.once()
 
     def _errors(self, service: str) -> ServiceErrors:
-        return ServiceErrors(service, self._randomness, self._observer, self._outage)
+        store, randomness = self._store, self._randomness
+        return ServiceErrors(service, store, randomness, self._observer, self._outage)
 
     async def _deliver(self) -> None:
         errors = self._errors("courier")
@@ -192,9 +212,9 @@ class Maintenance:
             await self._leading.wait()
             try:
                 await self._courier.run(self._leading)
-                errors.over()
-            except HoldfastError as error:
-                await asyncio.sleep(errors.failed(error))
+                await errors.over()
+            except Exception as error:  # noqa: BLE001  # deliveries wait, and are tried again
+                await asyncio.sleep(await errors.failed(error))
 
     async def _until_due(self, seen: int, delay: float) -> int:
         """Sleep until the next job is due, or until one arrives that may be due earlier.
@@ -203,7 +223,8 @@ class Maintenance:
         """
         try:
             arrivals = await self._store.arrivals(self._queues, seen, timedelta(seconds=delay))
-        except StoreError:
+        except Exception as error:  # noqa: BLE001  # a lost wake-up only delays a promotion
+            self._outage.failed(error)
             await asyncio.sleep(PROMOTE_EVERY)
             return seen
         if arrivals != seen:
@@ -214,5 +235,5 @@ class Maintenance:
         if self._leading.is_set():
             try:
                 await self._store.lock(LEADERSHIP, self._worker, timedelta(0))
-            except StoreError:
-                return
+            except Exception as error:  # noqa: BLE001  # its term ends by itself
+                self._outage.failed(error)

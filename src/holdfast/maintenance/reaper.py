@@ -8,6 +8,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Job, State
 from holdfast.observe import Observer
 from holdfast.operations.dependents import release_dependents
+from holdfast.operations.quarantine import set_aside, swap_each
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Change, Fence, Store
 
@@ -35,13 +36,16 @@ class Reaper:
         self._randomness = randomness
         self._observer = observer
         self._steady = steady
+        self._aside: set[str] = set()
+        """Jobs that could not be recovered; they must not fill the page of the others."""
 
     async def once(self) -> float:
         if not self._steady():
             return EVERY
-        jobs = await self._store.overdue(PAGE)
-        await self._write([self._decided(job) for job in jobs])
-        return 0.0 if len(jobs) == PAGE else EVERY
+        jobs = await self._store.overdue(PAGE + len(self._aside))
+        changes = [change for job in jobs if (change := await self._decided(job))]
+        written = await self._write(changes)
+        return 0.0 if len(jobs) >= PAGE and written else EVERY
 
     async def recover(self, fences: Sequence[Fence], why: str) -> int:
         """Recover at once the jobs of a worker that is known to be dead."""
@@ -60,7 +64,21 @@ class Reaper:
             [Change(job, lifecycle.lease_lost(job, now=now, jitter=-1.0, why=why)) for job in dead]
         )
 
-    def _decided(self, job: Job) -> Change:
+    async def _decided(self, job: Job) -> Change | None:
+        """Decide what becomes of a job; None for one that is set aside."""
+        if job.id in self._aside:
+            return None
+        try:
+            return self._decide(job)
+        except Exception as error:  # noqa: BLE001  # the others are recovered
+            await self._set_aside(job, error)
+            return None
+
+    async def _set_aside(self, job: Job, error: Exception | str) -> None:
+        self._aside.add(job.id)
+        await set_aside(self._store, job.id, error)
+
+    def _decide(self, job: Job) -> Change:
         now = self._store.now()
         if now >= job.expires_at:
             return Change(job, lifecycle.lifetime_over(job, now=now))
@@ -71,13 +89,16 @@ class Reaper:
     async def _write(self, changes: Sequence[Change]) -> int:
         if not changes:
             return 0
-        answers = await self._store.swap(changes)
+        answers = await swap_each(self._store, changes)
         for change, answer in zip(changes, answers, strict=True):
-            if answer.written:
+            if answer is None:
+                self._aside.add(change.before.id)
+            elif answer.written:
                 self._report(change)
-        if any(answer.has_dependents for answer in answers):
+        found = [answer for answer in answers if answer is not None]
+        if any(answer.has_dependents for answer in found):
             await release_dependents(self._store)
-        return sum(answer.written for answer in answers)
+        return sum(answer.written for answer in found)
 
     def _report(self, change: Change) -> None:
         job = change.after

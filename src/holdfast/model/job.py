@@ -315,6 +315,13 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return attempt_id(self.id, self.lease_version - 1) if self.lease_version > 1 else None
 
 
+class DamagedJob(Job, frozen=True, gc=False, kw_only=True):
+    """A stored job of which some fields cannot be read; those have other values here."""
+
+    damage: str
+    """Which fields, and why."""
+
+
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One execution, read from the history."""
 

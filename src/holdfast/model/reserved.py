@@ -13,7 +13,25 @@ TASKS = "task-declaration"
 """The kind of the records in which workers publish what their tasks declare, by job type."""
 QUEUE_PROFILES = "queue-profile"
 """The kind of the records that hold the profiles of queues, by queue."""
+PROOF = "webhook-proof"
+"""The kind of the one record with the secret that proves who made a delivery."""
+INTERNAL = "holdfast."
+"""Types and queues with this prefix are for jobs that holdfast makes itself."""
 DELIVERY = "holdfast.webhook"
 """The type of the jobs that deliver webhooks."""
 DELIVERIES = "holdfast.webhooks"
 """The queue of the jobs that deliver webhooks."""
+QUARANTINE = "quarantine:"
+"""Locks with this prefix name items that were set aside; their data is the reason."""
+FAILING = "failing:"
+"""Locks with this prefix name maintenance services that fail again and again."""
+
+
+def is_internal(name: str) -> bool:
+    """Whether a type or queue is for jobs that holdfast makes itself."""
+    return name.startswith(INTERNAL)
+
+
+def refusal(name: str) -> str:
+    """Return why a caller cannot use a reserved name."""
+    return f"must not be {name!r:.60}: holdfast uses it itself, choose another name"

@@ -15,6 +15,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import DEFAULT_QUEUE, DependencyKind, Encoding, Job, Priority
 from holdfast.model.policy import Backoff, Limits, effective_timeout
 from holdfast.model.profiles import STANDARD, Profile
+from holdfast.model.reserved import is_internal, refusal
 from holdfast.model.times import Moment, Span
 
 
@@ -80,6 +81,19 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     retry_timeouts: bool = True
     limits: Limits = Limits()
     misfit: Misfit | None = None
+    internal: bool = False
+    """Whether holdfast itself submits, and may use its own names."""
+    reserved_queues: frozenset[str] = frozenset()
+    """Queues whose names the store needs for itself."""
+
+    def name_faults(self, given: Mapping[str, object]) -> list[Fault]:
+        """Return the faults of a type or queue whose name holdfast or the store uses itself."""
+        type_, queue = str(given.get("type", "")), str(given.get("queue", self.queue))
+        own = not self.internal
+        taken = {"type": own and is_internal(type_), "queue": own and is_internal(queue)}
+        taken["queue"] = taken["queue"] or queue in self.reserved_queues
+        names = {"type": type_, "queue": queue}
+        return [Fault(field, "RESERVED", refusal(names[field])) for field in taken if taken[field]]
 
     def fit_fault(self, payload: bytes, encoding: Encoding) -> Fault | None:
         """Return the fault of a payload that does not fit the handler's function."""

@@ -107,6 +107,7 @@ class SubmissionReader:
         if spawner is not None:
             self._spawned(spawner)
         self._check_fit()
+        self._faults += self._defaults.name_faults(self._values)
         if self._extra:
             self._values["extra"] = extra_document(msgspec.convert(self._extra, Extra))
         if self._faults:

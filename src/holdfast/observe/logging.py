@@ -49,6 +49,7 @@ _LEVEL_OF = {
     "store.unavailable": logging.WARNING,
     "store.not_notified": logging.WARNING,
     "maintenance.failed": logging.ERROR,
+    "item.quarantined": logging.WARNING,
 }
 _MESSAGES = {
     "backoff.failed": "the task's backoff function failed, exponential delay instead",
@@ -71,6 +72,9 @@ _MESSAGES = {
     "process.started": "worker process started",
     "process.died": "worker process died",
     "heartbeat.missed": "heartbeat missed",
+    "item.quarantined": "item set aside, the others go on",
+    "maintenance.failed": "maintenance service failed, trying again",
+    "maintenance.recovered": "maintenance service works again",
     "store.unavailable": "store unavailable, retrying",
     "store.available": "store available again",
     "store.not_notified": "no notifications of new jobs, polling instead",

@@ -100,6 +100,11 @@ class Declarations:
                 limits=self._limits,
                 misfit=handler.signature.misfit if handler else None,
             )
+            defaults = msgspec.structs.replace(
+                defaults,
+                internal=registry.internal,
+                reserved_queues=self._store.capabilities.reserved_queues,
+            )
             fresh = FRESH if handler is None else NEVER if queue in own else FRESH_PROFILE
             found[key] = Known(defaults, now + fresh, version)
         if len(self.known) + len(found) > MOST:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from holdfast.model import lifecycle
 from holdfast.model.dependencies import verdict
-from holdfast.store import Change, Store
+from holdfast.model.job import Job
+from holdfast.operations.quarantine import swap_each
+from holdfast.store import Change, Dependent, Store
 
 PAGE = 500
 
@@ -17,19 +21,14 @@ async def release_dependents(store: Store) -> int:
     released = 0
     while True:
         due = await store.dependents(PAGE)
-        now = store.now()
-        changes = [
-            Change(
-                dependent.job,
-                lifecycle.dependency_ended(
-                    dependent.job,
-                    verdict(dependent.job.dependency_kind, dependent.parents),
-                    now=now,
-                ),
-            )
-            for dependent in due
-        ]
-        written = sum(answer.written for answer in await store.swap(changes)) if changes else 0
+        changes = [Change(one.job, _decided(one, store.now())) for one in due]
+        answers = await swap_each(store, changes)
+        written = sum(answer is not None and answer.written for answer in answers)
         released += written
         if not written:
             return released
+
+
+def _decided(dependent: Dependent, now: datetime) -> Job:
+    job = dependent.job
+    return lifecycle.dependency_ended(job, verdict(job.dependency_kind, dependent.parents), now=now)

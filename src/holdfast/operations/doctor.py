@@ -13,6 +13,7 @@ from holdfast.errors import StoreError
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import Retention
 from holdfast.model.workers import WorkerInfo
+from holdfast.operations.quarantine import failing, quarantined
 from holdfast.operations.workers import LEADERSHIP, workers
 from holdfast.store import Finding, Level, Order, Search, Store, Tally
 
@@ -21,6 +22,8 @@ TOLERANCE = timedelta(minutes=1)
 PRUNING_TOLERANCE = timedelta(days=1)
 MOST = 1000
 """Jobs read one by one for each check."""
+SHOWN = 20
+"""Items set aside that are reported one by one."""
 SAMPLE = 100
 """Jobs read completely, with their payloads."""
 
@@ -37,6 +40,8 @@ async def examine(
     return [
         *found,
         _maintenance(led=bool(leader), live=live),
+        *await _if_readable("services", _failing(store)),
+        *await _if_readable("quarantine", _set_aside(store)),
         *_leaks(present),
         *await _if_readable("workers", _unserved(store, tallies, present)),
         *await _if_readable("leases", _overdue(store)),
@@ -68,6 +73,30 @@ def _maintenance(*, led: bool, live: int) -> Finding:
     if not live:
         return _ok("maintenance", "No worker leads maintenance, and no live job needs it.")
     return Finding("maintenance", Level.WARN, text, "Start a worker: holdfast worker MODULE:APP.")
+
+
+async def _failing(store: Store) -> list[Finding]:
+    return [
+        Finding(
+            "services",
+            Level.ERROR,
+            f"The maintenance service {report.name!r} fails again and again: {report.error}.",
+            "The log of the leading worker shows every error; the service tries again by itself.",
+        )
+        for report in await failing(store)
+    ]
+
+
+async def _set_aside(store: Store) -> list[Finding]:
+    return [
+        Finding(
+            "quarantine",
+            Level.WARN,
+            f"{report.name!r} was set aside: {report.error}.",
+            "Repair or delete it in the store; the entry disappears a day after it was last met.",
+        )
+        for report in (await quarantined(store))[:SHOWN]
+    ]
 
 
 def _leaks(present: Sequence[WorkerInfo]) -> list[Finding]:

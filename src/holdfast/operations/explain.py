@@ -8,10 +8,11 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.model.dependencies import end_on_retry
-from holdfast.model.job import TERMINAL, Job, State
+from holdfast.model.job import TERMINAL, DamagedJob, Job, State
 from holdfast.model.times import format_timestamp
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.origins import JobSettings, job_settings
+from holdfast.operations.quarantine import failing
 from holdfast.operations.workers import LEADERSHIP, workers
 from holdfast.store import LimitState, Store
 
@@ -30,6 +31,7 @@ class Cause(StrEnum):
     LIMIT_REACHED = "LIMIT_REACHED"
     NO_WORKER = "NO_WORKER"
     READY = "READY"
+    DAMAGED = "DAMAGED"
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +48,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 async def explain(store: Store, job: Job) -> Explanation:
     """Explain why a job is not running now."""
-    cause, message, details = await _reason(store, job)
+    if isinstance(job, DamagedJob) and job.state not in TERMINAL:
+        cause, message, details = _damaged(job)
+    else:
+        cause, message, details = await _reason(store, job)
     return Explanation(
         job_id=job.id,
         state=job.state,
@@ -77,6 +82,11 @@ async def _reason(store: Store, job: Job) -> Reason:
             )
         case _:
             return await _ready(store, job)
+
+
+def _damaged(job: DamagedJob) -> Reason:
+    message = f"it cannot be read, and fails when a worker claims it: {job.damage}"
+    return Cause.DAMAGED, message, {"damage": job.damage}
 
 
 def _ended(job: Job) -> Reason:
@@ -142,6 +152,9 @@ async def _later(store: Store, job: Job, cause: Cause, message: str) -> Reason:
 async def _shortly(store: Store, cause: Cause, message: str, details: dict[str, object]) -> Reason:
     """Add when maintenance will do something: shortly, or not before a worker leads it."""
     if await store.locks(LEADERSHIP):
+        if broken := await failing(store):
+            names = ", ".join(f"{report.name} ({report.error})" for report in broken)
+            return cause, f"{message} when maintenance works again: failing are {names}", details
         return cause, f"{message} shortly", details
     message = f"{message} when a worker leads maintenance: none is running"
     return Cause.NO_WORKER, message, details

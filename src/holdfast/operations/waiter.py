@@ -7,7 +7,7 @@ from collections import defaultdict
 from datetime import timedelta
 from itertools import islice
 
-from holdfast.errors import StoreError, StoreUnavailableError
+from holdfast.errors import StoreUnavailableError
 from holdfast.model.job import TERMINAL
 from holdfast.store import EventPage, JobEvent, Store
 
@@ -65,7 +65,7 @@ class JobWaiter:
                 page = await self._store.events(cursor, 1000 if cursor else 0, self._stream_wait)
                 if cursor is not None and not page.events:
                     await self._read_ended()
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001  # nothing else observes this task
                 if not isinstance(error, StoreUnavailableError):
                     ready.set()  # the callers get the error when they read their jobs
                 await asyncio.sleep(RETRY_DELAY)

@@ -23,6 +23,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """How many ``add`` calls side by side are faster than one after the other."""
     events_may_lag: bool = False
     """Events may arrive late, while ``ended`` is always current."""
+    reserved_queues: frozenset[str] = frozenset()
+    """Queues whose names the store needs for itself."""
     completes_in_transaction: bool = False
     """``TransactionalStore.transaction`` works: handlers can write and complete at once."""
     size_fault: Callable[[Job], Fault | None] | None = None

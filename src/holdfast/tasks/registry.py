@@ -20,6 +20,7 @@ from holdfast.model.policy import (
     timeout_fault,
 )
 from holdfast.model.profiles import Profile
+from holdfast.model.reserved import is_internal, refusal
 from holdfast.model.results import RegistrationResult, RegistrationStatus
 from holdfast.model.submission import Declaration
 from holdfast.model.validation import QUEUE_RULE, TYPE_RULE
@@ -89,7 +90,11 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 class Registry:
     """The handlers of an app, by job type."""
 
-    def __init__(self, profiles: Mapping[str, Profile], limits: Limits) -> None:
+    def __init__(
+        self, profiles: Mapping[str, Profile], limits: Limits, *, internal: bool = False
+    ) -> None:
+        self.internal = internal
+        """Whether its jobs are those that holdfast makes itself."""
         self.profiles = profiles
         """The profiles of queues that the app itself declares."""
         self.version = 0
@@ -115,7 +120,9 @@ class Registry:
     ) -> RegistrationResult:
         """Register a function for a type; the result says whether it replaced another."""
         previous = type_ in self._handlers
-        message = _problem(type_, function, options, self._limits)
+        message = _problem(type_, function, options, self._limits) or self._reserved_name(
+            type_, options.queue or ""
+        )
         if not message:
             try:
                 signature = Signature(function)
@@ -134,6 +141,12 @@ class Registry:
         )
         status = RegistrationStatus.REPLACED if previous else RegistrationStatus.REGISTERED
         return RegistrationResult(type=type_, status=status, previous=previous)
+
+    def _reserved_name(self, type_: str, queue: str) -> str:
+        for field, name in (("type", type_), ("queue", queue)):
+            if is_internal(name) and not self.internal:
+                return f"{field} {refusal(name)}"
+        return ""
 
     def refused(self, type_: object, message: str) -> RegistrationResult:
         """Return the result for a handler that was not registered."""

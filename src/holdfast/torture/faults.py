@@ -64,6 +64,11 @@ class FaultInjector:
         return not busy and all(self.counts[kind] >= n for kind, n in self._totals.items())
 
     @property
+    def deaths(self) -> int:
+        """How often a process ended without being killed on purpose."""
+        return self._processes.deaths
+
+    @property
     def crashes_planned(self) -> int:
         """How often the server is to crash; 0 if the caller cannot crash it."""
         return self._totals["crashes"]
@@ -101,14 +106,14 @@ class FaultInjector:
         if worker is None:
             return False
         self.killed_at[worker.name] = self._now()
-        worker.popen.kill()
+        worker.kill()
         return True
 
     def _kill_supervised(self) -> bool:
         """Kill a process under a supervisor, or, one time in five, the supervisor."""
         supervisor = self._pick(self._processes.supervisors)
         if supervisor is not None and self._randomness.fraction() < 0.2:
-            supervisor.popen.kill()
+            supervisor.kill()
             self.counts["supervisor kills"] += 1
             return True
         pids = sorted(self._processes.supervised)
@@ -133,9 +138,11 @@ class FaultInjector:
 
     def _cut(self) -> bool:
         assert self._proxy is not None
-        done = self._proxy.cut_before + self._proxy.cut_after
-        if done < self.counts["cuts"]:
+        proxy = self._proxy
+        if proxy.cut_before + proxy.cut_after + proxy.reset < self.counts["cuts"]:
             return False  # the cut before still waits for a request
+        if self.counts["cuts"] % 3 == 0:
+            return proxy.reset_idle()
         self._proxy.cut(after=self._randomness.fraction() < 0.5)
         return True
 
@@ -150,7 +157,7 @@ class FaultInjector:
         producer = self._pick(self._processes.producers)
         if producer is None:
             return not self._processes.producing
-        producer.popen.kill()
+        producer.kill()
         return True
 
     def _pick(self, processes: list[ManagedProcess]) -> ManagedProcess | None:

@@ -53,6 +53,9 @@ class ManagedProcess:
     def __init__(self, module: str, plan: ProcessPlan, log: Path, clock: Clock) -> None:
         self.module = module
         self.resume_at: float | None = None
+        self.deaths = 0
+        """How often it ended without being killed on purpose."""
+        self._was_killed = False
         self._plan = plan
         self._log = log
         self._clock = clock
@@ -106,8 +109,14 @@ class ManagedProcess:
             self._failures = self._failures + 1 if code > 0 and self.age < STARTUP else 0
             if self._failures > MAX_FAILURES:
                 raise TortureError(self.module, self._log.read_text("utf-8", "replace")[-2000:])
-            self.resume_at = None
+            self.deaths += not self._was_killed
+            self.resume_at, self._was_killed = None, False
             self.popen = self._start()
+
+    def kill(self) -> None:
+        """Kill the process on purpose."""
+        self._was_killed = True
+        self.popen.kill()
 
     def pause(self, seconds: float) -> None:
         """Stop the process with SIGSTOP for a while."""
@@ -173,6 +182,11 @@ class Processes:
         self._all_supervised |= set(self.supervised)
         for process in self:
             process.maintain()
+
+    @property
+    def deaths(self) -> int:
+        """How often a process ended without being killed on purpose."""
+        return sum(process.deaths for process in self)
 
     def resume_all(self) -> None:
         """Continue every paused process."""

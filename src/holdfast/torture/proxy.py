@@ -19,6 +19,7 @@ class Proxy:
         self._pending_cuts: list[bool] = []
         self.cut_before = 0
         self.cut_after = 0
+        self.reset = 0
 
     @property
     def port(self) -> int:
@@ -41,6 +42,14 @@ class Proxy:
     def cut(self, *, after: bool) -> None:
         """Cut the next connection with a request, before it is sent or before the reply."""
         self._pending_cuts.append(after)
+
+    def reset_idle(self) -> bool:
+        """Reset every line that waits for no reply; return whether there was one."""
+        idle = [line for line in self._connections if line.is_idle]
+        for line in idle:
+            line.cut()
+        self.reset += bool(idle)
+        return bool(idle)
 
     def stop_cutting(self) -> None:
         """Cut no further connection."""
@@ -72,6 +81,8 @@ class _ClientSide(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.server: asyncio.Transport | None = None
         self.cut_reply = False
+        self.is_idle = False
+        """Whether the last request has been answered."""
         self._is_cut = False
         self._buffered: list[bytes] = []
         self._task: asyncio.Task[object] | None = None
@@ -97,6 +108,7 @@ class _ClientSide(asyncio.Protocol):
         if self.server is None:
             self._buffered.append(data)
             return
+        self.is_idle = False
         cut_after = self._proxy.next_cut()
         if cut_after is False:
             self._proxy.cut_before += 1
@@ -110,6 +122,7 @@ class _ClientSide(asyncio.Protocol):
             self._proxy.cut_after += 1
             self.cut()
         elif self.transport is not None:
+            self.is_idle = True
             self.transport.write(data)
 
     def connection_lost(self, exc: Exception | None) -> None:

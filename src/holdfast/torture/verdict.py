@@ -61,6 +61,8 @@ class Evaluator:
         unfinished = [
             text for job, text in self.unfinished if job.created_at < drained - MONITOR_LAG
         ]
+        supervised = counts["process.died"] - self._faults.counts["supervised kills"]
+        violations["died by themselves"] = self._faults.deaths + max(0, supervised)
         violations["not ended"] = len(unfinished)
         violations["unreadable"] = report.moving
         violations["cron instants"] = self._cron_errors(schedule_since, drained, store.now())
@@ -138,6 +140,7 @@ class Evaluator:
             "server crashes": faults["crashes"],
             "lines cut before the request": self._proxy.cut_before if self._proxy else 0,
             "lines cut before the reply": self._proxy.cut_after if self._proxy else 0,
+            "idle lines reset": self._proxy.reset if self._proxy else 0,
             "late answers": late + events.get(Event.RESUME, 0),
             "leases lapsed": events.get(Event.LAPSE, 0),
             "jobs given back": events.get(Event.GIVE_BACK, 0),
@@ -164,6 +167,7 @@ class Evaluator:
             "server crashes": self._faults.crashes_planned,
             "lines cut before the request": proxied and plan.cuts >= FEW_FAULTS,
             "lines cut before the reply": proxied and plan.cuts >= FEW_FAULTS,
+            "idle lines reset": proxied and plan.cuts >= FEW_FAULTS,
             "late answers": plan.pauses >= FEW_PAUSES,
             "leases lapsed": plan.kills >= FEW_FAULTS,
             "recoveries measured": plan.kills >= FEW_FAULTS,

@@ -9,6 +9,7 @@ from holdfast.store import Store
 from holdfast.store.tenants import TenantStore
 from holdfast.tasks.context import JobContext
 from holdfast.webhooks.address_guard import AddressGuard, RefusedAddressError
+from holdfast.webhooks.proof import Proof
 from holdfast.webhooks.registry import callback_hook, read
 from holdfast.webhooks.signatures import headers
 from holdfast.webhooks.values import CALLBACK, Message, Webhook, WebhookSettings
@@ -24,10 +25,15 @@ class Deliverer:
         self._settings = settings
         self._clock = clock
         self._guard = AddressGuard(settings.allow)
+        self._proof = Proof(store)
 
     async def deliver(self, ctx: JobContext, payload: Message) -> dict[str, object]:
         """Send one message; retry unless the response is 2xx, or 410 Gone."""
-        webhook = await self._webhook(ctx.queue.rpartition("/")[0], payload)
+        namespace = ctx.queue.rpartition("/")[0]
+        if not await self._proof.holds(payload, namespace):
+            message = "holdfast did not make this delivery: it is neither signed nor sent"
+            raise PermanentError(message, code="FORGED")
+        webhook = await self._webhook(namespace, payload)
         url = payload.url or webhook.url
         body = payload.body.encode()
         timestamp = int(self._clock.now().timestamp())

@@ -23,8 +23,10 @@ from holdfast.model.reserved import CALLBACKS, DELIVERIES, DELIVERY, PLACE, WEBH
 from holdfast.model.results import BatchResult
 from holdfast.model.submission import Submission
 from holdfast.store import EventPage, JobEvent, Order, RecordWrite, Search, Store
+from holdfast.store.damage import readable
 from holdfast.store.tenants import TenantStore
 from holdfast.webhooks.messages import delivery
+from holdfast.webhooks.proof import Proof
 from holdfast.webhooks.registry import read
 from holdfast.webhooks.values import CALLBACK, End, Webhook, WebhookSettings
 
@@ -42,6 +44,9 @@ class StreamPosition(msgspec.Struct, frozen=True):
 
     cursor: str | None
     at: datetime
+
+
+_position = msgspec.json.Decoder(StreamPosition)
 
 
 class Subscriptions(msgspec.Struct, frozen=True):
@@ -73,6 +78,7 @@ class WebhookService:
     ) -> None:
         self._store = store
         self._settings = settings
+        self._proof = Proof(store)
         self._submitter = submitter
         self._position: StreamPosition | None = None
         self._saved = 0.0
@@ -111,7 +117,8 @@ class WebhookService:
 
     async def _read_position(self) -> StreamPosition | None:
         (record,) = await self._store.records(PLACE, [PLACE])
-        return None if record is None else msgspec.json.decode(record.data, type=StreamPosition)
+        positions = readable([record.data] if record else [], _position.decode)
+        return next(positions, None)  # without one, ended jobs are searched by time
 
     async def _page(self, position: StreamPosition | None) -> EventPage | None:
         """Return the events since a position; None when the stream does not have all of them."""
@@ -141,9 +148,10 @@ class WebhookService:
             records = await self._store.browse(kind)
             if kind.partition("@")[0] == CALLBACKS:
                 callbacks.add(namespace)
-                times += [datetime.fromisoformat(record.data.decode()) for record in records]
+                times += readable(records, lambda one: datetime.fromisoformat(one.data.decode()))
             else:
-                found = [read(record.data) for record in records if record.key != CALLBACK]
+                hooks = [record.data for record in records if record.key != CALLBACK]
+                found = list(readable(hooks, read))
                 webhooks[namespace] = found
                 times += [webhook.created_at for webhook in found]
         return Subscriptions(webhooks, frozenset(callbacks), min(times, default=None))
@@ -180,23 +188,23 @@ class WebhookService:
     async def _deliver(self, ends: Sequence[End], subscriptions: Subscriptions) -> None:
         wanted: defaultdict[str, list[Submission]] = defaultdict(list)
         for end in ends:
-            wanted[end.namespace] += self._wanted(end, subscriptions)
+            wanted[end.namespace] += await self._wanted(end, subscriptions)
         for namespace, submissions in wanted.items():
             store: Store = TenantStore(self._store, namespace) if namespace else self._store
             submitter = self._submitter(store)
             for first in range(0, len(submissions), PAGE):
                 await submitter.submit_batch(submissions[first : first + PAGE], atomic=False)
 
-    def _wanted(self, end: End, subscriptions: Subscriptions) -> list[Submission]:
-        settings = self._settings
+    async def _wanted(self, end: End, subscriptions: Subscriptions) -> list[Submission]:
+        settings, proof = self._settings, self._proof
         found = [
-            delivery(end, webhook.id, settings, with_result=webhook.include_result)
+            await delivery(end, webhook.id, settings, proof, with_result=webhook.include_result)
             for webhook in subscriptions.webhooks.get(end.namespace, ())
             if webhook.wants(end)
         ]
         url = end.job.callback_url
         if url and end.namespace in subscriptions.callbacks:
-            found.append(delivery(end, CALLBACK, settings, url=url, with_result=True))
+            found.append(await delivery(end, CALLBACK, settings, proof, url=url, with_result=True))
         return found
 
 

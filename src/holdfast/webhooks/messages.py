@@ -11,6 +11,7 @@ from holdfast.model.job import Job, State
 from holdfast.model.reserved import DELIVERIES, DELIVERY, RESERVED
 from holdfast.model.submission import Submission
 from holdfast.model.times import format_timestamp
+from holdfast.webhooks.proof import Proof
 from holdfast.webhooks.values import End, Message, WebhookSettings
 
 MOST_BYTES = 64 * 1024
@@ -24,8 +25,14 @@ EVENT_TYPES = {
 }
 
 
-def delivery(
-    end: End, webhook: str, settings: WebhookSettings, *, url: str = "", with_result: bool
+async def delivery(
+    end: End,
+    webhook: str,
+    settings: WebhookSettings,
+    proof: Proof,
+    *,
+    url: str = "",
+    with_result: bool,
 ) -> Submission:
     """Return the job that delivers an end to a webhook, or to a job's own callback address.
 
@@ -35,6 +42,7 @@ def delivery(
     about = f"{webhook}\n{url}\n{end.job.id}\n{format_timestamp(end.at)}"
     message_id = "msg_" + hashlib.blake2b(about.encode(), digest_size=16).hexdigest()
     message = Message(webhook, message_id, _body(end, with_result=with_result), url)
+    message = await proof.given(message, end.namespace)
     return Submission(
         type=DELIVERY,
         queue=DELIVERIES,

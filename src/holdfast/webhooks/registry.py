@@ -17,6 +17,7 @@ from holdfast.model.submission import Submission
 from holdfast.model.validation import MAX_URL
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Order, RecordWrite, Search, Store
+from holdfast.store.damage import readable
 from holdfast.webhooks.address_guard import AddressGuard, RefusedAddressError
 from holdfast.webhooks.signatures import checked_secret, new_secret
 from holdfast.webhooks.values import (
@@ -49,6 +50,10 @@ class ResendOperations(Protocol):
         """Run a failed job again."""
         ...
 
+
+class ResendSubmitter(Protocol):
+    """Submits jobs that holdfast makes itself."""
+
     async def submit(self, submission: Submission) -> SubmissionResult:
         """Submit a job."""
         ...
@@ -58,9 +63,14 @@ class Webhooks:
     """The webhooks of a store, or of one tenant of it."""
 
     def __init__(
-        self, operations: ResendOperations, guard: AddressGuard, randomness: Randomness
+        self,
+        operations: ResendOperations,
+        guard: AddressGuard,
+        randomness: Randomness,
+        submitter: ResendSubmitter,
     ) -> None:
         self._operations = operations
+        self._submitter = submitter
         self._guard = guard
         self._randomness = randomness
 
@@ -104,7 +114,7 @@ class Webhooks:
         found: builtins.list[Webhook] = []
         after = ""
         while page := await self._store.browse(WEBHOOK, after=after):
-            found += [read(record.data) for record in page if record.key != CALLBACK]
+            found += readable([one.data for one in page if one.key != CALLBACK], read)
             after = page[-1].key
         return sorted(found, key=lambda webhook: webhook.created_at)
 
@@ -190,7 +200,7 @@ class Webhooks:
             lifetime=job.lifetime,
             timeout=job.timeout,
         )
-        return await self.delivery((await self._operations.submit(again)).job_id)
+        return await self.delivery((await self._submitter.submit(again)).job_id)
 
     def _checked(self, url: str) -> str:
         if not isinstance(url, str) or len(url) > MAX_URL or not url.isprintable() or " " in url:
@@ -213,7 +223,7 @@ class Webhooks:
         return job
 
     async def _delivery(self, job: Job, urls: Mapping[str, str]) -> Delivery:
-        message = msgspec.json.decode(job.payload, type=Message)
+        message = next(readable([job.payload], _message.decode), UNREADABLE)
         (history,) = await self._store.history([job.id])
         waiting = job.state in (State.RETRYING, State.DELAYED)
         return Delivery(
@@ -236,6 +246,11 @@ class Webhooks:
                 if each.ended_by is not Event.GIVE_BACK
             ),
         )
+
+
+_message = msgspec.json.Decoder(Message)
+UNREADABLE = Message(webhook="", message_id="", body="")
+"""Stands for the message of a job that holdfast did not make."""
 
 
 def read(data: bytes) -> Webhook:

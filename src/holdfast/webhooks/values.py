@@ -95,6 +95,8 @@ class Message(msgspec.Struct, frozen=True):
     message_id: str
     body: str
     url: str = ""
+    proof: str = ""
+    """An HMAC that only holdfast can make; without it a message is not sent."""
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):

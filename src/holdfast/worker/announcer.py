@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable
 from datetime import timedelta
 
-from holdfast.errors import StoreUnavailableError
 from holdfast.model.workers import WorkerInfo
 from holdfast.observe import Observer
 from holdfast.operations.publisher import Publisher
@@ -32,8 +31,8 @@ class Announcer:
         self._registry = registry
 
     async def announce(self) -> None:
-        """Announce the worker once, unless the store is unavailable."""
-        with contextlib.suppress(StoreUnavailableError):
+        """Announce the worker once, unless that fails: claims fail and report it as well."""
+        with contextlib.suppress(Exception):
             await announce(self._store, self._info())
 
     async def publish(self) -> None:
@@ -45,7 +44,7 @@ class Announcer:
 
     async def leave(self) -> None:
         """Remove the announcement."""
-        with contextlib.suppress(StoreUnavailableError):
+        with contextlib.suppress(Exception):  # it expires
             await announce(self._store, self._info(), timedelta(0))
 
     async def run(self) -> None:
@@ -54,7 +53,7 @@ class Announcer:
         while True:
             await asyncio.sleep(WORKER_TTL.total_seconds() / 3)
             await self.announce()
-            with contextlib.suppress(StoreUnavailableError):  # a worker of other code may be gone
+            with contextlib.suppress(Exception):  # a worker of other code may be gone
                 await self.publish()
             reason = self._store.not_notified_because
             if reason and reason == before and reason != reported:  # it lasts

@@ -20,10 +20,12 @@ from holdfast.errors import (
     TaskError,
     TemporaryError,
 )
-from holdfast.model.job import Failure, FailureCategory, Job
+from holdfast.model.job import DamagedJob, Failure, FailureCategory, Job
 from holdfast.model.lifecycle import MAX_CODE
 from holdfast.model.payload import clean, encode_result
 from holdfast.observe.current import CURRENT_JOB
+from holdfast.operations.quarantine import damage_failure, set_aside
+from holdfast.store import Store
 from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.registry import Handler
 
@@ -114,6 +116,12 @@ def failed(handler: Handler, error: BaseException) -> Outcome:
             host=HOST,
         )
     )
+
+
+async def perform_damaged(job: DamagedJob, store: Store) -> Outcome:
+    """Fail a job that cannot be read, without calling its handler."""
+    await set_aside(store, job.id, job.damage)
+    return Failed(damage_failure(job))
 
 
 def system_failure(message: str, code: str) -> Failed:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.app import Holdfast
-from holdfast.errors import StoreUnavailableError
 from holdfast.model.job import CancelRequest
 from holdfast.model.profiles import RENEWALS_PER_LEASE
 from holdfast.observe import Observer, Outage
@@ -71,7 +70,7 @@ class Heartbeat:
                 await self._renew(due, now)
             if others:
                 await self._look(others)
-        except StoreUnavailableError as error:
+        except Exception as error:  # noqa: BLE001  # leases depend on it: report and go on
             self._observer.emit("heartbeat.missed", error=str(error), leases=len(due))
         self._lose_expired(runs)
         return min([LOOK_EVERY, *(interval(run) / 2 for run in runs)])
@@ -180,16 +179,20 @@ class HeartbeatThread:
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         while not self._stopped:
-            store = self._app.open_store()
             try:
-                await store.start()
-                watch = self._loop_watch(store, worker_loop)
-                await self._beat(self._heartbeat(store, worker_loop), watch)
+                await self._beat_over_own_connection(worker_loop)
             except Exception as error:  # noqa: BLE001  # leases depend on it: report and restart
                 self._observer.emit("heartbeat.missed", error=str(error), leases=len(self._running))
                 await self._sleep(RESTART_SECONDS)
-            finally:
-                await store.close()
+
+    async def _beat_over_own_connection(self, worker_loop: asyncio.AbstractEventLoop) -> None:
+        store = self._app.open_store()
+        try:
+            await store.start()
+            watch = self._loop_watch(store, worker_loop)
+            await self._beat(self._heartbeat(store, worker_loop), watch)
+        finally:
+            await store.close()
 
     async def _beat(self, heartbeat: Heartbeat, watch: LoopWatch | None = None) -> None:
         while not self._stopped:

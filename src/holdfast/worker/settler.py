@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
 from msgspec.structs import replace
 
-from holdfast.errors import StoreUnavailableError
+from holdfast.errors import SchemaVersionError, StoreError, StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import Failure, Job, State
 from holdfast.observe import Observer, Outage, Silent
@@ -33,6 +32,10 @@ from holdfast.worker.run import Run
 from holdfast.worker.supervisor.protocol import LeaseListener
 
 LARGEST_GROUP = 1000
+REFUSALS = 5
+"""How often a store may refuse a group before its outcomes are written one by one."""
+MOST_REFUSALS = 300
+"""How often it may refuse a single outcome before that is given up: some minutes."""
 RELEASE_AFTER = 0.02
 """Seconds to collect jobs that transactions completed before dependents are released for all."""
 
@@ -68,6 +71,8 @@ class Settler:
         self._waiting: list[tuple[Run, Outcome]] = []
         self._task: asyncio.Task[None] | None = None
         self._release: asyncio.Task[None] | None = None
+        self._alone: set[asyncio.Task[None]] = set()
+        """Outcomes of groups that failed, each written by itself."""
         self.unwritten = 0
         """How many outcomes are not written yet."""
 
@@ -99,17 +104,28 @@ class Settler:
 
     async def close(self) -> None:
         """Wait until everything is written."""
-        while left := [task for task in (self._task, self._release) if task and not task.done()]:
+        while left := [
+            task for task in (self._task, self._release, *self._alone) if task and not task.done()
+        ]:
             await asyncio.wait(left)
 
-    async def write(self, outcomes: Sequence[tuple[Run, Outcome]]) -> None:
-        """Write a group; retry while the store is unavailable."""
+    async def write(self, outcomes: Sequence[tuple[Run, Outcome]], *, most: int = REFUSALS) -> None:
+        """Write a group; retry while the store is unavailable or refuses.
+
+        A store that refuses may do so because of one outcome: it raises after ``most`` refusals.
+        """
         delay: GrowingDelay | None = None
+        refused = 0
         while True:
             try:
                 await self._write_now(outcomes)
-            except StoreUnavailableError as error:
+            except SchemaVersionError:
+                raise
+            except StoreError as error:
                 self._outage.failed(error)
+                refused += not isinstance(error, StoreUnavailableError)
+                if refused >= most:
+                    raise
                 delay = delay or GrowingDelay(self._randomness)
                 await asyncio.sleep(delay.next())
             else:
@@ -122,12 +138,31 @@ class Settler:
             group, self._waiting = self._waiting[:LARGEST_GROUP], self._waiting[LARGEST_GROUP:]
             try:
                 await self.write(group)
-            except Exception as error:  # noqa: BLE001  # the leases expire, the worker goes on
-                self._observer.emit("results.lost", error=repr(error), lost=len(group))
-            finally:
-                self.unwritten -= len(group)
-                if self._on_written is not None:
-                    self._on_written()
+            except Exception:  # noqa: BLE001  # one of them is at fault
+                loop = asyncio.get_running_loop()
+                alone = [loop.create_task(self._write_alone(*one)) for one in group]
+                self._alone.update(alone)
+                for task in alone:
+                    task.add_done_callback(self._alone.discard)
+            else:
+                self._ended(len(group))
+
+    def _ended(self, count: int) -> None:
+        self.unwritten -= count
+        if self._on_written is not None:
+            self._on_written()
+
+    async def _write_alone(self, run: Run, outcome: Outcome) -> None:
+        """Write an outcome of a group that failed, beside the groups that follow."""
+        try:
+            await self.write([(run, outcome)], most=MOST_REFUSALS)
+        except Exception as error:  # noqa: BLE001  # its lease expires, the worker goes on
+            self._lost(run, error)
+        finally:
+            self._ended(1)
+
+    def _lost(self, run: Run, error: Exception) -> None:
+        self._observer.emit("results.lost", job_id=run.job.id, error=repr(error), lost=1)
 
     async def _write_now(self, outcomes: Sequence[tuple[Run, Outcome]]) -> None:
         if self._notes is not None and self._notes.pending:  # a settled lease takes no more notes
@@ -190,8 +225,10 @@ class Settler:
     async def _release_soon(self) -> None:
         """Release the dependents of jobs that transactions completed, once for many."""
         await asyncio.sleep(RELEASE_AFTER)
-        with contextlib.suppress(StoreUnavailableError):  # maintenance finds them later
+        try:
             await release_dependents(self._store)
+        except Exception as error:  # noqa: BLE001  # maintenance finds them later
+            self._outage.failed(error)
 
     def _report(self, run: Run, after: Job) -> None:
         self._observer.emit(

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import timedelta
 
 from holdfast.app import Holdfast
-from holdfast.errors import StoreError, StoreUnavailableError
+from holdfast.errors import (
+    Fault,
+    SchemaVersionError,
+    StoreError,
+    StoreUnavailableError,
+    ValidationError,
+)
 from holdfast.model.job import State
+from holdfast.model.reserved import is_internal, refusal
 from holdfast.observe import Observer, Outage
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.store import Search, Store
 from holdfast.tasks.registry import Registry
+from holdfast.worker.announcer import Announcer
 
 MOST_QUEUES = 50
 MOST_TYPES = 100
@@ -78,7 +86,7 @@ async def report_other_queues(
     store: Store, queues: Sequence[str], types: Sequence[str], observer: Observer
 ) -> None:
     """Report queues that this worker does not serve and that have ready jobs of its types."""
-    with contextlib.suppress(StoreUnavailableError):  # only a hint
+    with contextlib.suppress(Exception):  # only a hint
         others = [q.name for q in await store.queues() if q.name not in queues][:MOST_QUEUES]
         for queue in others if types else ():
             wanted = tuple(types[:MOST_TYPES])
@@ -87,8 +95,33 @@ async def report_other_queues(
                 observer.emit("worker.other_queue", queue=queue, advice=f"serve it with -Q {queue}")
 
 
-async def declare_limits(store: Store, registry: Registry) -> None:
-    """Write the limits that tasks declare."""
+def checked_queues(queues: Iterable[str], *, internal: bool) -> tuple[str, ...]:
+    """Return the queues of a worker; ValidationError for one that holdfast serves itself."""
+    names = tuple(queues)
+    own = [name for name in names if is_internal(name.rpartition("/")[2])]
+    if own and not internal:
+        raise ValidationError([Fault("queues", "RESERVED", refusal(name)) for name in own])
+    return names
+
+
+def ends_worker(error: Exception, *, burst: bool) -> bool:
+    """Whether a worker stops because of an error: only a newer program can continue.
+
+    A burst also stops where the store refuses, because its caller waits for the end.
+    """
+    if isinstance(error, SchemaVersionError):
+        return True
+    return burst and not isinstance(error, StoreUnavailableError)
+
+
+async def declare(store: Store, registry: Registry, announcer: Announcer) -> bool:
+    """Write what tasks declare, for all workers and submitters; return True when that is done."""
+    await _declare_limits(store, registry)
+    await announcer.publish()
+    return True
+
+
+async def _declare_limits(store: Store, registry: Registry) -> None:
     for handler in registry:
         if handler.options.limit is not None:
             await store.limit(f"task:{handler.type}", handler.options.limit)

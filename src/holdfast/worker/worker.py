@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.app import Holdfast
-from holdfast.errors import StoreUnavailableError
 from holdfast.maintenance import Maintenance
-from holdfast.model.job import Job
+from holdfast.model.job import DamagedJob, Job
 from holdfast.model.workers import WorkerInfo
 from holdfast.observe import Observer, Outage, Silent
 from holdfast.runtime.backoff import GrowingDelay
@@ -26,6 +25,7 @@ from holdfast.worker.executor import (
     Outcome,
     Succeeded,
     perform,
+    perform_damaged,
     system_failure,
 )
 from holdfast.worker.heartbeat import SHORT_LEASE, HeartbeatThread
@@ -37,7 +37,9 @@ from holdfast.worker.runners.thread import ThreadRunner
 from holdfast.worker.settler import Settler
 from holdfast.worker.slots import Slots
 from holdfast.worker.startup import (
-    declare_limits,
+    checked_queues,
+    declare,
+    ends_worker,
     opened,
     pause_unless,
     report_other_queues,
@@ -78,7 +80,7 @@ class Worker:
         self.id = name or f"{HOST}-{os.getpid()}-{app.randomness.token()[:8]}"
         self._app = app
         self._weights = queues if isinstance(queues, Mapping) else None
-        self._queues = tuple(queues)
+        self._queues = checked_queues(queues, internal=app.registry.internal)
         self._types = tuple(handler.type for handler in app.registry)
         self._grace = grace
         self._with_maintenance = maintenance
@@ -176,20 +178,16 @@ class Worker:
         declared, delay = False, None
         while not self._stopping.is_set():
             try:
-                declared = declared or await self._declare(store)
+                declared = declared or await declare(store, self._app.registry, self._announcer)
                 if not await self._turn(store, burst=burst):
                     return
                 delay = None
-            except StoreUnavailableError as error:
+            except Exception as error:
+                if ends_worker(error, burst=burst):
+                    raise
                 self._outage.failed(error)
                 delay = delay or GrowingDelay(self._app.randomness)
                 await pause_unless(self._stopping, delay.next())
-
-    async def _declare(self, store: Store) -> bool:
-        """Write what the tasks declare, for all workers and submitters."""
-        await declare_limits(store, self._app.registry)
-        await self._announcer.publish()
-        return True
 
     async def _turn(self, store: Store, *, burst: bool) -> bool:
         """Claim, then wait until another claim makes sense; False when a burst is over."""
@@ -276,6 +274,8 @@ class Worker:
     def _perform(self, run: Run) -> Awaitable[Outcome]:
         """Call the handler: a coroutine here on the loop, anything else through its runner."""
         handler = run.handler
+        if isinstance(run.job, DamagedJob):
+            return perform_damaged(run.job, self._app.store)
         if handler.runner is RunnerKind.ASYNC:
             wants_context = handler.signature.context is not None
             return perform(handler, run.job, run.context() if wants_context else None)

@@ -6,9 +6,10 @@ import asyncio
 
 from holdfast.api.responses import HealthBody
 from holdfast.http.endpoint import Call, Endpoint
-from holdfast.http.metrics import job_metrics, request_metrics
+from holdfast.http.metrics import job_metrics, maintenance_metrics, request_metrics
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse, TextResponse
+from holdfast.operations.quarantine import failing
 from holdfast.store import Claim
 
 PROBE_TIMEOUT = 5.0
@@ -32,11 +33,19 @@ async def ready(call: Call) -> JsonResponse:
     try:
         async with asyncio.timeout(PROBE_TIMEOUT):
             await service.app.store.claim(probe)
+            broken = await _failing(call)
     except Exception as error:  # noqa: BLE001  # any error means: not ready
         service.observer.emit("http.not_ready", error=repr(error))
         body = HealthBody(status="unavailable", checks={"store": type(error).__name__})
         return JsonResponse(body, 503, {"retry-after": "1"})
-    return JsonResponse(HealthBody(status="ok", checks={"store": "ok", "claim": "ok"}))
+    checks = {"store": "ok", "claim": "ok", "maintenance": broken or "ok"}
+    return JsonResponse(HealthBody(status="degraded" if broken else "ok", checks=checks))
+
+
+async def _failing(call: Call) -> str:
+    """Return which maintenance services fail: this process still serves, but jobs may wait."""
+    names = [report.name for report in await failing(call.service.app.store)]
+    return f"failing: {', '.join(names)}" if names else ""
 
 
 async def metrics(call: Call) -> TextResponse:
@@ -44,6 +53,7 @@ async def metrics(call: Call) -> TextResponse:
     lines = await job_metrics(call.operations)
     if not call.caller.namespace:
         service = call.service
+        lines += await maintenance_metrics(service.app.store)
         lines += request_metrics(service.request_counts, service.tail.subscribers)
     body = ("\n".join(lines) + "\n").encode()
     return TextResponse(body, "text/plain; version=0.0.4; charset=utf-8")

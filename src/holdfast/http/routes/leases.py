@@ -21,6 +21,7 @@ from holdfast.http.workers import (
 )
 from holdfast.model.job import DEFAULT_QUEUE, LogLine, Progress
 from holdfast.model.payload import clean
+from holdfast.model.reserved import is_internal, refusal
 from holdfast.model.times import shown
 from holdfast.model.validation import QUEUE_RULE
 from holdfast.model.workers import WorkerInfo
@@ -183,6 +184,8 @@ def _queue_names() -> Field:
         for name in cast("list[str]", field.read(value)):
             if not QUEUE_RULE.fullmatch(name):
                 raise ValueError(f"must match {QUEUE_RULE.pattern}, got {shown(name)}")
+            if is_internal(name):
+                raise ValueError(refusal(name))
         return value
 
     item = {"type": "string", "pattern": f"^{QUEUE_RULE.pattern}$"}

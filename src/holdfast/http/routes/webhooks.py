@@ -13,7 +13,7 @@ from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
 from holdfast.model.job import State
 from holdfast.model.validation import MAX_URL
-from holdfast.webhooks import AddressGuard, Delivery, DeliveryPage, Webhook, Webhooks
+from holdfast.webhooks import Delivery, DeliveryPage, Webhook, Webhooks
 from holdfast.webhooks.values import ENDS
 
 
@@ -55,8 +55,7 @@ class WebhookRemoval(msgspec.Struct, frozen=True):
 
 
 def _webhooks(call: Call) -> Webhooks:
-    app = call.service.app
-    return Webhooks(call.operations, AddressGuard(app.webhook_settings.allow), app.randomness)
+    return call.service.app.webhooks_over(call.operations)
 
 
 async def list_webhooks(call: Call) -> JsonResponse:

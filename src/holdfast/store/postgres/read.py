@@ -12,6 +12,7 @@ import msgspec
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.model.measures import Measure, Reading, Stats, Tally, minute_of
+from holdfast.store.damage import readable
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.rows import Row, cancel_of, progress_of, transitions_of
 from holdfast.store.postgres.state import StoreState
@@ -53,13 +54,15 @@ async def history(state: StoreState, ids: Sequence[str]) -> list[list[Transition
     """Return the transitions of jobs; see ``Store.history``."""
     found: defaultdict[str, list[Transition]] = defaultdict(list)
     for id_, *step in await state.run("history", {"id": Texts(ids)}):
-        found[id_] += transitions_of(tuple(step))
+        for steps in readable([tuple(step)], transitions_of):
+            found[id_] += steps
     return [list(found[id_]) if id_ in found else [] for id_ in ids]
 
 
 async def logs(state: StoreState, job_id: str) -> list[LogLine]:
     """Return the log lines of a job; see ``Store.logs``."""
-    return [_log_line(line) for (line,) in await state.run("logs", {"id": job_id})]
+    lines = [line for (line,) in await state.run("logs", {"id": job_id})]
+    return list(readable(lines, _log_line))
 
 
 async def stats(state: StoreState, window: timedelta) -> Stats:
@@ -167,7 +170,8 @@ def read_event_cursor(cursor: str) -> tuple[int, int]:
 def _event_page(
     rows: Sequence[Row], start: tuple[int, int], limit: int, *, gap: bool = False
 ) -> EventPage:
-    found = [each for row in rows for each in _events_of(row) if each[0] > start][:limit]
+    entries = readable(rows, lambda row: list(_events_of(row)))
+    found = [each for entry in entries for each in entry if each[0] > start][:limit]
     events = tuple(event for _, event in found)
     return EventPage(events, events[-1].cursor if events else write_event_cursor(start), gap)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import psycopg
@@ -31,6 +31,7 @@ from holdfast.model.job import (
     Transition,
 )
 from holdfast.model.policy import Backoff, BackoffKind
+from holdfast.store.damage import salvaged
 from holdfast.store.postgres import arrays
 from holdfast.store.values import Claim
 
@@ -150,7 +151,14 @@ def document(value: object) -> bytes | None:
 
 
 def job_of(row: Row) -> Job:
-    """Read a job from the columns of ``columns.sql``."""
+    """Read a job from the columns of ``columns.sql``, as a damaged one if some are unreadable."""
+    try:
+        return _job_of(row)
+    except Exception as error:  # noqa: BLE001  # whatever a program wrote into the table
+        return salvaged(row[:WIDTH], _VALID, _job_of, error)
+
+
+def _job_of(row: Sequence[Any]) -> Job:
     (
         id_, type_, queue, payload, policy, created_at, tags, correlation_id,
         callback_url, limit_key, dedupe, depends_on, kind, depth, spawned_by, extra,
@@ -203,6 +211,18 @@ def job_of(row: Row) -> Job:
         progress=_progress_of(progress) if progress is not None else None,
         checkpoint=checkpoint,
     )
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_VALID: Final = (
+    "", "", "", b"null", b"{}", _EPOCH, None, None,
+    None, None, None, None, None, 0, None, None,
+    "FAILED", 0, 0, 1, 0, 1, False,
+    _EPOCH, None, None, None, None, _EPOCH,
+    None, 0, "", None,
+    None, None, None, None, None,
+)  # fmt: skip
+"""Columns that stand in for what is damaged in a row."""
 
 
 def claimed_of(rows: Iterable[Row], want: Claim) -> list[Job]:

@@ -146,7 +146,7 @@ class Wake:
         pause = PAUSE
         while not (self._stopping and not self._pending):
             await self._wanted.wait()
-            with contextlib.suppress(HoldfastError):
+            with contextlib.suppress(Exception):  # a lost notice is a hint less; others poll
                 await self._send()
             if not self._stopping:
                 await asyncio.sleep(pause)
@@ -165,7 +165,7 @@ class Wake:
                     await self._listen(connection)
             except HoldfastError as error:
                 self.error = str(error)
-            except (psycopg.Error, OSError) as error:
+            except Exception as error:  # noqa: BLE001  # whatever the driver raises: connect again
                 self.error = message_of(error)
             self.listening.clear()
             await asyncio.sleep(RECONNECT_AFTER)

@@ -28,7 +28,9 @@ STALL = "stalled"
 
 
 def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "exponential") -> Job:
-    """Read a job that a BullMQ client made."""
+    """Read a job that a BullMQ client made; ValueError when its data is not JSON."""
+    if row.data and row.data != b"null" and parsed(row.data) is None:
+        raise ValueError(f"data must be JSON, got {text(row.data)!r:.60}")
     found = parsed(row.options or b"")
     options = found if isinstance(found, dict) else {}
     now = read_now(row)

@@ -42,6 +42,8 @@ TRANSIENT = (
     "CLUSTERDOWN",
     "TRYAGAIN",
     "NOREPLICAS",
+    "MISCONF",
+    "UNBLOCKED",
 )
 """First words of errors that pass without a change here."""
 UNKNOWN_FUNCTION = "Function not found"
@@ -96,7 +98,7 @@ class RedisClient:
             clients += self._sentinel.sentinels
         self._redis, self._connections, self._blocking, self._sentinel = None, None, {}, None
         for close in [*(each.close for each in connections), *(each.aclose for each in clients)]:
-            with contextlib.suppress(exceptions.RedisError, OSError):
+            with contextlib.suppress(exceptions.RedisError, OSError, RuntimeError):
                 await close()
 
     async def command(self, *words: Value) -> Any:
@@ -218,7 +220,7 @@ class RedisClient:
         """Drop a broken connection; the next call looks up where the server is then."""
         broken = self._blocking.pop(name, None)
         if broken is not None:
-            with contextlib.suppress(exceptions.RedisError, OSError):
+            with contextlib.suppress(exceptions.RedisError, OSError, RuntimeError):
                 await broken.close()
         if isinstance(self._redis, RedisCluster):
             node = self._own_node(self._redis)
@@ -304,6 +306,10 @@ class NoFunctions(StoreError):
     """The server runs no functions for this user."""
 
 
+_BROKEN = (RuntimeError, AttributeError, EOFError)
+"""What the client library and uvloop raise for a line that broke while they used it."""
+
+
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
     """Raise errors of the client library as errors of the store."""
@@ -319,6 +325,8 @@ def translated() -> Iterator[None]:
         raise StoreUnavailableError(f"redis: OOM {error}") from error
     except exceptions.ResponseError as error:
         raise _refusal(error) from error
+    except (*_BROKEN, exceptions.RedisError) as error:
+        raise StoreUnavailableError(f"redis: {type(error).__name__} {error}".strip()) from error
 
 
 def _refusal(error: exceptions.ResponseError) -> StoreError:

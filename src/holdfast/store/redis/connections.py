@@ -7,6 +7,7 @@ as the command. Here a call takes the connection used last, sends, and reads.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,17 +30,34 @@ class Connections:
         async with self._free:
             connection = self._idle.pop() if self._idle else self._new()
             try:
-                await _connect(connection)
-                await connection.send_packed_command(_packed(words), check_health=False)
+                await self._write(connection, _packed(words))
                 answer = await connection.read_response()
             except exceptions.ResponseError:
                 self._idle.append(connection)
                 raise
-            except BaseException:
-                await connection.disconnect(nowait=True)
+            except BaseException as error:
+                await _drop(connection)
+                if isinstance(error, exceptions.ConnectionError | OSError | RuntimeError):
+                    await self._drop_idle()
                 raise
             self._idle.append(connection)
             return answer
+
+    async def _write(self, connection: AbstractConnection, data: bytes) -> None:
+        """Send a command; over a new line when the old one was closed before it could be sent."""
+        await _connect(connection)
+        try:
+            await connection.send_packed_command(data, check_health=False)
+        except RuntimeError:  # uvloop's error for a closed line: nothing was sent
+            await _drop(connection)
+            await _connect(connection)
+            await connection.send_packed_command(data, check_health=False)
+
+    async def _drop_idle(self) -> None:
+        """Close the other lines: what broke one has most likely broken them too."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await _drop(connection)
 
     def _new(self) -> AbstractConnection:
         made: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]  # redis-py is half typed
@@ -47,9 +65,13 @@ class Connections:
 
     async def close(self) -> None:
         """Close every idle connection."""
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            await connection.disconnect()
+        await self._drop_idle()
+
+
+async def _drop(connection: AbstractConnection) -> None:
+    """Close a line, which may be broken in any way."""
+    with contextlib.suppress(Exception):
+        await connection.disconnect(nowait=True)
 
 
 def _packed(words: Sequence[str | bytes | int | float]) -> bytes:
@@ -63,7 +85,7 @@ async def _connect(connection: AbstractConnection) -> None:
             # Older releases of the library have only the longer name.
             if not await getattr(connection, "can_read", connection.can_read_destructive)():
                 return
-        except (exceptions.ConnectionError, OSError):
+        except (exceptions.ConnectionError, OSError, RuntimeError):
             pass
-        await connection.disconnect(nowait=True)
+        await _drop(connection)
     await connection.connect()  # type: ignore[no-untyped-call]  # redis-py is half typed

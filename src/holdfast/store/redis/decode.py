@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.model.job import Encoding, Job, LogLine, Transition
+from holdfast.store.damage import readable, salvaged
 from holdfast.store.redis import bullmq
 from holdfast.store.redis.fields import (
     EPOCH,
@@ -32,6 +35,11 @@ ShortReply = tuple[bytes, bytes | None]
 
 SCHEDULER = Row.__struct_fields__.index("scheduler")
 
+_VALID: tuple[bytes | None, ...] = (
+    *(b"", *[None] * 8),
+    *(b"FAILED|0|0|||||0||0|0|0||0||0", *[None] * 10),
+)
+"""The fields of a hash that stand in for what is damaged in another."""
 _fixed = msgspec.json.Decoder(Fixed)
 _edge = msgspec.json.Decoder(EventEdge)
 _log_line = msgspec.json.Decoder(LogLine)
@@ -39,7 +47,25 @@ _ids = msgspec.json.Decoder(tuple[str, ...])
 
 
 def read_job(reply: JobReply, unknown_backoff: str) -> Job:
-    """Read a job that holdfast or a BullMQ client made."""
+    """Read a job that holdfast or a BullMQ client made, as a damaged one if it is unreadable."""
+    try:
+        return _job(reply, unknown_backoff)
+    except Exception as error:  # noqa: BLE001  # whatever a client of the server wrote
+        return _salvaged(reply, unknown_backoff, error)
+
+
+def _salvaged(reply: JobReply, unknown_backoff: str, error: Exception) -> Job:
+    job_id, queue, values = reply
+    names = text(job_id).encode(), text(queue).encode()
+    valid = [*_VALID, *[None] * (len(values) - len(_VALID))]
+
+    def read(row: Sequence[Any]) -> Job:
+        return _job((*names, list(row)), unknown_backoff)
+
+    return salvaged(values, valid, read, error)
+
+
+def _job(reply: JobReply, unknown_backoff: str) -> Job:
     job_id, queue, row = _parts(reply)
     if row.fixed is None:
         return bullmq.read_job(job_id, queue, row, unknown_backoff)
@@ -134,7 +160,7 @@ def _result(row: Row) -> bytes | None:
 
 def read_edges(data: bytes) -> list[Transition]:
     """Read the transitions that one call wrote, one per line."""
-    return [read_edge(line) for line in data.split(b"\n")]
+    return list(readable(data.split(b"\n"), read_edge))
 
 
 def read_edge(data: bytes) -> Transition:

@@ -196,7 +196,7 @@ def parsed(data: bytes) -> object:
     """Return foreign JSON as a value, None when it is invalid."""
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -13,6 +13,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.model.measures import Measure, Reading, Stats, Tally
 from holdfast.model.payload import clean
+from holdfast.store.damage import readable
 from holdfast.store.redis import decode, fields
 from holdfast.store.redis.encode import pack
 from holdfast.store.redis.session import RedisSession
@@ -64,9 +65,9 @@ async def locks(session: RedisSession, prefix: str) -> list[NamedLock]:
     for name, packed in fields.pairs(answer).items():
         ends, size, rest = packed.split(b"|", 2)
         until = fields.instant(int(ends))
-        if name.decode().startswith(prefix) and until > now:
+        if name.startswith(prefix.encode()) and until > now:
             holder, data = rest[: int(size)], rest[int(size) :]
-            found.append(NamedLock(name.decode(), holder.decode(), until, data))
+            found.append(NamedLock(fields.text(name), holder.decode(), until, data))
     return sorted(found, key=lambda lock: lock.name)
 
 
@@ -146,7 +147,8 @@ async def _event_page(session: RedisSession, after: str | None, limit: int) -> E
     oldest = max(kept, newest - session.settings.events_kept)
     if is_lost := not oldest <= start <= newest:
         start = oldest
-    found = tuple(event for row in rows for event in _read_entry(*row) if int(event.cursor) > start)
+    entries = readable(rows, lambda row: list(_read_entry(*row)))
+    found = tuple(event for each in entries for event in each if int(event.cursor) > start)
     page = found[:limit]
     cursor = page[-1].cursor if page else str(start)
     return EventPage(page, cursor, gap=is_lost and after is not None)

@@ -23,6 +23,10 @@ RESERVED = frozenset(
 """Ids under which a job would overwrite one of its queue's own keys."""
 
 
+OWN_KEYS = "hf"
+"""A queue of this name would share its keys with those that all queues share."""
+
+
 class RedisKeys:
     """The keys of one prefix."""
 

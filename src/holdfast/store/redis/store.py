@@ -22,7 +22,7 @@ from holdfast.store.redis.bullmq_queues import QueueFinder
 from holdfast.store.redis.encode import pack, size_fault
 from holdfast.store.redis.search import failures, find
 from holdfast.store.redis.session import RedisSession
-from holdfast.store.redis.settings import RedisSettings
+from holdfast.store.redis.settings import OWN_KEYS, RedisSettings
 from holdfast.store.redis.wake import Arrivals
 from holdfast.store.values import (
     Added,
@@ -58,7 +58,7 @@ class RedisStore:
     ``clock`` replaces the server's time and is for tests.
     """
 
-    capabilities = Capabilities(size_fault=size_fault)
+    capabilities = Capabilities(size_fault=size_fault, reserved_queues=frozenset({OWN_KEYS}))
     not_notified_because = ""
 
     def __init__(self, settings: RedisSettings, *, clock: Clock | None = None) -> None:

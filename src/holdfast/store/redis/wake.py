@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 
+from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.store.redis.client import RedisClient
 from holdfast.store.redis.settings import RedisKeys
 
@@ -115,12 +116,21 @@ class Arrivals:
         seconds = LONGEST if len(own) == len(queues) else POLL
         if own:
             await self._name_connections(own)
-            await self._wait_for_marker(own, seconds)
+            await self._wait_or_poll(own, seconds)
         else:
             await asyncio.sleep(seconds)
         for queue in queues:
             if queue not in own:
                 await self._poll(queue)
+
+    async def _wait_or_poll(self, queues: Sequence[str], seconds: float) -> None:
+        """Wait for a marker; poll queues from now on whose markers cannot be read."""
+        try:
+            await self._wait_for_marker(queues, seconds)
+        except StoreUnavailableError:
+            raise
+        except StoreError:
+            self._polled.update(queues)
 
     async def _name_connections(self, queues: Sequence[str]) -> None:
         """Keep a connection under each queue's name, by which BullMQ lists its workers."""
@@ -155,10 +165,13 @@ class Arrivals:
     async def _poll(self, queue: str) -> None:
         """Notify when a queue has a new event since the last poll."""
         stream = self._keys.queue(queue, "events")
-        newest = [
-            each[0]
-            for each in await self._client.command("XREVRANGE", stream, "+", "-", "COUNT", 1)
-        ]
+        try:
+            answer = await self._client.command("XREVRANGE", stream, "+", "-", "COUNT", 1)
+        except StoreUnavailableError:
+            raise
+        except StoreError:  # no stream: the claims of this queue report it
+            answer = []
+        newest = [each[0] for each in answer]
         if queue not in self._newest or self._newest[queue] != newest:
             self._newest[queue] = newest
             self.notify()

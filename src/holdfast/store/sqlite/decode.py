@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 import msgspec
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from holdfast.model.job import (
     CancelRequest,
     DependencyKind,
+    Encoding,
     Event,
     Failure,
     Job,
@@ -22,6 +23,8 @@ from holdfast.model.job import (
     State,
     Transition,
 )
+from holdfast.model.policy import Backoff
+from holdfast.store.damage import readable, salvaged
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.encode import (
     EPOCH,
@@ -62,7 +65,7 @@ def read_jobs(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[Job]:
     if not seqs:
         return []
     found = {
-        row[0]: job_of(row)
+        row[0]: _readable_job(row)
         for row in connection.execute(statement("read"), (msgspec.json.encode(seqs).decode(),))
     }
     return [found[seq] for seq in seqs if seq in found]
@@ -93,17 +96,20 @@ def read_claimed(
             rare.append(seq)
             continue
         kind = tuple(shared)
-        job = alike.get(kind)
-        if job is None:
-            job = alike[kind] = _claimed(kind, token, worker, now)
-        found[seq] = replace(
-            job,
-            id=id_of(key),
-            payload=payload,
-            created_at=moment(created_at),
-            scheduled_at=_moment(scheduled_at),
-            expires_at=moment(expires_at),
-        )
+        try:
+            job = alike.get(kind)
+            if job is None:
+                job = alike[kind] = _claimed(kind, token, worker, now)
+            found[seq] = replace(
+                job,
+                id=id_of(key),
+                payload=payload,
+                created_at=moment(created_at),
+                scheduled_at=_moment(scheduled_at),
+                expires_at=moment(expires_at),
+            )
+        except Exception:  # noqa: BLE001  # a damaged row must not keep the others from their worker
+            rare.append(seq)
     found.update(zip(rare, read_jobs(connection, rare), strict=True))
     return [found[seq] for seq in seqs]
 
@@ -124,6 +130,14 @@ def _claimed(kind: Row, token: str, worker: str, now: datetime) -> Job:
         started_at=now,
         lease=Lease(token, version, worker, moment(until)),
     )
+
+
+def _readable_job(row: Row) -> Job:
+    """Return the job of a row of read.sql, as a damaged one when it cannot be read."""
+    try:
+        return job_of(row)
+    except Exception as error:  # noqa: BLE001  # whatever a program wrote into the file
+        return salvaged(row, _VALID, job_of, error)
 
 
 def job_of(row: Row) -> Job:
@@ -207,6 +221,30 @@ def _template(options: bytes) -> Job:
     )
 
 
+_DEFAULT_OPTIONS = msgspec.json.encode(
+    Options(
+        Encoding.JSON,
+        "standard",
+        timedelta(minutes=30),
+        timedelta(seconds=30),
+        timedelta(days=7),
+        Backoff(),
+        True,
+        "",
+    )
+)
+# fmt: off
+_VALID: Row = (
+    0, "", "", "", "FAILED", 0, 0, 1, 0, 1, 0,
+    0, 0, None, None, None, None, 0,
+    "", 0, "", None, None, _DEFAULT_OPTIONS, b"null", 1,
+    None, None, None, None, None,
+    "AFTER", None, None, None, None,
+)
+# fmt: on
+"""A row of read.sql that stands in for what is damaged in another."""
+
+
 def transition_of(row: Row) -> Transition:
     """Return the transition in the last nine columns of history.sql or events.sql."""
     event, before, after, at, reason, attempt, version, worker, detail = row
@@ -242,10 +280,12 @@ def event_of(row: Row) -> JobEvent:
 
 def log_lines(rows: Iterable[Row]) -> list[LogLine]:
     """Return the log lines of the rows of logs.sql."""
-    return [
-        LogLine(moment(at), level, message, attempt, {} if fields is None else _texts(fields))
-        for at, level, message, attempt, fields in rows
-    ]
+    return list(readable(rows, _log_line))
+
+
+def _log_line(row: Row) -> LogLine:
+    at, level, message, attempt, fields = row
+    return LogLine(moment(at), level, message, attempt, {} if fields is None else _texts(fields))
 
 
 def cancel_of(request: bytes | None) -> CancelRequest | None:

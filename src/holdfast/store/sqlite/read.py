@@ -10,6 +10,7 @@ from datetime import timedelta
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, State, Transition
 from holdfast.model.measures import Measure, Reading, Stats, Tally
+from holdfast.store.damage import readable
 from holdfast.store.sqlite.connection import statement
 from holdfast.store.sqlite.decode import (
     STATES,
@@ -56,7 +57,7 @@ def history(connection: sqlite3.Connection, ids: Sequence[str]) -> list[list[Tra
     found = []
     for job_id in ids:
         rows = connection.execute(statement("history"), (key_of(job_id),))
-        found.append([transition_of(row) for row in rows])
+        found.append(list(readable(rows, transition_of)))
     return found
 
 
@@ -112,7 +113,7 @@ def events(connection: sqlite3.Connection, after: str | None, limit: int, kept: 
     if is_lost := not oldest <= start <= newest:
         start = oldest
     rows = connection.execute(statement("events"), (start, limit))
-    page = tuple(event_of(row) for row in rows)
+    page = tuple(readable(rows, event_of))
     cursor = page[-1].cursor if page else str(start)
     return EventPage(page, cursor, gap=is_lost and after is not None)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.errors import StoreError
 from holdfast.model.job import State
 from holdfast.observe import Observer
 from holdfast.runtime.clock import Clock
@@ -95,7 +94,7 @@ class LeaseGuard:
         while True:
             try:
                 delay = await self.once(store)
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001  # leases depend on it: report and go on
                 observer.emit("heartbeat.missed", error=str(error), leases=len(self._watched))
                 delay = LONGEST_WAIT
             await asyncio.sleep(delay)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.app import Holdfast
-from holdfast.errors import Fault, StoreError, ValidationError
+from holdfast.errors import Fault, ValidationError
 from holdfast.maintenance import Maintenance
 from holdfast.maintenance.reaper import Reaper
 from holdfast.model.policy import SECOND
@@ -166,7 +166,7 @@ class Supervisor:
 
         try:
             await with_retries(recover, self._app.randomness, RECOVER_WITHIN)
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001  # their leases expire; the next process starts
             self._observer.emit("store.unavailable", error=str(error))
 
     async def _pause(self, failures: int) -> None:

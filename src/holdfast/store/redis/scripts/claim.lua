@@ -152,21 +152,11 @@ local function write_claimed()
   call_in_slices('ZREM', shared .. 's:SCHEDULED', started_ids)
 end
 
--- Claim a job; return true when it left its place, false when it stays, nil when it does not exist.
-local function try_claim(q, id)
-  local key = q.base .. id
-  local v = call('HMGET', key, unpack(PLAIN_FIELDS))
-  if not v[1] then return nil end
-  if types and not types[v[1]] then
-    other_types = other_types + 1
-    return false
-  end
-  if q.is_unlimited and claim_plain(q, id, key, v) then return true end
-  close_group()
+local function claim_other(q, id)
   local j = load_job(q, id)
   if not j.number or j.state ~= 'SCHEDULED' or was_started_again(j) then
-    reconcile(q, id)
-    j = load_job(q, id)
+    j = reconcile(q, id) and load_job(q, id)
+    if not j then return nil end
   end
   if deferred_failure_of(j) then
     fail_deferred(q, j)
@@ -178,6 +168,26 @@ local function try_claim(q, id)
   claimed[#claimed + 1] = reply(j)
   remaining = remaining - 1
   return true
+end
+
+-- Claim a job; return true when it left its place, false when it stays, nil when it does not exist
+-- or was set aside.
+local function try_claim(q, id)
+  local key = q.base .. id
+  local v = attempt('HMGET', key, unpack(PLAIN_FIELDS))
+  if not v[1] then
+    if v.err then set_aside(q.name .. ':' .. id, v) end
+    return nil
+  end
+  if types and not types[v[1]] then
+    other_types = other_types + 1
+    return false
+  end
+  if q.is_unlimited and claim_plain(q, id, key, v) then return true end
+  close_group()
+  local ok, left = guarded(q.name .. ':' .. id, claim_other, q, id)
+  if ok then return left end
+  return nil
 end
 
 -- Claim from the tail of the list, as Node does; skipped jobs keep their places. Returns whether
@@ -250,6 +260,18 @@ local function claim_prioritized(q)
   return call('ZCARD', key) > 0, looked >= SCAN
 end
 
+local function claim_from(q)
+  local before = #claimed
+  q.is_unlimited = not has_limits(q)
+  other_types = 0
+  local left, stopped = claim_ready(q)
+  if stopped and other_types >= SCAN then rotate_list(q) end
+  other_types = 0
+  local more, stopped_too = claim_prioritized(q)
+  if stopped_too and other_types >= SCAN then rotate_prioritized(q) end
+  if #claimed > before and (left or more) then q.needs_marker = true end
+end
+
 local function main()
   local want = cmsgpack.unpack(ARGV[10])
   remaining, worker, token, types = tonumber(ARGV[7]), ARGV[8], ARGV[9], nil
@@ -267,15 +289,7 @@ local function main()
       if q.unsupported then refusal = q.unsupported else any_supported = true end
       if not q.unsupported then serve(q) end
       if not q.paused and not q.unsupported then
-        q.is_unlimited = not has_limits(q)
-        local before = #claimed
-        other_types = 0
-        local left, stopped = claim_ready(q)
-        if stopped and other_types >= SCAN then rotate_list(q) end
-        other_types = 0
-        local more, stopped_too = claim_prioritized(q)
-        if stopped_too and other_types >= SCAN then rotate_prioritized(q) end
-        if #claimed > before and (left or more) then q.needs_marker = true end
+        guarded('queue ' .. name, claim_from, q)
       end
     end
   end

@@ -22,7 +22,7 @@ end
 
 for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do
   local q = queue(name)
-  if not q.unsupported and is_served(q) then check_stalled(q) end
+  if not q.unsupported and is_served(q) then guarded('queue ' .. name, check_stalled, q) end
 end
 flush_indexes()
 
@@ -65,9 +65,10 @@ end
 local found = {}
 for i = 1, #ids, 2 do
   local j = find(ids[i])
-  if j and not TERMINAL[j.state] and not renewed(j) and not is_for_bullmq(j) then
+  local ok, is_held = guarded(ids[i], function() return j and (renewed(j) or is_for_bullmq(j)) end)
+  if j and ok and not TERMINAL[j.state] and not is_held then
     found[#found + 1] = {tonumber(ids[i + 1]), j.number, j}
-  elseif not j then
+  elseif not j or not ok then
     set_index('over', ids[i])
   end
 end

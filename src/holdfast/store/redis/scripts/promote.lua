@@ -14,19 +14,18 @@ for _, name in ipairs(names) do served[name] = is_served(queue(name)) end
 
 -- The score of a delayed job has milliseconds; hf:now has its exact instant, unless Node moved it.
 local function due_of(j, score)
-  local wire_ms = math.floor(score / 4096)
+  local wire_ms = score_ms(score)
   local due = j and tonumber(j.now[DUE])
   if due and math.floor(due / 1000) == wire_ms then return due end
   return wire_ms * 1000
 end
 
-for _, name in ipairs(names) do
-  local q = queue(name)
+local function find_due(q)
   local found = call('ZRANGEBYSCORE', q.base .. 'delayed', '-inf', '(' .. int((now_ms + 1) * 4096),
     'WITHSCORES', 'LIMIT', 0, limit + 1)
   for i = 1, #found, 2 do
     local j = load_current(q, found[i])
-    if j and (j.ttl or served[name]) then
+    if j and (j.ttl or served[q.name]) then
       due[#due + 1] = {due_of(j, tonumber(found[i + 1])), j.number, j}
     elseif not j then
       call('ZREM', q.base .. 'delayed', found[i])
@@ -39,26 +38,31 @@ for _, name in ipairs(names) do
     if not next_due or at < next_due then next_due = at end
   end
 end
+for _, name in ipairs(names) do guarded('queue ' .. name, find_due, queue(name)) end
 table.sort(due, function(a, b)
   if a[1] ~= b[1] then return a[1] < b[1] end
   return a[2] < b[2]
 end)
+
+local function promote(j)
+  local q = j.q
+  call('ZREM', q.base .. 'delayed', j.id)
+  if j.state ~= 'DELAYED' and j.state ~= 'RETRYING' then follow(j, delayed_state(j)) end
+  j.scheduled = now
+  put(j, 'delay', 0)
+  j.now[SCHEDULED_AT] = int(now)
+  move(j, 'due', 'SCHEDULED', now, 'time reached')
+  push(q, j.id, j.priority)
+  emit(q, 'waiting', 'jobId', j.id, 'prev', 'delayed')
+  save(j)
+end
 
 local count = 0
 for _, entry in ipairs(due) do
   local at, j = entry[1], entry[3]
   if at <= now and count < limit then
     count = count + 1
-    local q = j.q
-    call('ZREM', q.base .. 'delayed', j.id)
-    if j.state ~= 'DELAYED' and j.state ~= 'RETRYING' then follow(j, delayed_state(j)) end
-    j.scheduled = now
-    put(j, 'delay', 0)
-    j.now[SCHEDULED_AT] = int(now)
-    move(j, 'due', 'SCHEDULED', now, 'time reached')
-    push(q, j.id, j.priority)
-    emit(q, 'waiting', 'jobId', j.id, 'prev', 'delayed')
-    save(j)
+    guarded(j.job_id, promote, j)
   elseif not next_due or at < next_due then
     next_due = at
   end
@@ -103,17 +107,17 @@ local function raise_aged(q, interval)
 end
 
 -- A worker that removed the marker and then died or hung has woken no other worker.
-for _, name in ipairs(names) do
-  local q = queue(name)
-  if served[name] and not q.paused and (call('LLEN', q.base .. 'wait') > 0 or call('ZCARD', q.base .. 'prioritized') > 0) then
+local function mark_ready(q)
+  if served[q.name] and not q.paused and (call('LLEN', q.base .. 'wait') > 0 or call('ZCARD', q.base .. 'prioritized') > 0) then
     q.needs_marker = true
   end
 end
+for _, name in ipairs(names) do guarded('queue ' .. name, mark_ready, queue(name)) end
 
 flush_indexes()
 for _, name in ipairs(names) do
   local interval = tonumber(call('HGET', shared .. 'ageing', name) or nil)
-  if interval then raise_aged(queue(name), interval) end
+  if interval then guarded('queue ' .. name, raise_aged, queue(name), interval) end
 end
 sweep()
 flush()

@@ -48,8 +48,8 @@ for _, state in ipairs({'FAILED', 'DEAD_LETTER', 'CANCELLED'}) do
 end
 for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do
   local q = queue(name)
-  find_old(q, 'completed', span.COMPLETED)
-  find_old(q, 'failed', shortest)
+  guarded('queue ' .. name, find_old, q, 'completed', span.COMPLETED)
+  guarded('queue ' .. name, find_old, q, 'failed', shortest)
 end
 table.sort(old, function(a, b)
   if a[1] ~= b[1] then return a[1] < b[1] end

@@ -9,7 +9,7 @@ for _, name in ipairs(cmsgpack.unpack(ARGV[7])) do
   if call('EXISTS', base .. 'meta') == 1 then
     local q = queue(name)
     register(q)
-    reasons[#reasons + 1] = q.unsupported
+    if not q.is_broken then reasons[#reasons + 1] = q.unsupported end
   end
 end
 flush()

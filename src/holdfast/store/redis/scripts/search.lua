@@ -42,7 +42,7 @@ end
 local function running()
   local found, ids = {}, {}
   for _, q in pairs(open_queues) do
-    for _, id in ipairs(call('LRANGE', q.base .. 'active', 0, -1)) do
+    for _, id in ipairs(attempt('LRANGE', q.base .. 'active', 0, -1)) do
       local j = load_job(q, id)
       if j and j.number and j.state == 'RUNNING' then found[#found + 1] = {j.number, j.job_id} end
     end
@@ -75,7 +75,8 @@ else
 end
 local replies, positions, count = {}, {}, 0
 for i = 1, #ids, 2 do
-  if matches(ids[i]) then
+  local ok, is_match = guarded(ids[i], matches, ids[i])
+  if ok and is_match then
     count = count + 1
     if #replies < want.jobs then
       local j = find(ids[i])

@@ -3,12 +3,12 @@
 -- ARGV[3] events kept, ARGV[4] and ARGV[5] lifetime and lease of foreign jobs in microseconds,
 -- ARGV[6] '1' to share queues with clients of any version.
 -- Variables of a library outlive a call, so begin resets what belongs to one call.
-local call, ARGV, prefix, shared, now, now_ms
+local call, attempt, ARGV, prefix, shared, now, now_ms
 local formatted, index_changes, records, record_cache
 local counters, stored_counters, sum_changes, measures
 local resets = {} -- functions of other parts that begin calls
 local function begin(args)
-  call, ARGV, prefix, shared = redis.call, args, args[1], args[1] .. ':hf:'
+  call, attempt, ARGV, prefix, shared = redis.call, redis.pcall, args, args[1], args[1] .. ':hf:'
   now = tonumber(args[2])
   if not now then
     local t = call('TIME')
@@ -40,6 +40,34 @@ local function within(value, max)
   return nil
 end
 local MAX_COUNT, MAX_PRIORITY, MAX_MILLIS = 1e9, 2097152, 4102444800000 -- until the year 2100
+
+-- The milliseconds of a delayed job's score, which may be infinite.
+local function score_ms(score)
+  return within(score / 4096, MAX_MILLIS) or score > 0 and MAX_MILLIS or 0
+end
+
+-- An item that raises an error is set aside: it is reported as a lock, for a day, and the call goes
+-- on with the others. Errors of the server itself, such as OOM, are no fault of an item.
+local ASIDE_FOR, MOST_ASIDE = 86400000000, 1000
+local FAULTS = {'WRONGTYPE', 'not an integer', 'not a valid float', 'not a float', 'out of range',
+  'overflow', 'attempt to', 'bad argument', 'too many results to unpack'}
+local function set_aside(item, fault)
+  local text = type(fault) == 'table' and tostring(fault.err) or tostring(fault)
+  local is_fault = false
+  for i = 1, #FAULTS do is_fault = is_fault or string.find(text, FAULTS[i], 1, true) end
+  if not is_fault then error(fault, 0) end
+  local holds, name = shared .. 'holds', 'quarantine:' .. string.sub(item, 1, 200)
+  if call('HLEN', holds) < MOST_ASIDE or call('HEXISTS', holds, name) == 1 then
+    call('HSET', holds, name, int(now + ASIDE_FOR) .. '|10|quarantine' .. string.sub(text, 1, 300))
+  end
+  return text
+end
+-- Call a function for an item; return whether it succeeded, and its result or the error's text.
+local function guarded(item, f, ...)
+  local ok, found = pcall(f, ...)
+  if ok then return true, found end
+  return false, set_aside(item, found)
+end
 
 -- name of a sorted set -> member -> score, or false to remove; the last call wins
 local function set_index(name, member, score)

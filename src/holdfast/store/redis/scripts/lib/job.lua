@@ -31,7 +31,8 @@ local function level_of(priority) return math.max(0, math.min(4, priority)) end
 local function job_of(q, id, key, v)
   local ttl, priority = tonumber(v[8]), within(v[2], MAX_PRIORITY) or 0
   local level = level_of(priority)
-  local packed = v[10] and unpack_now(v[10]) or new_now()
+  local packed = v[10] and unpack_now(v[10])
+  if not packed or not packed[1] then packed, v[10] = new_now(), false end
   local state, scheduled = v[10] and packed[STATE] or nil, tonumber(packed[SCHEDULED_AT])
   return {
     q = q, id = id, key = key, job_id = ttl and id or (q.name .. ':' .. id), fields = {}, values = v,
@@ -46,7 +47,8 @@ local function job_of(q, id, key, v)
 end
 local function load_job(q, id)
   local key = q.base .. id
-  local v = call('HMGET', key, unpack(CORE))
+  local v = attempt('HMGET', key, unpack(CORE))
+  if v.err then set_aside(q.name .. ':' .. id, v) end
   return v[1] and job_of(q, id, key, v) or nil
 end
 local function deferred_failure_of(j) return j.values[5] end
@@ -253,6 +255,16 @@ local function find(job_id)
   return load_current(queue(name), id)
 end
 
+local function flush_queue(q)
+  delete_locks(q)
+  write_buffers(q)
+  if q.needs_marker then add_marker(q) end
+  if q.needs_due_marker then add_due_marker(q) end
+  if q.last_event then
+    register(q)
+    if q.caught_up then call('SET', q.base .. 'hf:seen', q.last_event) end
+  end
+end
 local function flush()
   write_events()
   flush_indexes()
@@ -260,16 +272,7 @@ local function flush()
   flush_sums()
   flush_measures()
   flush_counters()
-  for _, q in pairs(open_queues) do
-    delete_locks(q)
-    write_buffers(q)
-    if q.needs_marker then add_marker(q) end
-    if q.needs_due_marker then add_due_marker(q) end
-    if q.last_event then
-      register(q)
-      if q.caught_up then call('SET', q.base .. 'hf:seen', q.last_event) end
-    end
-  end
+  for _, q in pairs(open_queues) do guarded('queue ' .. q.name, flush_queue, q) end
   if events_added > 0 and counters.told % TRIM_EVERY < events_added then
     local first = int(math.max(0, counters.told - tonumber(ARGV[3])))
     call('XTRIM', shared .. 'events', 'MINID', '~', first .. '-0')

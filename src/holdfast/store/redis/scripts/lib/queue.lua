@@ -11,11 +11,17 @@ local function unsupported_reason(name, version)
     'and 6 share queues safely; add accept=unknown-version to the URL to use it anyway'
 end
 
+-- A queue that cannot be read is unsupported, and its jobs wait until its keys are repaired.
+local function broken(q, fault)
+  q.unsupported, q.is_broken = "queue '" .. q.name .. "' cannot be read: " .. fault, true
+  return q
+end
+
 local function queue(name)
   local q = open_queues[name]
   if q then return q end
   local base = prefix .. ':' .. name .. ':'
-  local meta = call('HMGET', base .. 'meta', 'paused', 'concurrency', 'version',
+  local meta = attempt('HMGET', base .. 'meta', 'paused', 'concurrency', 'version',
     'opts.maxLenEvents', 'max', 'duration')
   q = {
     name = name, base = base, stream = base .. 'events', kinds = {}, paused = meta[1] and true or false,
@@ -28,12 +34,16 @@ local function queue(name)
   q.unsupported = unsupported_reason(name, meta[3])
   q.lacks_length = not meta[4]
   open_queues[name] = q
-  catch_up(q)
+  if name == 'hf' then return broken(q, 'its keys are those of holdfast') end
+  if meta.err then return broken(q, set_aside('queue ' .. name, meta)) end
+  local ok, fault = guarded('queue ' .. name, catch_up, q)
+  if not ok then broken(q, fault) end
   return q
 end
 
 -- The first write to a queue makes it known; Node expects the length of its event stream.
 local function register(q)
+  if q.is_broken then return end
   if not q.is_registered then
     call('SADD', shared .. 'queues', q.name)
     q.is_registered = true
@@ -95,7 +105,7 @@ end
 
 local function add_due_marker(q)
   local first = call('ZRANGE', q.base .. 'delayed', 0, 0, 'WITHSCORES')
-  if first[2] then call('ZADD', q.base .. 'marker', int(tonumber(first[2]) / 4096), '1') end
+  if first[2] then call('ZADD', q.base .. 'marker', int(score_ms(tonumber(first[2]))), '1') end
 end
 
 -- Remove an id from the ready jobs, in whichever place it is.

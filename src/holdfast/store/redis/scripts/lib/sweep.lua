@@ -21,8 +21,8 @@ local function sweep()
   for i = 1, #pending, 2 do
     local place, cursor = string.match(pending[i + 1], '^(%d+):(%d+)$')
     place = math.max(1, tonumber(place))
-    local rest = sweep_place(queue(pending[i]), place, cursor)
-    if rest then
+    local ok, rest = guarded('queue ' .. pending[i], sweep_place, queue(pending[i]), place, cursor)
+    if ok and rest then
       call('HSET', shared .. 'sweeps', pending[i], place .. ':' .. rest)
     elseif place < #PLACES then
       call('HSET', shared .. 'sweeps', pending[i], (place + 1) .. ':0')
@@ -42,7 +42,8 @@ local function drop_vanished(names)
   end
   for _, name in ipairs(names) do
     local base = prefix .. ':' .. name .. ':'
-    excess = excess - call('ZCARD', base .. 'completed') - call('ZCARD', base .. 'failed')
+    local completed, failed = attempt('ZCARD', base .. 'completed'), attempt('ZCARD', base .. 'failed')
+    excess = excess - (tonumber(completed) or 0) - (tonumber(failed) or 0)
   end
   if excess <= 0 then return end
   for state in pairs(TERMINAL) do

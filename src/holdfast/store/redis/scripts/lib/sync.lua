@@ -91,7 +91,7 @@ local function follow(j, to, due)
     j.now[STARTS_SEEN] = j.starts
   end
   if due then
-    j.now[DUE] = int(math.floor(due / 4096) * 1000)
+    j.now[DUE] = int(score_ms(due) * 1000)
   end
   save(j)
   if TERMINAL[j.state] and j.has_children then notify_children(j.job_id, j.state) end
@@ -131,7 +131,7 @@ local function vanish(q, job_id, last)
 end
 
 -- Compare a job with its place in BullMQ and follow it there; return nil when it was deleted.
-local function reconcile(q, id, last)
+local function reconcile_unguarded(q, id, last)
   local j = load_job(q, id)
   if not j then
     vanish(q, q.name .. ':' .. id, last)
@@ -154,7 +154,7 @@ local function reconcile(q, id, last)
     to = delayed_state(j)
   end
   local known = tonumber(j.now[DUE])
-  if due and known and math.floor(due / 4096) == math.floor(known / 1000) then due = nil end
+  if due and known and score_ms(due) == math.floor(known / 1000) then due = nil end
   j.stalled = v[3] and v[3] ~= j.now[STALLS]
   if j.stalled then j.now[STALLS] = v[3] end
   local record = record_of(j.job_id)
@@ -173,12 +173,16 @@ local function reconcile(q, id, last)
   return j
 end
 
+local function reconcile(q, id, last)
+  local ok, j = guarded(q.name .. ':' .. id, reconcile_unguarded, q, id, last)
+  return ok and j or nil
+end
+
 -- Load a job as it is now, which is as stored when all events of its queue were read.
 load_current = function(q, id)
   local j = load_job(q, id)
   if j and j.number and q.caught_up and not was_started_again(j) then return j end
-  reconcile(q, id)
-  return load_job(q, id)
+  return reconcile(q, id) and load_job(q, id)
 end
 
 -- How a job ended according to its newest event; false when that event is no end.

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast.model.job import LogLine, State
 from holdfast.store import JobExport, MemoryStore, Order, Search
 from tests.conformance.cells import CELLS
-from tests.conformance.hand import MANY, make
+from tests.conformance.hand import MANY, Hand, make
 from tests.conformance.situations import QUEUES
 from tests.conformance.snapshot import differences, service, snapshot
 from tests.conformance.world import DEADLINE, LABELS, World
@@ -18,7 +18,6 @@ from tests.conformance.world import DEADLINE, LABELS, World
 if TYPE_CHECKING:
     from holdfast.runtime.clock import ManualClock
     from holdfast.store import Store
-    from tests.conformance.hand import Hand
     from tests.conformance.stores import Place
 
 CARRIED = ("get", "history", "logs", "cancels", "parents", "failures", "overdue", "next due")
@@ -181,3 +180,23 @@ def _counts(found: dict[str, object]) -> object:
     queues = found["queues"]
     assert isinstance(queues, dict)
     return {name: info.counts for name, info in queues.items()}
+
+
+@pytest.mark.req("A-16", "M-9")
+async def test_adopted_fan_in_that_was_retried_waits_for_what_had_failed_before(
+    store: Store, clock: ManualClock
+) -> None:
+    hand = Hand(MemoryStore(clock), clock)
+    parent = await hand.run("p")
+    child = await hand.add("child", after=[parent], dependency_type="FAN_IN")
+    failed = await hand.finish(await hand.spawn("part", parent), State.FAILED)
+    await hand.settle_dependents()
+    await hand.complete(parent)
+    await hand.reopen(await hand.get(child))
+
+    assert [True] * 3 == await store.adopt(await exports(hand.store))
+
+    there = Hand(store, clock)
+    assert [] == await store.dependents(MANY)
+    await there.complete(await there.take(await there.reopen(await there.get(failed))))
+    assert ["child"] == await there.settle_dependents()

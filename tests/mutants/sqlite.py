@@ -282,8 +282,8 @@ MUTANTS = (
     ),
     _sql(
         "link",
-        "CASE WHEN job.state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED')",
-        "CASE WHEN job.state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER')",
+        "WHEN job.state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER', 'CANCELLED')",
+        "WHEN job.state IN ('COMPLETED', 'FAILED', 'DEAD_LETTER')",
         "a dependency that was cancelled before the submission is missed",
         "dependenc",
     ),

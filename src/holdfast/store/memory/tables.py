@@ -86,6 +86,13 @@ class Tables:
         state = self.jobs[parent].state
         self.edges[child].setdefault(parent, state if state in TERMINAL else None)
         self.children[parent].add(child)
+        if self._ended_before_retry(child, parent):  # only where jobs are adopted
+            self.edges[child][parent] = end_on_retry(self.jobs[child].dependency_kind, state)
+
+    def _ended_before_retry(self, child: str, parent: str) -> bool:
+        job, ended = self.jobs[child], self.jobs[parent].finished_at
+        is_retried = job.state is State.PENDING and job.generation > 1
+        return is_retried and ended is not None and ended <= job.updated_at
 
     def link_spawned(self, job: Job, parent: str) -> None:
         """Let a FAN_IN wait for all that a job has spawned."""

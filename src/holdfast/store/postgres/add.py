@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from holdfast.errors import StaleLeaseError
 from holdfast.model.job import DedupeKey, Job, State
 from holdfast.store.contract import MAX_LOG_LINES
-from holdfast.store.postgres.arrays import Blobs, Documents, Moments, Texts
+from holdfast.store.postgres.arrays import Blobs, Documents, Longs, Moments, Texts
 from holdfast.store.postgres.caller import caller_session, notify_on_commit
 from holdfast.store.postgres.connection import StatementRunner
 from holdfast.store.postgres.errors import LockedError
@@ -303,6 +303,9 @@ async def _write_exports(
     if changes:
         await write_changes(session, list(enumerate(changes)), parents=True, measured=False)
         await session.run("adopt", _rest([fresh[change.after.id] for change in changes]))
+        again = await session.run("adopt_again", {"id": Texts(sorted(written))})
+        if again:
+            await session.run("adopt_waiting", {"child": Longs([child for (child,) in again])})
     return written
 
 

@@ -25,6 +25,22 @@ local function put_in_place(j, job)
   end
 end
 
+-- Open what had failed before a job was retried; see end_on_retry in model/dependencies.py.
+local function open_failed_before_retry(job_id)
+  local v = call('HMGET', key_of(job_id), 'hf:now', 'hf:rest')
+  local kind = call('HGET', shared .. 'kinds', job_id)
+  if (decoded(v[2] or nil).generation or 1) == 1 or ENDED_SUFFICES[kind] then return end
+  local edges, updated = shared .. 'p:' .. job_id, tonumber(unpack_now(v[1])[UPDATED])
+  local links = call('HGETALL', edges)
+  for i = 1, #links, 2 do
+    local place, state = string.match(links[i + 1], '^(%d+):(.*)$')
+    if state ~= '' and state ~= 'COMPLETED' then
+      local finished = unpack_now(call('HGET', key_of(links[i]), 'hf:now'))[FINISHED]
+      if tonumber(finished) <= updated then call('HSET', edges, links[i], place .. ':') end
+    end
+  end
+end
+
 -- Link a job to the dependencies that exist here, and for FAN_IN to the jobs they spawned.
 local function add_links(j, job)
   local fan_in = job.kind == 'FAN_IN'
@@ -37,7 +53,9 @@ local function add_links(j, job)
       end
     end
   end
-  if j.state == 'PENDING' and is_verdict_due(j.job_id) then set_index('ripe', j.job_id, j.number) end
+  if j.state ~= 'PENDING' then return end
+  open_failed_before_retry(j.job_id)
+  if is_verdict_due(j.job_id) then set_index('ripe', j.job_id, j.number) end
 end
 
 -- Add a job to those its spawner spawned, and link FAN_IN jobs that wait for the spawner to it.
@@ -46,6 +64,7 @@ local function add_to_spawner(j, spawner)
   for _, waiting in ipairs(call('SMEMBERS', shared .. 'f:' .. spawner)) do
     if state_of(waiting) == 'PENDING' then
       link(waiting, j.job_id, true)
+      open_failed_before_retry(waiting)
       set_index('ripe', waiting, is_verdict_due(waiting) and number_of(waiting) or nil)
     end
   end

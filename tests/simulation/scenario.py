@@ -277,6 +277,7 @@ class Scenario:
             await asyncio.sleep(1.0)
             live = [job for job in await self._jobs() if job.state not in TERMINAL]
             await self._release(live)
+            await self._cancel_hopeless(live)
             if not live and self._loop.time() > started + SETTLED:
                 return True
         return False
@@ -286,6 +287,17 @@ class Scenario:
             if job.held:
                 change = Change(job, released(job, now=self._store.now()))
                 await self._store.swap([change])
+
+    async def _cancel_hopeless(self, live: list[Job]) -> None:
+        """Cancel what was retried, but waits for a dependency that failed before and was not."""
+        for job in live:
+            if job.state is State.PENDING and job.generation > 1:
+                parents = await self._store.get(await self._store.parents(job.id))
+                ends = [p.finished_at for p in parents if p and p.state is not State.COMPLETED]
+                if any(end is not None and end <= job.updated_at for end in ends):
+                    now = self._store.now()
+                    gone = cancel_requested(job, reason="hopeless", force=False, now=now)
+                    await self._store.swap([Change(job, gone)])
 
     async def _jobs(self) -> list[Job]:
         found: list[Job] = []

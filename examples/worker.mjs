@@ -31,10 +31,11 @@ async function post(path, body) {
 async function work(job) {
   const path = `/jobs/${job.job_id}`;
   const lease = { lease_token: job.lease_token };
-  const stop = new AbortController(); // aborted when the lease is lost or someone cancels
+  const stop = new AbortController(); // aborted when the lease is lost, someone cancels or time is up
+  const limit = setTimeout(() => stop.abort("TIMEOUT"), job.timeout_seconds * 1000);
   const beat = setInterval(async () => {
     const [, state] = await post(`${path}/heartbeat`, lease);
-    if (!state.held || state.cancel_requested) stop.abort();
+    if (!state.held || state.cancel_requested) stop.abort(state.timed_out ? "TIMEOUT" : "CANCELLED");
   }, (job.lease_seconds * 1000) / 3);
   const progress = (percent, message) => post(`${path}/progress`, { ...lease, percent, message });
   try {
@@ -43,11 +44,12 @@ async function work(job) {
     const output = await handler(job.payload, { signal: stop.signal, progress, job });
     await post(`${path}/complete`, { ...lease, output });
   } catch (error) {
-    const category = stop.signal.aborted ? "CANCELLED" : error.code ? "PERMANENT" : "TEMPORARY";
+    const category = stop.signal.reason ?? (error.code ? "PERMANENT" : "TEMPORARY");
     const { message, stack, code = "" } = error;
     await post(`${path}/fail`, { ...lease, category, code, message, stack_trace: stack });
   } finally {
     clearInterval(beat);
+    clearTimeout(limit);
   }
 }
 

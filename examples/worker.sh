@@ -34,12 +34,16 @@ work() { # CLAIMED: do one job
   token=$(field lease_token <<<"$1")
   (while sleep 10; do post "/jobs/$id/heartbeat" "{\"lease_token\": \"$token\"}" >/dev/null; done) &
   beat=$!
-  output=$(handle "$(field type <<<"$1")" "$(field payload <<<"$1")") || status=$?
+  export -f handle # timeout needs a process: the service fails an attempt that takes longer
+  output=$(timeout "$(field timeout_seconds <<<"$1")" bash -c 'handle "$@"' handle \
+    "$(field type <<<"$1")" "$(field payload <<<"$1")") || status=$?
   kill "$beat" 2>/dev/null || true
   case "$status" in
     0) post "/jobs/$id/complete" "{\"lease_token\": \"$token\", \"output\": $output}" ;;
     64) post "/jobs/$id/fail" "{\"lease_token\": \"$token\", \"category\": \"PERMANENT\",
       \"code\": \"UNKNOWN_TYPE\", \"message\": \"no handler\"}" ;;
+    124) post "/jobs/$id/fail" "{\"lease_token\": \"$token\", \"category\": \"TIMEOUT\",
+      \"message\": \"took too long\"}" ;;
     *) post "/jobs/$id/fail" "{\"lease_token\": \"$token\", \"message\": \"exit $status\"}" ;;
   esac
   echo

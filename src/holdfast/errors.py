@@ -123,6 +123,18 @@ class StaleLeaseError(HoldfastError):
         super().__init__(f"job {job_id}: this lease is no longer the newest, nothing was written")
 
 
+class ExecutionTimeoutError(HoldfastError):
+    """The attempt is past its deadline: its outcome was refused and the job failed as TIMEOUT."""
+
+    def __init__(self, job_id: str, timeout: timedelta) -> None:
+        self.job_id = job_id
+        self.timeout = timeout
+        super().__init__(
+            f"job {job_id}: this attempt took longer than its timeout of"
+            f" {timeout.total_seconds():g} s and failed as TIMEOUT; stop working on it"
+        )
+
+
 class StoreError(HoldfastError):
     """A store cannot be opened or used."""
 

@@ -65,6 +65,7 @@ MATRIX = {
     "renewLease": "no yes no no yes",
     "reportProgress": "no yes no no yes",
     "saveCheckpoint": "no yes no no yes",
+    "getDependencyResults": "no yes no no yes",
     "logLine": "no yes no no yes",
     "completeJob": "no yes no no yes",
     "failJob": "no yes no no yes",

@@ -129,6 +129,7 @@ async def test_generated_clients_see_the_same_component_names(document: dict[str
         BatchCancellationResult BatchDeletionResult BatchResult BatchRetryResult BatchSubmission
         CancellationResult CancellationStatus
         Cause ClaimResult ClaimedJob Counts DeletionResult DeletionStatus Delivery DeliveryPage
+        DependencyOutput DependencyOutputs OutputEncoding
         DocumentMetadata Duration ErrorDetail ErrorResponse ErrorType Event EventKind Explanation
         FailureCategory FailureDetails FailureInfo FailureSearchResult Health JobEvent JobResult
         JobSearchResult JobSetting JobSettings JobStatus JobSubmission LatencyStats LeaseState

@@ -14,6 +14,7 @@ from tests.conformance.conftest import SERVED
 from tests.conformance.stores import NAMES, PLACES
 from tests.http.site import API, running
 from tests.http.test_events import received
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -166,3 +167,29 @@ async def test_service_keeps_the_profiles_it_was_given_in_the_store(any_site: Si
     assert first is not None
     assert second is not None
     assert ("lease", "lease") == (first.profile, second.profile)
+
+
+@pytest.mark.req("M-6", "M-12", "S-8")
+async def test_timeouts_and_bytes_of_workers_over_every_store(any_site: Site) -> None:
+    site = any_site
+    late_id = await site.submit("late", 1, timeout=0.2, max_attempts=1)
+    (late,) = await site.claim(wait=5)
+    token = {"lease_token": late["lease_token"]}
+    path = f"{API}/jobs/{late_id}"
+
+    async def timed_out() -> bool:
+        return bool((await site.post(f"{path}/heartbeat", token)).json["timed_out"])
+
+    await eventually(timed_out)
+    refused = await site.post(f"{path}/complete", token)
+    done_id = await site.submit("bytes", 2)
+    (claimed,) = await site.claim(wait=5)
+    body = {"lease_token": claimed["lease_token"], "output": "AP8=", "output_encoding": "base64"}
+    await site.post(f"{API}/jobs/{done_id}/complete", body)
+    result = (await site.get(f"{API}/jobs/{done_id}/result")).json
+
+    stored = (await site.get(path)).json
+    assert (409, "EXECUTION_TIMEOUT") == (refused.status, refused.code)
+    assert ("DEAD_LETTER", "TIMEOUT") == (stored["state"], stored["failure"]["category"])
+    assert ("AP8=", "base64") == (result["output"], result["output_encoding"])
+    assert b"\x00\xff" == (await site.app.get(done_id)).output

@@ -50,6 +50,7 @@ LOOSELY_DESCRIBED = {
     "lease",
     "lifetime",
     "max_delay",
+    "output",
     "payload",
     "time_range",
     "timeout",

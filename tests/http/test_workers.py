@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast import Holdfast
+from holdfast.maintenance.reaper import Reaper
 from holdfast.model import lifecycle
 from holdfast.model.job import State
+from holdfast.observe.observer import Silent
 from holdfast.runtime.clock import ManualClock
+from holdfast.runtime.randomness import Randomness
 from holdfast.store import Change, MemoryStore
 from tests.http.site import API, running
 
@@ -231,3 +234,122 @@ async def test_output_that_no_store_accepts_is_refused(site: Site, output: bytes
     (stored,) = await site.store.get([job["job_id"]])
     assert stored is not None
     assert State.RUNNING is stored.state
+
+
+@pytest.mark.req("M-6", "S-8")
+async def test_renewal_after_the_deadline_fails_the_attempt_as_a_timeout() -> None:
+    clock = ManualClock()
+    async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
+        job_id = await site.submit(timeout=20, lease=30, max_attempts=2)
+        (job,) = await site.claim()
+        token = {"lease_token": job["lease_token"]}
+        clock.advance(19)
+        early = (await site.post(path_of(job, "heartbeat"), token)).json
+        clock.advance(1)
+
+        late, again = [(await site.post(path_of(job, "heartbeat"), token)).json for _ in range(2)]
+        noted = [
+            await site.post(path_of(job, "progress"), {**token, "percent": 1}),
+            await site.post(path_of(job, "spawn"), {**token, "job": {"type": "b", "payload": 1}}),
+        ]
+        stored = (await site.get(f"{API}/jobs/{job_id}")).json
+
+        assert (True, False) == (early["held"], early["timed_out"])
+        assert [(False, True)] * 2 == [(s["held"], s["timed_out"]) for s in (late, again)]
+        assert [(409, "EXECUTION_TIMEOUT")] * 2 == [(r.status, r.code) for r in noted]
+        assert ("RETRYING", "TIMEOUT", "EXECUTION_TIMEOUT", 20_000) == (
+            stored["state"],
+            *(stored["failure"][name] for name in ("category", "code", "duration_ms")),
+        )
+
+
+@pytest.mark.req("M-6", "S-8")
+@pytest.mark.parametrize("lapsed", [False, True])
+async def test_completion_after_the_deadline_is_refused_each_time(lapsed: bool) -> None:
+    clock = ManualClock()
+    async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
+        job_id = await site.submit(timeout=20, lease=5, max_attempts=1)
+        (job,) = await site.claim()
+        body = {"lease_token": job["lease_token"], "output": 1}
+        if not lapsed:
+            clock.advance(19)
+            await site.post(path_of(job, "heartbeat"), {"lease_token": job["lease_token"]})
+        clock.advance(21)
+
+        refused = [await site.post(path_of(job, "complete"), body) for _ in range(2)]
+
+        assert [(409, "EXECUTION_TIMEOUT")] * 2 == [(r.status, r.code) for r in refused]
+        stored = (await site.get(f"{API}/jobs/{job_id}")).json
+        assert ("DEAD_LETTER", None, "TIMEOUT") == (
+            stored["state"],
+            stored["result"]["output"],
+            stored["failure"]["category"],
+        )
+
+
+@pytest.mark.req("M-6", "M-11")
+@pytest.mark.parametrize(
+    ("category", "message"),
+    [("TIMEOUT", "slow"), ("PERMANENT", "execution took longer than 20 s")],
+)
+async def test_failure_after_the_deadline_is_a_timeout(category: str, message: str) -> None:
+    clock = ManualClock()
+    async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
+        job_id = await site.submit(timeout=20, lease=60, retry_timeouts=False)
+        (job,) = await site.claim()
+        clock.advance(21)
+        body = {"lease_token": job["lease_token"], "message": "slow", "category": category}
+
+        reply = await site.post(path_of(job, "fail"), body)
+
+        stored = (await site.get(f"{API}/jobs/{job_id}")).json
+        assert (200, "FAILED") == (reply.status, reply.json["state"])
+        assert ("TIMEOUT", message) == tuple(stored["failure"][n] for n in ("category", "message"))
+
+
+@pytest.mark.req("M-6", "S-6")
+@pytest.mark.parametrize(("timeout", "code"), [(20, "EXECUTION_TIMEOUT"), (40, "LEASE_EXPIRED")])
+async def test_silent_worker_over_http_is_timed_out_or_lost(timeout: int, code: str) -> None:
+    clock = ManualClock()
+    async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
+        job_id = await site.submit(timeout=timeout, lease=30)
+        await site.claim()
+        clock.advance(30)
+
+        await Reaper(site.store, Randomness(), Silent()).once()
+
+        stored = (await site.get(f"{API}/jobs/{job_id}")).json
+        assert ("RETRYING", code) == (stored["state"], stored["failure"]["code"])
+
+
+@pytest.mark.req("M-10")
+async def test_claim_gives_what_a_handler_of_the_library_gets(site: Site) -> None:
+    first = await site.submit("a", 1)
+    (parent,) = await site.claim()
+    body = {"lease_token": parent["lease_token"], "output": "/wA=", "output_encoding": "base64"}
+    wrong = await site.post(path_of(parent, "complete"), {**body, "output": "%"})
+    await site.post(path_of(parent, "complete"), body)
+    await site.submit("b", 2, depends_on=[first], idempotency_key="k", timeout=60)
+    (before,) = await site.claim()
+    await site.post(path_of(before, "give-back"), {"lease_token": before["lease_token"]})
+
+    (job,) = await site.claim()
+    token = {"lease_token": job["lease_token"]}
+    outputs = await site.post(path_of(job, "dependency-results"), token)
+    stale = await site.post(path_of(job, "dependency-results"), {"lease_token": "x"})
+    status = await site.app.get(first)
+
+    assert (400, {"output"}) == (wrong.status, set(wrong.fields))
+    assert (2, before["attempt_id"], "k", [first]) == tuple(
+        job[name]
+        for name in ("lease_version", "previous_attempt_id", "idempotency_key", "depends_on")
+    )
+    (stored,) = await site.store.get([job["job_id"]])
+    assert stored is not None
+    assert stored.started_at is not None
+    deadline = stored.started_at + timedelta(seconds=60)
+    assert deadline == datetime.fromisoformat(job["deadline"])
+    assert {first: {"output": "/wA=", "output_encoding": "base64"}} == outputs.json["results"]
+    assert (409, "STALE_LEASE") == (stale.status, stale.code)
+    assert status.result is not None
+    assert (b"\xff\x00", "base64") == (status.output, status.result.output_encoding)

@@ -20,11 +20,13 @@ from hypothesis import strategies as st
 from holdfast.errors import Fault, PermanentError
 from holdfast.model.job import Encoding
 from holdfast.model.payload import (
+    BYTES_KEY,
     MAX_DEPTH,
     MAX_RESULT,
     PayloadError,
     check_json,
     clean,
+    decode_result,
     encode,
     encode_json,
     encode_result,
@@ -398,3 +400,18 @@ def test_result_that_cannot_be_stored_is_refused_permanently(value: object, code
         encode_result(value)
 
     assert code == caught.value.code
+
+
+@pytest.mark.req("M-12")
+@pytest.mark.parametrize(
+    "value", [None, 1, "AP8=", {"a": "AP8="}, b"", b"\x00\xff", bytearray(b"x")]
+)
+def test_result_comes_back_as_json_or_as_bytes(value: object) -> None:
+    expected = bytes(value) if isinstance(value, bytearray) else value
+
+    assert expected == decode_result(encode_result(value))
+
+
+@pytest.mark.parametrize("value", [{BYTES_KEY: 1}, {BYTES_KEY: "%"}, {BYTES_KEY: "", "b": 1}])
+def test_object_that_only_looks_like_bytes_comes_back_as_it_is(value: object) -> None:
+    assert value == decode_result(encode_result(value))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from holdfast.model import lifecycle
 from holdfast.model.job import Failure, FailureCategory, LogLine, Progress, State, attempts
+from holdfast.model.payload import encode_result
 from holdfast.model.profiles import DOCUMENT, document_metadata
 from holdfast.model.results import (
     AttemptResult,
@@ -19,6 +21,7 @@ from holdfast.model.results import (
 from holdfast.model.status import (
     MILLISECOND,
     FailureInfo,
+    JobStatus,
     LogEntry,
     ResultStatus,
     StateTransition,
@@ -135,3 +138,16 @@ def test_failure_shows_its_code_and_message_as_text() -> None:
     failure = Failure(category=FailureCategory.PERMANENT, code="KeyError", message="'x'")
 
     assert str(failure) == str(FailureInfo.of(failure)) == "KeyError: 'x'"
+
+
+@pytest.mark.req("M-12")
+def test_result_of_bytes_is_marked_and_comes_back_from_json() -> None:
+    done = lifecycle.completed(running(), encode_result(b"\x00\xff"), now=LATER)
+    text = lifecycle.completed(running(), encode_result("AP8="), now=LATER)
+
+    status = job_status(done)
+    body = msgspec.json.encode(status)
+
+    assert b'"output":"AP8=","output_encoding":"base64"' in body
+    assert b'"output":"AP8=","output_encoding":"json"' in msgspec.json.encode(job_status(text))
+    assert b"\x00\xff" == status.output == msgspec.json.decode(body, type=JobStatus).output

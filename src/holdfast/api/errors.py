@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from holdfast.errors import (
     DuplicateError,
+    ExecutionTimeoutError,
     ForbiddenError,
     HoldfastError,
     NotFoundError,
@@ -28,6 +29,7 @@ STATUS_OF = {
     "REQUEST_TIMEOUT": 408,
     "DUPLICATE": 409,
     "STALE_LEASE": 409,
+    "EXECUTION_TIMEOUT": 409,
     "TOO_LARGE": 413,
     "UNSUPPORTED_MEDIA_TYPE": 415,
     "MISDIRECTED": 421,
@@ -44,6 +46,7 @@ MEANING = {
     "REQUEST_TIMEOUT": "The body of the request did not arrive in time.",
     "DUPLICATE": "The idempotency key belongs to a job with another payload.",
     "STALE_LEASE": "The lease is no longer the newest on this job; nothing was written.",
+    "EXECUTION_TIMEOUT": "The attempt is past its deadline and failed as TIMEOUT; stop it.",
     "TOO_LARGE": "The body of the request is larger than the service accepts.",
     "UNSUPPORTED_MEDIA_TYPE": "A body must be application/json, uncompressed.",
     "MISDIRECTED": "The Host header names no address of this machine.",
@@ -125,6 +128,7 @@ def _body(error: BaseException) -> APIError:
 _CODES: dict[type[BaseException], str] = {
     NotFoundError: "NOT_FOUND",
     StaleLeaseError: "STALE_LEASE",
+    ExecutionTimeoutError: "EXECUTION_TIMEOUT",
     StoreUnavailableError: "UNAVAILABLE",
     UnauthorizedError: "UNAUTHORIZED",
     ForbiddenError: "FORBIDDEN",

@@ -16,7 +16,13 @@ from holdfast.cli.tables import facts, level, mapping, moment, span, state_shown
 from holdfast.model.job import FailureCategory, State
 from holdfast.model.profiles import STANDARD
 from holdfast.model.results import AttemptInfo, FailureSearchResult, JobSearchResult
-from holdfast.model.status import FailureInfo, JobStatus, LogEntry, StateTransition
+from holdfast.model.status import (
+    FailureInfo,
+    JobStatus,
+    LogEntry,
+    OutputEncoding,
+    StateTransition,
+)
 from holdfast.observe.logging import plain
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import FailureFilter
@@ -175,6 +181,7 @@ def _show_job(job: JobPage) -> None:
             ("headers", mapping(dict(job.headers))),
             ("correlation", job.correlation_id),
             ("output", output),
+            ("encoding", _encoding(job)),
             ("error", _error(job.failure)),
         ]
     )
@@ -296,6 +303,12 @@ def _show_failures(result: FailureSearchResult) -> None:
     ):
         if counts:
             click.echo(f"by {name}: {plain(mapping(dict(counts)))}")
+
+
+def _encoding(job: JobStatus) -> str | None:
+    """Return the encoding of an output that is not plain JSON."""
+    encoding = job.result.output_encoding if job.result else OutputEncoding.JSON
+    return None if encoding is OutputEncoding.JSON else encoding
 
 
 def _took(job: JobStatus) -> str | None:

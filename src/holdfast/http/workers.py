@@ -9,17 +9,25 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from holdfast.errors import NotFoundError, StaleLeaseError
+from holdfast.errors import ExecutionTimeoutError, NotFoundError, StaleLeaseError
 from holdfast.model import lifecycle
+from holdfast.model.deadlines import (
+    REMOTE,
+    attempt_deadline,
+    has_timed_out,
+    is_overdue,
+    timeout_failure,
+)
 from holdfast.model.job import CancelRequest, Encoding, Job, State, read_extra
-from holdfast.model.status import priority_name, public_tags
+from holdfast.model.payload import decode_result
+from holdfast.model.status import OutputEncoding, encoding_of, priority_name, public_tags
 from holdfast.model.workers import WorkerInfo
-from holdfast.operations.changes import decide_and_swap
+from holdfast.operations.changes import Decide, decide_and_swap
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.quarantine import without_damaged
 from holdfast.operations.workers import announce
 from holdfast.runtime.randomness import Randomness
-from holdfast.store import Claim, Fence, JobNote, Renewal, Store
+from holdfast.store import Claim, Fence, JobNote, Store
 
 PRESENT_FOR = timedelta(seconds=45)
 """How long a worker counts as present after its last claim."""
@@ -37,12 +45,17 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     max_attempts: int
     attempt_id: str
+    previous_attempt_id: str | None
     lease_token: str
+    lease_version: int
+    """How often the job was claimed; a fencing token for your own writes."""
     lease_until: datetime | None
     lease_seconds: float
     """How long a renewal lasts; renew after a third of it."""
     timeout_seconds: float
     """How long this attempt may take."""
+    deadline: datetime | None
+    """When this attempt must have ended; after it the service fails it as TIMEOUT."""
     checkpoint: str | None
     """The checkpoint of an earlier attempt, as base64."""
     priority: str
@@ -50,6 +63,9 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     correlation_id: str | None = None
+    idempotency_key: str | None = None
+    depends_on: tuple[str, ...] = ()
+    """The jobs that this one waited for; dependency-results returns their results."""
 
     @classmethod
     def of(cls, job: Job) -> ClaimedJob:
@@ -66,10 +82,13 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
             attempt=job.attempt,
             max_attempts=job.max_attempts,
             attempt_id=job.attempt_id,
+            previous_attempt_id=job.previous_attempt_id,
             lease_token=job.lease.token,
+            lease_version=job.lease_version,
             lease_until=job.lease.until,
             lease_seconds=job.lease_ttl.total_seconds(),
             timeout_seconds=job.timeout.total_seconds(),
+            deadline=attempt_deadline(job),
             checkpoint=None
             if job.checkpoint is None
             else base64.b64encode(job.checkpoint).decode(),
@@ -78,6 +97,8 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
             tags=public_tags(job.tags),
             headers=read_extra(job.extra).headers,
             correlation_id=job.correlation_id or None,
+            idempotency_key=job.idempotency_key or None,
+            depends_on=job.depends_on,
         )
 
 
@@ -93,14 +114,11 @@ class LeaseState(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     held: bool
     lease_until: datetime | None = None
+    timed_out: bool = False
+    """Whether the attempt is past its deadline: it failed as TIMEOUT, stop it."""
     cancel_requested: bool = False
     cancel_force: bool = False
     cancel_reason: str = ""
-
-    @classmethod
-    def of(cls, job_id: str, renewal: Renewal) -> LeaseState:
-        """Return the body for one renewal."""
-        return _state(job_id, renewal.cancel, held=renewal.held, until=renewal.until)
 
 
 class LeaseStates(msgspec.Struct, frozen=True):
@@ -115,6 +133,19 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     state: State
     scheduled_for: datetime | None = None
+
+
+class DependencyOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a job that another one waited for."""
+
+    output: object
+    output_encoding: OutputEncoding
+
+
+class DependencyOutputs(msgspec.Struct, frozen=True):
+    """The results of the jobs that one waited for, by id."""
+
+    results: dict[str, DependencyOutput]
 
 
 class RemoteWorkers:
@@ -140,7 +171,7 @@ class RemoteWorkers:
             queues=worker.queues,
             limit=limit,
             worker=worker.id,
-            token=self._randomness.token(),
+            token=REMOTE + self._randomness.token(),
             types=worker.types or None,
         )
         loop = asyncio.get_running_loop()
@@ -156,22 +187,64 @@ class RemoteWorkers:
                 return []
 
     async def renew(self, fences: Sequence[Fence]) -> list[LeaseState]:
-        """Renew leases, each by its own length."""
+        """Renew leases, each by its own length; fail those past their deadline."""
+        jobs = await self._in_time(fences)
         renewals = await self._store.extend(fences)
-        return [LeaseState.of(f.job_id, one) for f, one in zip(fences, renewals, strict=True)]
+        return [
+            _state(
+                fence.job_id,
+                renewal.cancel,
+                held=renewal.held,
+                until=renewal.until,
+                timed_out=job is not None and has_timed_out(job, fence.token),
+            )
+            for fence, renewal, job in zip(fences, renewals, jobs, strict=True)
+        ]
+
+    async def held(self, fence: Fence) -> Job:
+        """Return the job that a worker runs.
+
+        StaleLeaseError when its lease is not the newest, ExecutionTimeoutError after its deadline.
+        """
+        (job,) = await self._in_time([fence])
+        if job is not None and has_timed_out(job, fence.token):
+            raise ExecutionTimeoutError(job.id, job.timeout)
+        if job is None or not lifecycle.may_answer(job, fence.token):
+            raise StaleLeaseError(fence.job_id)
+        return job
 
     async def note(self, note: JobNote) -> LeaseState:
-        """Store a note on a job; StaleLeaseError when its lease is not the newest."""
-        job_id = note.fence.job_id
+        """Store a note on a job; errors as ``held``."""
+        job = await self.held(note.fence)
         if not (await self._store.note([note]))[0]:
-            raise StaleLeaseError(job_id)
-        (cancel,) = await self._store.cancels([job_id])
-        return _state(job_id, cancel, held=True)
+            raise StaleLeaseError(job.id)
+        return _state(job.id, job.cancel, held=True)
 
-    async def settle(self, fence: Fence, decide: Callable[[Job, datetime], Job]) -> Settlement:
+    async def dependency_outputs(self, fence: Fence) -> DependencyOutputs:
+        """Return the results of the jobs that a job waited for; errors as ``held``."""
+        await self.held(fence)
+        parents = await self._store.get(await self._store.parents(fence.job_id))
+        outputs = {job.id: decode_result(job.result) for job in parents if job is not None}
+        return DependencyOutputs(
+            {
+                job_id: DependencyOutput(output=output, output_encoding=encoding_of(output))
+                for job_id, output in outputs.items()
+            }
+        )
+
+    async def settle(
+        self,
+        fence: Fence,
+        decide: Callable[[Job, datetime], Job],
+        *,
+        completes: bool = False,
+        even_late: bool = False,
+    ) -> Settlement:
         """Write the outcome of a job; a repeated call returns what the first one returned.
 
-        StaleLeaseError when the job was claimed again since.
+        After the attempt's deadline, unless ``even_late``, the job fails as TIMEOUT instead, and
+        a completion raises ExecutionTimeoutError. StaleLeaseError when the job was claimed again
+        since.
         """
 
         def decide_held(_: int, job: Job, now: datetime) -> Job:
@@ -179,24 +252,53 @@ class RemoteWorkers:
                 return job
             if not lifecycle.may_answer(job, fence.token):
                 raise StaleLeaseError(fence.job_id)
-            return decide(lifecycle.held_again(job, now=now), now)
+            held = lifecycle.held_again(job, now=now)
+            late = is_overdue(job, now) and not even_late
+            return self._timed_out(held, now) if late else decide(held, now)
 
-        found = await self._store.get([fence.job_id])
-        ((_, after),), has_dependents = await decide_and_swap(self._store, found, decide_held)
-        if has_dependents:
-            await release_dependents(self._store)
+        (after,) = await self._decide([fence.job_id], decide_held)
         if after is None:
             raise NotFoundError(fence.job_id)
+        if completes and has_timed_out(after, fence.token):
+            raise ExecutionTimeoutError(after.id, after.timeout)
         return _settlement(after)
+
+    async def _in_time(self, fences: Sequence[Fence]) -> list[Job | None]:
+        """Return the jobs of leases, after failing those that run past their deadline."""
+
+        def decide(place: int, job: Job, now: datetime) -> Job:
+            token = fences[place].token
+            runs = job.state is State.RUNNING and lifecycle.may_answer(job, token)
+            return self._timed_out(job, now) if runs and is_overdue(job, now) else job
+
+        return await self._decide([fence.job_id for fence in fences], decide)
+
+    def _timed_out(self, job: Job, now: datetime) -> Job:
+        failure = timeout_failure(job.timeout.total_seconds())
+        jitter = self._randomness.jitter()
+        return lifecycle.after_failure(job, failure, now=now, jitter=jitter)
+
+    async def _decide(self, ids: Sequence[str], decide: Decide) -> list[Job | None]:
+        found = await self._store.get(ids)
+        jobs, has_dependents = await decide_and_swap(self._store, found, decide)
+        if has_dependents:
+            await release_dependents(self._store)
+        return [after for _, after in jobs]
 
 
 def _state(
-    job_id: str, cancel: CancelRequest | None, *, held: bool, until: datetime | None = None
+    job_id: str,
+    cancel: CancelRequest | None,
+    *,
+    held: bool,
+    until: datetime | None = None,
+    timed_out: bool = False,
 ) -> LeaseState:
     return LeaseState(
         job_id=job_id,
         held=held,
         lease_until=until,
+        timed_out=timed_out,
         cancel_requested=cancel is not None,
         cancel_force=cancel.force if cancel else False,
         cancel_reason=cancel.reason if cancel else "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from holdfast.model import lifecycle
+from holdfast.model.deadlines import outlived_deadline, timeout_failure
 from holdfast.model.job import Job, State
 from holdfast.observe import Observer
 from holdfast.operations.dependents import release_dependents
@@ -83,7 +84,12 @@ class Reaper:
         if now >= job.expires_at:
             return Change(job, lifecycle.lifetime_over(job, now=now))
         until = job.lease.until if job.lease else None
-        lost = lifecycle.lease_lost(job, now=now, jitter=self._randomness.jitter())
+        jitter = self._randomness.jitter()
+        if outlived_deadline(job):
+            timeout = timeout_failure(job.timeout.total_seconds())
+            lost = lifecycle.after_failure(job, timeout, now=now, jitter=jitter)
+        else:
+            lost = lifecycle.lease_lost(job, now=now, jitter=jitter)
         return Change(job, lost, until)
 
     async def _write(self, changes: Sequence[Change]) -> int:

@@ -22,10 +22,14 @@ import msgspec
 from holdfast.errors import Fault, PermanentError
 from holdfast.model.job import Encoding
 from holdfast.model.policy import MEBIBYTE
+from holdfast.model.reserved import RESERVED
 
 MAX_DEPTH = 64
 MAX_RESULT = 16 * MEBIBYTE
 MAX_DIGITS = 4300
+BYTES_KEY = f"{RESERVED}bytes"
+"""The one key of the stored object that holds a result of bytes, as base64."""
+_MARK = b'{"%s":' % BYTES_KEY.encode()
 
 _STRING = re.compile(rb'"(?:[^"\\]+|\\.)*+"?', re.DOTALL)
 """A string or, in invalid text, the rest of it. Possessive: no input makes it backtrack."""
@@ -83,6 +87,8 @@ def encode_result(value: object) -> bytes | None:
     """Encode what a handler returns; PermanentError when it cannot be stored."""
     if value is None:
         return None
+    if isinstance(value, _BYTES):
+        value = {BYTES_KEY: bytes(value)}
     try:
         data = encode_json(value)
     except PayloadError as error:
@@ -91,6 +97,25 @@ def encode_result(value: object) -> bytes | None:
         message = f"result of {len(data)} bytes exceeds limit of {MAX_RESULT} bytes"
         raise PermanentError(message, code="RESULT_TOO_LARGE")
     return data
+
+
+def decode_result(data: bytes | None) -> object:
+    """Return what a handler returned: decoded JSON, or bytes."""
+    if data is None:
+        return None
+    value = msgspec.json.decode(data)
+    if not data.startswith(_MARK):
+        return value
+    try:
+        return msgspec.convert(value, _MarkedBytes).value
+    except msgspec.ValidationError:
+        return value
+
+
+class _MarkedBytes(msgspec.Struct, forbid_unknown_fields=True):
+    """A result of bytes as it is stored: JSON has no bytes, so that they need a mark."""
+
+    value: bytes = msgspec.field(name=BYTES_KEY)
 
 
 def check_json(data: bytes) -> None:

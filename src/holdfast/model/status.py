@@ -5,12 +5,14 @@ Each value encodes to the JSON that the API documents. Nothing else describes a 
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Self
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from holdfast.model.job import (
     Event,
@@ -25,6 +27,7 @@ from holdfast.model.job import (
     failure_text,
     read_extra,
 )
+from holdfast.model.payload import decode_result
 from holdfast.model.profiles import PROFILES, STANDARD, DocumentMetadata, document_metadata
 from holdfast.model.reserved import RESERVED
 
@@ -85,14 +88,34 @@ class ResultStatus(StrEnum):
     FAILURE = "FAILURE"
 
 
+class OutputEncoding(StrEnum):
+    """How an output is written in JSON."""
+
+    JSON = "json"
+    BASE64 = "base64"
+
+
+def encoding_of(output: object) -> OutputEncoding:
+    """Return how an output is written in JSON."""
+    return OutputEncoding.BASE64 if isinstance(output, bytes) else OutputEncoding.JSON
+
+
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a job."""
 
     status: ResultStatus
     output: object = None
+    """What the handler returned; in JSON, bytes are a string of base64."""
+    output_encoding: OutputEncoding = OutputEncoding.JSON
+    """base64 when the output is bytes."""
     error: FailureInfo | None = None
     duration_ms: int | None = None
     attempt: int = 0
+
+    def __post_init__(self) -> None:
+        """Decode bytes that were read from JSON."""
+        if self.output_encoding is OutputEncoding.BASE64 and isinstance(self.output, str):
+            force_setattr(self, "output", b64decode(self.output))
 
 
 class StateTransition(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,10 +286,11 @@ def _result(job: Job) -> JobResult | None:
         return None
     duration = job.finished_at - job.started_at if job.started_at else None
     if job.state is State.COMPLETED:
-        output = None if job.result is None else msgspec.json.decode(job.result)
+        output = decode_result(job.result)
         return JobResult(
             status=ResultStatus.SUCCESS,
             output=output,
+            output_encoding=encoding_of(output),
             duration_ms=milliseconds(duration),
             attempt=job.attempt,
         )

@@ -233,4 +233,4 @@ def _priority(value: Priority | str | int) -> int:
         raise ValidationError([Fault("priority", "INVALID", message)]) from None
 
 
-__all__ = ["Changes", "Decisions", "decide_and_swap", "read_span", "retry_decision"]
+__all__ = ["Changes", "Decide", "Decisions", "decide_and_swap", "read_span", "retry_decision"]

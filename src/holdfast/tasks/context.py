@@ -25,7 +25,7 @@ from holdfast.errors import (
     ValidationError,
 )
 from holdfast.model.job import CancelRequest, Job, LogLine, Progress, read_extra
-from holdfast.model.payload import clean, encode, encode_result
+from holdfast.model.payload import clean, decode_result, encode, encode_result
 from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.tasks.spawning import BoundTask, check_key, child_of
 
@@ -271,10 +271,7 @@ class JobContext(_JobView):
         results = await self._channel.results()
         for job_id, data in results.items():
             require_decrypted(data, f"result of job {job_id}")
-        return {
-            job_id: None if data is None else msgspec.json.decode(data)
-            for job_id, data in results.items()
-        }
+        return {job_id: decode_result(data) for job_id, data in results.items()}
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[TupleRow]]:
         """Open a database transaction that completes this job when it commits; PostgreSQL only.

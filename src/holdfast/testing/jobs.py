@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from holdfast.model.job import Encoding, Failure, Job, Priority, Progress, State
+from holdfast.model.payload import decode_result
 
 SHOWN = 10
 """How many jobs a message lists."""
@@ -61,7 +62,7 @@ def sandbox_job(job: Job) -> SandboxJob:
         idempotency_key=job.idempotency_key,
         depends_on=job.depends_on,
         spawned_by=job.spawned_by,
-        result=_decoded(job.result),
+        result=decode_result(job.result),
         failure=job.failure,
         progress=job.progress,
         checkpoint=_decoded(job.checkpoint),

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.model.job import CancelRequest, LogLine, Progress
-from holdfast.model.payload import encode, encode_json
+from holdfast.model.payload import encode, encode_result
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import JobContext, Signals, SyncJobContext
@@ -54,8 +54,7 @@ class Rehearsal(Generic[P, R]):
         self._signature = Signature(task.function)
         self._channel = _RehearsalChannel(self.clock, randomness, signals, cancel_at, lose_lease_at)
         self._channel.given_results = {
-            job_id: None if value is None else encode_json(value)
-            for job_id, value in (dependency_results or {}).items()
+            job_id: encode_result(value) for job_id, value in (dependency_results or {}).items()
         }
         job = inline_job(task.type, self.clock, randomness)
         assert job.started_at is not None

@@ -7,8 +7,10 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.model.job import Job, State
-from holdfast.model.reserved import DELIVERIES, DELIVERY, RESERVED
+from holdfast.model.job import State
+from holdfast.model.payload import decode_result
+from holdfast.model.reserved import DELIVERIES, DELIVERY
+from holdfast.model.status import encoding_of, public_tags
 from holdfast.model.submission import Submission
 from holdfast.model.times import format_timestamp
 from holdfast.webhooks.proof import Proof
@@ -63,7 +65,9 @@ def _body(end: End, *, with_result: bool) -> str:
     data = _data(end)
     if with_result and job.result is not None and end.at == job.finished_at:
         if len(job.result) <= MOST_BYTES:
-            data["result"] = msgspec.Raw(job.result)
+            output = decode_result(job.result)
+            data["result"] = output if isinstance(output, bytes) else msgspec.Raw(job.result)
+            data["result_encoding"] = encoding_of(output)
         else:
             data["result_omitted"] = True
     body = {"type": EVENT_TYPES[end.state], "timestamp": format_timestamp(end.at), "data": data}
@@ -84,11 +88,7 @@ def _data(end: End) -> dict[str, object]:
         "started_at": format_timestamp(job.started_at) if job.started_at else None,
         "completed_at": format_timestamp(end.at),
         "correlation_id": job.correlation_id or None,
-        "tags": _shown_tags(job),
+        "tags": public_tags(job.tags),
         "failure": failure
         and {"category": failure.category, "code": failure.code, "message": failure.message},
     }
-
-
-def _shown_tags(job: Job) -> dict[str, str]:
-    return {name: value for name, value in job.tags.items() if not name.startswith(RESERVED)}

@@ -132,16 +132,6 @@ def system_failure(message: str, code: str) -> Failed:
     return Failed(failure)
 
 
-def timeout_failure(seconds: float) -> Failure:
-    """Return the failure of a handler that took too long."""
-    return Failure(
-        category=FailureCategory.TIMEOUT,
-        message=f"execution took longer than {seconds:g} s",
-        code="EXECUTION_TIMEOUT",
-        host=HOST,
-    )
-
-
 def _arguments(
     handler: Handler, job: Job, context: JobContext | SyncJobContext | None
 ) -> dict[str, object]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import SchemaVersionError, StoreError, StoreUnavailableError
 from holdfast.model import lifecycle
+from holdfast.model.deadlines import timeout_failure
 from holdfast.model.job import Failure, Job, State
 from holdfast.observe import Observer, Outage, Silent
 from holdfast.observe.redaction import Redaction
@@ -21,12 +22,12 @@ from holdfast.runtime.randomness import Randomness
 from holdfast.store import Store
 from holdfast.worker.channel import Notes
 from holdfast.worker.executor import (
+    HOST,
     Failed,
     Interrupted,
     Interruption,
     Outcome,
     Succeeded,
-    timeout_failure,
 )
 from holdfast.worker.run import Run
 from holdfast.worker.supervisor.protocol import LeaseListener
@@ -194,7 +195,7 @@ class Settler:
             case Interrupted(why) if why in _GIVEN_BACK:
                 return lifecycle.given_back(job, now=now, reason=_GIVEN_BACK[why])
             case Interrupted():
-                return self._after_failure(run, timeout_failure(run.timeout), job, now)
+                return self._after_failure(run, timeout_failure(run.timeout, HOST), job, now)
             case Failed(failure):
                 return self._after_failure(run, failure, job, now)
 

@@ -15,6 +15,7 @@ from holdfast.http.responses import JsonResponse
 from holdfast.http.workers import (
     ClaimedJob,
     ClaimResult,
+    DependencyOutputs,
     LeaseState,
     LeaseStates,
     RemoteWorkers,
@@ -93,6 +94,11 @@ async def progress(call: Call) -> JsonResponse:
     )
 
 
+async def dependency_results(call: Call) -> JsonResponse:
+    """Return the results of the jobs that a claimed job waited for."""
+    return JsonResponse(await remote_workers(call).dependency_outputs(fence_of(call)))
+
+
 async def checkpoint(call: Call) -> JsonResponse:
     """Store state for the next attempt."""
     data = cast("bytes", call.fields["data"])
@@ -157,7 +163,7 @@ TOKEN = text(
     "lease_token", minimum=1, maximum=256, required=True, description="lease_token of the claim."
 )
 JOB = "/api/v1/jobs/{job_id}"
-STALE = ("STALE_LEASE",)
+STALE = ("STALE_LEASE", "EXECUTION_TIMEOUT")
 _NAME = {"type": "string", "maxLength": 256}
 _LEASES = {
     "type": "array",
@@ -228,7 +234,8 @@ ENDPOINTS = (
         name="renewLeases",
         summary="Renew leases",
         description="Each lease lasts lease_seconds from now. held false: another worker may have"
-        " the job; stop working on it.",
+        " the job; stop working on it. timed_out: the attempt is past its deadline and failed as"
+        " TIMEOUT; stop it.",
         handler=renew_many,
         permission=Permission.WORK,
         body_fields=(Field(name="leases", schema=_LEASES, read=_read_leases, required=True),),
@@ -244,6 +251,18 @@ ENDPOINTS = (
         permission=Permission.WORK,
         body_fields=(TOKEN,),
         response=LeaseState,
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{JOB}/dependency-results",
+        name="getDependencyResults",
+        summary="Get the results of the jobs that a claimed job waited for",
+        description="For FAN_IN these are the named job and everything it spawned.",
+        handler=dependency_results,
+        permission=Permission.WORK,
+        body_fields=(TOKEN,),
+        response=DependencyOutputs,
+        errors=STALE,
     ),
     Endpoint(
         method="POST",

@@ -8,9 +8,9 @@ from typing import cast
 
 import msgspec
 
-from holdfast.errors import ValidationError
+from holdfast.errors import Fault, ValidationError
 from holdfast.http.endpoint import Call, Endpoint
-from holdfast.http.fields import Field, duration, raw_fields, text
+from holdfast.http.fields import Field, base64_bytes, duration, raw_fields, text
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
 from holdfast.http.routes.leases import (
@@ -27,7 +27,8 @@ from holdfast.http.submission_body import submission_of
 from holdfast.http.workers import Settlement
 from holdfast.model import lifecycle
 from holdfast.model.job import Failure, FailureCategory, Job
-from holdfast.model.payload import PayloadError, encode
+from holdfast.model.payload import PayloadError, encode, encode_result
+from holdfast.model.status import OutputEncoding
 from holdfast.model.times import shown
 from holdfast.model.validation import MAX_KEY
 
@@ -37,16 +38,27 @@ MAX_TRACE = 16_384
 
 async def complete(call: Call) -> JsonResponse:
     """Complete a job."""
-    output = raw_fields(call.body).get("output")
-    try:
-        result = None if output is None or bytes(output) == b"null" else encode(output)[0]
-    except PayloadError as error:
-        raise ValidationError([error.fault("output")]) from None
+    result = _output(call)
 
     def decide(job: Job, now: datetime) -> Job:
         return lifecycle.completed(job, result, now=now)
 
-    return JsonResponse(await remote_workers(call).settle(fence_of(call), decide))
+    settled = await remote_workers(call).settle(fence_of(call), decide, completes=True)
+    return JsonResponse(settled)
+
+
+def _output(call: Call) -> bytes | None:
+    """Return the result to store."""
+    if call.fields.get("output_encoding") == OutputEncoding.BASE64:
+        try:
+            return encode_result(_BASE64_OUTPUT.read(call.fields.get("output")))
+        except ValueError as error:
+            raise ValidationError([Fault("output", "INVALID", str(error))]) from None
+    output = raw_fields(call.body).get("output")
+    try:
+        return None if output is None or bytes(output) == b"null" else encode(output)[0]
+    except PayloadError as error:
+        raise ValidationError([error.fault("output")]) from None
 
 
 async def fail(call: Call) -> JsonResponse:
@@ -66,7 +78,9 @@ async def fail(call: Call) -> JsonResponse:
     def decide(job: Job, now: datetime) -> Job:
         return lifecycle.after_failure(job, failure, now=now, jitter=jitter)
 
-    return JsonResponse(await remote_workers(call).settle(fence_of(call), decide))
+    timed_out = failure.category is FailureCategory.TIMEOUT
+    settled = await remote_workers(call).settle(fence_of(call), decide, even_late=timed_out)
+    return JsonResponse(settled)
 
 
 async def give_back(call: Call) -> JsonResponse:
@@ -89,12 +103,12 @@ async def spawn(call: Call) -> JsonResponse:
     submission = submission_of(cast("Mapping[str, msgspec.Raw]", call.fields["job"]))
     submitter = call.service.submitter_for(call.operations)
     key, fence = call.fields.get("key"), fence_of(call)
-    (parent,) = await call.operations.store.get([fence.job_id])
+    parent = await remote_workers(call).held(fence)
     job_id = await submitter.spawn(
         submission,
         fence,
         None if key is None else str(key),
-        extra=parent.extra if parent else None,
+        extra=parent.extra,
     )
     return JsonResponse(SpawnedBody(job_id), 201)
 
@@ -106,6 +120,7 @@ def _read_child(value: object) -> Mapping[str, msgspec.Raw]:
 
 
 _STALE_OR_MISSING = ("STALE_LEASE", "NOT_FOUND")
+_BASE64_OUTPUT = base64_bytes("output")
 
 ENDPOINTS = (
     Endpoint(
@@ -113,13 +128,19 @@ ENDPOINTS = (
         path=f"{JOB}/complete",
         name="completeJob",
         summary="Complete a job",
-        description="A repeat with the same token gets the same response.",
+        description="A repeat with the same token gets the same response. With output_encoding"
+        " base64, output is a string of base64 and the result is bytes. After the deadline of the"
+        " attempt the job fails as TIMEOUT instead.",
         handler=complete,
         permission=Permission.WORK,
-        body_fields=(TOKEN, Field(name="output", schema={}, description="Any JSON.")),
+        body_fields=(
+            TOKEN,
+            Field(name="output", schema={}, description="Any JSON, or base64 of bytes."),
+            one_of("output_encoding", tuple(encoding.value for encoding in OutputEncoding)),
+        ),
         example={"lease_token": "9f...", "output": {"sent": True}},
         response=Settlement,
-        errors=_STALE_OR_MISSING,
+        errors=(*_STALE_OR_MISSING, "EXECUTION_TIMEOUT"),
     ),
     Endpoint(
         method="POST",

@@ -212,6 +212,15 @@ class PermanentError(TaskError):
     """The job is not retried: it would fail the same way."""
 
 
+class JobFailedError(HoldfastError):
+    """A job has no result: it ended FAILED, DEAD_LETTER or CANCELLED."""
+
+    def __init__(self, job_id: str, state: str, failure: str) -> None:
+        self.job_id = job_id
+        self.state = state
+        super().__init__(f"job {job_id} ended {state}" + (f": {failure}" if failure else ""))
+
+
 class JobCancelledError(HoldfastError):
     """The job was cancelled while it ran."""
 

@@ -83,7 +83,7 @@ async def test_reports_of_a_handler_are_stored(
     async def coroutine(ctx: JobContext) -> None:
         restored.append(ctx.restore(dict[str, int]))
         await ctx.report_progress(70, "most")
-        await ctx.log("warning", "watch out", page=7)
+        await ctx.log("warning", "watch out", {"page": 7})
         await ctx.checkpoint({"page": 7})
         if ctx.attempt == 1:
             raise TemporaryError("again", retry_after=1)

@@ -329,3 +329,58 @@ async def test_jobs_that_changed_after_as_of_are_not_retried(
     assert (3, 1, 1, 1) == (result.requested, result.retried, result.skipped, result.failed)
     assert State.SCHEDULED is (await app.get(seen)).state
     assert State.FAILED is (await app.get(newer)).state
+
+
+@pytest.mark.req("A-15")
+async def test_failures_are_searched_by_time_range_and_pagination(
+    app: Holdfast, drain: Drain, raising: dict[str, BaseException], clock: ManualClock
+) -> None:
+    raising["fails"] = PermanentError("no")
+    old = (await app.submit("fails")).job_id
+    await drain()
+    clock.advance(100)
+    between = clock.now()
+    new = [(await app.submit("fails")).job_id for _ in range(2)]
+    await drain()
+
+    first = await app.failures(time_range=50, pagination={"limit": 1})
+    rest = await app.failures(time_range=50, pagination={"cursor": first.next_cursor})
+    before = await app.failures(time_range={"before": between})
+
+    assert set(new) == {one.job_id for page in (first, rest) for one in page.failures}
+    assert [old] == [one.job_id for one in before.failures]
+    with pytest.raises(ValidationError) as caught:
+        await app.failures(
+            time_range={"after": between, "until": between},  # type: ignore[typeddict-unknown-key]
+            after=between,
+            pagination={"limit": 0},
+        )
+    assert {
+        "time_range.until": "UNKNOWN_FIELD",
+        "after": "CONFLICT",
+        "limit": "OUT_OF_RANGE",
+    } == {fault.field: fault.code for fault in caught.value.faults}
+    with pytest.raises(ValidationError, match="time_range"):
+        await app.failures(time_range="soon")
+
+
+@pytest.mark.req("A-14", "A-16")
+async def test_attempts_before_a_reset_count_and_waiting_is_no_duration(
+    app: Holdfast, drain: Drain, raising: dict[str, BaseException], clock: ManualClock
+) -> None:
+    raising["fails"] = PermanentError("no")
+    job_id = (await app.submit("fails")).job_id
+    await drain()
+    await app.retry(job_id, reset_attempts=True)
+    await drain()
+    twice = await app.failure(job_id, include_all_attempts=False)
+
+    await app.retry(job_id, delay=60)
+    clock.advance(30)
+    await app.cancel(job_id)
+    ended = await app.get(job_id)
+
+    assert (2, ()) == (twice.total_attempts, twice.attempts)
+    assert ended.result is not None
+    assert ended.result.duration_ms is None
+    assert clock.now() == ended.completed_at

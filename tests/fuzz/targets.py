@@ -176,7 +176,7 @@ def searches(data: bytes) -> None:
         with contextlib.suppress(ValidationError):
             job_search(fields)  # type: ignore[arg-type]  # any JSON
         with contextlib.suppress(ValidationError):
-            failure_search(fields)  # type: ignore[arg-type]  # any JSON
+            failure_search(fields, now=NOW)  # type: ignore[arg-type]  # any JSON
 
 
 _INSTANT = b"1768473000000000"

@@ -48,6 +48,7 @@ MATRIX = {
     "pauseQueue": "no no no yes yes",
     "resumeQueue": "no no no yes yes",
     "listFailures": "no no yes yes yes",
+    "searchFailures": "no no yes yes yes",
     "getStats": "no no yes yes yes",
     "listQueues": "no no yes yes yes",
     "listWorkers": "no no yes yes yes",

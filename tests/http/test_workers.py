@@ -353,3 +353,33 @@ async def test_claim_gives_what_a_handler_of_the_library_gets(site: Site) -> Non
     assert (409, "STALE_LEASE") == (stale.status, stale.code)
     assert status.result is not None
     assert (b"\xff\x00", "base64") == (status.output, status.result.output_encoding)
+
+
+@pytest.mark.req("A-6")
+async def test_progress_and_lines_over_http_carry_the_attempt_of_their_lease(site: Site) -> None:
+    job_id = await site.submit(max_attempts=3)
+    (job,) = await site.claim()
+    await site.post(path_of(job, "progress"), {"lease_token": job["lease_token"], "percent": 90})
+    body = {"lease_token": job["lease_token"], "message": "m", "retry_after": 0}
+    await site.post(path_of(job, "fail"), body)
+    await site.store.promote(10)
+    (again,) = await site.claim()
+    line = {"lease_token": again["lease_token"], "message": "line"}
+    await site.post(path_of(again, "log"), line)
+
+    status = (await site.get(f"{API}/jobs/{job_id}")).json
+    logs = (await site.get(f"{API}/jobs/{job_id}/logs")).json["logs"]
+
+    assert (2, 1) == (status["attempt"], status["progress"]["attempt"])
+    assert [2] == [line["attempt"] for line in logs]
+
+
+@pytest.mark.req("A-10")
+async def test_body_may_repeat_the_job_of_the_path_and_no_other(site: Site) -> None:
+    job_id = await site.submit()
+
+    other = await site.post(f"{API}/jobs/{job_id}/cancel", {"job_id": "x", "reason": "r"})
+    same = await site.post(f"{API}/jobs/{job_id}/cancel", {"job_id": job_id, "reason": "r"})
+
+    assert (400, {"job_id": "CONFLICT"}) == (other.status, other.fields)
+    assert (200, "CANCELLED") == (same.status, same.json["status"])

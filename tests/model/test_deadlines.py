@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from holdfast.errors import ExecutionTimeoutError
+from holdfast.errors import ExecutionTimeoutError, JobFailedError
 from holdfast.model import lifecycle
 from holdfast.model.deadlines import (
     REMOTE,
@@ -73,3 +73,8 @@ def test_error_of_a_late_outcome_names_the_timeout() -> None:
     error = ExecutionTimeoutError("j", 5 * SECOND)
 
     assert "job j: this attempt took longer than its timeout of 5 s" in str(error)
+
+
+def test_error_of_a_job_without_a_result_names_state_and_failure() -> None:
+    assert "job j ended FAILED: X: no" == str(JobFailedError("j", "FAILED", "X: no"))
+    assert "job j ended CANCELLED" == str(JobFailedError("j", "CANCELLED", ""))

@@ -58,7 +58,7 @@ def _exact(seconds: list[float], share: float) -> float:
 
 
 def test_statistics_of_no_counters_are_empty() -> None:
-    assert QueueStats() == summarise(NOTHING, window=MINUTE)
+    assert QueueStats(time_range=MINUTE) == summarise(NOTHING, window=MINUTE)
     assert LatencyStats(count=0, p50=None, p90=None, p99=None, max=None) == latency([])
 
 

@@ -179,7 +179,8 @@ class RemoteOperations(OperationsBackend):
 
     async def failures(self, wanted: FailureFilter) -> FailureSearchResult:
         """Return one page of failed jobs with the number of failures by cause."""
-        return await self._get(f"/failures{query(wanted)}", FailureSearchResult)
+        response = await self._call("POST", "/failures", encode_body(wanted))
+        return _decode(response, FailureSearchResult)
 
     async def events(
         self, *, after: str | None = None, follow: bool = True

@@ -79,7 +79,7 @@ class Dispatcher:
         if endpoint.takes_body:
             call.body = await requests.read_body(headers, receive, self._limits, self._timeouts)
         if endpoint.body_fields is not None:
-            call.fields = read_fields(call.body, endpoint.body_fields)
+            call.fields = read_fields(call.body, endpoint.body_fields, call.path)
         work = (
             self._audited(endpoint, call, scope, request_id)
             if endpoint.audited

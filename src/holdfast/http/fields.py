@@ -59,12 +59,23 @@ def raw_fields(body: bytes) -> dict[str, msgspec.Raw]:
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def read_fields(body: bytes, fields: Sequence[Field]) -> dict[str, object]:
-    """Read a JSON object with these fields only; an empty body is an empty object."""
+def read_fields(
+    body: bytes, fields: Sequence[Field], path: Mapping[str, str] | None = None
+) -> dict[str, object]:
+    """Read a JSON object with these fields only; an empty body is an empty object.
+
+    It may repeat what the ``path`` names, such as the job.
+    """
     given = decode_json(body) if body.strip() else {}
     if not isinstance(given, dict):
         raise _not_json("INVALID", f"must be a JSON object, got {shown(given)}")
-    return _read({str(name): value for name, value in given.items()}, fields)
+    own = {str(name): value for name, value in given.items()}
+    faults = [
+        Fault(name, "CONFLICT", f"must be {shown(value)} as in the path, got {shown(own[name])}")
+        for name, value in (path or {}).items()
+        if name in own and own[name] != value
+    ]
+    return _read({k: v for k, v in own.items() if k not in (path or {})}, fields, faults)
 
 
 def read_query(text: str, fields: Sequence[Field]) -> dict[str, object]:

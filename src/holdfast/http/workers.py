@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import ExecutionTimeoutError, NotFoundError, StaleLeaseError
 from holdfast.model import lifecycle
@@ -214,9 +215,14 @@ class RemoteWorkers:
         return job
 
     async def note(self, note: JobNote) -> LeaseState:
-        """Store a note on a job; errors as ``held``."""
+        """Store a note on a job, with the attempt that makes it; errors as ``held``."""
         job = await self.held(note.fence)
-        if not (await self._store.note([note]))[0]:
+        made = replace(
+            note,
+            progress=note.progress and replace(note.progress, attempt=job.attempt),
+            log=note.log and replace(note.log, attempt=job.attempt),
+        )
+        if not (await self._store.note([made]))[0]:
             raise StaleLeaseError(job.id)
         return _state(job.id, job.cancel, held=True)
 

@@ -142,6 +142,8 @@ class Progress(msgspec.Struct, frozen=True):
     percent: int
     message: str
     at: datetime
+    attempt: int = 0
+    """The attempt that reported it; 0 when it is not known."""
 
 
 class LogLine(msgspec.Struct, frozen=True):

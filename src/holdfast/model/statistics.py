@@ -57,6 +57,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 class QueueStats(Counts, frozen=True, kw_only=True):
     """Counts, rates and latencies of the queues. Rates are jobs per second."""
 
+    time_range: timedelta = timedelta(0)
+    """The window up to now over which ended jobs, rates and latencies are counted."""
     submitted: int = 0
     retried: int = 0
     submission_rate: float = 0.0
@@ -87,6 +89,7 @@ def summarise(
     failures = ended[Measure.FAILED] + ended[Measure.DEAD_LETTER]
     return QueueStats(
         **msgspec.structs.asdict(_counts(stats.tallies, stats.readings)),
+        time_range=window,
         submitted=ended[Measure.SUBMITTED],
         retried=ended[Measure.RETRIED],
         submission_rate=ended[Measure.SUBMITTED] / seconds,

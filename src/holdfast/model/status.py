@@ -40,11 +40,18 @@ class ProgressInfo(msgspec.Struct, frozen=True, kw_only=True):
     percent: int
     message: str
     updated_at: datetime
+    attempt: int = 0
+    """The attempt that reported it, which may be an earlier one; 0 when it is not known."""
 
     @classmethod
     def of(cls, progress: Progress) -> Self:
         """Return progress as clients see it."""
-        return cls(percent=progress.percent, message=progress.message, updated_at=progress.at)
+        return cls(
+            percent=progress.percent,
+            message=progress.message,
+            updated_at=progress.at,
+            attempt=progress.attempt,
+        )
 
 
 class FailureInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -284,8 +291,8 @@ def milliseconds(duration: timedelta | None) -> int | None:
 def _result(job: Job) -> JobResult | None:
     if job.finished_at is None:
         return None
-    duration = job.finished_at - job.started_at if job.started_at else None
     if job.state is State.COMPLETED:
+        duration = job.finished_at - job.started_at if job.started_at else None
         output = decode_result(job.result)
         return JobResult(
             status=ResultStatus.SUCCESS,
@@ -297,6 +304,6 @@ def _result(job: Job) -> JobResult | None:
     return JobResult(
         status=ResultStatus.FAILURE,
         error=FailureInfo.of(job.failure) if job.failure else None,
-        duration_ms=milliseconds(duration),
+        duration_ms=milliseconds(job.failure.duration) if job.failure else None,
         attempt=job.attempt,
     )

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import FailureCategory, Priority, State
 from holdfast.model.payload import clean
-from holdfast.model.times import Moment, parse_timestamp
+from holdfast.model.times import Moment, Span, parse_duration, parse_timestamp
 from holdfast.store import FailureSearch, Order, Search
 
 T = TypeVar("T")
@@ -33,6 +33,20 @@ class JobFilter(TypedDict, total=False):
     limit: int
 
 
+class TimeRange(TypedDict, total=False):
+    """From a time on, and before a time; either may be absent."""
+
+    after: Moment
+    before: Moment
+
+
+class Pagination(TypedDict, total=False):
+    """Which page of a list."""
+
+    cursor: str | None
+    limit: int
+
+
 class FailureFilter(TypedDict, total=False):
     """Which failures to list."""
 
@@ -45,6 +59,9 @@ class FailureFilter(TypedDict, total=False):
     before: Moment
     cursor: str | None
     limit: int
+    time_range: TimeRange | Span
+    """When they failed: bounds, or how long ago at most."""
+    pagination: Pagination
 
 
 def job_search(wanted: JobFilter) -> Search:
@@ -68,9 +85,14 @@ def job_search(wanted: JobFilter) -> Search:
     return search
 
 
-def failure_search(wanted: FailureFilter) -> FailureSearch:
+def failure_search(wanted: FailureFilter, *, now: datetime) -> FailureSearch:
     """Check a failure filter; ValidationError lists all its faults."""
     reader = _FilterReader(wanted, FailureFilter)
+    reader.unfold("pagination", Pagination)
+    if isinstance(wanted.get("time_range", {}), Mapping):
+        reader.unfold("time_range", TimeRange)
+    else:
+        reader.since("time_range", now)
     search = FailureSearch(
         states=reader.each("states", _failed_state) or FailureSearch().states,
         categories=reader.each("failure_category", FailureCategory),
@@ -103,12 +125,36 @@ class _FilterReader:
     """Reads a filter field by field and collects its faults."""
 
     def __init__(self, wanted: Mapping[str, object], known: type) -> None:
-        self._wanted = wanted
+        self._wanted = dict(wanted)
         self._faults = [
             Fault(str(name), "UNKNOWN_FIELD", "is not a filter")
             for name in wanted
             if name not in known.__annotations__
         ]
+
+    def unfold(self, field: str, known: type) -> None:
+        """Read the fields of a group as if they were given beside it."""
+        group = self._wanted.pop(field, None) or {}
+        if not isinstance(group, Mapping):
+            self._fault(field, "INVALID", f"must be an object, got {group!r:.60}")
+            return
+        for name, value in group.items():
+            if name not in known.__annotations__:
+                self._fault(f"{field}.{name}"[:128], "UNKNOWN_FIELD", "is not a filter")
+            else:
+                self._add(name, value, field)
+
+    def since(self, field: str, now: datetime) -> None:
+        """Read a duration up to now as the time it begins."""
+        try:
+            self._add("after", now - parse_duration(self._wanted.pop(field)), field)
+        except (ValueError, OverflowError) as error:
+            self._fault(field, "INVALID_DURATION", str(error))
+
+    def _add(self, name: str, value: object, group: str) -> None:
+        if name in self._wanted:
+            self._fault(name, "CONFLICT", f"must not be given beside {group}")
+        self._wanted[name] = value
 
     def finish(self) -> None:
         if self._faults:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import Fault, NotFoundError, StoreUnavailableError, ValidationError
 from holdfast.model.acceptance import read
-from holdfast.model.job import TERMINAL, Job, attempts
+from holdfast.model.job import TERMINAL, Event, Job, attempts
 from holdfast.model.results import (
     BatchResult,
     FailureDetails,
@@ -182,7 +182,7 @@ class Operations(BatchChanges):
 
     async def failures(self, wanted: FailureFilter) -> FailureSearchResult:
         """Return one page of failed jobs, with counts over all that match."""
-        page = await self.store.failures(failure_search(wanted))
+        page = await self.store.failures(failure_search(wanted, now=self.store.now()))
         return FailureSearchResult(
             failures=tuple([await self._failure(job, all_attempts=False) for job in page.jobs]),
             total_count=page.total,
@@ -234,15 +234,16 @@ class Operations(BatchChanges):
         return await explain(self.store, await self.job(job_id))
 
     async def _failure(self, job: Job, *, all_attempts: bool) -> FailureDetails:
-        history = (await self.store.history([job.id]))[0] if all_attempts else []
+        history = (await self.store.history([job.id]))[0]
+        made = attempts(job.id, history)
         return FailureDetails(
             job_id=job.id,
             type=job.type,
             queue=job.queue,
             final_state=job.state,
-            total_attempts=job.attempt,
+            total_attempts=max(job.attempt, sum(a.ended_by is not Event.GIVE_BACK for a in made)),
             failure=FailureInfo.of(job.failure) if job.failure else None,
-            attempts=tuple(attempt_info(a) for a in attempts(job.id, history)),
+            attempts=tuple(attempt_info(a) for a in made) if all_attempts else (),
         )
 
     async def _described(self, results: Sequence[SubmissionResult]) -> list[SubmissionResult]:

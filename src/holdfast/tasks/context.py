@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Fields = Mapping[str, object] | None
+"""The fields of a log line."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MAX_LOG_MESSAGE = 8192
 
@@ -200,7 +202,8 @@ class JobContext(_JobView):
             raise ValidationError(
                 [Fault("percent", "OUT_OF_RANGE", f"must be 0 to 100, got {percent!r:.60}")]
             )
-        progress = Progress(percent, clean(message, MAX_LOG_MESSAGE), self._channel.now())
+        text = clean(message, MAX_LOG_MESSAGE)
+        progress = Progress(percent, text, self._channel.now(), self.attempt)
         await self._channel.progress(progress)
 
     async def checkpoint(self, state: object) -> None:
@@ -248,8 +251,12 @@ class JobContext(_JobView):
         check_key(key)
         return await self._channel.spawn(child_of(task, payload, options), key)
 
-    async def log(self, level: str, message: str, **fields: object) -> None:
-        """Log a line with the job, which keeps the newest thousand."""
+    async def log(self, level: str, message: str, fields: Fields = None, /, **more: object) -> None:
+        """Log a line with the job, which keeps the newest thousand.
+
+        Fields are given as a mapping, as keywords, or both.
+        """
+        named = {**(fields or {}), **more}
         if level.upper() not in LEVELS:
             raise ValidationError(
                 [Fault("level", "INVALID", f"must be one of {', '.join(LEVELS)}, got {level!r}")]
@@ -259,7 +266,7 @@ class JobContext(_JobView):
             level.upper(),
             clean(message, MAX_LOG_MESSAGE),
             self.attempt,
-            {clean(name, 128): clean(str(value), 1024) for name, value in fields.items()},
+            {clean(name, 128): clean(str(value), 1024) for name, value in named.items()},
         )
         await self._channel.log(line)
 
@@ -365,9 +372,10 @@ class SyncJobContext(_JobView):
         """Submit a child job and return its id; see ``JobContext.spawn``."""
         return str(self._call("spawn", task, payload, key=key, **options))
 
-    def log(self, level: str, message: str, **fields: object) -> None:
-        """Log a line with the job."""
-        self._call("log", level, message, **{name: str(value) for name, value in fields.items()})
+    def log(self, level: str, message: str, fields: Fields = None, /, **more: object) -> None:
+        """Log a line with the job; see ``JobContext.log``."""
+        named = {name: str(value) for name, value in {**(fields or {}), **more}.items()}
+        self._call("log", level, message, named)
 
     def dependency_results(self) -> dict[str, object]:
         """Return the results of the jobs this one waited for, by id."""

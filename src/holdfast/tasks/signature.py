@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import PermanentError
+from holdfast.errors import Fault, PermanentError, ValidationError
 from holdfast.model.job import Encoding, Job
 from holdfast.model.payload import is_model
 from holdfast.tasks.context import JobContext, SyncJobContext
@@ -145,6 +145,34 @@ def _context_of(signature: inspect.Signature, hints: Mapping[str, object]) -> st
 
 def _unfit(why: str) -> PermanentError:
     return PermanentError(f"{UNFIT}{why}", code="PAYLOAD_INVALID")
+
+
+def decode_output(function: Callable[..., object], output: object) -> Any:
+    """Return an output as the type that the function's return annotation names.
+
+    Without an annotation, or with one that cannot be resolved here, it is plain JSON.
+    """
+    kind = _return_type(function)
+    try:
+        return msgspec.convert(output, kind, dec_hook=_decode_custom, str_keys=True)
+    except msgspec.ValidationError as error:
+        message = f"does not fit the return type of the task: {error}"
+        raise ValidationError([Fault("output", "INVALID", message)]) from None
+
+
+def _return_type(function: Callable[..., object]) -> Any:
+    plain = inspect.unwrap(function)
+    if not hasattr(plain, "__annotations__"):
+        plain = getattr(type(plain), "__call__", plain)  # noqa: B004  # an object may be a task
+    given = getattr(plain, "__annotations__", {}).get("return", Any)
+    only = SimpleNamespace(__annotations__={"return": given})
+    try:
+        hints = typing.get_type_hints(
+            only, globalns=getattr(plain, "__globals__", {}), include_extras=True
+        )
+    except (NameError, TypeError):
+        return Any
+    return Any if hints["return"] is object else hints["return"]
 
 
 def _hints(function: Callable[..., object]) -> dict[str, Any]:

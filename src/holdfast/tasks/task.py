@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import (
     Any,
     Concatenate,
@@ -16,19 +16,24 @@ from typing import (
     overload,
 )
 
-from holdfast.errors import Fault, ValidationError
+from holdfast.errors import Fault, JobFailedError, ValidationError
+from holdfast.model.job import State
 from holdfast.model.payload import PayloadError, encode
 from holdfast.model.results import SubmissionResult
+from holdfast.model.status import JobStatus
 from holdfast.model.submission import Submission, SubmitOptions
+from holdfast.model.times import Span
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness
 from holdfast.tasks.context import JobContext, SyncJobContext
 from holdfast.tasks.inline import inline_context
-from holdfast.tasks.signature import Signature
+from holdfast.tasks.signature import Signature, decode_output
 from holdfast.tasks.spawning import BoundTask
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
 
 
 class Submitting(Protocol):
@@ -38,6 +43,10 @@ class Submitting(Protocol):
         self, submission: Submission, *, connection: object = None
     ) -> SubmissionResult:
         """Submit one job."""
+        ...
+
+    async def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
+        """Wait until a job has ended."""
         ...
 
 
@@ -53,6 +62,10 @@ class SubmittingSync(Protocol):
         **options: Unpack[SubmitOptions],
     ) -> SubmissionResult:
         """Submit one job."""
+        ...
+
+    def wait(self, job_id: str, *, timeout: Span | None = None) -> JobStatus:
+        """Wait until a job has ended."""
         ...
 
 
@@ -73,14 +86,14 @@ class TaskApp(Protocol):
         ...
 
 
-class Task(BoundTask, Generic[P, R]):
+class Task(BoundTask, Generic[P, R_co]):
     """A registered function. Calling it runs it at once; ``submit`` submits a job that does."""
 
     def __init__(
         self,
         app: TaskApp,
         type_: str,
-        function: Callable[..., R],
+        function: Callable[..., R_co],
     ) -> None:
         super().__init__(type_)
         self.app = app
@@ -88,7 +101,7 @@ class Task(BoundTask, Generic[P, R]):
         self._signature = Signature(function)
         functools.update_wrapper(self, function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function inline: no queue, no retries, with a new context if it takes one."""
         if self._signature.context is None:
             return self.function(*args, **kwargs)
@@ -110,7 +123,48 @@ class Task(BoundTask, Generic[P, R]):
             **self._options,
         )
 
-    def using(self, *, connection: object = None, **options: Unpack[SubmitOptions]) -> Task[P, R]:
+    @overload
+    async def result(
+        self: Task[P, Coroutine[Any, Any, T]],
+        job: str | SubmissionResult,
+        *,
+        timeout: Span | None = None,
+    ) -> T: ...
+    @overload
+    async def result(
+        self: Task[P, R_co], job: str | SubmissionResult, *, timeout: Span | None = None
+    ) -> R_co: ...
+    async def result(self, job: str | SubmissionResult, *, timeout: Span | None = None) -> Any:
+        """Wait for a job of this task and return what the function returned, as its type.
+
+        JobFailedError when the job ended without a result, TimeoutError when it takes longer.
+        """
+        ended = await self.app.operations.wait(_id_of(job), timeout=timeout)
+        return self._output(ended)
+
+    @overload
+    def result_sync(
+        self: Task[P, Coroutine[Any, Any, T]],
+        job: str | SubmissionResult,
+        *,
+        timeout: Span | None = None,
+    ) -> T: ...
+    @overload
+    def result_sync(
+        self: Task[P, R_co], job: str | SubmissionResult, *, timeout: Span | None = None
+    ) -> R_co: ...
+    def result_sync(self, job: str | SubmissionResult, *, timeout: Span | None = None) -> Any:
+        """Wait for a job of this task in blocking code; see ``result``."""
+        return self._output(self.app.sync.wait(_id_of(job), timeout=timeout))
+
+    def _output(self, job: JobStatus) -> Any:
+        if job.state is not State.COMPLETED:
+            raise JobFailedError(job.job_id, job.state, str(job.failure or ""))
+        return decode_output(self.function, job.output)
+
+    def using(
+        self, *, connection: object = None, **options: Unpack[SubmitOptions]
+    ) -> Task[P, R_co]:
         """Return this task with other options: ``task.using(delay=60).submit(...)``.
 
         ``connection`` submits inside the caller's own database transaction (PostgreSQL).
@@ -142,6 +196,10 @@ class Task(BoundTask, Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.type}>"
+
+
+def _id_of(job: str | SubmissionResult) -> str:
+    return job if isinstance(job, str) else job.job_id
 
 
 class TaskDecorator(Protocol):

@@ -107,6 +107,10 @@ async def submit() -> None:
     )
     assert_type(await app.submit("ping", priority=None, timeout=None), SubmissionResult)
     assert_type(await app.wait("id", timeout=1), JobStatus)
+    assert_type(await square.result("id", timeout=1), int)
+    assert_type(await bare.result(await bare.submit(3)), str)
+    assert_type(square.result_sync(square.submit_sync(2)), int)
+    assert_type(bare.using(delay=1).result_sync("id"), str)
 
 
 async def call() -> None:

@@ -114,8 +114,7 @@ async def log(call: Call) -> JsonResponse:
         call.operations.store.now(),
         str(call.fields.get("level", "INFO")),
         str(call.fields["message"]),
-        cast("int", call.fields.get("attempt", 0)),
-        line_fields,
+        fields=line_fields,
     )
     return JsonResponse(await remote_workers(call).note(JobNote(fence=fence_of(call), log=line)))
 
@@ -305,7 +304,7 @@ ENDPOINTS = (
             TOKEN,
             one_of("level", LEVELS),
             text("message", maximum=MAX_LOG_MESSAGE, required=True),
-            integer("attempt", 0, 1000),
+            integer("attempt", 0, 1000, description="Ignored: the lease names the attempt."),
             Field(name="fields", schema=STRING_MAP, read=string_map),
         ),
         example={"lease_token": "9f...", "level": "INFO", "message": "fetched"},

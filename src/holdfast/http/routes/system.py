@@ -10,7 +10,7 @@ from holdfast.api.responses import AuditPage, QueueList, QueueState, WorkerList
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.audit import Audit
 from holdfast.http.endpoint import Call, Endpoint
-from holdfast.http.fields import TIMESTAMP, Field, duration, integer, text, text_list
+from holdfast.http.fields import DURATION, TIMESTAMP, Field, duration, integer, text, text_list
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
 from holdfast.model.job import FailureCategory
@@ -28,6 +28,11 @@ async def failures(call: Call) -> JsonResponse:
     """Return a page of failed jobs."""
     page = await call.operations.failures(cast("FailureFilter", call.query))
     return JsonResponse(page)
+
+
+async def search_failures(call: Call) -> JsonResponse:
+    """Return a page of failed jobs that match a body."""
+    return JsonResponse(await call.operations.failures(cast("FailureFilter", call.fields)))
 
 
 async def stats(call: Call) -> JsonResponse:
@@ -82,6 +87,38 @@ def _queue(call: Call) -> str:
 _TEXTS = {"type": "array", "items": {"type": "string", "pattern": r"^[^\u0000]*$"}}
 _FAILED = {"type": "string", "enum": ["FAILED", "DEAD_LETTER", "RETRYING"]}
 _CATEGORY = {"type": "string", "enum": [category.value for category in FailureCategory]}
+_CURSOR = Field(
+    name="cursor", schema={"type": "string"}, description="next_cursor of the page before."
+)
+_LIMIT = Field(
+    name="limit", schema={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+)
+_CAUSES = (
+    Field(name="states", schema={"type": "array", "items": _FAILED}, many=True),
+    Field(name="failure_category", schema={"type": "array", "items": _CATEGORY}, many=True),
+    Field(name="types", schema=_TEXTS, many=True),
+    Field(name="queues", schema=_TEXTS, many=True),
+    Field(name="error_code", schema={"type": "string", "pattern": r"^[^\u0000]*$"}),
+    Field(name="after", schema=TIMESTAMP, description="Failed at this time or later."),
+    Field(name="before", schema=TIMESTAMP, description="Failed before this time."),
+    _CURSOR,
+    _LIMIT,
+)
+_RANGE = {
+    "anyOf": [
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"after": TIMESTAMP, "before": TIMESTAMP},
+        },
+        DURATION,
+    ]
+}
+_PAGINATION = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"cursor": _CURSOR.schema, "limit": _LIMIT.schema},
+}
 
 ENDPOINTS = (
     Endpoint(
@@ -92,23 +129,32 @@ ENDPOINTS = (
         handler=failures,
         permission=Permission.WATCH,
         query=(
-            Field(name="states", schema={"type": "array", "items": _FAILED}, many=True),
-            Field(name="failure_category", schema={"type": "array", "items": _CATEGORY}, many=True),
-            Field(name="types", schema=_TEXTS, many=True),
-            Field(name="queues", schema=_TEXTS, many=True),
-            Field(name="error_code", schema={"type": "string", "pattern": r"^[^\u0000]*$"}),
-            Field(name="after", schema=TIMESTAMP, description="Failed at this time or later."),
-            Field(name="before", schema=TIMESTAMP, description="Failed before this time."),
-            Field(
-                name="cursor",
-                schema={"type": "string"},
-                description="next_cursor of the page before.",
-            ),
-            Field(
-                name="limit",
-                schema={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
-            ),
+            *_CAUSES,
+            duration("time_range", description="Failed within this time up to now."),
         ),
+        response=FailureSearchResult,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/failures",
+        name="searchFailures",
+        summary="List failed jobs, with filters in the body",
+        handler=search_failures,
+        permission=Permission.WATCH,
+        body_fields=(
+            *_CAUSES,
+            Field(
+                name="time_range",
+                schema=_RANGE,
+                description="When they failed: after and before, or a duration up to now.",
+            ),
+            Field(name="pagination", schema=_PAGINATION, description="cursor and limit."),
+        ),
+        example={
+            "failure_category": ["TIMEOUT"],
+            "time_range": {"after": "2026-11-16T00:00:00Z"},
+            "pagination": {"limit": 50},
+        },
         response=FailureSearchResult,
     ),
     Endpoint(

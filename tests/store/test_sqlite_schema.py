@@ -36,7 +36,7 @@ async def main():
 asyncio.run(main())
 """
 EDGE = re.compile(r"([A-Z_]+) -> ([A-Z_]+)")
-MOVES = re.compile(r"\bstate = '")
+MOVES = re.compile(r"(?<!\.)\bstate = '")  # not `parent.state = '...'`, which only reads
 
 
 def test_migrations_are_numbered_without_gaps() -> None:

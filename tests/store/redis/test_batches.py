@@ -51,7 +51,7 @@ async def dump(raw: Redis, prefix: str) -> Dump:
     for key in [each async for each in raw.scan_iter(f"{prefix}:*")]:
         name = key.decode().removeprefix(f"{prefix}:")
         match (await raw.type(key)).decode():
-            case "hash":
+            case "hash" if name != "hf:seen":
                 found[name] = await raw.hgetall(key)
             case "zset":
                 found[name] = await raw.zrange(key, 0, -1, withscores=True)
@@ -59,7 +59,7 @@ async def dump(raw: Redis, prefix: str) -> Dump:
                 found[name] = await raw.lrange(key, 0, -1)
             case "stream" if not name.startswith("hf:"):
                 found[name] = [entry for _, entry in await raw.xrange(key)]
-            case "string" if not name.endswith("hf:seen"):
+            case "string":
                 found[name] = await raw.get(key)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast.model.job import Encoding, Failure, FailureCategory, Job, State
-from holdfast.model.policy import HOUR, MAX_ATTEMPTS, Backoff, BackoffKind
+from holdfast.model.policy import HOUR, Backoff, BackoffKind
 from holdfast.model.profiles import BULLMQ
 from holdfast.model.times import CENTURY
 from holdfast.store.redis.fields import (
@@ -25,6 +25,8 @@ from holdfast.store.redis.fields import (
 from holdfast.store.redis.settings import FOREVER
 
 STALL = "stalled"
+MOST_ATTEMPTS = 10**9
+"""A job of a BullMQ client that names more has so many."""
 
 
 def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "exponential") -> Job:
@@ -36,8 +38,6 @@ def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "exponent
     now = read_now(row)
     ended = now.state == State.COMPLETED.encode()
     created, expires = instant(int(now.created_at)), instant(int(now.expires_at))
-    attempts = options.get("attempts")
-    allowed = attempts if isinstance(attempts, int) else 1
     rest = read_rest(row.rest) if row.rest else Rest(max_attempts=1)
     return Job(
         id=job_id,
@@ -51,7 +51,7 @@ def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "exponent
         lease_ttl=BULLMQ.lease,
         lifetime=min(expires - created, FOREVER),
         backoff=backoff(options.get("backoff"), unknown_backoff),
-        max_attempts=max(1, min(allowed, MAX_ATTEMPTS), rest.max_attempts),
+        max_attempts=max(_attempts(options.get("attempts")), rest.max_attempts),
         generation=rest.generation,
         cancel=rest.cancel,
         failure=None
@@ -62,6 +62,11 @@ def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "exponent
         result=row.returnvalue if ended else None,
         **mutable(row, now),  # type: ignore[arg-type]  # one value per field of Job
     )
+
+
+def _attempts(option: object) -> int:
+    """Read BullMQ's attempts, which has no upper limit there."""
+    return int(max(1, min(option, MOST_ATTEMPTS))) if isinstance(option, int | float) else 1
 
 
 def _has_own_failure(now: Now, rest: Rest) -> bool:

@@ -3,6 +3,11 @@
 -- ARGV[7] log lines kept; ARGV[8] msgpack: a list of {id, token, progress, wire, point, line}
 -- returns: per note 1 or 0
 -- needs: base queue job links forget flow sync
+-- BullMQ's keepLogs decides for its own jobs; 0 keeps all, as there.
+local function lines_kept(j)
+  return not j.ttl and within(options_of(j).kl, MAX_COUNT) or tonumber(ARGV[7])
+end
+
 local answers = {}
 for i, n in ipairs(cmsgpack.unpack(ARGV[8])) do
   local j = find(n.id)
@@ -17,7 +22,7 @@ for i, n in ipairs(cmsgpack.unpack(ARGV[8])) do
     if n.point then call('HSET', j.key, 'hf:cp', n.point) end
     if n.line then
       call('RPUSH', j.key .. ':logs', n.line)
-      call('LTRIM', j.key .. ':logs', -tonumber(ARGV[7]), -1)
+      call('LTRIM', j.key .. ':logs', -lines_kept(j), -1)
     end
   end
 end

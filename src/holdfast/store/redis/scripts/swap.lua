@@ -34,6 +34,7 @@ local function finish(j, c, prev)
     if c.exhausted and prev == 'active' then emit_exhausted(j, c.atm) end
   end
   save(j)
+  q.has_ended = q.has_ended or prev == 'active'
   local has_dependents = j.has_children and notify_children(j.job_id, c.state)
   if parent_key_of(j) then notify_parent(j, completed, completed and c.value or c.reason) end
   if deduplication_of(j) then release_deduplication(j) end
@@ -175,6 +176,7 @@ local function write_completed(g, q, ids, numbers)
   if size == 0 then return end
   for i, id in ipairs(ids) do finished[2 * i - 1], finished[2 * i] = g.finished, id end
   remove_active(q, ids)
+  q.has_ended = true
   call_in_slices('ZADD', shared .. 'moved', add_events(ids, g.type, q.name, {g.edge}))
   call_in_slices('ZADD', shared .. 's:COMPLETED', numbers)
   call_in_slices('ZREM', shared .. 'over', ids)

@@ -258,11 +258,12 @@ end
 local function flush_queue(q)
   delete_locks(q)
   write_buffers(q)
+  if q.has_ended then emit_drained(q) end
   if q.needs_marker then add_marker(q) end
   if q.needs_due_marker then add_due_marker(q) end
   if q.last_event then
     register(q)
-    if q.caught_up then call('SET', q.base .. 'hf:seen', q.last_event) end
+    if q.caught_up then call('HSET', shared .. 'seen', q.name, q.last_event) end
   end
 end
 local function flush()

@@ -72,6 +72,14 @@ local function emit(q, event, ...)
   end
 end
 
+-- BullMQ reports a queue as drained when a job ends and no other is ready or running.
+local function emit_drained(q)
+  if call('LLEN', q.base .. 'wait') == 0 and call('LLEN', q.base .. 'active') == 0 and
+    call('ZCARD', q.base .. 'prioritized') == 0 then
+    emit(q, 'drained')
+  end
+end
+
 local function add_marker(q)
   if not q.paused then call('ZADD', q.base .. 'marker', 0, '0') end
 end

@@ -4,7 +4,26 @@ local PLACES = {'wait', 'paused', 'active', 'prioritized', 'delayed', 'waiting-c
   'completed', 'failed'}
 local STEP = 500
 
+-- Forget the jobs of a queue whose hashes are gone, then the queue if it has no keys any more.
+local function sweep_gone(q, cursor)
+  local page = call('HSCAN', shared .. 'jobs', cursor, 'COUNT', 4 * STEP)
+  for i = 1, #page[2], 2 do
+    local job_id = page[2][i]
+    local _, name = read_record(page[2][i + 1])
+    if name == q.name and call('EXISTS', key_of(job_id)) == 0 then vanish(q, job_id) end
+  end
+  if page[1] ~= '0' then return page[1] end
+  if call('EXISTS', q.stream) == 1 then return nil end
+  call('HDEL', shared .. 'seen', q.name)
+  if call('EXISTS', q.base .. 'meta') == 0 then
+    call('SREM', shared .. 'queues', q.name)
+    call('ZREM', shared .. 'served', q.name)
+  end
+  return nil
+end
+
 local function sweep_place(q, place, cursor)
+  if place == GONE then return sweep_gone(q, cursor) end
   local key = q.base .. PLACES[place]
   if place <= 3 then
     local ids = call('LRANGE', key, cursor, cursor + STEP - 1)

@@ -196,15 +196,20 @@ local function end_told(event, before)
   return (name == 'retries-exhausted' or name == 'removed') and before or false
 end
 
+-- Node's obliterate deletes jobs and stream without an event; a sweep finds the jobs that are gone.
+local GONE = 9 -- the step of a sweep after those of all places
+local function note_obliterated(q) call('HSETNX', shared .. 'sweeps', q.name, GONE .. ':0') end
+
 -- Read the events of a queue's stream that were written since the last call.
 catch_up = function(q)
   local stream = q.base .. 'events'
   local last = call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
   last = last[1] and last[1][1]
-  local seen = call('GET', q.base .. 'hf:seen')
+  local seen = call('HGET', shared .. 'seen', q.name)
   q.is_registered = seen and true
   if not last or last == seen then
     q.caught_up = true
+    if not last and seen and call('EXISTS', stream) == 0 then note_obliterated(q) end
     if not last or seen then return end
   end
   if not seen then
@@ -212,7 +217,7 @@ catch_up = function(q)
     call('HSETNX', shared .. 'sweeps', q.name, '0:0')
     seen = '0-0'
     if call('XLEN', stream) > CATCH_UP then
-      call('SET', q.base .. 'hf:seen', last)
+      call('HSET', shared .. 'seen', q.name, last)
       q.caught_up = true
       return
     end
@@ -230,7 +235,7 @@ catch_up = function(q)
     end
   end
   local reached = entries[#entries] and entries[#entries][1] or last
-  call('SET', q.base .. 'hf:seen', reached)
+  call('HSET', shared .. 'seen', q.name, reached)
   q.caught_up = reached == last
   for _, id in ipairs(ids) do reconcile(q, id, ends[id] or nil) end
   local function ms(id) return tonumber(string.match(id, '^(%d+)')) end

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Holdfast, JobContext, State
 from holdfast.errors import StoreUnavailableError
-from holdfast.store import Claim
+from holdfast.store import Claim, LimitRule
 from holdfast.store.postgres import PostgresSettings, PostgresStore
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
@@ -31,25 +31,48 @@ SCHEMA = "frozen"
 CLAIMER = """
 import asyncio, sys
 from datetime import timedelta
-from holdfast.errors import StoreUnavailableError
 from holdfast.store import Claim
 from holdfast.store.postgres import PostgresSettings, PostgresStore
 from holdfast.store.postgres.claim import claim_params
 
 async def take(session):
     want = Claim(queues=("default",), limit=1, worker="frozen", token="f")
-    assert await session.run("claim", claim_params(want, None))
+    if not await session.run("claim", claim_params(want, None)):
+        return "nothing left"
     print("taken", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
+    return "committed"
 
 async def main():
     settings = PostgresSettings(dsn=sys.argv[1], schema=sys.argv[2], timeout=timedelta(seconds=1))
     async with PostgresStore(settings) as store:
-        try:
-            await store._state.pool.atomically(take)
-            print("committed", flush=True)
-        except StoreUnavailableError:
-            print("refused", flush=True)
+        print(await store._state.pool.atomically(take), flush=True)
+
+asyncio.run(main())
+"""
+
+LIMITED_CLAIMER = """
+import asyncio, os, signal, sys
+from holdfast.store import Claim
+from holdfast.store.postgres import PostgresSettings, PostgresStore
+from holdfast.store.postgres.connection import PostgresSession
+
+run = PostgresSession.run
+stop_after = [sys.argv[3]]
+
+async def run_and_stop(session, name, params):
+    rows = await run(session, name, params)
+    if name in stop_after:
+        stop_after.remove(name)
+        print("stopped", flush=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return rows
+
+async def main():
+    async with PostgresStore(PostgresSettings(dsn=sys.argv[1], schema=sys.argv[2])) as store:
+        PostgresSession.run = run_and_stop
+        want = Claim(queues=("default",), limit=1, worker="frozen", token="f")
+        print([job.id for job in await store.claim(want)], flush=True)
 
 asyncio.run(main())
 """
@@ -105,9 +128,31 @@ async def test_stopped_claimer_blocks_no_other_and_cannot_commit_later(
     assert (second.id, first.id) == (other.id, again.id)
     assert at_once < 2  # it looked past the locked row instead of waiting for it
     assert later < 15  # the server ended the transaction of who fell silent
-    assert "refused" == said.strip()
+    assert "nothing left" == said.strip()  # the repeated transaction; the first was rolled back
     assert stored is not None
     assert (again.lease, 1) == (stored.lease, stored.lease_version)
+
+
+@pytest.mark.req("S-6", "S-12")
+@pytest.mark.parametrize("statement", ["limits_lock", "ready", "claim"])
+async def test_claimer_stopped_under_a_limit_holds_up_the_others_for_a_second(
+    postgres_server: Postgres, statement: str
+) -> None:
+    empty_schema(postgres_server.dsn, SCHEMA)
+    async with PostgresStore(PostgresSettings(dsn=postgres_server.dsn, schema=SCHEMA)) as store:
+        first, second = (make(label, now=store.now()) for label in ("first", "second"))
+        await store.add([first, second])
+        await store.limit("queue:default", LimitRule(concurrency=2))
+        with process(LIMITED_CLAIMER, postgres_server.dsn, SCHEMA, statement) as frozen:
+            assert "stopped" == await asyncio.to_thread(line_of, frozen)
+
+            other, waited = await _claimed_within(store, 10)
+            frozen.send_signal(signal.SIGCONT)
+            said, errors = await asyncio.to_thread(frozen.communicate, "", 30)
+
+    assert first.id == other.id
+    assert waited < 4
+    assert str([second.id]) == said.strip(), errors  # it claims anew
 
 
 @pytest.mark.req("S-9")

@@ -371,6 +371,13 @@ MUTANTS = (
         layers=TRANSACTIONS,
     ),
     _sql(
+        "limits_lock",
+        "%(idle)s::text, true",
+        "%(idle)s::text || '0', true",
+        "a process frozen in a claim under a limit stops the others for ten seconds",
+        layers=("postgres frozen",),
+    ),
+    _sql(
         "ready",
         "  AND r.xid < pg_current_xact_id()\n",
         "",

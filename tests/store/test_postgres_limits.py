@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.store import Claim, LimitRule
 from holdfast.store.postgres import PostgresSettings, PostgresStore
-from holdfast.store.postgres.arrays import Texts
+from holdfast.store.postgres.claim import lock_params
 from holdfast.store.postgres.connection import PostgresSession
 from tests.conformance.hand import make
 from tests.conformance.stores import empty_schema
@@ -37,7 +37,7 @@ async def store(postgres_server: Postgres) -> AsyncIterator[PostgresStore]:
         held, release = asyncio.Event(), asyncio.Event()
 
         async def hold(session: PostgresSession) -> None:
-            await session.run("limits_lock", {"scopes": Texts(["queue:narrow"]), "now": None})
+            await session.run("limits_lock", lock_params(["queue:narrow"], None))
             held.set()
             await release.wait()
 

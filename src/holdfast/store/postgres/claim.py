@@ -6,7 +6,7 @@ Only claims under the same limit wait for each other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import itemgetter
 
 from holdfast.model.job import Job
@@ -27,6 +27,8 @@ from holdfast.store.values import Claim
 NUMBERS_KEPT = 20_000
 PAGE = 200
 """Ready jobs that a claim under limits reads at a time."""
+FROZEN = timedelta(seconds=1)
+"""How long other claims under a limit wait for a process that stopped in the middle of one."""
 
 
 async def claim(state: StoreState, want: Claim) -> list[Job]:
@@ -76,11 +78,12 @@ async def _claim_limited(
     """Claim what the limits have room for; return the rows and the scopes of all limits.
 
     The transaction locks each limit that applies: such claims wait for each other, and every
-    later statement sees what the claim before has used.
+    later statement sees what the claim before has used. The server ends the transaction of a
+    client that falls silent, so that a frozen process does not stop the others.
     """
     rules = await read_rules(session)
     scopes = [scope for scope in sorted(rules) if applies(scope, want)]
-    ((now,),) = await session.run("limits_lock", {"scopes": Texts(scopes), "now": override})
+    ((now, _),) = await session.run("limits_lock", lock_params(scopes, override))
     limits = await read_usage(session, rules, now, now)  # one instant, or windows overlap a little
     chosen = await _choose(session, want, limits)
     if limits.opened:
@@ -94,6 +97,12 @@ async def _claim_limited(
         )
     rows = await session.run("claim", claim_params(want, now, chosen=chosen)) if chosen else []
     return rows, set(rules)
+
+
+def lock_params(scopes: Sequence[str], override: datetime | None) -> dict[str, object]:
+    """Return the parameters of ``limits_lock.sql``."""
+    idle = str(FROZEN // timedelta(milliseconds=1))
+    return {"scopes": Texts(scopes), "now": override, "idle": idle}
 
 
 async def _choose(session: StatementRunner, want: Claim, limits: PostgresLimits) -> list[int]:

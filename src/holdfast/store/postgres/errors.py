@@ -35,6 +35,11 @@ class LockedError(StoreUnavailableError):
     """Another transaction holds a lock for longer than a call may wait."""
 
 
+_ROLLED_BACK = (
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.IdleInTransactionSessionTimeout,
+)
 _MIGRATE = "run holdfast migrate"
 GRANT = (
     "grant the role USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on its tables,"
@@ -77,14 +82,16 @@ def translate(error: Exception) -> BaseException:
 
 
 def is_retryable(error: Exception) -> bool:
-    """Whether the transaction was rolled back in favour of another one and may be repeated.
+    """Whether the transaction was rolled back in favour of others and may be repeated.
+
+    The server ends a transaction that is idle for too long: its client was frozen, or busy.
 
     Of the constraints only the one on ids can fail, when the same job is submitted twice at the
     same time; all other rows are written where there is none, or numbered by a sequence.
     """
     if isinstance(error, errors.UniqueViolation):
         return error.diag.constraint_name == "body_id"
-    return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
+    return isinstance(error, _ROLLED_BACK)
 
 
 def message_of(error: Exception) -> str:

@@ -265,6 +265,7 @@ def test_help_imports_no_heavy_module() -> None:
         "holdfast.cli.commands",
         "holdfast.cli.errors",
         "holdfast.runtime",
+        "holdfast.runtime.exit",
         "holdfast.runtime.version",
     ] == ast.literal_eval(ours)
     assert "[]" == heavy

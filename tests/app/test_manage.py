@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, JobContext, State, Submission, ValidationError
+from holdfast import Holdfast, JobContext, NotFoundError, State, Submission, ValidationError
 from holdfast.model.results import DeletionStatus, ReleaseStatus
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import EventKind
@@ -156,3 +157,28 @@ async def test_statistics_count_and_break_down(
         await app.stats(breakdown_by=["COLOUR"])
     with pytest.raises(ValidationError, match="time_range"):
         await app.stats(time_range="a while")
+
+
+@pytest.mark.req("M-12")
+async def test_payload_is_read_as_it_was_submitted(app: Holdfast) -> None:
+    ids = [(await app.submit("x", payload)).job_id for payload in ({"n": [1, None]}, b"\0\xff")]
+
+    text, data = [await app.payload(job_id) for job_id in ids]
+
+    assert ({"n": [1, None]}, "json") == (text.payload, text.payload_encoding)
+    assert (b"\0\xff", "base64") == (data.payload, data.payload_encoding)
+    with pytest.raises(NotFoundError):
+        await app.payload("nobody")
+
+
+@pytest.mark.req("M-4")
+async def test_ageing_is_set_and_ended_by_an_operator(app: Holdfast) -> None:
+    await app.set_ageing("default", 60)
+    (aged,) = await app.queues()
+    await app.set_ageing("default", None)
+    (strict,) = await app.queues()
+
+    assert (timedelta(seconds=60), None) == (aged.ageing, strict.ageing)
+    for wrong in (0, "soon"):
+        with pytest.raises(ValidationError, match="interval"):
+            await app.set_ageing("default", wrong)

@@ -40,6 +40,8 @@ OPERATIONS = [
     "events",
     "logs",
     "queues",
+    "payload",
+    "set_ageing",
     "pause",
     "resume",
     "workers",

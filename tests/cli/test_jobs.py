@@ -260,3 +260,69 @@ def test_jobs_are_retried_and_deleted_by_filter(place: Place) -> None:
     assert "2 of 2 would be deleted, 0 skipped, 0 not found\n" == counted.stdout
     assert (2, 2) == (deleted["requested"], deleted["deleted"])
     assert [2, 2] == neither
+
+
+@pytest.mark.req("A-2")
+def test_batch_is_submitted_from_an_array_or_lines(place: Place) -> None:
+    jobs = [
+        {"type": "a", "ref": "first", "payload": {"n": 1}},
+        {"type": "b", "depends_on": ["first"], "tags": {"k": "v"}},
+    ]
+    lines = "\n".join(map(json.dumps, jobs))
+
+    array = place.run("submit", "--batch", "-", "--json", stdin=json.dumps(jobs))
+    each = place.run("submit", "--batch", "-", stdin=lines)
+
+    first, second = json.loads(array.stdout)["results"]
+    assert "2 accepted, 0 rejected" == each.stdout.splitlines()[0]
+    assert [first["job_id"]] == place.json("job", second["job_id"])["depends_on"]
+    assert 4 == place.json("jobs")["total_count"]
+
+
+@pytest.mark.req("A-2", "A-3")
+def test_batch_is_atomic_unless_each_job_stands_alone(place: Place) -> None:
+    jobs = json.dumps([{"type": "a"}, {"type": "a", "max_attempts": 0}])
+
+    atomic = place.run("submit", "--batch", "-", stdin=jobs)
+    stored = place.json("jobs")["total_count"]
+    single = place.run("submit", "--batch", "-", "--no-atomic", stdin=jobs)
+
+    assert (2, 0) == (atomic.exit_code, stored)
+    assert "max_attempts" in atomic.stderr
+    assert 1 == single.exit_code
+    assert "1 accepted, 1 rejected" == single.stdout.splitlines()[0]
+    assert "max_attempts" in single.stdout
+
+
+def test_batch_refuses_what_would_be_ignored(place: Place) -> None:
+    for args in (("a",), ("--queue", "q"), ("--wait",)):
+        result = place.run("submit", *args, "--batch", "-", stdin="[]")
+        assert (2, True) == (result.exit_code, "the file holds them" in result.stderr)
+    assert 2 == place.run("submit").exit_code
+    assert 2 == place.run("submit", "--batch", "-", stdin="[1]").exit_code
+
+
+def test_payload_of_a_job_is_shown_on_request(place: Place) -> None:
+    text = place.submit("a", '{"n": 1}')
+    data = place.submit("a", "xyz", "--bytes")
+
+    assert {"n": 1} == place.json("job", text, "--payload")["payload"]
+    assert "eHl6" == place.json("job", data, "--payload")["payload"]
+    assert '{"n":1}' in place.run("job", text, "--payload").stdout
+    assert "payload" not in place.json("job", text)
+
+
+@pytest.mark.req("M-4")
+def test_ageing_of_a_queue_is_turned_on_and_off(place: Place) -> None:
+    place.submit("a")
+
+    on = place.run("queues", "ageing", "default", "PT10M")
+    aged = place.json("queues")[0]["ageing"]
+    off = place.run("queues", "ageing", "default", "off")
+    bad = place.run("queues", "ageing", "default", "0")
+
+    assert "queue default ages every PT10M\n" == on.stdout
+    assert "PT600S" == aged
+    assert "queue default does not age\n" == off.stdout
+    assert place.json("queues")[0]["ageing"] is None
+    assert (2, True) == (bad.exit_code, "above zero" in bad.stderr)

@@ -39,6 +39,8 @@ MATRIX = {
     "getLogs": "yes no yes yes yes",
     "streamEvents": "yes no yes yes yes",
     "cancelJob": "yes no no yes yes",
+    "getPayload": "yes no no yes yes",
+    "setQueueAgeing": "no no no yes yes",
     "releaseJob": "yes no no yes yes",
     "cancelJobs": "no no no yes yes",
     "retryJobs": "no no no yes yes",

@@ -315,6 +315,14 @@ async def test_every_operation_returns_what_the_library_returns(
     gone = await client.delete_batch(job_ids=[held, "x"], as_of=as_of, dry_run=True)
     assert (1, 0, 1) == (again.requested, again.retried, again.skipped)
     assert (2, 0, 1, 1) == (gone.requested, gone.deleted, gone.skipped, gone.failed)
+    data = (await client.submit("a", b"xyz")).job_id
+    text = (await client.submit("a", {"n": [1]})).job_id
+    assert (b"xyz", {"n": [1]}) == tuple([(await client.payload(i)).payload for i in (data, text)])
+    assert await app.payload(data) == await client.payload(data)
+    await client.set_ageing("q", "PT1M")
+    assert [timedelta(minutes=1)] == [q.ageing for q in await app.queues() if q.name == "q"]
+    await client.set_ageing("q", None)
+    assert [None] == [q.ageing for q in await client.queues() if q.name == "q"]
     await client.pause("q")
     assert {"q": True} == {q.name: q.paused for q in await client.queues() if q.name == "q"}
     await client.resume("q")

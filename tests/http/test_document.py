@@ -80,7 +80,7 @@ async def test_service_accepts_the_examples(site: Site, document: dict[str, Any]
                 continue
             if "lease_token" in example:
                 example = {**example, "lease_token": claimed["lease_token"]}
-            where = path.replace("{job_id}", claimed["job_id"])
+            where = path.replace("{job_id}", claimed["job_id"]).replace("{queue}", "default")
             reply = await site.call(method.upper(), where, example)
             unknown = (404,) if "{" in where else ()
             assert reply.status in (200, 201, 409, *unknown), (path, reply.body)
@@ -131,9 +131,11 @@ async def test_generated_clients_see_the_same_component_names(document: dict[str
         Cause ClaimResult ClaimedJob Counts DeletionResult DeletionStatus Delivery DeliveryPage
         DependencyOutput DependencyOutputs OutputEncoding
         DocumentMetadata Duration ErrorDetail ErrorResponse ErrorType Event EventKind Explanation
-        FailureCategory FailureDetails FailureInfo FailureSearchResult Health JobEvent JobResult
+        FailureCategory FailureDetails FailureInfo FailureSearchResult Health JobEvent JobPayload
+        JobResult
         JobSearchResult JobSetting JobSettings JobStatus JobSubmission LatencyStats LeaseState
-        LeaseStates LogLine LogLines Origin ProgressInfo QueueInfo QueueList QueueState QueueStats
+        LeaseStates LogLine LogLines Origin ProgressInfo QueueAgeing QueueInfo QueueList QueueState
+        QueueStats
         ReleaseResult ReleaseStatus ResultStatus RetryResult RetryStatus Settlement Spawned State
         StateTransition SubmissionResult SubmissionStatus WebhookInfo WebhookList WebhookRemoval
         WorkerInfo WorkerList

@@ -47,6 +47,7 @@ BEYOND_SCHEMAS = {
 LOOSELY_DESCRIBED = {
     "cursor",
     "idempotency_window",
+    "interval",
     "lease",
     "lifetime",
     "max_delay",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -22,6 +22,13 @@ class QueueState(msgspec.Struct, frozen=True):
 
     queue: str
     paused: bool
+
+
+class QueueAgeing(msgspec.Struct, frozen=True):
+    """The interval after which waiting jobs of a queue rise by one level; null: never."""
+
+    queue: str
+    interval: timedelta | None
 
 
 class WorkerList(msgspec.Struct, frozen=True):

@@ -42,6 +42,7 @@ class JobPage(JobStatus, frozen=True, kw_only=True):
     settings: JobSettings | UnsetType = UNSET
     logs: list[LogEntry] | UnsetType = UNSET
     attempts: tuple[AttemptInfo, ...] | UnsetType = UNSET
+    payload: object = UNSET
 
 
 @click.command()
@@ -67,13 +68,15 @@ def jobs(url: str | None, as_json: bool, **given: object) -> None:
 @click.option("--logs", is_flag=True, help="Include the lines that the handler logged.")
 @click.option("--failure", is_flag=True, help="Include how each attempt failed.")
 @click.option("--settings", is_flag=True, help="Include what governs it, and who gave that.")
+@click.option("--payload", is_flag=True, help="Include the payload; bytes as base64.")
 @store_options
-def job(
+def job(  # one parameter per part
     job_id: str,
     history: bool,
     logs: bool,
     failure: bool,
     settings: bool,
+    payload: bool,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -86,6 +89,7 @@ def job(
             settings=(await app.explain(job_id)).settings if settings else UNSET,
             logs=await app.logs(job_id) if logs else UNSET,
             attempts=(await app.failure(job_id)).attempts if failure else UNSET,
+            payload=(await app.payload(job_id)).payload if payload else UNSET,
         )
 
     page = on_store(url, operate)
@@ -159,6 +163,10 @@ def _show_rest(total: int, cursor: str | None, *, exact: bool = True) -> None:
         click.echo(f"more with --cursor {cursor}")
 
 
+def _payload(payload: object) -> str | None:
+    return None if payload is UNSET else msgspec.json.encode(payload).decode()
+
+
 def _show_job(job: JobPage) -> None:
     output = None if job.output is None else msgspec.json.encode(job.output).decode()
     facts(
@@ -184,6 +192,7 @@ def _show_job(job: JobPage) -> None:
             ("tags", mapping(dict(job.tags))),
             ("headers", mapping(dict(job.headers))),
             ("correlation", job.correlation_id),
+            ("payload", _payload(job.payload)),
             ("output", output),
             ("encoding", _encoding(job)),
             ("error", _error(job.failure)),

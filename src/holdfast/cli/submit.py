@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Mapping
 
 import click
 import msgspec
 
+from holdfast.api.submissions import BatchBody
 from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.errors import FAILED, TIMED_OUT, USAGE, CommandError
-from holdfast.cli.tables import facts, moment, state_shown
+from holdfast.cli.tables import facts, moment, state_shown, table
 from holdfast.model.job import SELECTABLE_KINDS, Priority, State
-from holdfast.model.results import SubmissionResult
+from holdfast.model.results import BatchResult, SubmissionResult
 from holdfast.model.status import JobStatus
 from holdfast.model.submission import SubmitOptions
 
@@ -21,7 +23,7 @@ SPAN = "SPAN"
 
 
 @click.command()
-@click.argument("type_", metavar="TYPE")
+@click.argument("type_", metavar="[TYPE]", required=False)
 @click.argument("payload", required=False)
 @click.option("--bytes", "as_bytes", is_flag=True, help="Treat the payload as bytes, not JSON.")
 @click.option("--queue", help="The queue; by default the task's, else default.")
@@ -59,11 +61,20 @@ SPAN = "SPAN"
 )
 @click.option("--limit-key", metavar="KEY", help="The key whose limit applies.")
 @click.option("--app", metavar="MODULE:APP", help="Apply the defaults of this app's task.")
+@click.option(
+    "--batch",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="Submit the jobs of a file instead, a JSON array or one JSON object per line.",
+)
+@click.option(
+    "--atomic/--no-atomic", default=True, help="With --batch: all jobs or none, or each by itself."
+)
 @click.option("--wait", is_flag=True, help="Wait until the job ends; exit 1 unless it completed.")
 @click.option("--wait-timeout", metavar=SPAN, help="Stop waiting after this time; exit 4.")
 @store_options
 def submit(
-    type_: str,
+    type_: str | None,
     payload: str | None,
     as_bytes: bool,
     app: str | None,
@@ -75,28 +86,77 @@ def submit(
 ) -> None:
     """Submit a job of TYPE. PAYLOAD is JSON; - reads it from standard input.
 
-    SPAN is a number of seconds or an ISO 8601 duration such as PT5M.
+    SPAN is a number of seconds or an ISO 8601 duration such as PT5M. With --batch FILE, the objects
+    of the file have the fields of a submission, and refer to each other by ref.
     """
+    batch, atomic = given.pop("batch"), bool(given.pop("atomic"))
+    if isinstance(batch, io.BufferedIOBase):
+        _check_alone(type_, {**given, "--bytes": as_bytes, "--wait": wait})
+        _submit_batch(batch.read(), url, app, as_json, atomic=atomic)
+        return
+    if type_ is None:
+        raise CommandError("give the TYPE of a job, or --batch FILE", USAGE)
     body = _payload(payload, as_bytes=as_bytes)
     options = _options(given)
     longest = None if wait_timeout is None else span_or_text(wait_timeout)
 
     async def operate(queue: Holdfast) -> SubmissionResult | JobStatus:
         result = await queue.submit(type_, body, **options)
-        if not wait:
-            return result
-        try:
-            return await queue.wait(result.job_id, timeout=longest)
-        except TimeoutError:
-            why = (await queue.explain(result.job_id)).message
-            within = f"{longest:g} s" if isinstance(longest, float) else longest
-            message = f"job {result.job_id} has not ended within {within}: {why}"
-            raise CommandError(message, TIMED_OUT) from None
+        return await _ended(queue, result.job_id, longest) if wait else result
 
     result = on_store(url, operate, new=True, app=app)
     answer(result, as_json=as_json, show=lambda: _show(result))
+    _check_completed(result)
+
+
+async def _ended(queue: Holdfast, job_id: str, longest: float | str | None) -> JobStatus:
+    try:
+        return await queue.wait(job_id, timeout=longest)
+    except TimeoutError:
+        why = (await queue.explain(job_id)).message
+        within = f"{longest:g} s" if isinstance(longest, float) else longest
+        message = f"job {job_id} has not ended within {within}: {why}"
+        raise CommandError(message, TIMED_OUT) from None
+
+
+def _check_completed(result: SubmissionResult | JobStatus) -> None:
     if isinstance(result, JobStatus) and result.state is not State.COMPLETED:
         raise CommandError(f"job {result.job_id} ended {result.state}", FAILED)
+
+
+def _check_alone(type_: str | None, given: Mapping[str, object]) -> None:
+    if type_ is not None or any(value not in (None, (), False) for value in given.values()):
+        message = "--batch takes no TYPE and no options of a job: the file holds them"
+        raise CommandError(message, USAGE)
+
+
+def _submit_batch(
+    data: bytes, url: str | None, app: str | None, as_json: bool, *, atomic: bool
+) -> None:
+    jobs = _jobs_of(data)
+    result = on_store(url, lambda queue: queue.submit_batch(jobs, atomic=atomic), new=True, app=app)
+    answer(BatchBody.of(result), as_json=as_json, show=lambda: _show_batch(result))
+    if result.rejected:
+        raise click.exceptions.Exit(FAILED)
+
+
+def _jobs_of(data: bytes) -> list[dict[str, object]]:
+    """Read an array of jobs, or one job per line."""
+    try:
+        if data.lstrip().startswith(b"["):
+            return msgspec.json.decode(data, type=list[dict[str, object]])
+        lines = [line for line in data.splitlines() if line.strip()]
+        return [msgspec.json.decode(line, type=dict[str, object]) for line in lines]
+    except msgspec.DecodeError as error:
+        raise CommandError(f"--batch must hold JSON objects: {error}", USAGE) from None
+
+
+def _show_batch(result: BatchResult) -> None:
+    click.echo(f"{result.accepted} accepted, {result.rejected} rejected")
+    table(
+        ("ID", "STATUS", "STATE", "ERROR"),
+        [(r.job_id, r.status, r.state or "", str(r.error or "")) for r in result.results],
+    )
 
 
 def span_or_text(text: str) -> float | str:

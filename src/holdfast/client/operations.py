@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
@@ -49,7 +50,7 @@ from holdfast.model.results import (
     SubmissionStatus,
 )
 from holdfast.model.statistics import QueueStats
-from holdfast.model.status import EventInfo, JobStatus, LogEntry
+from holdfast.model.status import EventInfo, JobPayload, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, chained
 from holdfast.model.times import Moment, Span, parse_duration
 from holdfast.model.workers import WorkerInfo
@@ -287,6 +288,19 @@ class RemoteOperations(OperationsBackend):
         """Delete an ended job that no live job depends on."""
         missing = DeletionResult(job_id=job_id, status=DeletionStatus.NOT_FOUND)
         return await self._change(job_id, "", b"", missing, method="DELETE")
+
+    async def payload(self, job_id: str) -> JobPayload:
+        """Return the payload of a job."""
+        found = await self._get(job_path(job_id, "/payload"), JobPayload, job_id)
+        if found.payload_encoding != "base64":
+            return found
+        return replace(found, payload=base64.b64decode(str(found.payload)))
+
+    async def set_ageing(self, queue: str, interval: Span | None) -> None:
+        """Raise ready jobs of a queue by one level per interval; None turns it off."""
+        span = None if interval is None else read_span("interval", interval)
+        body = encode_body({"interval": span})
+        _decode(await self._call("POST", queue_path(queue, "ageing"), body), dict[str, object])
 
     async def pause(self, queue: str) -> None:
         """Pause a queue: none of its jobs start."""

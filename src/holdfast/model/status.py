@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from holdfast.model.job import (
+    Encoding,
     Event,
     Failure,
     FailureCategory,
@@ -194,6 +195,15 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         return self.result.output if self.result else None
 
 
+class JobPayload(msgspec.Struct, frozen=True, kw_only=True):
+    """The payload of a job: a JSON value, or bytes."""
+
+    job_id: str
+    payload: object
+    payload_encoding: str = "json"
+    """json, or base64 when the payload is bytes."""
+
+
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One line that a job's handler logged."""
 
@@ -281,6 +291,16 @@ def priority_name(level: int) -> str:
 def public_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """Return tags without reserved ones."""
     return {name: value for name, value in tags.items() if not name.startswith(RESERVED)}
+
+
+def job_payload(job: Job) -> JobPayload:
+    """Return what a job was submitted with; bytes that are no JSON as they are."""
+    if job.encoding is Encoding.JSON:
+        try:
+            return JobPayload(job_id=job.id, payload=msgspec.json.decode(job.payload))
+        except ValueError:
+            pass  # a BullMQ client or a missing key
+    return JobPayload(job_id=job.id, payload=bytes(job.payload), payload_encoding="base64")
 
 
 def milliseconds(duration: timedelta | None) -> int | None:

@@ -23,7 +23,7 @@ from holdfast.model.results import (
     SubmissionResult,
 )
 from holdfast.model.statistics import QueueStats
-from holdfast.model.status import EventInfo, JobStatus, LogEntry
+from holdfast.model.status import EventInfo, JobPayload, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, SubmitOptions
 from holdfast.model.times import Moment, Span
 from holdfast.model.workers import WorkerInfo
@@ -125,6 +125,10 @@ class OperationsBackend(Protocol):
     async def logs(self, job_id: str) -> list[LogEntry]: ...
 
     async def queues(self) -> list[QueueInfo]: ...
+
+    async def payload(self, job_id: str) -> JobPayload: ...
+
+    async def set_ageing(self, queue: str, interval: Span | None) -> None: ...
 
     async def pause(self, queue: str) -> None: ...
 
@@ -319,6 +323,17 @@ class JobOperations(ABC):
     async def queues(self) -> list[QueueInfo]:
         """Return every queue with its settings and counts."""
         return await self.operations.queues()
+
+    async def payload(self, job_id: str) -> JobPayload:
+        """Return the payload that a job was submitted with; NotFoundError when there is no job."""
+        return await self.operations.payload(job_id)
+
+    async def set_ageing(self, queue: str, interval: Span | None) -> None:
+        """Raise the ready jobs of a queue by one priority level per interval; None: not at all.
+
+        Without ageing, a job of low priority waits as long as there are more urgent ones.
+        """
+        await self.operations.set_ageing(queue, interval)
 
     async def pause(self, queue: str) -> None:
         """Stop the jobs of a queue from starting; running ones finish."""

@@ -22,9 +22,17 @@ from holdfast.model.results import (
     attempt_info,
 )
 from holdfast.model.statistics import Breakdown, QueueStats, summarise
-from holdfast.model.status import EventInfo, FailureInfo, JobStatus, LogEntry, job_status
+from holdfast.model.status import (
+    EventInfo,
+    FailureInfo,
+    JobPayload,
+    JobStatus,
+    LogEntry,
+    job_payload,
+    job_status,
+)
 from holdfast.model.submission import Step, Submission, chained
-from holdfast.model.times import Span, parse_duration
+from holdfast.model.times import Span, format_duration, parse_duration
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.batches import BatchChanges
 from holdfast.operations.changes import read_span
@@ -216,6 +224,18 @@ class Operations(BatchChanges):
     async def queues(self) -> list[QueueInfo]:
         """Return every queue with its settings and counts."""
         return await self.store.queues()
+
+    async def payload(self, job_id: str) -> JobPayload:
+        """Return the payload of a job; NotFoundError when there is no job."""
+        return job_payload(await self.job(job_id))
+
+    async def set_ageing(self, queue: str, interval: Span | None) -> None:
+        """Raise ready jobs of a queue by one level per interval; None turns it off."""
+        span = None if interval is None else read_span("interval", interval)
+        if span is not None and span <= timedelta(0):
+            message = f"must be above zero, or null to turn it off, got {format_duration(span)}"
+            raise ValidationError([Fault("interval", "OUT_OF_RANGE", message)])
+        await self.store.configure(queue, {"ageing": span})
 
     async def pause(self, queue: str) -> None:
         """Stop the jobs of a queue from starting."""

@@ -23,7 +23,7 @@ from holdfast.model.results import (
     SubmissionResult,
 )
 from holdfast.model.statistics import QueueStats
-from holdfast.model.status import EventInfo, JobStatus, LogEntry
+from holdfast.model.status import EventInfo, JobPayload, JobStatus, LogEntry
 from holdfast.model.submission import Step, Submission, SubmitOptions
 from holdfast.model.times import Moment, Span
 from holdfast.model.workers import WorkerInfo
@@ -215,6 +215,14 @@ class SyncOperations(BackgroundOperations):
     def queues(self) -> list[QueueInfo]:
         """Return every queue with its settings and counts."""
         return self._run(lambda operations: operations.queues())
+
+    def payload(self, job_id: str) -> JobPayload:
+        """Return the payload that a job was submitted with; NotFoundError when there is no job."""
+        return self._run(lambda operations: operations.payload(job_id))
+
+    def set_ageing(self, queue: str, interval: Span | None) -> None:
+        """Raise the ready jobs of a queue by one priority level per interval; None: not at all."""
+        self._run(lambda operations: operations.set_ageing(queue, interval))
 
     def pause(self, queue: str) -> None:
         """Stop the jobs of a queue from starting; running ones finish."""

@@ -16,7 +16,7 @@ from holdfast.http.schemas import PRIORITIES, SEARCH
 from holdfast.model.job import State
 from holdfast.model.reserved import RESERVED
 from holdfast.model.results import FailureDetails, JobSearchResult
-from holdfast.model.status import JobResult, JobStatus
+from holdfast.model.status import JobPayload, JobResult, JobStatus
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import JobFilter
 from holdfast.store import Order
@@ -82,6 +82,11 @@ async def result(call: Call) -> JsonResponse:
     """Return the result of a job; null until it has ended."""
     job = visible_job(await call.operations.get(call.job_id), traces=call.caller.traces)
     return JsonResponse(job.result)
+
+
+async def payload(call: Call) -> JsonResponse:
+    """Return the payload of a job."""
+    return JsonResponse(await call.operations.payload(call.job_id))
 
 
 async def wait(call: Call) -> JsonResponse:
@@ -187,6 +192,17 @@ ENDPOINTS = (
         handler=result,
         permission=Permission.READ,
         response=JobResult,
+        errors=("NOT_FOUND",),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_JOB}/payload",
+        name="getPayload",
+        summary="Get the payload of a job",
+        description="For its submitter, operators and administrators.",
+        handler=payload,
+        permission=Permission.CHANGE,
+        response=JobPayload,
         errors=("NOT_FOUND",),
     ),
     Endpoint(

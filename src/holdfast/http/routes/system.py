@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import cast
 
-from holdfast.api.responses import AuditPage, QueueList, QueueState, WorkerList
+from holdfast.api.responses import AuditPage, QueueAgeing, QueueList, QueueState, WorkerList
 from holdfast.errors import Fault, ValidationError
 from holdfast.http.audit import Audit
 from holdfast.http.endpoint import Call, Endpoint
@@ -63,6 +63,14 @@ async def resume(call: Call) -> JsonResponse:
     return JsonResponse(QueueState(name, paused=False))
 
 
+async def set_ageing(call: Call) -> JsonResponse:
+    """Set or end the ageing of a queue."""
+    name = _queue(call)
+    interval = cast("timedelta | None", call.fields.get("interval"))
+    await call.operations.set_ageing(name, interval)
+    return JsonResponse(QueueAgeing(name, interval))
+
+
 async def workers(call: Call) -> JsonResponse:
     """Return the workers that are present."""
     return JsonResponse(WorkerList(tuple(await call.operations.workers())))
@@ -74,6 +82,15 @@ async def audit(call: Call) -> JsonResponse:
     limit = cast("int", call.query.get("limit", 100))
     entries, cursor = await log.page(str(call.query.get("cursor", "")), limit)
     return JsonResponse(AuditPage(entries=tuple(entries), next_cursor=cursor))
+
+
+def _read_interval(value: object) -> object:
+    return None if value is None else duration("interval").read(value)
+
+
+_INTERVAL = Field(
+    name="interval", schema={"anyOf": [DURATION, {"type": "null"}]}, read=_read_interval
+)
 
 
 def _queue(call: Call) -> str:
@@ -203,6 +220,19 @@ ENDPOINTS = (
         permission=Permission.OPERATE,
         body_fields=(),
         response=QueueState,
+        audited=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/api/v1/queues/{queue}/ageing",
+        name="setQueueAgeing",
+        summary="Raise waiting jobs of a queue by one priority level per interval",
+        description="Without an interval, or with null, a queue serves by strict priority.",
+        handler=set_ageing,
+        permission=Permission.OPERATE,
+        body_fields=(_INTERVAL,),
+        example={"interval": "PT10M"},
+        response=QueueAgeing,
         audited=True,
     ),
     Endpoint(

@@ -21,10 +21,12 @@ from holdfast.model.results import (
 from holdfast.model.status import (
     MILLISECOND,
     FailureInfo,
+    JobPayload,
     JobStatus,
     LogEntry,
     ResultStatus,
     StateTransition,
+    job_payload,
     job_status,
 )
 from holdfast.model.submission import Defaults
@@ -151,3 +153,14 @@ def test_result_of_bytes_is_marked_and_comes_back_from_json() -> None:
     assert b'"output":"AP8=","output_encoding":"base64"' in body
     assert b'"output":"AP8=","output_encoding":"json"' in msgspec.json.encode(job_status(text))
     assert b"\x00\xff" == status.output == msgspec.json.decode(body, type=JobStatus).output
+
+
+def test_payload_is_a_json_value_or_bytes() -> None:
+    text = job(payload={"n": [1]})
+    data = job(payload=b"\0\xff")
+    foreign = replace(text, payload=b"not json")
+
+    assert JobPayload(job_id=text.id, payload={"n": [1]}) == job_payload(text)
+    for each in (data, foreign):
+        expected = JobPayload(job_id=each.id, payload=each.payload, payload_encoding="base64")
+        assert expected == job_payload(each)

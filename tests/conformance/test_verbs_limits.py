@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.model.job import Priority, State
+from holdfast.model.policy import Retention
 from holdfast.store import LimitRule, LimitState
 from tests.conformance.hand import MANY, TICK
+from tests.conformance.inside import windows_in
 
 if TYPE_CHECKING:
     from tests.conformance.hand import Hand
+    from tests.conformance.stores import Place
 
 SECOND = timedelta(seconds=1)
 ONE = LimitRule(concurrency=1)
@@ -108,6 +111,70 @@ async def test_window_begins_with_the_first_claim_after_the_last_one_ended(hand:
     assert ["n2", "n3"] == await _types(hand)
     hand.clock.advance(10 * SECOND - TICK)
     assert [] == await _types(hand)
+
+
+async def test_no_more_than_two_windows_less_one_start_in_any_period(hand: Hand) -> None:
+    await hand.store.limit("queue:default", LimitRule(rate=3, per=10 * SECOND))
+    await hand.add_all(*(hand.job(f"n{n}") for n in range(9)))
+    await hand.claim(1)
+    hand.clock.advance(10 * SECOND - TICK)
+
+    last_of_a_window = await _types(hand)
+    hand.clock.advance(TICK)
+    first_of_the_next = await _types(hand)
+    hand.clock.advance(10 * SECOND - 2 * TICK)  # one period after the last of the first window
+
+    assert ["n1", "n2"] == last_of_a_window
+    assert ["n3", "n4", "n5"] == first_of_the_next
+    assert [] == await _types(hand)
+
+
+@pytest.mark.req("S-12")
+@pytest.mark.parametrize("scope", ["queue:default", "task:a", "key:a"])
+async def test_rate_window_is_over_when_the_clock_is_set_back(hand: Hand, scope: str) -> None:
+    await hand.store.limit(scope, LimitRule(rate=1, per=10 * SECOND))
+    for label in ("first", "second", "third"):
+        await hand.add(label, type="a", limit_key="k")
+    await hand.claim()
+
+    hand.clock.advance(-timedelta(hours=3))
+
+    assert {(0, None)} == {(s.started, s.until) for s in await hand.store.limits()}
+    assert ["a"] == await _types(hand)
+    assert [] == await _types(hand)
+    assert hand.now + 10 * SECOND == (await hand.store.limits())[-1].until
+    hand.clock.advance(10 * SECOND)
+    assert ["a"] == await _types(hand)
+
+
+async def test_rate_window_holds_when_the_clock_is_set_back_a_little(hand: Hand) -> None:
+    await hand.store.limit("queue:default", LimitRule(rate=1, per=10 * SECOND))
+    await hand.add_all(hand.job("a"), hand.job("b"))
+    hand.clock.advance(5)
+    await hand.claim()
+    hand.clock.advance(4)
+
+    hand.clock.advance(-4)
+
+    assert [] == await _types(hand)
+
+
+async def test_rate_windows_that_ended_are_deleted(hand: Hand, place: Place) -> None:
+    await hand.store.limit("key:a", LimitRule(rate=1, per=10 * SECOND))
+    await hand.add_all(*(hand.job(f"c{n}", type="a", limit_key=f"k{n}") for n in range(700)))
+    assert 700 == len(await hand.claim(MANY))
+    hand.clock.advance(9)
+    await hand.add("late", type="a", limit_key="late")
+    await hand.claim()
+
+    hand.clock.advance(1)
+    before = windows_in(place)
+    await hand.store.prune(Retention(), 1)
+
+    assert (701, 1) == (before, windows_in(place))
+    hand.clock.advance(9)
+    await hand.store.prune(Retention(), 1)
+    assert 0 == windows_in(place)
 
 
 async def test_claim_counts_whatever_becomes_of_the_job(hand: Hand) -> None:

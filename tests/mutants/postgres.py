@@ -370,6 +370,13 @@ MUTANTS = (
         "a worker frozen at the end of a transaction keeps its job for minutes",
         layers=TRANSACTIONS,
     ),
+    Mutant(
+        "store/postgres/limits.py",
+        "rule is not None and until - at <= rule.per:",
+        "rule is not None:",
+        "a rate window stays full for hours after the clock was set back",
+        ("postgres verbs",),
+    ),
     _sql(
         "limits_lock",
         "%(idle)s::text, true",

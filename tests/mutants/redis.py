@@ -94,9 +94,28 @@ MUTANTS = (
     ),
     _in(
         "scripts/lib/limits.lua",
-        "  if tonumber(ends) <= now then return 0, nil end",
-        "  if tonumber(ends) < now then return 0, nil end",
+        "  if left <= 0 or left > rule.per then",
+        "  if left < 0 or left > rule.per then",
         "a rate window ends an instant too late",
+    ),
+    _in(
+        "scripts/lib/limits.lua",
+        "  if left <= 0 or left > rule.per then",
+        "  if left <= 0 then",
+        "a rate window stays full for hours after the clock was set back",
+    ),
+    _in(
+        "scripts/lib/queue.lua",
+        " and started < CLOSED_BY_NODE then",
+        " then",
+        "a queue that a BullMQ client closed for a time is served",
+        layers=("redis versions",),
+    ),
+    _in(
+        "scripts/expire_windows.lua",
+        "if not ends or ends <= now then",
+        "if false then",
+        "rate windows are kept for good",
     ),
     _in(
         "scripts/promote.lua",

@@ -372,6 +372,20 @@ MUTANTS = (
         "window",
     ),
     _sql(
+        "open_window",
+        " AND until <= ?2 + ?3",
+        "",
+        "a rate window stays full for hours after the clock was set back",
+        "set_back",
+    ),
+    _sql(
+        "expire_windows",
+        "until <= ?1",
+        "until < 0",
+        "rate windows are kept for good",
+        "windows",
+    ),
+    _sql(
         "age",
         "max(0, priority - (?2 - scheduled_at) / ?3)",
         "priority - (?2 - scheduled_at) / ?3",

@@ -313,12 +313,12 @@ class Store(Protocol):
     async def limit(self, scope: str, rule: LimitRule | None) -> None:
         """Set or lift a limit across all workers.
 
-        ``queue:NAME`` and ``task:TYPE`` limit all jobs of a queue or a type together,
-        ``key:TYPE`` the jobs of a type for each ``limit_key`` by itself (jobs without one
-        are not limited). ``concurrency``: claim takes a job only while fewer are RUNNING in
-        the scope. ``rate``: at most so many are claimed in a window of length ``per``; a
-        window begins with the first claim after the last one ended, and a claim counts
-        whatever its outcome. Every scope of a job must have room for it.
+        ``queue:NAME`` and ``task:TYPE`` limit all jobs of a queue or a type together, ``key:TYPE``
+        the jobs of a type for each ``limit_key`` by itself (jobs without one are not limited).
+        ``concurrency``: claim takes a job only while fewer are RUNNING in the scope. ``rate``: at
+        most so many are claimed in a window of length ``per``; a window begins with the first
+        claim after the last one ended, and would it last longer than ``per``, as after the clock
+        was set back, it is over. A claim counts whatever its outcome. Every scope must have room.
         """
         ...
 

@@ -18,7 +18,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import Priority, State
 from holdfast.model.policy import BackoffKind, Retention
 from holdfast.runtime.clock import ManualClock
-from holdfast.store import Change, Claim, Search, open_store
+from holdfast.store import Change, Claim, LimitRule, Search, open_store
 from holdfast.store.redis import RedisStore
 from holdfast.store.redis.maintain import KEYS_AT_ONCE
 from tests.conformance.hand import make
@@ -335,3 +335,25 @@ async def test_any_number_of_expired_keys_is_deleted_although_their_jobs_are_gon
             left = await server.exists(*kept)
 
     assert (2, 0) == (len(kept), left)
+
+
+@pytest.mark.req("S-12", stores=["redis"])
+@pytest.mark.parametrize(
+    ("started", "claims"), [pytest.param(1, 1, id="counted"), pytest.param(2**53 - 1, 0, id="Node")]
+)
+async def test_rate_window_of_bullmq_is_over_when_the_clock_is_set_back(
+    valkey_server: Valkey, started: int, claims: int
+) -> None:
+    """The server keeps when the limiter key expires by its clock. Node closes it for any time."""
+    async with RedisStore.from_url(place(valkey_server)) as store:
+        await store.limit("queue:default", LimitRule(rate=1, per=timedelta(minutes=1)))
+        await store.add([make("a", now=store.now())])
+        async with Redis.from_url(valkey_server.url) as server:
+            key = f"{store.session.settings.prefix}:default:limiter"
+            await server.set(key, started, px=timedelta(hours=3))
+
+        before = await store.limits()
+        taken = await store.claim(Claim(queues=("default",), limit=1, worker="w", token="t"))
+
+    assert [1 - claims] == [state.started for state in before]
+    assert claims == len(taken)

@@ -23,7 +23,7 @@ class MemoryLimits:
             return False
         for scope, rule in scopes:
             if rule.rate is not None:
-                started, until = self._window(scope)
+                started, until = self._window(scope, rule)
                 self._tables.windows[scope] = (started + 1, until or self._now + rule.per)
         return True
 
@@ -33,7 +33,7 @@ class MemoryLimits:
         for scope, rule in sorted(self._tables.rules.items()):
             found.append(self._state(scope, rule))
             if scope.startswith("key:"):
-                found.extend(self._state(each, rule) for each in self._keys(scope))
+                found.extend(self._state(each, rule) for each in self._keys(scope, rule))
         return found
 
     def _scopes(self, job: Job) -> list[tuple[str, LimitRule]]:
@@ -46,11 +46,13 @@ class MemoryLimits:
     def _has_room(self, scope: str, rule: LimitRule) -> bool:
         if rule.concurrency is not None and self._running(scope) >= rule.concurrency:
             return False
-        return rule.rate is None or self._window(scope)[0] < rule.rate
+        return rule.rate is None or self._window(scope, rule)[0] < rule.rate
 
-    def _window(self, scope: str) -> tuple[int, datetime | None]:
+    def _window(self, scope: str, rule: LimitRule) -> tuple[int, datetime | None]:
+        """Return the open window; one that ends later than a period was before a clock change."""
         started, until = self._tables.windows.get(scope, (0, self._now))
-        return (started, until) if until > self._now else (0, None)
+        is_open = self._now < until <= self._now + rule.per
+        return (started, until) if is_open else (0, None)
 
     def _running(self, scope: str) -> int:
         kind, _, rest = scope.partition(":")
@@ -63,7 +65,7 @@ class MemoryLimits:
             case _:
                 return sum(f"{job.type}:{job.limit_key}" == rest for job in running)
 
-    def _keys(self, rule_scope: str) -> list[str]:
+    def _keys(self, rule_scope: str, rule: LimitRule) -> list[str]:
         type_ = rule_scope.partition(":")[2]
         busy = {
             f"{rule_scope}:{job.limit_key}"
@@ -73,12 +75,12 @@ class MemoryLimits:
         open_windows = {
             scope
             for scope in self._tables.windows
-            if scope.startswith(f"{rule_scope}:") and self._window(scope)[1]
+            if scope.startswith(f"{rule_scope}:") and self._window(scope, rule)[1]
         }
         return sorted(busy | open_windows)
 
     def _state(self, scope: str, rule: LimitRule) -> LimitState:
-        started, until = self._window(scope)
+        started, until = self._window(scope, rule)
         return LimitState(
             scope=scope, rule=rule, running=self._running(scope), started=started, until=until
         )

@@ -254,7 +254,7 @@ class MemoryStore(RecordTable):
         old = self._tables.prunable(retention, now)[:limit]
         for job_id in old:
             self._remove(job_id)
-        self._tables.expire_keys(now)
+        self._tables.expire(now)
         self._tables.trim(self._events_kept, minute_of(now - MEASURES_KEPT))
         return len(old)
 

@@ -201,8 +201,8 @@ class Tables:
             dedupe = DedupeKey(held.scope, held.key, held.digest, held.expires_at)
             self.keys.setdefault((held.scope, held.key), (dedupe, held.job_id))
 
-    def expire_keys(self, now: datetime) -> None:
-        """Delete deduplication keys whose window has ended."""
+    def expire(self, now: datetime) -> None:
+        """Delete deduplication keys and rate windows that have ended."""
         over = [
             place
             for place, (key, _) in self.keys.items()
@@ -210,6 +210,8 @@ class Tables:
         ]
         for place in over:
             del self.keys[place]
+        for scope in [s for s, (_, until) in self.windows.items() if until <= now]:
+            del self.windows[scope]
 
     def trim(self, events_kept: int, first_minute: int) -> None:
         """Delete old events and measures."""

@@ -146,9 +146,16 @@ async def read_usage(
         for queue, type_, limit_key, count in await session.run("running", {}):
             for scope, _ in JobKind(queue, type_, limit_key or "").scopes():
                 running[scope] += count
-        for scope, started, until in await session.run("rate_windows", {"now": override}):
-            windows[scope] = (started, until)
+        for scope, started, until, at in await session.run("rate_windows", {"now": override}):
+            rule = _rule_of(rules, scope)
+            if rule is not None and until - at <= rule.per:  # else the clock was set back since
+                windows[scope] = (started, until)
     return PostgresLimits(rules, running, windows, now)
+
+
+def _rule_of(rules: dict[str, LimitRule], scope: str) -> LimitRule | None:
+    kind, _, rest = scope.partition(":")
+    return rules.get(f"key:{rest.partition(':')[0]}" if kind == "key" else scope)
 
 
 def applies(scope: str, want: Claim) -> bool:

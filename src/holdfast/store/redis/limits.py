@@ -41,9 +41,9 @@ async def limit(session: RedisSession, scope: str, rule: LimitRule | None) -> No
 
 async def limits(session: RedisSession) -> list[LimitState]:
     """Return every limit with what is used of it; see ``Store.limits``."""
-    tally, (rules, windows, running, queues) = await session.call("counts", "limits", "")
+    tally, (rules, windows, running, queues, now) = await session.call("counts", "limits", "")
     usage = Usage({scope.decode(): _rule(terms) for scope, terms in fields.pairs(rules).items()})
-    usage.add_windows(fields.micros(session.now()), fields.pairs(windows))
+    usage.add_windows(int(now), fields.pairs(windows))
     usage.add_keys(fields.pairs(running))
     usage.add_queues(queues)
     usage.add_tallies(read_tallies(tally))
@@ -72,7 +72,8 @@ class Usage:
         """Add the open rate windows."""
         for name, value in windows.items():
             started, ends = map(int, value.split(b":"))
-            if ends > now:
+            rule = self._rule_of(name.decode())
+            if rule is not None and timedelta(0) < timedelta(microseconds=ends - now) <= rule.per:
                 self._windows[name.decode()] = (started, ends)
 
     def add_keys(self, running: dict[bytes, bytes]) -> None:
@@ -110,6 +111,10 @@ class Usage:
                 keys = sorted(each for each in used if each.startswith(f"{scope}:"))
                 found.extend(self._state(each, rule) for each in keys)
         return found
+
+    def _rule_of(self, scope: str) -> LimitRule | None:
+        kind, _, rest = scope.partition(":")
+        return self._rules.get(f"key:{rest.partition(':')[0]}" if kind == "key" else scope)
 
     def _state(self, scope: str, rule: LimitRule) -> LimitState:
         started, ends = self._windows.get(scope, (0, 0))

@@ -15,7 +15,7 @@ from holdfast.store.values import Dependent, Promoted
 
 MEASURES_KEPT = timedelta(days=7)
 KEYS_AT_ONCE = 1000
-"""How many expired keys one call of the server deletes."""
+"""How many expired keys or rate windows one call of the server deletes, or looks at."""
 
 
 async def promote(session: RedisSession, limit: int) -> Promoted:
@@ -60,6 +60,9 @@ async def prune(session: RedisSession, retention: Retention, limit: int) -> int:
     first = minute_of(session.now() - MEASURES_KEPT)
     pruned = int(await session.call("prune", limit, first, *spans))
     while await session.call("expire_keys", KEYS_AT_ONCE) == KEYS_AT_ONCE:
+        pass
+    cursor = b"0"
+    while (cursor := await session.call("expire_windows", cursor, KEYS_AT_ONCE)) != b"0":
         pass
     return pruned
 

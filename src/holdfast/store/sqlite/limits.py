@@ -66,7 +66,7 @@ class SQLiteLimits:
         for scope, rule in sorted(self._rules.items()):
             found.append(self._state(scope, rule))
             if scope.startswith("key:"):
-                found.extend(self._state(each, rule) for each in self._keys(scope))
+                found.extend(self._state(each, rule) for each in self._keys(scope, rule))
         return found
 
     def _admits(self, queue: str, type_: str, key: str) -> bool:
@@ -112,14 +112,16 @@ class SQLiteLimits:
 
     def _window(self, scope: str) -> tuple[int, int | None]:
         if scope not in self._windows:
-            row = self._execute(statement("open_window"), (scope, self._now)).fetchone()
+            rule = self._rule(scope)
+            per = 0 if rule is None else micros_of_span(rule.per)
+            row = self._execute(statement("open_window"), (scope, self._now, per)).fetchone()
             self._windows[scope] = row or (0, None)
         return self._windows[scope]
 
-    def _keys(self, rule_scope: str) -> list[str]:
-        type_ = rule_scope.partition(":")[2]
+    def _keys(self, rule_scope: str, rule: LimitRule) -> list[str]:
+        type_, per = rule_scope.partition(":")[2], micros_of_span(rule.per)
         busy = self._execute(statement("running_keys"), (type_,)).fetchall()
-        windows = self._execute(statement("open_windows"), (f"{rule_scope}:", self._now))
+        windows = self._execute(statement("open_windows"), (f"{rule_scope}:", self._now, per))
         return sorted({f"{rule_scope}:{key}" for (key,) in busy} | {s for (s,) in windows})
 
     def _state(self, scope: str, rule: LimitRule) -> LimitState:

@@ -2,7 +2,7 @@
 -- edges: none of its own; follows BullMQ clients
 -- ARGV[7] 'stats', 'queues' or 'limits'; ARGV[8] first minute of the measures
 -- returns: {tally, more}: measures per minute; or per queue {name, paused, ageing, has settings};
--- or {limits, windows, running, BullMQ's own limits per queue}
+-- or {limits, windows, running, BullMQ's own limits per queue, now}
 -- needs: base queue job links forget flow sync
 local names = call('SMEMBERS', shared .. 'queues')
 for _, name in ipairs(names) do queue(name) end
@@ -21,13 +21,14 @@ elseif ARGV[7] == 'limits' then
   for i, name in ipairs({'limits', 'windows', 'running'}) do
     more[i] = call('HGETALL', shared .. name)
   end
-  more[4] = {}
+  more[4], more[5] = {}, int(now)
   for _, name in ipairs(names) do
     local q = open_queues[name]
     if q.concurrency or q.max then
-      local left = ARGV[2] == '' and call('PTTL', q.base .. 'limiter') or 0
+      local started, left = limiter_of(q)
+      if ARGV[2] ~= '' or left <= 0 then started, left = 0, 0 end
       more[4][#more[4] + 1] = {name, q.concurrency or 0, q.max or 0, q.duration or 0,
-        left > 0 and call('GET', q.base .. 'limiter') or '0', int(now + left * 1000)}
+        int(started), int(now + left * 1000)}
     end
   end
 end

@@ -34,11 +34,13 @@ local function running_in(kind, scope, q, j)
   return running[scope]
 end
 
-local function open_window(scope)
+-- A window that ends later than one period from now was opened before the clock was set back.
+local function open_window(scope, rule)
   local packed = call('HGET', shared .. 'windows', scope)
   if not packed then return 0, nil end
   local started, ends = string.match(packed, '^(%d+):(%d+)$')
-  if tonumber(ends) <= now then return 0, nil end
+  local left = tonumber(ends) - now
+  if left <= 0 or left > rule.per then return 0, nil end
   return tonumber(started), tonumber(ends)
 end
 
@@ -50,7 +52,8 @@ local function bullmq_allows(q, j)
   -- The limiter key expires by the server's clock: under a test's clock only our own window counts.
   if ARGV[2] ~= '' and rule_of('queue:' .. q.name) then return true end
   local key = q.base .. 'limiter'
-  if tonumber(call('GET', key) or 0) >= q.max and call('PTTL', key) > 0 then return false end
+  local started, left = limiter_of(q)
+  if started >= q.max and left > 0 then return false end
   if call('INCR', key) == 1 and q.duration then call('PEXPIRE', key, q.duration) end
   return true
 end
@@ -69,7 +72,7 @@ local function allows(q, j)
       if rule.concurrency and running_in(scope[1], scope[2], q, j) >= rule.concurrency then
         return false
       end
-      if rule.rate and open_window(scope[2]) >= rule.rate then return false end
+      if rule.rate and open_window(scope[2], rule) >= rule.rate then return false end
     end
   end
   if not bullmq_allows(q, j) then return false end
@@ -77,7 +80,7 @@ local function allows(q, j)
     running_in(scope[1], scope[2], q, j)
     running[scope[2]] = running[scope[2]] + 1
     if scope[3].rate then
-      local started, ends = open_window(scope[2])
+      local started, ends = open_window(scope[2], scope[3])
       call('HSET', shared .. 'windows', scope[2], (started + 1) .. ':' ..
         int(ends or now + scope[3].per))
     end

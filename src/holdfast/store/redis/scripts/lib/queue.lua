@@ -209,3 +209,17 @@ local function remove_from_place(q, id, state, priority)
   end
   return call('ZREM', q.base .. 'failed', id) == 1
 end
+
+-- BullMQ's rate window of a queue: how many jobs started in it, and the milliseconds left of it. One
+-- that lasts longer than its period was opened before the clock was set back. rateLimit() of Node
+-- closes a queue for any time, with this number.
+local CLOSED_BY_NODE = 9007199254740991
+local function limiter_of(q)
+  local key = q.base .. 'limiter'
+  local started, left = tonumber(call('GET', key) or 0), call('PTTL', key)
+  if q.duration and left > q.duration and started < CLOSED_BY_NODE then
+    call('DEL', key)
+    return 0, 0
+  end
+  return started, left
+end

@@ -295,7 +295,15 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs may run at once, and how many may start per span of time."""
+    """How many jobs may run at once, and how many may start per span of time.
+
+    ``rate`` counts in windows of length ``per``. A window begins with the first start after the
+    last window ended. Two windows can touch: the last starts of one and the first of the next.
+    So up to ``2 * rate`` jobs start in a span of length ``per``, and up to ``(n + 1) * rate`` in
+    one of ``n * per`` (one fewer by the store's clock; handlers start a moment later). Shorter
+    windows are smoother: of ``rate=5, per=250 ms`` up to 25 start in a second, of ``rate=20,
+    per=1 s`` up to 40.
+    """
 
     concurrency: int | None = None
     rate: int | None = None

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -137,6 +138,19 @@ async def test_worker_waits_for_a_schema_that_comes_back(postgres_server: Postgr
             bench.released.set()
             admin.execute(f"ALTER SCHEMA {schema}_away RENAME TO {schema}")
         assert State.COMPLETED is await ended(bench.app, job_id)
+
+
+@pytest.mark.req("R-2", stores=["sqlite"])
+async def test_worker_waits_for_a_moved_file_that_comes_back(tmp_path: Path) -> None:
+    file, away = tmp_path / "jobs.db", tmp_path / "away.db"
+    async with running_job(f"sqlite:///{file}") as (bench, job_id):
+        file.rename(away)
+        reported = await bench.log.wait_for("store.unavailable")
+        bench.released.set()
+        away.rename(file)
+        assert State.COMPLETED is await ended(bench.app, job_id)
+
+    assert "was deleted, moved or replaced" in str(reported[0]["error"])
 
 
 class RefusingStore(StoreProxy):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import time
@@ -210,3 +211,36 @@ def translation(error: sqlite3.Error, path: Path) -> StoreError:
     if code in _UNAVAILABLE:
         return StoreUnavailableError(f"{path} cannot be used now: {error}")
     return StoreError(f"{path}: {error}")
+
+
+class OpenFile:
+    """The file and its log as a process opened them.
+
+    A program that deletes, moves or replaces an open file takes its name away, not the file:
+    SQLite would continue to write, and nobody could ever read it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        database = path.absolute()  # the program may change its directory later
+        self._names = (os.fspath(database), os.path.realpath(database) + "-wal")
+        self._found = tuple(self._identity(name) for name in self._names)
+
+    def check(self) -> None:
+        """Raise StoreError when the names no longer lead to the files that were opened."""
+        for name, found in zip(self._names, self._found, strict=True):
+            if self._identity(name) != found:
+                raise StoreError(
+                    f"{name} was deleted, moved or replaced while this process had it open: what"
+                    " is written now would be lost, so nothing is accepted; put the file back or"
+                    " restart this process"
+                )
+
+    def _identity(self, name: str) -> tuple[int, int] | None:
+        try:
+            status = os.stat(name)  # noqa: PTH116  # half the time of Path.stat, at every commit
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StoreUnavailableError(f"{self._path} cannot be used now: {error}") from error
+        return status.st_dev, status.st_ino

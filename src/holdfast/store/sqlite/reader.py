@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
-from holdfast.store.sqlite.connection import connect, translated
+from holdfast.store.sqlite.connection import OpenFile, connect, translated
 from holdfast.store.sqlite.location import Location
 from holdfast.store.sqlite.threads import SerialExecutor, call_on
 
@@ -22,10 +22,13 @@ class Reader:
         self._location = location
         self._executor = executor
         self.connection: sqlite3.Connection | None = None
+        self._file: OpenFile
+        """Set when the connection is."""
 
     def open(self) -> None:
         """Open the file; runs in the executor."""
         self.connection = connect(self._location, read_only=True)
+        self._file = OpenFile(self._location.path)
 
     def close(self) -> None:
         """Close the file; runs in the executor."""
@@ -43,12 +46,14 @@ class Reader:
 
     def _peek(self, query: Callable[[sqlite3.Connection], T]) -> T:
         assert self.connection is not None
+        self._file.check()
         with translated(self._location.path):
             return query(self.connection)
 
     def _run(self, query: Callable[[sqlite3.Connection], T]) -> T:
         connection = self.connection
         assert connection is not None
+        self._file.check()
         with translated(self._location.path):
             connection.execute("BEGIN")
             try:

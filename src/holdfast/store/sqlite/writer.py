@@ -20,6 +20,7 @@ from holdfast.store.counters import Counters
 from holdfast.store.sqlite import connection
 from holdfast.store.sqlite.connection import (
     BUSY,
+    OpenFile,
     connect,
     parameters,
     primary_code,
@@ -199,11 +200,14 @@ class Writer:
         self._waiting: deque[tuple[Operation[object], asyncio.Future[object]]] = deque()
         self._claimed_seqs: ClaimedSeqs = {}
         self.connection: sqlite3.Connection | None = None
+        self._file: OpenFile
+        """Set when the connection is."""
 
     def open(self) -> None:
         """Open the file and bring its schema up to date; runs in the executor."""
         self.connection = connect(self._location)
         connection.prepare(self.connection, self._location)
+        self._file = OpenFile(self._location.path)
         self.connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
 
     def close(self) -> None:
@@ -235,6 +239,7 @@ class Writer:
         assert self.connection is not None
         connection = self.connection
         try:
+            self._file.check()
             self._begin(connection)
             transaction = self._transaction(connection)
             shared = len(batch) > 1
@@ -245,6 +250,7 @@ class Writer:
             if connection.in_transaction:
                 transaction.finish()
                 connection.execute("COMMIT")
+            self._file.check()  # again: a file deleted meanwhile took this commit with it
         except Exception as error:  # noqa: BLE001  # raised in the callers
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

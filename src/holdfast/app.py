@@ -290,6 +290,38 @@ class Holdfast(JobOperations):
             read = structs.replace(options, **given_options(read))
         return self.registry.register(type_, handler, read)
 
+    def handler(
+        self,
+        queue: str,
+        name: str | None = None,
+        /,
+        *,
+        replace: bool = False,
+        **options: Unpack[TaskOptions],
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Register the decorated function for jobs of a queue that other programs submit.
+
+        ``name`` may be any name that BullMQ accepts, with colons and spaces. Without it the
+        function is the queue's catch-all: it receives every job whose type has no handler, and
+        ``context.type`` is the type. A worker with a catch-all claims all jobs of the queue, so
+        that the ``concurrency`` of single tasks does not bound them there. The options are
+        those of ``task``. A second handler is refused unless ``replace`` is set.
+        """
+        read = handler_options(**options)
+
+        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+            taken = queue in self.registry.catch_alls if name is None else name in self.registry
+            if taken and not replace:
+                what = f"a catch-all of queue {queue!r}" if name is None else repr(name)
+                message = f"{what} is registered already: give replace=True"
+                raise ValidationError([Fault("handler", "DUPLICATE", message)])
+            result = self.registry.register_for_queue(queue, name, function, read)
+            if result.status is RegistrationStatus.INVALID:
+                raise ValidationError([Fault("handler", "INVALID", result.message)])
+            return function
+
+        return decorate
+
     def cron(
         self,
         expression: str,

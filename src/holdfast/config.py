@@ -18,7 +18,7 @@ import msgspec
 from holdfast.encryption import KeyRing
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import DEFAULT_QUEUE
-from holdfast.model.validation import QUEUE_RULE
+from holdfast.model.submission import BULLMQ_QUEUE_RULE
 from holdfast.observe.logging import FORMATS, LEVELS
 from holdfast.observe.redaction import MASK, redacted
 from holdfast.operations.environment import (
@@ -89,8 +89,8 @@ def read_queues(value: object) -> dict[str, float] | list[str]:
     for part in names:
         name, weighted, weight = part.partition("=")
         parts = name.split("/")  # a queue, or namespace/queue
-        if len(parts) > 2 or not all(map(QUEUE_RULE.fullmatch, parts)):
-            raise ValueError(f"must be names matching {QUEUE_RULE.pattern}, got {name!r:.60}")
+        if len(parts) > 2 or not all(map(BULLMQ_QUEUE_RULE.fullmatch, parts)):
+            raise ValueError(f"must be 1 to 128 characters without a colon, got {name!r:.60}")
         try:
             weights[name] = float(weight) if weighted else 1.0
         except ValueError:

@@ -666,7 +666,7 @@ def test_a_payload_that_does_not_fit_the_handler_is_refused() -> None:
     assert [("payload", "NOT_FINITE")] == faults(defaults=picky, payload=[float("nan")])
     refused = refusal(defaults=picky, payload=b"2", queue="a b")
     assert "payload must fit the task: got bytes" in str(refused)
-    assert "queue must be 1 to 128" in str(refused)
+    assert "queue must match" in str(refused)
 
 
 @pytest.mark.req("M-12")

@@ -14,7 +14,7 @@ from holdfast.http.fields import Field, Schema
 from holdfast.http.schemas import BACKOFF, BATCH, DURATION_SCHEMA, SUBMISSION
 from holdfast.model.job import State
 from holdfast.model.status import EventInfo
-from holdfast.model.validation import QUEUE_RULE
+from holdfast.model.submission import QUEUE_RULE
 from holdfast.runtime.version import __version__
 
 _REF = "#/components/schemas/{name}"

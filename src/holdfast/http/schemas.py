@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.http.fields import DURATION, NO_NUL, TIMESTAMP, Schema
 from holdfast.model.job import SELECTABLE_KINDS, Priority
 from holdfast.model.policy import MAX_ATTEMPTS, BackoffKind
+from holdfast.model.submission import QUEUE_RULE, TYPE_RULE
 from holdfast.model.validation import (
     MAX_HEADERS,
     MAX_KEY,
@@ -15,8 +16,6 @@ from holdfast.model.validation import (
     MAX_TAG_VALUE,
     MAX_TAGS,
     MAX_URL,
-    QUEUE_RULE,
-    TYPE_RULE,
 )
 
 PRIORITIES = [level.name for level in Priority]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -17,6 +18,13 @@ from holdfast.model.policy import Backoff, Limits, effective_timeout
 from holdfast.model.profiles import STANDARD, Profile
 from holdfast.model.reserved import is_internal, refusal
 from holdfast.model.times import Moment, Span
+
+TYPE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}", re.ASCII)
+QUEUE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+BULLMQ_NAME_RULE = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,1024}")
+"""What BullMQ accepts as the name of a job."""
+BULLMQ_QUEUE_RULE = re.compile(r"[^:/\x00-\x1f\x7f\ud800-\udfff]{1,128}")
+"""What BullMQ accepts as the name of a queue, except the slash, which separates tenants."""
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +93,19 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """Whether holdfast itself submits, and may use its own names."""
     reserved_queues: frozenset[str] = frozenset()
     """Queues whose names the store needs for itself."""
+
+    any_name: bool = False
+    """Whether type and queue may have any name that BullMQ accepts."""
+
+    @property
+    def type_rule(self) -> re.Pattern[str]:
+        """What the type must match."""
+        return BULLMQ_NAME_RULE if self.any_name else TYPE_RULE
+
+    @property
+    def queue_rule(self) -> re.Pattern[str]:
+        """What the name of the queue must match."""
+        return BULLMQ_QUEUE_RULE if self.any_name else QUEUE_RULE
 
     def name_faults(self, given: Mapping[str, object]) -> list[Fault]:
         """Return the faults of a type or queue whose name holdfast or the store uses itself."""

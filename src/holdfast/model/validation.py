@@ -64,8 +64,6 @@ MAX_TAG_VALUE = 1024
 MAX_HEADERS = 8192
 """Bytes of all names and values together."""
 MAX_URL = 2048
-TYPE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}", re.ASCII)
-QUEUE_RULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 SHORTEST_LEASE = timedelta(milliseconds=100)
 
 
@@ -148,10 +146,10 @@ class SubmissionReader:
 
     def type(self, field: str, value: object) -> None:
         if not self._faults or all(fault.field != field for fault in self._faults):
-            self._name(field, value, TYPE_RULE)
+            self._name(field, value, self._defaults.type_rule)
 
     def queue(self, field: str, value: object) -> None:
-        self._name(field, value, QUEUE_RULE)
+        self._name(field, value, self._defaults.queue_rule)
 
     def _name(self, field: str, value: object, rule: re.Pattern[str]) -> None:
         if isinstance(value, str) and rule.fullmatch(value):
@@ -160,7 +158,7 @@ class SubmissionReader:
             self._fault(
                 field,
                 "INVALID",
-                f"must be 1 to 128 characters matching {rule.pattern}, got {shown(value)}",
+                f"must match {rule.pattern}, got {shown(value)}",
             )
 
     def priority(self, field: str, value: object) -> None:

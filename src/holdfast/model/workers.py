@@ -23,3 +23,12 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     leaked_threads: int = 0
     seen_until: datetime | None = None
+
+    def serves(self, queue: str, type_: str) -> bool:
+        """Whether this worker has a handler for the jobs of a type in a queue."""
+        return queue in self.queues and (type_ in self.types or catch_all_name(queue) in self.types)
+
+
+def catch_all_name(queue: str) -> str:
+    """Return what a worker announces among its types for the catch-all handler of a queue."""
+    return f"{queue}:*"

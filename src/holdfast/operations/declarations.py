@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.model.policy import Limits
-from holdfast.model.profiles import STANDARD, Profile, ProfileValues, stored_profile
+from holdfast.model.profiles import BULLMQ, STANDARD, Profile, ProfileValues, stored_profile
 from holdfast.model.reserved import QUEUE_PROFILES, TASKS
 from holdfast.model.submission import Declaration, Defaults, defaults_for
 from holdfast.runtime.clock import Clock
@@ -104,6 +104,8 @@ class Declarations:
                 defaults,
                 internal=registry.internal,
                 reserved_queues=self._store.capabilities.reserved_queues,
+                any_name=self._store.capabilities.bullmq_names
+                and defaults.profile.name == BULLMQ.name,
             )
             fresh = FRESH if handler is None else NEVER if queue in own else FRESH_PROFILE
             found[key] = Known(defaults, now + fresh, version)

@@ -16,8 +16,8 @@ import msgspec
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.policy import MAX_ATTEMPTS, Limits, Retention
 from holdfast.model.profiles import PROFILES, Profile, profile_named
+from holdfast.model.submission import BULLMQ_QUEUE_RULE
 from holdfast.model.times import format_duration, parse_duration
-from holdfast.model.validation import QUEUE_RULE
 from holdfast.webhooks import WebhookSettings
 
 PREFIX = "HOLDFAST_"
@@ -152,8 +152,8 @@ def read_profiles(value: object) -> dict[str, str]:
         texts = read_names(value).split(",")
         pairs = [(text.partition("=")[0].strip(), text.partition("=")[2].strip()) for text in texts]
     for queue, name in pairs:
-        if not all(map(QUEUE_RULE.fullmatch, queue.split("/"))) or queue.count("/") > 1:
-            raise ValueError(f"must name queues matching {QUEUE_RULE.pattern}, got {queue!r:.60}")
+        if not all(map(BULLMQ_QUEUE_RULE.fullmatch, queue.split("/"))) or queue.count("/") > 1:
+            raise ValueError(f"must name queues without a colon, got {queue!r:.60}")
         if name not in PROFILES:
             known = ", ".join(PROFILES)
             raise ValueError(f"must give queue {queue!r} one of {known}, got {name!r:.60}")

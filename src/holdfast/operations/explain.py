@@ -165,7 +165,7 @@ async def _ready(store: Store, job: Job) -> Reason:
         if queue.name == job.queue and queue.paused:
             return Cause.QUEUE_PAUSED, f"queue {job.queue!r} is paused", {"queue": job.queue}
     present = await workers(store)
-    able = [w for w in present if job.queue in w.queues and job.type in w.types]
+    able = [w for w in present if w.serves(job.queue, job.type)]
     if not able:
         return _no_worker(job, present)
     for limit in await store.limits():

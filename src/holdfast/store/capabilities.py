@@ -25,6 +25,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Events may arrive late, while ``ended`` is always current."""
     reserved_queues: frozenset[str] = frozenset()
     """Queues whose names the store needs for itself."""
+    bullmq_names: bool = False
+    """Queues under the bullmq profile take every name of a queue or job that BullMQ accepts."""
     completes_in_transaction: bool = False
     """``TransactionalStore.transaction`` works: handlers can write and complete at once."""
     size_fault: Callable[[Job], Fault | None] | None = None

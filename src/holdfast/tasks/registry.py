@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 
 import msgspec
 
 from holdfast.errors import Fault
-from holdfast.model.job import Encoding, FailureCategory
+from holdfast.model.job import Encoding, FailureCategory, Job
 from holdfast.model.policy import (
     MAX_ATTEMPTS,
     CustomDelay,
@@ -22,12 +22,21 @@ from holdfast.model.policy import (
 from holdfast.model.profiles import Profile
 from holdfast.model.reserved import is_internal, refusal
 from holdfast.model.results import RegistrationResult, RegistrationStatus
-from holdfast.model.submission import Declaration
-from holdfast.model.validation import QUEUE_RULE, TYPE_RULE
+from holdfast.model.submission import (
+    BULLMQ_NAME_RULE,
+    BULLMQ_QUEUE_RULE,
+    QUEUE_RULE,
+    TYPE_RULE,
+    Declaration,
+)
+from holdfast.model.workers import catch_all_name
 from holdfast.store import LimitRule
 from holdfast.tasks.signature import Signature, SignatureError
 
 Function = Callable[..., object]
+
+Reach = tuple[tuple[str, ...], tuple[str, ...] | None]
+"""Queues, and the types of their jobs that have a handler; None for all types."""
 
 
 class RunnerKind(StrEnum):
@@ -101,6 +110,8 @@ class Registry:
         """Changes with every registration."""
         self._limits = limits
         self._handlers: dict[str, Handler] = {}
+        self.catch_alls: dict[str, Handler] = {}
+        """The handlers of all other jobs of a queue, by queue."""
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self._handlers.values())
@@ -115,12 +126,65 @@ class Registry:
         """Return the handler of a type, if one is registered."""
         return self._handlers.get(type_)
 
+    def handler_of(self, job: Job) -> Handler:
+        """Return the handler of a claimed job, which has one."""
+        return self._handlers.get(job.type) or self.catch_alls[job.queue]
+
+    def for_job(self, job: Job) -> Handler | None:
+        """Return the handler of a job: that of its type, else the catch-all of its queue."""
+        return self._handlers.get(job.type) or self.catch_alls.get(job.queue)
+
+    def reach(self, queues: Sequence[str]) -> list[Reach]:
+        """Return which types of which queues have a handler; None means all of them."""
+        others = tuple(queue for queue in queues if queue not in self.catch_alls)
+        found: list[Reach] = []
+        if len(others) < len(queues):
+            found.append((tuple(queue for queue in queues if queue in self.catch_alls), None))
+        if others and self._handlers:
+            found.append((others, tuple(self._handlers)))
+        return found
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """What a worker announces: the types, and queue:* for a catch-all."""
+        return (*self._handlers, *(catch_all_name(queue) for queue in self.catch_alls))
+
     def register(
         self, type_: str, function: Function, options: HandlerOptions
     ) -> RegistrationResult:
         """Register a function for a type; the result says whether it replaced another."""
-        previous = type_ in self._handlers
-        message = _problem(type_, function, options, self._limits) or self._reserved_name(
+        if not _matches(TYPE_RULE, type_):
+            return self.refused(type_, f"type must match {TYPE_RULE.pattern}, got {type_!r:.60}")
+        return self._register(self._handlers, type_, function, options, queue_rule=QUEUE_RULE)
+
+    def register_for_queue(
+        self, queue: str, name: str | None, function: Function, options: HandlerOptions
+    ) -> RegistrationResult:
+        """Register a function for jobs of BullMQ clients: of any name, or for all other jobs."""
+        if not _matches(BULLMQ_QUEUE_RULE, queue):
+            return self.refused(queue, f"queue must match {BULLMQ_QUEUE_RULE.pattern}")
+        options = msgspec.structs.replace(options, queue=queue)
+        rule = BULLMQ_QUEUE_RULE
+        if name is None:
+            return self._register(self.catch_alls, queue, function, options, queue_rule=rule)
+        if not _matches(BULLMQ_NAME_RULE, name):
+            message = (
+                f"name must be 1 to 1024 characters without control characters, got {name!r:.60}"
+            )
+            return self.refused(name, message)
+        return self._register(self._handlers, name, function, options, queue_rule=rule)
+
+    def _register(
+        self,
+        handlers: dict[str, Handler],
+        type_: str,
+        function: Function,
+        options: HandlerOptions,
+        *,
+        queue_rule: re.Pattern[str],
+    ) -> RegistrationResult:
+        previous = type_ in handlers
+        message = _problem(function, options, self._limits, queue_rule) or self._reserved_name(
             type_, options.queue or ""
         )
         if not message:
@@ -131,7 +195,7 @@ class Registry:
         if message:
             return self.refused(type_, message)
         self.version += 1
-        self._handlers[type_] = Handler(
+        handlers[type_] = Handler(
             type=type_,
             function=function,
             runner=options.runner or _natural_runner(function),
@@ -173,12 +237,12 @@ def _natural_runner(function: Function) -> RunnerKind:
     return RunnerKind.ASYNC if is_coroutine(function) else RunnerKind.THREAD
 
 
-def _problem(type_: object, function: object, options: HandlerOptions, limits: Limits) -> str:
-    if not _matches(TYPE_RULE, type_):
-        return f"type must match {TYPE_RULE.pattern}, got {type_!r:.60}"
+def _problem(
+    function: object, options: HandlerOptions, limits: Limits, queue_rule: re.Pattern[str]
+) -> str:
     if not callable(function):
         return f"handler must be callable, got {function!r:.60}"
-    faults = [fault for fault in _option_faults(options, limits) if fault is not None]
+    faults = [fault for fault in _option_faults(options, limits, queue_rule) if fault is not None]
     if options.runner is RunnerKind.ASYNC and not is_coroutine(function):
         faults.append(Fault("runner", "INVALID", "async needs a coroutine function"))
     if options.runner is RunnerKind.THREAD and is_coroutine(function):
@@ -186,15 +250,17 @@ def _problem(type_: object, function: object, options: HandlerOptions, limits: L
     return "; ".join(map(str, faults))
 
 
-def _option_faults(options: HandlerOptions, limits: Limits) -> Iterator[Fault | None]:
+def _option_faults(
+    options: HandlerOptions, limits: Limits, queue_rule: re.Pattern[str]
+) -> Iterator[Fault | None]:
     attempts, concurrency, queue = options.max_attempts, options.concurrency, options.queue
     if attempts is not None and not (_is_number(attempts) and 1 <= attempts <= MAX_ATTEMPTS):
         message = f"must be between 1 and {MAX_ATTEMPTS}, got {attempts!r:.60}"
         yield Fault("max_attempts", "OUT_OF_RANGE", message)
     if concurrency is not None and not (_is_number(concurrency) and concurrency >= 1):
         yield Fault("concurrency", "OUT_OF_RANGE", f"must be at least 1, got {concurrency!r:.60}")
-    if queue is not None and not _matches(QUEUE_RULE, queue):
-        yield Fault("queue", "INVALID", f"must match {QUEUE_RULE.pattern}, got {queue!r:.60}")
+    if queue is not None and not _matches(queue_rule, queue):
+        yield Fault("queue", "INVALID", f"must match {queue_rule.pattern}, got {queue!r:.60}")
     if options.timeout is not None and options.timeout <= timedelta(0):
         yield Fault("timeout", "OUT_OF_RANGE", "must be above 0")
     if options.timeout is not None:

@@ -58,7 +58,8 @@ class Signature:
         )
         self._has_defaults = any(p.default is not p.empty for p in self._parameters.values())
         self._whole = list(self._parameters) == [WHOLE]
-        self._target = hints.get(WHOLE, Any) if self._whole else self._struct(function, hints)
+        whole = Any if (kind := hints.get(WHOLE, Any)) is object else kind
+        self._target = whole if self._whole else self._struct(function, hints)
         try:
             self._decoder = msgspec.json.Decoder(self._target, dec_hook=_decode_custom)
         except TypeError as error:

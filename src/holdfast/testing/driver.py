@@ -108,19 +108,15 @@ class Driver:
 
     async def _claim(self) -> Job | None:
         queues = tuple(queue.name for queue in await self._store.queues())
-        jobs = await self._store.claim(
-            Claim(
-                queues=queues,
-                limit=1,
-                worker=WORKER,
-                token=self._app.randomness.token(),
-                types=tuple(handler.type for handler in self._app.registry),
-            )
-        )
-        return jobs[0] if jobs else None
+        for served, types in self._app.registry.reach(queues):
+            token = self._app.randomness.token()
+            want = Claim(queues=served, limit=1, worker=WORKER, token=token, types=types)
+            if jobs := await self._store.claim(want):
+                return jobs[0]
+        return None
 
     def _run(self, job: Job) -> Run:
-        handler = self._app.registry.get(job.type)
+        handler = self._app.registry.for_job(job)
         assert handler is not None
         self.raised = None
         recorded = replace(handler, function=self._recording_errors(handler.function))

@@ -9,6 +9,7 @@ from holdfast.model.job import State
 from holdfast.operations.dependents import release_dependents
 from holdfast.runtime.clock import Clock
 from holdfast.store import LimitState, Search, Store
+from holdfast.tasks.registry import Reach
 
 POLL = timedelta(seconds=2)
 """The longest an idle worker waits for a wake-up."""
@@ -61,17 +62,16 @@ SOON = timedelta(milliseconds=10)
 PAGE = 1000
 
 
-async def more_within(
-    store: Store, queues: Sequence[str], types: Sequence[str]
-) -> timedelta | None:
+async def more_within(store: Store, reach: Sequence[Reach]) -> timedelta | None:
     """Return how long to wait for more work after an empty claim; None when there is none."""
     promoted = await store.promote(PAGE)
     released = await release_dependents(store)  # also of what another process just promoted
     if released or promoted.count or promoted.has_dependents:
         return SOON
     paused = {queue.name for queue in await store.queues() if queue.paused}
-    served = tuple(queue for queue in queues if queue not in paused)
-    if not served or not types:
-        return None
-    ready = Search(queues=served, types=tuple(types), states=(State.SCHEDULED,), limit=1)
-    return POLL if (await store.find(ready)).jobs else None
+    for queues, types in reach:
+        served = tuple(queue for queue in queues if queue not in paused)
+        ready = Search(queues=served, types=types or (), states=(State.SCHEDULED,), limit=1)
+        if served and (await store.find(ready)).jobs:
+            return POLL
+    return None

@@ -26,6 +26,7 @@ class Slots:
         self.running: dict[str, Run] = {}
         self._at_once = max(SMALL, count // 2)
         limits = {handler.type: handler.options.concurrency for handler in registry}
+        self._catch_alls = registry.catch_alls
         self._unlimited = tuple(type_ for type_, most in limits.items() if most is None)
         self._limited = {type_: most for type_, most in limits.items() if most is not None}
         self._per_type: Counter[str] = Counter()
@@ -80,11 +81,23 @@ class Slots:
         at_once = 1 if self._quarantine.is_careful else self._at_once
         return max(0, min(free, free + self.count - unwritten, at_once))
 
-    def claims(self, unwritten: int) -> Iterator[tuple[tuple[str, ...], int]]:
-        """Groups of types to claim and how many: a type with a limit of its own goes alone."""
+    def claims(
+        self, unwritten: int, queues: tuple[str, ...]
+    ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...] | None, int]]:
+        """Queues and types to claim and how many: a type with a limit of its own goes alone.
+
+        A queue with a catch-all is claimed with all types, whatever their limits.
+        """
+        if self._catch_alls:
+            open_to_all = tuple(queue for queue in queues if queue in self._catch_alls)
+            queues = tuple(queue for queue in queues if queue not in self._catch_alls)
+            if open_to_all and (free := self.free(unwritten)):
+                yield open_to_all, None, free
+            if not queues:
+                return
         if self._unlimited and (free := self.free(unwritten)):
-            yield self._unlimited, free
+            yield queues, self._unlimited, free
         for type_, most in self._limited.items():
             free = min(self.free(unwritten), most - self._per_type[type_])
             if free > 0:
-                yield (type_,), free
+                yield queues, (type_,), free

@@ -197,7 +197,7 @@ class Worker:
         if burst and not claimed and not slots.running:
             if not was_idle:
                 await settler.close()
-            elif (wait := await more_within(store, self._queues, self._types)) is None:
+            elif (wait := await more_within(store, self._app.registry.reach(self._queues))) is None:
                 return False
             else:
                 await self._idle(store, burst=burst, longest=wait)
@@ -210,11 +210,12 @@ class Worker:
     async def _claim(self, store: Store) -> int:
         """Claim for every group of types with free slots; return how many jobs were claimed."""
         claimed = 0
-        for types, limit in self._slots.claims(self._settler.unwritten):
+        claims = self._slots.claims(self._settler.unwritten, self._in_order())
+        for queues, types, limit in claims:
             sent = self._app.clock.monotonic()
             jobs = await store.claim(
                 Claim(
-                    queues=self._in_order(),
+                    queues=queues,
                     limit=limit,
                     worker=self.id,
                     token=self._app.randomness.token(),
@@ -231,8 +232,8 @@ class Worker:
 
     def _start(self, jobs: Sequence[Job], sent: float) -> None:
         """Start claimed jobs; their leases count from when the claim was sent."""
-        now, handlers = self._app.clock.monotonic(), self._app.registry
-        runs = [Run(job, handlers[job.type], self._channel, now) for job in jobs]
+        now, handler_of = self._app.clock.monotonic(), self._app.registry.handler_of
+        runs = [Run(job, handler_of(job), self._channel, now) for job in jobs]
         self._started(runs)
         for run in self._slots.refused(runs):
             run.answered = True
@@ -379,7 +380,7 @@ class Worker:
             host=HOST,
             pid=os.getpid(),
             queues=self._queues,
-            types=self._types,
+            types=self._app.registry.served,
             slots=self._slots.count,
             running=len(self._slots.running),
             started_at=self._started_at,

@@ -151,7 +151,7 @@ async def test_id_that_would_break_a_queue_is_refused(valkey_server: Valkey, job
     "url",
     [
         "redis://h?accept=everything",
-        "redis://h?prefix=a:b",
+        "redis://h?prefix=a b",
         "redis://h?timeout=0",
         "redis://h?events_kept=x",
         "redis://h?unknown_backoff=linear",

@@ -23,8 +23,8 @@ from holdfast.http.workers import (
 from holdfast.model.job import DEFAULT_QUEUE, LogLine, Progress
 from holdfast.model.payload import clean
 from holdfast.model.reserved import is_internal, refusal
+from holdfast.model.submission import QUEUE_RULE
 from holdfast.model.times import shown
-from holdfast.model.validation import QUEUE_RULE
 from holdfast.model.workers import WorkerInfo
 from holdfast.store import Fence, JobNote
 from holdfast.tasks.context import LEVELS, MAX_LOG_MESSAGE

@@ -17,8 +17,8 @@ from holdfast.model.job import FailureCategory
 from holdfast.model.policy import DAY, HOUR
 from holdfast.model.results import FailureSearchResult
 from holdfast.model.statistics import Breakdown, QueueStats
+from holdfast.model.submission import QUEUE_RULE
 from holdfast.model.times import shown
-from holdfast.model.validation import QUEUE_RULE
 from holdfast.operations.filters import FailureFilter
 
 STATS_KEPT = 7 * DAY

@@ -67,7 +67,7 @@ def correlation_index(correlation_id: str) -> str:
     return f"r:{correlation_id}"
 
 
-_PREFIX = re.compile(r"[^\s:\x00]{1,64}")
+_PREFIX = re.compile(r"[^\s\x00]{1,64}")
 _TAG = re.compile(r"\{[^{}]+\}")
 _OPTIONS = frozenset(
     {
@@ -159,7 +159,7 @@ def _accept(options: dict[str, str]) -> frozenset[str]:
 def _prefix(options: dict[str, str], *, cluster: bool) -> str:
     prefix = options.get("prefix", "bull")
     if not _PREFIX.fullmatch(prefix):
-        raise StoreError(f"prefix must be 1 to 64 characters without ':', got {prefix!r:.60}")
+        raise StoreError(f"prefix must be 1 to 64 characters without spaces, got {prefix!r:.60}")
     if cluster and not _TAG.search(prefix):
         raise StoreError(
             "prefix must have a hash tag on a cluster, such as {bull}, so that all keys share a"

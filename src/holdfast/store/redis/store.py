@@ -58,7 +58,9 @@ class RedisStore:
     ``clock`` replaces the server's time and is for tests.
     """
 
-    capabilities = Capabilities(size_fault=size_fault, reserved_queues=frozenset({OWN_KEYS}))
+    capabilities = Capabilities(
+        size_fault=size_fault, reserved_queues=frozenset({OWN_KEYS}), bullmq_names=True
+    )
     not_notified_because = ""
 
     def __init__(self, settings: RedisSettings, *, clock: Clock | None = None) -> None:

@@ -234,7 +234,7 @@ class Child:
                 self._connection.send(Done(outcome, self._leaving))
 
     def _run(self, work: Work, signals: Signals) -> Outcome:
-        handler = self._handlers.get(work.job.type)
+        handler = self._handlers.get(work.job)
         if handler is None:
             return system_failure(_not_found(work.job.type), "HANDLER_NOT_FOUND")
         with _memory_limited(work.memory_limit):

@@ -14,6 +14,7 @@ import types
 from typing import Any
 
 from holdfast.app import Holdfast
+from holdfast.model.job import Job
 from holdfast.observe import logging
 from holdfast.runtime.importing import importing
 from holdfast.tasks.options import MAIN, MAIN_COPY
@@ -25,7 +26,7 @@ def setup_for(app: Holdfast) -> Setup:
     """Return where a new process finds the handlers of an app."""
     modules = {
         str(getattr(handler.function, "__module__", ""))
-        for handler in app.registry
+        for handler in (*app.registry, *app.registry.catch_alls.values())
         if handler.runner is RunnerKind.PROCESS
     }
     path = _path_of(app)
@@ -70,9 +71,9 @@ class Handlers:
                 self._apps.insert(0, space[attribute])
             self._apps.extend(found)
 
-    def get(self, type_: str) -> Handler | None:
-        """Return the handler of a type: the app's own, else that of any other app."""
-        return next((h for app in self._apps if (h := app.registry.get(type_)) is not None), None)
+    def get(self, job: Job) -> Handler | None:
+        """Return the handler of a job: the app's own, else that of any other app."""
+        return next((h for app in self._apps if (h := app.registry.for_job(job)) is not None), None)
 
 
 def _imported(name: str) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import DEFAULT_QUEUE
 from holdfast.model.submission import BULLMQ_QUEUE_RULE
 from holdfast.observe.logging import FORMATS, LEVELS
-from holdfast.observe.redaction import MASK, redacted
+from holdfast.observe.redaction import redacted
+from holdfast.observe.secrets import MASK
 from holdfast.operations.environment import (
     APP_SETTINGS,
     PREFIX,

@@ -14,6 +14,7 @@ from holdfast.maintenance.reaper import Reaper
 from holdfast.model import lifecycle
 from holdfast.model.job import State
 from holdfast.observe.observer import Silent
+from holdfast.observe.redaction import Redaction
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Change, MemoryStore
@@ -383,3 +384,35 @@ async def test_body_may_repeat_the_job_of_the_path_and_no_other(site: Site) -> N
 
     assert (400, {"job_id": "CONFLICT"}) == (other.status, other.fields)
     assert (200, "CANCELLED") == (same.status, same.json["status"])
+
+
+@pytest.mark.req("M-12")
+async def test_texts_of_workers_are_masked_before_they_are_stored() -> None:
+    secret = "s3cr3t-9f1c"
+    async with running(Holdfast("memory://", redaction=Redaction("iban"))) as site:
+        job_id = await site.submit(max_attempts=1)
+        (job,) = await site.claim()
+        token = {"lease_token": job["lease_token"]}
+        for action, body in (
+            ("progress", {"percent": 1, "message": f"iban: {secret}"}),
+            ("log", {"message": f"pwd={secret}", "fields": {"token": secret, "page": "3"}}),
+            (
+                "fail",
+                {
+                    "message": f"postgresql://me:{secret}@db/x",
+                    "code": f"password={secret}",
+                    "stack_trace": f'{{\\"password\\": \\"{secret}\\"}}',
+                    "context": {"api_key": secret, "url": f"https://h/?sig={secret}"},
+                },
+            ),
+        ):
+            assert 200 == (await site.post(path_of(job, action), {**token, **body})).status
+
+        (stored,) = await site.store.get([job_id])
+        logs = await site.get(f"{API}/jobs/{job_id}/logs")
+        failure = await site.get(f"{API}/jobs/{job_id}/failure")
+
+        assert secret not in repr(stored)
+        assert secret.encode() not in logs.body + failure.body
+        assert "postgresql://me:***@db/x" in repr(stored)
+        assert b'"page":"3"' in logs.body

@@ -19,10 +19,19 @@ from holdfast.model.deadlines import (
     is_overdue,
     timeout_failure,
 )
-from holdfast.model.job import CancelRequest, Encoding, Job, State, read_extra
+from holdfast.model.job import (
+    CancelRequest,
+    Encoding,
+    Failure,
+    FailureCategory,
+    Job,
+    State,
+    read_extra,
+)
 from holdfast.model.payload import decode_result
 from holdfast.model.status import OutputEncoding, encoding_of, priority_name, public_tags
 from holdfast.model.workers import WorkerInfo
+from holdfast.observe.redaction import Redaction
 from holdfast.operations.changes import Decide, decide_and_swap
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.quarantine import without_damaged
@@ -152,9 +161,10 @@ class DependencyOutputs(msgspec.Struct, frozen=True):
 class RemoteWorkers:
     """What workers over HTTP do with a store."""
 
-    def __init__(self, store: Store, randomness: Randomness) -> None:
+    def __init__(self, store: Store, randomness: Randomness, redaction: Redaction) -> None:
         self._store = store
         self._randomness = randomness
+        self._redaction = redaction
 
     async def claim(
         self,
@@ -215,12 +225,14 @@ class RemoteWorkers:
         return job
 
     async def note(self, note: JobNote) -> LeaseState:
-        """Store a note on a job, with the attempt that makes it; errors as ``held``."""
+        """Store a note with its secrets masked, and the attempt; errors as ``held``."""
         job = await self.held(note.fence)
+        progress = note.progress and self._redaction.progress(note.progress)
+        line = note.log and self._redaction.line(note.log)
         made = replace(
             note,
-            progress=note.progress and replace(note.progress, attempt=job.attempt),
-            log=note.log and replace(note.log, attempt=job.attempt),
+            progress=progress and replace(progress, attempt=job.attempt),
+            log=line and replace(line, attempt=job.attempt),
         )
         if not (await self._store.note([made]))[0]:
             raise StaleLeaseError(job.id)
@@ -237,6 +249,17 @@ class RemoteWorkers:
                 for job_id, output in outputs.items()
             }
         )
+
+    async def fail(self, fence: Fence, failure: Failure) -> Settlement:
+        """Fail a job; its texts are stored with their secrets masked. Errors as ``settle``."""
+        masked = self._redaction.failure(failure)
+        jitter = self._randomness.jitter()
+
+        def decide(job: Job, now: datetime) -> Job:
+            return lifecycle.after_failure(job, masked, now=now, jitter=jitter)
+
+        timed_out = failure.category is FailureCategory.TIMEOUT
+        return await self.settle(fence, decide, even_late=timed_out)
 
     async def settle(
         self,

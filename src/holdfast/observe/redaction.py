@@ -1,13 +1,11 @@
 """Masks secrets in texts that people read: error texts, stack traces, logs.
 
-Passwords in URLs, values after names such as ``password`` or ``token``, credentials of an
-Authorization header. Every pattern runs in time linear in the text.
+``observe.secrets`` lists the spellings. Every pattern runs in time linear in the text.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -16,29 +14,10 @@ from typing import Self
 from msgspec.structs import replace
 
 from holdfast.model.job import Failure, LogLine, Progress
+from holdfast.observe.secrets import MASK, Spellings
 
-NAMES = (
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "token",
-    "authorization",
-    "cookie",
-    "credential",
-    "api_key",
-    "apikey",
-    "access_key",
-    "private_key",
-)
-MASK = "***"
 _NEVER_SECRET = (bool, int, float, datetime, timedelta)
 VARIABLE = "HOLDFAST_REDACT_NAMES"
-
-_IN_URL = re.compile(r"(://[^\s/?#:@]{0,256}):[^\s/?#]{1,4096}@")
-_CREDENTIALS = re.compile(r"\b(Bearer|Basic)\s{1,8}[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE)
-_SIGNING = re.compile(r"\bwhsec_[A-Za-z0-9+/=]{6,}")
-_VALUE = r"""("[^"\n]{0,4096}"?|'[^'\n]{0,4096}'?|(?:Bearer|Basic)\s+\S+|[^\s,;&)\]}]+)"""
 
 
 class Redaction:
@@ -49,7 +28,7 @@ class Redaction:
     """
 
     def __init__(self, *names: str, hook: Callable[[str], str] | None = None) -> None:
-        self.names = (*NAMES, *names)
+        self._names = names
         self._hook = hook
 
     @classmethod
@@ -60,10 +39,7 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """Return a text with its secrets masked."""
-        text = _IN_URL.sub(rf"\1:{MASK}@", text)
-        text = self._named.sub(rf"\1{MASK}", text)
-        text = _CREDENTIALS.sub(rf"\1 {MASK}", text)
-        text = _SIGNING.sub(f"whsec_{MASK}", text)
+        text = self._spellings.mask(text)
         return text if self._hook is None else self._hook(text)
 
     def fields(self, fields: Mapping[str, object]) -> dict[str, object]:
@@ -75,6 +51,7 @@ class Redaction:
         return replace(
             failure,
             message=self.text(failure.message),
+            code=self.text(failure.code),
             stack_trace=self.text(failure.stack_trace),
             context={n: str(self._value(n, v)) for n, v in failure.context.items()},
         )
@@ -89,22 +66,13 @@ class Redaction:
         return replace(progress, message=self.text(progress.message))
 
     @cached_property
-    def _any_name(self) -> str:
-        return "|".join(re.escape(name).replace("_", "[_-]?") for name in self.names)
-
-    @cached_property
-    def _named(self) -> re.Pattern[str]:
-        name = rf"(?<![\w-])[\w-]{{0,40}}(?:{self._any_name})[\w-]{{0,40}}"
-        return re.compile(rf"""({name}["']?\s{{0,8}}[:=]\s{{0,8}}){_VALUE}""", re.IGNORECASE)
-
-    @cached_property
-    def _secret_name(self) -> re.Pattern[str]:
-        return re.compile(self._any_name, re.IGNORECASE)
+    def _spellings(self) -> Spellings:
+        return Spellings(self._names)
 
     def _value(self, name: str, value: object) -> object:
         if value is None or isinstance(value, _NEVER_SECRET):
             return value
-        if self._secret_name.search(name):
+        if self._spellings.names(name):
             return MASK
         if isinstance(value, str):
             return self.text(value)

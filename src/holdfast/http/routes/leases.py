@@ -34,7 +34,8 @@ MAX_POLL = 30.0
 
 def remote_workers(call: Call) -> RemoteWorkers:
     """Return what workers may do in the caller's namespace."""
-    return RemoteWorkers(call.operations.store, call.service.app.randomness)
+    app = call.service.app
+    return RemoteWorkers(call.operations.store, app.randomness, app.redaction)
 
 
 def fence_of(call: Call) -> Fence:

@@ -73,14 +73,7 @@ async def fail(call: Call) -> JsonResponse:
         retry_after=cast("timedelta | None", fields.get("retry_after")),
         host=str(fields.get("host", "")),
     )
-    jitter = call.service.app.randomness.jitter()
-
-    def decide(job: Job, now: datetime) -> Job:
-        return lifecycle.after_failure(job, failure, now=now, jitter=jitter)
-
-    timed_out = failure.category is FailureCategory.TIMEOUT
-    settled = await remote_workers(call).settle(fence_of(call), decide, even_late=timed_out)
-    return JsonResponse(settled)
+    return JsonResponse(await remote_workers(call).fail(fence_of(call), failure))
 
 
 async def give_back(call: Call) -> JsonResponse:

@@ -29,9 +29,11 @@ def test_submitted_job_is_shown_with_all_its_options(place: Place) -> None:
         job["max_attempts"],
     )
     assert ({"team": "a"}, "c") == (job["tags"], job["correlation_id"])
+    assert ("https://example.org/x", None) == (job["callback_url"], job["scheduled_at"])
     shown = place.run("job", job_id).stdout
     assert "priority     HIGH" in shown
     assert "tags         team=a" in shown
+    assert "callback     https://example.org/x" in shown
 
 
 def test_payload_can_come_from_standard_input(place: Place) -> None:

@@ -192,6 +192,7 @@ def _show_job(job: JobPage) -> None:
             ("tags", mapping(dict(job.tags))),
             ("headers", mapping(dict(job.headers))),
             ("correlation", job.correlation_id),
+            ("callback", job.callback_url),
             ("payload", _payload(job.payload)),
             ("output", output),
             ("encoding", _encoding(job)),

@@ -170,6 +170,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     scheduled_for: datetime | None = None
+    scheduled_at: datetime | None = None
+    """When it became ready to run, the last time; None if it never was."""
     started_at: datetime | None = None
     completed_at: datetime | None = None
     progress: ProgressInfo | None = None
@@ -179,6 +181,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     correlation_id: str | None = None
+    callback_url: str | None = None
     cancel_requested: bool = False
     held: bool = False
     depends_on: tuple[str, ...] = ()
@@ -263,6 +266,7 @@ def job_status(
         created_at=job.created_at,
         updated_at=job.updated_at,
         scheduled_for=job.due_at or job.scheduled_at,
+        scheduled_at=job.scheduled_at,
         started_at=job.started_at,
         completed_at=job.finished_at,
         progress=ProgressInfo.of(job.progress) if job.progress else None,
@@ -277,6 +281,7 @@ def job_status(
         tags=public_tags(job.tags),
         headers=read_extra(job.extra).headers,
         correlation_id=job.correlation_id or None,
+        callback_url=job.callback_url or None,
         profile=job.profile,
         profile_state=profile.word(job),
         document=document_metadata(job) if job.profile == "document" else None,

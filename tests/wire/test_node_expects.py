@@ -108,3 +108,42 @@ async def test_nothing_of_a_queue_is_left_after_obliterate(
     assert [None, None] == await side.store.get([waiting.id, done.id])
     assert [other.id] == await raw.hkeys(f"{prefix}:hf:jobs")
     assert ["r"] == [queue.name for queue in await side.store.queues()]
+
+
+@pytest.mark.req("B-1")
+@pytest.mark.parametrize("kind", ["fixed", "exponential"])
+async def test_retry_of_a_node_job_is_delayed_by_bullmqs_formula(
+    side: Side, peer: Peer, kind: str
+) -> None:
+    backoff = {"type": kind, "delay": 5_000_000, "jitter": 0.5}
+    options = {"attempts": 3, "backoff": backoff}
+    number = await peer.ask("add", queue="q", job="late", data={}, opts=options)
+    (job,) = await side.take()
+
+    drawn = [job.backoff.delay(2, jitter=each).total_seconds() for each in (-1.0, 0.0, 1.0)]
+    await side.fail(job)
+
+    longest = 5000.0 if kind == "fixed" else 10_000.0
+    assert [longest / 2, longest * 3 / 4, longest] == drawn
+    assert 3_750_000 == (await peer.ask("job", queue="q", id=number))["delay"]
+
+
+@pytest.mark.req("B-1")
+async def test_delay_of_a_retry_is_stored_as_a_node_worker_stores_it(
+    side: Side, peer: Peer
+) -> None:
+    options = {"attempts": 3, "backoff": {"type": "exponential", "delay": 7_200_000}}
+    ids = [
+        await peer.ask("add", queue=queue, job="late", data={"fail": "x"}, opts=options)
+        for queue in ("q", "node")
+    ]
+    (job,) = await side.take()
+    await side.fail(job)
+    await peer.ask("work", queue="node")
+    await peer.until("failed")
+
+    ours, theirs = [
+        (await peer.ask("job", queue=queue, id=each))["delay"]
+        for queue, each in zip(("q", "node"), ids, strict=True)
+    ]
+    assert 7_200_000 == theirs == ours

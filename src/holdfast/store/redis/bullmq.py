@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 from holdfast.model.job import Encoding, Failure, FailureCategory, Job, State
-from holdfast.model.policy import HOUR, Backoff, BackoffKind
+from holdfast.model.policy import Backoff, BackoffKind, CustomDelay
 from holdfast.model.profiles import BULLMQ
 from holdfast.model.times import CENTURY
 from holdfast.store.redis.fields import (
@@ -27,6 +28,25 @@ from holdfast.store.redis.settings import FOREVER
 STALL = "stalled"
 MOST_ATTEMPTS = 10**9
 """A job of a BullMQ client that names more has so many."""
+
+
+LONGEST_DELAY = timedelta(days=3650)
+"""BullMQ limits no delay; a longer one is out of the range of its scores."""
+
+
+class BullmqBackoff(Backoff, frozen=True, kw_only=True):
+    """A backoff as BullMQ computes it: in whole milliseconds, with a random share."""
+
+    share: float = 0.0
+    """The part of the delay that is random, BullMQ's option ``jitter``."""
+
+    def delay(
+        self, attempt: int, *, jitter: float = 0.0, custom: CustomDelay | None = None
+    ) -> timedelta:
+        """Return the delay after failed ``attempt``, between ``1 - share`` and all of it."""
+        longest = round(Backoff.delay(self, attempt, custom=custom) / MILLISECOND)
+        drawn = longest * (1 - self.share) + longest * self.share * ((1 + jitter) / 2)
+        return math.floor(drawn) * MILLISECOND
 
 
 def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "exponential") -> Job:
@@ -85,11 +105,12 @@ def backoff(option: object, unknown: str = "exponential") -> Backoff:
         )
     given = option.get("delay")
     delay = _span(given) if isinstance(given, int | float) else MILLISECOND
-    return Backoff(
+    share = option.get("jitter")
+    return BullmqBackoff(
         strategy=BackoffKind.CONSTANT if kind == "fixed" else BackoffKind.EXPONENTIAL,
         initial_delay=delay,
-        max_delay=max(delay, HOUR),
-        jitter=bool(option.get("jitter")),
+        max_delay=max(delay, LONGEST_DELAY),
+        share=max(0.0, min(float(share), 1.0)) if isinstance(share, int | float) else 0.0,
     )
 
 

@@ -6,6 +6,7 @@ Completions of one batch mostly differ by id and result only, so what they share
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from operator import attrgetter
 
 from holdfast.model.job import LEASE_EXPIRED, TERMINAL, Failure, FailureCategory, Job, State
@@ -172,6 +173,7 @@ def _add_move(after: Job, before: Job, params: Params, values: list[object]) -> 
     if after.due_at is not None:
         params["due"] = fields.micros(after.due_at) // 1000
         params["at_once"] = after.due_at <= after.updated_at
+        params["delay"] = max(timedelta(0), after.due_at - after.updated_at) // fields.MILLISECOND
     if after.state in TERMINAL:
         _add_end(after, params, values)
     elif before.state in TERMINAL:

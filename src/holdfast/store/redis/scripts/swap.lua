@@ -61,7 +61,7 @@ local function put_in_place(j, c, prev)
     q.moved = q.moved or {}
     q.moved[#q.moved + 1] = j.id
   elseif c.state == 'DELAYED' or c.state == 'RETRYING' then
-    put(j, 'delay', int(math.max(0, c.due - now_ms)))
+    put(j, 'delay', int(c.delay))
     postpone(q, j.id, c.due)
     emit(q, 'delayed', 'jobId', j.id, 'delay', int(c.due))
   elseif c.state == 'PENDING' then

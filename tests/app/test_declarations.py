@@ -66,6 +66,7 @@ async def worker(place: Place, clock: ManualClock) -> AsyncIterator[Holdfast]:
             lifetime=600,
             lease=7,
             retry_timeouts=False,
+            retry_crashes=False,
         )(handler)
         app.task("plain")(handler)
         yield app
@@ -82,6 +83,7 @@ async def test_a_submitter_without_the_code_applies_what_the_task_declares(
     assert ("money", Priority.HIGH, 1, BACKOFF, False) == (
         *(job.queue, job.priority, job.max_attempts, job.backoff, job.retry_timeouts),
     )
+    assert not job.retry_crashes
     assert (3 * SECOND, 600 * SECOND, 7 * SECOND) == (job.timeout, job.lifetime, job.lease_ttl)
     with_code = await stored(worker)
     assert with_code == replace(
@@ -369,6 +371,7 @@ async def test_explain_shows_where_settings_come_from(app: Holdfast, worker: Hol
         "lifetime": (600.0, "TASK"),
         "lease": (9.0, "JOB"),
         "retry_timeouts": (False, "TASK"),
+        "retry_crashes": (False, "TASK"),
     } == {name: (each.value, each.origin) for name, each in settings.values.items()}
     assert "lease" == settings.profile
     assert settings.declared_by

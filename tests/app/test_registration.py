@@ -126,6 +126,8 @@ def test_registration_takes_the_options_of_the_source_document() -> None:
         ({"concurrency": 0.5}, "concurrency must be at least 1, got 0.5"),
         ({"priority": "URGENT"}, "priority must be one of CRITICAL, HIGH"),
         ({"backoff": 3}, "backoff must be a Backoff or a function, got 3"),
+        ({"retry_timeouts": "no"}, "retry_timeouts must be True or False, got 'no'"),
+        ({"retry_crashes": 0}, "retry_crashes must be True or False, got 0"),
         ({"queue": 3.5}, "queue must match"),
         ({"permanent": 3}, "permanent"),
     ],
@@ -288,6 +290,7 @@ async def test_task_options_are_the_defaults_of_its_jobs(app: Holdfast) -> None:
         max_attempts=9,
         backoff=backoff,
         retry_timeouts=False,
+        retry_crashes=False,
     )(handler)
 
     default = (await app.submit("t")).job_id
@@ -298,12 +301,13 @@ async def test_task_options_are_the_defaults_of_its_jobs(app: Holdfast) -> None:
     one, two = await app.store.get([default, overridden])
     assert one is not None
     assert two is not None
-    assert ("q", Priority.LOW, 9, backoff, False) == (
+    assert ("q", Priority.LOW, 9, backoff, False, False) == (
         one.queue,
         one.priority,
         one.max_attempts,
         one.backoff,
         one.retry_timeouts,
+        one.retry_crashes,
     )
     spans = (one.timeout, one.lifetime, one.lease_ttl)
     assert tuple(timedelta(seconds=s) for s in (5, 60, 2)) == spans

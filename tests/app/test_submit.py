@@ -36,6 +36,7 @@ NOT_GIVEN: SubmitOptions = {
     "max_attempts": None,
     "backoff": None,
     "retry_timeouts": None,
+    "retry_crashes": None,
     "idempotency_key": None,
     "idempotency_window": None,
     "correlation_id": None,
@@ -96,6 +97,7 @@ async def test_every_option_of_a_submission_reaches_the_job(app: Holdfast) -> No
         max_attempts=7,
         backoff=backoff,
         retry_timeouts=False,
+        retry_crashes=False,
         idempotency_key="k",
         idempotency_window=3600,
         correlation_id="trace-1",
@@ -113,7 +115,8 @@ async def test_every_option_of_a_submission_reaches_the_job(app: Holdfast) -> No
         job.lifetime,
         job.lease_ttl,
     )
-    assert (7, backoff, False) == (job.max_attempts, job.backoff, job.retry_timeouts)
+    assert (7, backoff) == (job.max_attempts, job.backoff)
+    assert (False, False) == (job.retry_timeouts, job.retry_crashes)
     assert ("k", "trace-1", {"team": "a"}) == (job.idempotency_key, job.correlation_id, job.tags)
     assert ("https://example.org/hook", "customer-1") == (job.callback_url, job.limit_key)
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -107,4 +108,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     app = Holdfast(place.url)
     app.sync.queues()
     app.sync.close()
-    return place
+    yield place
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+        del os.environ[name]  # a command that ran in this process passed it on to its app

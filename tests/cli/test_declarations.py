@@ -58,7 +58,7 @@ def test_submit_applies_what_the_task_declares(declared: str) -> None:
     assert ["lease", "5.0", "s", "profile", "lease"] == shown["lease"]
     assert [
         "its task declares queue, max attempts, timeout (published by worker w1)",
-        "profile lease gives priority, backoff, lifetime, lease, retry timeouts",
+        "profile lease gives priority, backoff, lifetime, lease, retry timeouts, retry crashes",
     ] == run("explain", job_id, "--url", declared).splitlines()[1:]
 
 

@@ -17,7 +17,7 @@ def test_submitted_job_is_shown_with_all_its_options(place: Place) -> None:
         *("--lifetime", "PT2H", "--lease", "8", "--max-attempts", "4", "--tag", "team=a"),
         *("--correlation-id", "c", "--idempotency-key", "k", "--idempotency-window", "60"),
         *("--backoff", '{"strategy": "LINEAR"}', "--no-retry-timeouts", "--limit-key", "l"),
-        *("--callback-url", "https://example.org/x"),
+        *("--callback-url", "https://example.org/x", "--no-retry-crashes"),
     )
 
     job = place.json("job", job_id)
@@ -30,6 +30,8 @@ def test_submitted_job_is_shown_with_all_its_options(place: Place) -> None:
     )
     assert ({"team": "a"}, "c") == (job["tags"], job["correlation_id"])
     assert ("https://example.org/x", None) == (job["callback_url"], job["scheduled_at"])
+    (stored,) = place.stored(job_id)
+    assert (False, False) == (stored.retry_timeouts, stored.retry_crashes)
     shown = place.run("job", job_id).stdout
     assert "priority     HIGH" in shown
     assert "tags         team=a" in shown
@@ -297,7 +299,7 @@ def test_batch_is_atomic_unless_each_job_stands_alone(place: Place) -> None:
 
 
 def test_batch_refuses_what_would_be_ignored(place: Place) -> None:
-    for args in (("a",), ("--queue", "q"), ("--wait",)):
+    for args in (("a",), ("--queue", "q"), ("--wait",), ("--hold",), ("--no-retry-crashes",)):
         result = place.run("submit", *args, "--batch", "-", stdin="[]")
         assert (2, True) == (result.exit_code, "the file holds them" in result.stderr)
     assert 2 == place.run("submit").exit_code

@@ -86,6 +86,7 @@ SITUATIONS = (
     _that("running.noted", (-30, "claim"), (-20, "note"), (-10, "note")),
     _that("running.side", (-30, "claim"), queue="side", max_attempts=2),
     _that("running.impatient", (-30, "claim"), retry_timeouts=False),
+    _that("running.fragile", (-30, "claim"), retry_crashes=False),
     # waiting for another attempt
     _that("retrying", (-20, "claim"), (-10, "fail"), backoff={"initial_delay": 10}),
     _that("retrying.later", (-20, "claim"), (-10, "fail"), backoff={"initial_delay": 99}),
@@ -100,6 +101,7 @@ SITUATIONS = (
           backoff=AT_ONCE),
     _that("failed", (-110, "claim"), (-100, "refuse")),
     _that("failed.noted", (-110, "claim"), (-105, "note"), (-50, "refuse")),
+    _that("failed.lapsed", (-140, "claim"), (-100, "lapse"), retry_crashes=False),
     _that("dead", (-110, "claim"), (-100, "fail"), max_attempts=1),
     _that("dead.lapsed", (-140, "claim"), (-100, "lapse"), max_attempts=1),
     _that("dead.expired", (-100, "expire"), lifetime=-SUBMITTED - 100),

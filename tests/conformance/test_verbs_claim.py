@@ -252,6 +252,7 @@ async def test_every_field_of_a_job_comes_back_from_a_claim(hand: Hand) -> None:
         max_attempts=9,
         backoff={"strategy": "LINEAR", "initial_delay": 2, "max_delay": 9, "jitter": True},
         retry_timeouts=False,
+        retry_crashes=False,
         idempotency_key="k",
         correlation_id="c",
         tags={"colour": "blue", "größe": "ü"},

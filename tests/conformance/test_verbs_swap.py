@@ -200,6 +200,27 @@ async def test_lapse_is_written_when_the_lease_still_ends_when_it_did(
     assert (Event.LAPSE, "lease expired") == (history[-1].event, history[-1].reason)
 
 
+@pytest.mark.req("S-6", "M-11")
+async def test_lapse_ends_a_job_that_does_not_retry_crashes(hand: Hand) -> None:
+    usual = hand.job("usual")
+    fragile = hand.job("fragile", retry_crashes=False)
+    await hand.add_all(usual, fragile)
+    taken = {job.id: job for job in await hand.claim(2)}
+    hand.clock.advance(LEASE)
+    overdue = {job.id: job for job in await hand.store.overdue(9)}
+
+    retried = await hand.lapse(overdue[usual.id])
+    ended = await hand.lapse(overdue[fragile.id])
+
+    assert (True, False) == (retried.retry_crashes, ended.retry_crashes)
+    assert (State.RETRYING, State.FAILED) == (retried.state, ended.state)
+    assert ended.failure is not None
+    assert ("SYSTEM", "LEASE_EXPIRED") == (ended.failure.category, ended.failure.code)
+    late = lifecycle.completed(taken[fragile.id], b"1", now=hand.now)
+    assert not (await hand.try_swap(taken[fragile.id], late)).written
+    assert ended == await hand.get(ended)
+
+
 @pytest.mark.req("S-6", "S-5")
 async def test_heartbeat_before_the_lapse_wins(hand: Hand, running: Job) -> None:
     assert running.lease is not None

@@ -308,6 +308,20 @@ async def test_failure_after_the_deadline_is_a_timeout(category: str, message: s
         assert ("TIMEOUT", message) == tuple(stored["failure"][n] for n in ("category", "message"))
 
 
+@pytest.mark.req("M-11")
+@pytest.mark.parametrize(("retry", "state"), [(True, "RETRYING"), (False, "FAILED")])
+async def test_crash_is_retried_unless_the_job_forbids_it(*, retry: bool, state: str) -> None:
+    clock = ManualClock()
+    async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
+        await site.submit(retry_crashes=retry)
+        (job,) = await site.claim()
+        body = {"lease_token": job["lease_token"], "message": "killed", "category": "SYSTEM"}
+
+        reply = await site.post(path_of(job, "fail"), body)
+
+        assert (200, state) == (reply.status, reply.json["state"])
+
+
 @pytest.mark.req("M-6", "S-6")
 @pytest.mark.parametrize(("timeout", "code"), [(20, "EXECUTION_TIMEOUT"), (40, "LEASE_EXPIRED")])
 async def test_silent_worker_over_http_is_timed_out_or_lost(timeout: int, code: str) -> None:

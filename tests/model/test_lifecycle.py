@@ -124,6 +124,30 @@ def test_a_timeout_is_final_when_the_job_does_not_retry_timeouts() -> None:
     )
 
 
+@pytest.mark.req("M-11")
+def test_a_crash_is_final_when_the_job_does_not_retry_crashes() -> None:
+    fragile = running(retry_crashes=False)
+    crash = Failure(category=FailureCategory.SYSTEM, message="out of memory")
+
+    failed = lifecycle.after_failure(fragile, crash, now=LATER)
+    lapsed = lifecycle.lease_lost(fragile, now=LATER)
+
+    for ended in (failed, lapsed):
+        assert (State.FAILED, Event.FAIL) == (ended.state, ended.trail[-1].event)
+        assert FailureCategory.SYSTEM is ended.failure.category
+    assert ("LEASE_EXPIRED", "lease expired") == (lapsed.failure.code, lapsed.trail[-1].reason)
+
+
+@pytest.mark.req("M-11")
+@pytest.mark.parametrize("category", [FailureCategory.TEMPORARY, FailureCategory.TIMEOUT])
+def test_other_failures_are_retried_when_crashes_are_not(category: FailureCategory) -> None:
+    failure = Failure(category=category, message="broke")
+
+    after = lifecycle.after_failure(running(retry_crashes=False), failure, now=LATER)
+
+    assert State.RETRYING is after.state
+
+
 @pytest.mark.req("M-7")
 def test_a_retry_waits_for_the_delay_of_the_backoff() -> None:
     backoff = Backoff(strategy=BackoffKind.LINEAR, initial_delay=10 * SECOND, jitter=True)

@@ -40,6 +40,7 @@ class Life(RuleBasedStateMachine):
         delay=st.none() | st.integers(0, 1000),
         lifetime=st.integers(1000, 500_000),
         retry_timeouts=st.booleans(),
+        retry_crashes=st.booleans(),
     )
     def submit(self, **fields: object) -> None:
         self.now = NOW

@@ -54,6 +54,7 @@ def test_a_submission_with_only_a_type_gets_every_default() -> None:
             expires_at=NOW + 7 * DAY,
             backoff=Backoff(),
             retry_timeouts=True,
+            retry_crashes=True,
             priority=2,
             max_attempts=3,
             state=State.SCHEDULED,
@@ -79,6 +80,7 @@ def test_every_field_of_a_submission_is_in_the_job() -> None:
         max_attempts=7,
         backoff={"strategy": "LINEAR", "initial_delay": "PT2S", "max_delay": 60},
         retry_timeouts=False,
+        retry_crashes=False,
         idempotency_key="k",
         idempotency_window="PT1H",
         correlation_id="trace-1",
@@ -102,7 +104,8 @@ def test_every_field_of_a_submission_is_in_the_job() -> None:
         full.expires_at,
     )
     linear = Backoff(strategy=BackoffKind.LINEAR, initial_delay=2 * SECOND, max_delay=60 * SECOND)
-    assert (7, linear, False) == (full.max_attempts, full.backoff, full.retry_timeouts)
+    assert (7, linear) == (full.max_attempts, full.backoff)
+    assert (False, False) == (full.retry_timeouts, full.retry_crashes)
     assert ("k", "trace-1", {"tenant": "acme"}, "https://example.com/hook?x=1", "acme") == (
         full.idempotency_key,
         full.correlation_id,
@@ -192,6 +195,7 @@ def test_every_fault_is_reported_at_once_with_field_code_and_message() -> None:
         max_attempts=0,
         backoff={"multiplier": 0},
         retry_timeouts=1,
+        retry_crashes="no",
         idempotency_key="",
         idempotency_window=0,
         correlation_id=5,
@@ -217,6 +221,7 @@ def test_every_fault_is_reported_at_once_with_field_code_and_message() -> None:
         ("max_attempts", "OUT_OF_RANGE"),
         ("backoff.multiplier", "OUT_OF_RANGE"),
         ("retry_timeouts", "INVALID"),
+        ("retry_crashes", "INVALID"),
         ("idempotency_key", "INVALID"),
         ("idempotency_window", "OUT_OF_RANGE"),
         ("correlation_id", "INVALID"),
@@ -439,7 +444,11 @@ def test_other_numbers_of_attempts_are_refused(value: object) -> None:
 @pytest.mark.req("M-7")
 def test_retries_come_from_the_submission_the_handler_or_the_profile() -> None:
     handler = Defaults(
-        profile=LEASE, max_attempts=9, backoff=Backoff(max_delay=MINUTE), retry_timeouts=False
+        profile=LEASE,
+        max_attempts=9,
+        backoff=Backoff(max_delay=MINUTE),
+        retry_timeouts=False,
+        retry_crashes=False,
     )
 
     assert (4, LEASE.backoff) == (
@@ -447,16 +456,24 @@ def test_retries_come_from_the_submission_the_handler_or_the_profile() -> None:
         job(defaults=Defaults(profile=LEASE)).backoff,
     )
     mine = job(defaults=handler)
-    assert (9, Backoff(max_delay=MINUTE), False) == (
+    assert (9, Backoff(max_delay=MINUTE), False, False) == (
         mine.max_attempts,
         mine.backoff,
         mine.retry_timeouts,
+        mine.retry_crashes,
     )
-    overridden = job(defaults=handler, max_attempts=2, backoff=Backoff(), retry_timeouts=True)
-    assert (2, Backoff(), True) == (
+    overridden = job(
+        defaults=handler,
+        max_attempts=2,
+        backoff=Backoff(),
+        retry_timeouts=True,
+        retry_crashes=True,
+    )
+    assert (2, Backoff(), True, True) == (
         overridden.max_attempts,
         overridden.backoff,
         overridden.retry_timeouts,
+        overridden.retry_crashes,
     )
 
 
@@ -821,6 +838,7 @@ def test_defaults_hold_everything_that_a_task_declares() -> None:
         max_attempts=1,
         backoff=Backoff(strategy=BackoffKind.LINEAR),
         retry_timeouts=False,
+        retry_crashes=False,
     )
 
     defaults = defaults_for(declared, "money", profile=LEASE, limits=Limits(batch=5))

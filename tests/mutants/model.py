@@ -93,6 +93,12 @@ MUTANTS = (
     ),
     _in(
         "model/lifecycle.py",
+        "return job.retry_crashes",
+        "return True",
+        "crashes are retried although the job forbids it",
+    ),
+    _in(
+        "model/lifecycle.py",
         "        job, Event.LAPSE, failure, now=now, delay=delay\n",
         "        replace(job, lease=_answered(job)), Event.LAPSE, failure, now=now, delay=delay\n",
         "a lapse ends the lease, so a late outcome is dropped",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -89,6 +90,7 @@ async def test_file_is_the_same_whichever_way_jobs_were_written(
                 queue=("default", "b", "c")[kind],
                 priority=(Priority.HIGH, Priority.NORMAL, Priority.BULK)[kind],
                 max_attempts=kind + 1,
+                retry_crashes=n % 2 == 0,
                 lifetime=DAY if kind else HOUR,
             )
         )
@@ -139,6 +141,21 @@ async def test_ageing_queue_gets_its_times_the_long_way(
 
 def _lifts(file: File) -> list[tuple[int | None]]:
     return writer_of(file.store).execute("SELECT lift_at FROM job").fetchall()
+
+
+async def test_job_stored_before_crashes_had_an_option_retries_them(tmp_path: Path) -> None:
+    file = File(tmp_path / "jobs.db")
+    async with file.store:
+        job = file.hand.job("old", callback_url="https://example.org/x")
+        await file.add([job])
+        writer = writer_of(file.store)
+        ((options,),) = writer.execute("SELECT options FROM body").fetchall()
+        *older, _ = json.loads(options)
+        writer.execute("UPDATE body SET options = ?", (json.dumps(older).encode(),))
+
+        (found,) = await file.store.get([job.id])
+
+        assert replace(job, trail=()) == found
 
 
 async def test_repeat_of_plain_jobs_changes_nothing(tmp_path: Path) -> None:

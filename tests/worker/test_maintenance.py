@@ -90,6 +90,27 @@ async def test_the_reaper_recovers_and_reports_jobs_of_silent_workers(yard: Yard
     assert (Event.LAPSE, "lease expired", "w") == (last.event, last.reason, last.worker_id)
 
 
+@pytest.mark.req("S-6", "M-11")
+@pytest.mark.parametrize("known_dead", [False, True], ids=["silent", "killed"])
+async def test_the_reaper_ends_jobs_that_do_not_retry_crashes(
+    yard: Yard, *, known_dead: bool
+) -> None:
+    job = await yard.app.submit("x", retry_crashes=False)
+    after = await yard.app.submit("y", depends_on=[job.job_id])
+    fence = await yard.claim()
+
+    if known_dead:
+        await yard.reaper.recover([fence], "it was killed")
+    else:
+        yard.clock.advance(15)
+        await yard.reaper.once()
+
+    assert (State.FAILED, State.FAILED) == (
+        await yard.state(job.job_id),
+        await yard.state(after.job_id),
+    )
+
+
 @pytest.mark.req("S-6", "S-10")
 async def test_after_an_outage_heartbeats_and_outcomes_go_before_the_reaper(yard: Yard) -> None:
     contact = StoreContact(yard.clock)

@@ -102,6 +102,19 @@ async def test_a_child_that_dies_fails_only_its_own_job(app: Holdfast, how: str,
         assert State.COMPLETED is await ended(app, each.job_id)
 
 
+@pytest.mark.req("M-11")
+async def test_a_child_that_dies_is_final_when_the_job_does_not_retry_crashes(
+    app: Holdfast,
+) -> None:
+    job = await app.submit("process.die", {"how": "kill"}, retry_crashes=False, max_attempts=3)
+
+    assert State.FAILED is await ended(app, job.job_id)
+    status = await app.get(job.job_id)
+    assert 1 == status.attempt
+    assert status.failure is not None
+    assert FailureCategory.SYSTEM is status.failure.category
+
+
 @pytest.mark.req("L-5", "M-11")
 async def test_a_memory_limit_stops_a_greedy_job_and_nothing_else(app: Holdfast) -> None:
     job = await app.submit("process.greedy")

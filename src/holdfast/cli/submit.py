@@ -43,6 +43,11 @@ SPAN = "SPAN"
 @click.option(
     "--retry-timeouts/--no-retry-timeouts", default=None, help="Whether a timeout is retried."
 )
+@click.option(
+    "--retry-crashes/--no-retry-crashes",
+    default=None,
+    help="Whether a crash of the worker, a lost lease or exhausted memory is retried.",
+)
 @click.option("--idempotency-key", metavar="KEY", help="Submit nothing if the key is in use.")
 @click.option("--idempotency-window", metavar=SPAN, help="How long the key stays in use.")
 @click.option("--correlation-id", metavar="ID", help="Your own id for correlation.")
@@ -91,7 +96,7 @@ def submit(
     """
     batch, atomic = given.pop("batch"), bool(given.pop("atomic"))
     if isinstance(batch, io.BufferedIOBase):
-        _check_alone(type_, {**given, "--bytes": as_bytes, "--wait": wait})
+        _check_alone(type_, given, as_bytes, wait, given.pop("hold"))
         _submit_batch(batch.read(), url, app, as_json, atomic=atomic)
         return
     if type_ is None:
@@ -124,8 +129,8 @@ def _check_completed(result: SubmissionResult | JobStatus) -> None:
         raise CommandError(f"job {result.job_id} ended {result.state}", FAILED)
 
 
-def _check_alone(type_: str | None, given: Mapping[str, object]) -> None:
-    if type_ is not None or any(value not in (None, (), False) for value in given.values()):
+def _check_alone(type_: str | None, given: Mapping[str, object], *flags: object) -> None:
+    if type_ is not None or any(flags) or any(v not in (None, ()) for v in given.values()):
         message = "--batch takes no TYPE and no options of a job: the file holds them"
         raise CommandError(message, USAGE)
 

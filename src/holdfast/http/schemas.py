@@ -101,7 +101,11 @@ _SUBMISSION: Schema = {
         "lease": _duration("How long a worker keeps the job without a heartbeat."),
         "max_attempts": {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS},
         "backoff": {"$ref": "#/components/schemas/BackoffConfig"},
-        "retry_timeouts": {"type": "boolean"},
+        "retry_timeouts": {"type": "boolean", "description": "Retry after a timeout."},
+        "retry_crashes": {
+            "type": "boolean",
+            "description": "Retry after a failure of category SYSTEM: a crash, a lost lease.",
+        },
         "idempotency_key": _text("At most one job per type and key exists within the window."),
         "idempotency_window": _duration("How long the key counts; 24 hours by default."),
         "correlation_id": _text("Your own id, for tracing."),

@@ -260,6 +260,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     lifetime: timedelta
     backoff: Backoff
     retry_timeouts: bool = True
+    retry_crashes: bool = True
+    """Whether a failure of category SYSTEM is retried, such as a crash or a lost lease."""
     tags: Mapping[str, str] = {}
     correlation_id: str = ""
     callback_url: str = ""

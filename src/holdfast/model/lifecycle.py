@@ -230,7 +230,7 @@ def after_failure(
 
 
 def lease_lost(job: Job, *, now: datetime, jitter: float = 0.0, why: str = "lease expired") -> Job:
-    """RUNNING with an expired lease -> RETRYING, or its end when it has no attempt left."""
+    """RUNNING with an expired lease -> RETRYING, or its end without another attempt."""
     expired = Failure(category=FailureCategory.SYSTEM, code=LEASE_EXPIRED, message=why)
     failure = _noted(job, expired, now)
     delay = LAPSE_SPREAD * ((1 + jitter) / 2)
@@ -259,7 +259,9 @@ def retryable(job: Job, failure: Failure) -> bool:
     """Whether this kind of failure is retried."""
     if failure.category is FailureCategory.TIMEOUT:
         return job.retry_timeouts
-    return failure.category in (FailureCategory.TEMPORARY, FailureCategory.SYSTEM)
+    if failure.category is FailureCategory.SYSTEM:
+        return job.retry_crashes
+    return failure.category is FailureCategory.TEMPORARY
 
 
 def given_back(job: Job, *, now: datetime, reason: str = "worker is stopping") -> Job:

@@ -43,6 +43,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_attempts: int | None = None
     backoff: Backoff | Mapping[str, object] | None = None
     retry_timeouts: bool | None = None
+    retry_crashes: bool | None = None
     idempotency_key: str | None = None
     idempotency_window: Span | None = None
     correlation_id: str | None = None
@@ -73,6 +74,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_attempts: int | None = None
     backoff: Backoff | None = None
     retry_timeouts: bool = True
+    retry_crashes: bool = True
 
 
 class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -87,6 +89,7 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     max_attempts: int | None = None
     backoff: Backoff | None = None
     retry_timeouts: bool = True
+    retry_crashes: bool = True
     limits: Limits = Limits()
     misfit: Misfit | None = None
     internal: bool = False
@@ -141,6 +144,7 @@ def defaults_for(
         max_attempts=declared.max_attempts,
         backoff=declared.backoff,
         retry_timeouts=declared.retry_timeouts,
+        retry_crashes=declared.retry_crashes,
         limits=limits,
         misfit=misfit,
     )
@@ -189,6 +193,7 @@ def default_job(defaults: Defaults) -> Job:
         lifetime=defaults.lifetime or profile.lifetime,
         backoff=defaults.backoff or profile.backoff,
         retry_timeouts=defaults.retry_timeouts,
+        retry_crashes=defaults.retry_crashes,
         priority=int(profile.priority if defaults.priority is None else defaults.priority),
         max_attempts=defaults.max_attempts or profile.max_attempts,
     )
@@ -225,6 +230,7 @@ class SubmitOptions(TypedDict, total=False):
     max_attempts: int | None
     backoff: Backoff | Mapping[str, object] | None
     retry_timeouts: bool | None
+    retry_crashes: bool | None
     idempotency_key: str | None
     idempotency_window: Span | None
     correlation_id: str | None

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import compress
 from operator import is_not
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import asdict, astuple, replace
 
 from holdfast.errors import Fault, ValidationError
+from holdfast.model.addresses import is_web_address
 from holdfast.model.dependencies import (
     breadth_fault,
     depth_fault,
@@ -199,6 +199,9 @@ class SubmissionReader:
     def retry_timeouts(self, field: str, value: object) -> None:
         self._flag(field, value, field)
 
+    def retry_crashes(self, field: str, value: object) -> None:
+        self._flag(field, value, field)
+
     def _flag(self, field: str, value: object, name: str) -> None:
         if isinstance(value, bool):
             self._values[name] = value
@@ -376,22 +379,6 @@ _FIELDS = Submission.__struct_fields__[:-1]
 _UNSET = (msgspec.NODEFAULT, *Submission.__struct_defaults__)
 _READERS = {field: getattr(SubmissionReader, field, SubmissionReader.text) for field in _FIELDS}
 _PRIORITIES = frozenset(int(level) for level in Priority)
-
-
-def is_web_address(value: str) -> bool:
-    """Whether a text is an http or https address without credentials."""
-    if any(character <= " " for character in value):
-        return False
-    try:
-        parts = urlsplit(value)
-        return bool(
-            parts.scheme in ("http", "https")
-            and parts.hostname
-            and parts.username is None
-            and parts.port != 0
-        )
-    except ValueError:
-        return False
 
 
 def _part(field: str, name: object) -> str:

@@ -71,6 +71,7 @@ def _values(job: Job, declared: Declaration, queue: Profile) -> dict[str, JobSet
         ("lifetime", job.lifetime, declared.lifetime, queue.lifetime),
         ("lease", job.lease_ttl, declared.lease, queue.lease),
         ("retry_timeouts", job.retry_timeouts, None if declared.retry_timeouts else False, True),
+        ("retry_crashes", job.retry_crashes, None if declared.retry_crashes else False, True),
     ]
     return {
         name: JobSetting(value=_shown(name, value), origin=_origin(value, task, default))

@@ -31,6 +31,7 @@ class TaskOptions(TypedDict, total=False):
     max_attempts: int | None
     backoff: Backoff | CustomDelay | None
     retry_timeouts: bool
+    retry_crashes: bool
     runner: RunnerKind | str | None
     concurrency: int | None
     limit: LimitRule | None
@@ -103,12 +104,20 @@ def _backoff(value: T) -> T:
     return value
 
 
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be True or False, got {value!r:.60}")  # one kind of fault
+    return value
+
+
 _READERS: dict[str, Callable[[Any], object]] = {
     "priority": _priority,
     "timeout": parse_duration,
     "lifetime": parse_duration,
     "lease": parse_duration,
     "backoff": _backoff,
+    "retry_timeouts": _flag,
+    "retry_crashes": _flag,
     "runner": _runner,
     "permanent": tuple,
     "temporary": tuple,

@@ -14,8 +14,8 @@ from typing import TypeGuard
 from msgspec.structs import replace
 
 from holdfast.errors import Fault
+from holdfast.model.addresses import is_web_address
 from holdfast.model.submission import Submission
-from holdfast.model.validation import is_web_address
 from holdfast.webhooks.address_guard import AddressGuard, RefusedAddressError
 from holdfast.webhooks.values import VARIABLE
 

@@ -141,7 +141,8 @@ ENDPOINTS = (
         name="failJob",
         summary="Fail a job",
         description="TEMPORARY (the default), TIMEOUT and SYSTEM are retried while attempts are"
-        " left; PERMANENT is not. CANCELLED confirms a requested cancellation.",
+        " left, TIMEOUT and SYSTEM unless the job has retry_timeouts or retry_crashes false;"
+        " PERMANENT is not. CANCELLED confirms a requested cancellation.",
         handler=fail,
         permission=Permission.WORK,
         body_fields=(

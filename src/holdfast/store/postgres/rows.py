@@ -118,6 +118,7 @@ class Policy(msgspec.Struct, frozen=True):
         jitter=False,
     )
     retry_timeouts: bool = True
+    retry_crashes: bool = True
 
 
 _DEFAULTS = msgspec.structs.asdict(Policy())
@@ -139,6 +140,7 @@ def policy_json(job: Job) -> bytes:
         job.lifetime,
         job.backoff,
         job.retry_timeouts,
+        job.retry_crashes,
     )
 
 
@@ -181,6 +183,7 @@ def _job_of(row: Sequence[Any]) -> Job:
         lifetime=common.lifetime,
         backoff=common.backoff,
         retry_timeouts=common.retry_timeouts,
+        retry_crashes=common.retry_crashes,
         tags=_tags_of(tags) if tags is not None else _NO_TAGS,
         correlation_id=correlation_id or "",
         callback_url=callback_url or "",

@@ -130,6 +130,7 @@ def _shared(
         lifetime=fixed.lifetime,
         backoff=fixed.backoff,
         retry_timeouts=fixed.retry_timeouts,
+        retry_crashes=fixed.retry_crashes,
         tags=fixed.tags,
         correlation_id=fixed.correlation_id,
         callback_url=fixed.callback_url,

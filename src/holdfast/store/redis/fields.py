@@ -39,6 +39,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     backoff: Backoff
     encoding: Encoding = Encoding.JSON
     retry_timeouts: bool = True
+    retry_crashes: bool = True
     tags: Mapping[str, str] = {}
     correlation_id: str = ""
     callback_url: str = ""

@@ -205,7 +205,8 @@ STEPS = 2
 
 _SHARED = attrgetter(
     *("queue", "type", "lease_ttl", "lifetime", "priority", "revision", "max_attempts"),
-    *("encoding", "profile", "timeout", "backoff", "retry_timeouts", "callback_url"),
+    *("encoding", "profile", "timeout", "backoff", "retry_timeouts", "retry_crashes"),
+    "callback_url",
 )
 
 

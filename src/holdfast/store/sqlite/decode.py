@@ -218,6 +218,7 @@ def _template(options: bytes) -> Job:
         backoff=shared.backoff,
         retry_timeouts=shared.retry_timeouts,
         callback_url=shared.callback_url,
+        retry_crashes=shared.retry_crashes,
     )
 
 

@@ -86,6 +86,7 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     backoff: Backoff
     retry_timeouts: bool
     callback_url: str
+    retry_crashes: bool = True
 
 
 class RareFields(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -224,6 +225,7 @@ def options_blob(job: Job) -> bytearray:
         job.backoff,
         job.retry_timeouts,
         job.callback_url,
+        job.retry_crashes,
     )
 
 

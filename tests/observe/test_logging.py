@@ -66,6 +66,7 @@ def test_json_line_holds_every_field_in_full() -> None:
         ("something.new", "INFO"),
         ("job.dead", "WARNING"),
         ("store.unavailable", "WARNING"),
+        ("results.lost", "WARNING"),
         ("maintenance.failed", "ERROR"),
     ],
 )

@@ -15,7 +15,7 @@ from holdfast.model.submission import Submission
 from holdfast.model.times import format_timestamp, parse_timestamp
 from holdfast.operations.quarantine import set_aside
 from holdfast.store import Store
-from holdfast.tasks.schedule import CronEntry, due_instants, instants
+from holdfast.tasks.schedule import MOST_AT_ONCE, CronEntry, due_instants, instants
 
 PREFIX = "cron:"
 LONGEST_WAIT = 1.0
@@ -56,8 +56,12 @@ class CronService:
     async def _serve(self, entry: CronEntry, now: datetime, last: datetime | None) -> float:
         if last is None:
             await self._record_first(entry, now)
-        for instant in due_instants(entry, last=last, now=now):
+        due = due_instants(entry, last=last, now=now)
+        for instant in due:
             await self._submit(entry, instant)
+        if len(due) == MOST_AT_ONCE:  # there may be more
+            await self._record_last(entry, due[-1])
+            return 0.0
         if last is not None and next(instants(entry, after=last)) <= now:
             await self._record_last(entry, now)
         upcoming = next(instants(entry, after=now))

@@ -49,6 +49,7 @@ _LEVEL_OF = {
     "store.unavailable": logging.WARNING,
     "store.not_notified": logging.WARNING,
     "maintenance.failed": logging.ERROR,
+    "results.lost": logging.WARNING,
     "item.quarantined": logging.WARNING,
 }
 _MESSAGES = {

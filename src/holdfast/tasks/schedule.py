@@ -1,14 +1,17 @@
 """Cron schedules: the instants of a cron expression in its time zone.
 
-A time that a change to summer time skips fires right after the change; one that happens twice
-fires once.
+With every hour, or with intervals (a ``*`` or ``/`` in minutes or hours), ticks go on in a local
+time that happens twice. Without, such a time fires once. Local times that a change skips fire once,
+right after it, unless the expression has every hour.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import islice, takewhile
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -26,6 +29,17 @@ ALIASES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+
+
+EVERY_HOUR = 24
+WITHOUT_SECONDS = 5
+MOST_AT_ONCE = 1000
+
+LATE = timedelta(seconds=10)
+"""A change of the leader takes two seconds; what passed meanwhile was not missed."""
+
+SKIPPED_AFTER = timedelta(minutes=1)
+LOOKS_BACK = [timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32)]
 
 
 class MissedRuns(StrEnum):
@@ -73,41 +87,127 @@ def cron_entry(  # one argument per field
 
 def instants(entry: CronEntry, *, after: datetime) -> Iterator[datetime]:
     """Yield the instants of a schedule after a moment, in UTC."""
-    try:
-        zone = ZoneInfo(entry.tz)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is not a zone
-        message = f"must be a known time zone, got {entry.tz!r:.60}"
-        raise ValidationError([Fault("tz", "INVALID", message)]) from None
-    try:
-        ticks = CronSim(entry.expression, after.astimezone(zone))
-    except CronSimError as error:
-        message = f"must be a cron expression, got {entry.expression!r:.60}: {error}"
-        raise ValidationError([Fault("expression", "INVALID", message)]) from None
+    after = after.astimezone(UTC)  # a sum of local times would not count elapsed time
+    zone, simulated = _zone(entry), _simulated(entry, after)
+    if len(simulated.hours) == EVERY_HOUR:
+        ticks = _elapsed(entry, zone, after)
+    elif _counts_intervals(simulated):
+        ticks = _with_skipped(entry, zone, after)
+    else:
+        ticks = (_first_moment(tick, zone) for tick in _simulated(entry, _local(after, zone)))
     last = after
-    for tick in ticks:
-        instant = tick.astimezone(UTC)
+    for instant in ticks:
         if instant > last:
             last = instant
             yield instant
 
 
 def due_instants(
-    entry: CronEntry, *, last: datetime | None, now: datetime, most: int = 1000
+    entry: CronEntry, *, last: datetime | None, now: datetime, most: int = MOST_AT_ONCE
 ) -> list[datetime]:
     """Return the instants to submit now, given the last one that was submitted.
 
-    A new schedule starts with its next instant. An instant more than a minute ago counts as
-    missed.
+    A new schedule starts with its next instant. Instants of the last seconds are late, as when
+    another worker takes over the lead, and all of them are due. An older one counts as missed.
     """
     if last is None:
         return []
-    passed: list[datetime] = []
-    for instant in instants(entry, after=last):
-        if instant > now or len(passed) == most:
-            break
-        passed.append(instant)
-    if entry.missed is MissedRuns.ALL:
+    passed = list(islice(_until(entry, last, now), most))
+    if entry.missed is MissedRuns.ALL or (passed and now - passed[0] < LATE):
         return passed
-    if entry.missed is MissedRuns.ONE:
-        return passed[-1:]
-    return [instant for instant in passed[-1:] if now - instant < timedelta(minutes=1)]
+    newest = _newest(entry, last, now) if passed else None
+    if newest is None or (entry.missed is MissedRuns.SKIP and now - newest >= SKIPPED_AFTER):
+        return []
+    return [newest]
+
+
+def _newest(entry: CronEntry, last: datetime, now: datetime) -> datetime | None:
+    """The newest instant until now; looks back further and further, so that it reads few."""
+    for back in LOOKS_BACK:
+        if now - back <= last:
+            break
+        for newest in deque(_until(entry, now - back, now), maxlen=1):
+            return newest
+    return next(iter(deque(_until(entry, last, now), maxlen=1)), None)
+
+
+def _until(entry: CronEntry, after: datetime, now: datetime) -> Iterator[datetime]:
+    return takewhile(lambda instant: instant <= now, instants(entry, after=after))
+
+
+def _zone(entry: CronEntry) -> ZoneInfo:
+    try:
+        return ZoneInfo(entry.tz)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is not a zone
+        message = f"must be a known time zone, got {entry.tz!r:.60}"
+        raise ValidationError([Fault("tz", "INVALID", message)]) from None
+
+
+def _simulated(entry: CronEntry, after: datetime) -> CronSim:
+    """The ticks of an expression; with seconds, CronSim has no rules of its own for changes."""
+    fields = entry.expression.split()
+    expression = " ".join(["0", *fields] if len(fields) == WITHOUT_SECONDS else fields)
+    try:
+        return CronSim(expression, after)
+    except CronSimError as error:
+        message = f"must be a cron expression, got {entry.expression!r:.60}: {error}"
+        raise ValidationError([Fault("expression", "INVALID", message)]) from None
+
+
+def _counts_intervals(simulated: CronSim) -> bool:
+    _, minute, hour, *_ = simulated.parts
+    return any(sign in field for sign in "*/" for field in (minute, hour))
+
+
+def _elapsed(entry: CronEntry, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
+    """Ticks in the order in which the clock on the wall shows their times, a time twice as well."""
+    for tick in _simulated(entry, after.astimezone(zone)):
+        yield tick.astimezone(UTC)
+
+
+def _with_skipped(entry: CronEntry, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
+    """The same, and a tick right after a change that skipped one."""
+    last = after
+    for instant in _elapsed(entry, zone, after):
+        for change, first, end in _gaps(zone, last, instant):
+            skipped = next(_simulated(entry, first - timedelta(seconds=1)), end)
+            if skipped < end:
+                yield change
+        yield instant
+        last = instant
+
+
+def _gaps(
+    zone: ZoneInfo, start: datetime, end: datetime
+) -> Iterator[tuple[datetime, datetime, datetime]]:
+    """Changes of the clock that skip local times: the moment, the first and the next time."""
+    start = start.replace(microsecond=0)
+    while start < end:
+        stop = min(start + timedelta(days=1), end)
+        if _local(stop, zone) - _local(start, zone) > stop - start:
+            change = _change(zone, start, stop)
+            before = _local(change - timedelta(seconds=1), zone) + timedelta(seconds=1)
+            yield change, before, _local(change, zone)
+        start = stop
+
+
+def _first_moment(local: datetime, zone: ZoneInfo) -> datetime:
+    """The first moment when clocks show a local time; if none, when they skip it."""
+    early, late = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    return early if early <= late else _change(zone, late, early)
+
+
+def _change(zone: ZoneInfo, start: datetime, end: datetime) -> datetime:
+    """The moment of the one change of the clock after the start, until the end."""
+    offset = start.astimezone(zone).utcoffset()
+    while end - start > timedelta(seconds=1):
+        middle = start + timedelta(seconds=(end - start) // timedelta(seconds=2))
+        if middle.astimezone(zone).utcoffset() == offset:
+            start = middle
+        else:
+            end = middle
+    return end
+
+
+def _local(moment: datetime, zone: ZoneInfo) -> datetime:
+    return moment.astimezone(zone).replace(tzinfo=None)

@@ -213,6 +213,25 @@ def test_failed_job_is_retried_and_others_are_not(place: Place) -> None:
     assert "NOT_FOUND" in refused.stdout
 
 
+def test_metadata_of_jobs_is_changed(place: Place) -> None:
+    job_id = place.submit("greet", "--tag", "old=1")
+
+    updated = place.json("update", job_id, "--tag", "a=1", "--tag", "b=2", "--priority", "high")
+    job = place.json("job", job_id)
+    cleared = place.json("update", job_id, "--no-tags", "--correlation-id", "c")
+    place.run("cancel", job_id)
+    late = place.run("update", job_id, "--priority", "LOW")
+    nothing = place.run("update", job_id)
+    both = place.run("update", job_id, "--tag", "a=1", "--no-tags")
+
+    assert ("UPDATED", "SCHEDULED") == (updated["status"], updated["state"])
+    assert ({"a": "1", "b": "2"}, "HIGH") == (job["tags"], job["priority"])
+    assert "UPDATED" == cleared["status"]
+    assert ({}, "c") == tuple(place.json("job", job_id)[n] for n in ("tags", "correlation_id"))
+    assert (1, 2, 2) == (late.exit_code, nothing.exit_code, both.exit_code)
+    assert "NOT_WAITING" in late.stdout
+
+
 def test_held_job_is_released_and_ended_job_deleted(place: Place) -> None:
     job_id = place.submit("greet", "--hold")
 

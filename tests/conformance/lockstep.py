@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, multiple, rule
+from msgspec.structs import replace
 
 from holdfast.errors import IllegalTransitionError
 from holdfast.model import lifecycle
@@ -238,6 +239,18 @@ class Lockstep(Pair):
         if possible:
             self.swap(possible[who % len(possible)])
             self.saw("operator acts")
+
+    @rule(who=anyone, priority=st.integers(0, 4), tag=st.sampled_from("xy"), stale=st.booleans())
+    def amend(self, who: int, priority: int, tag: str, *, stale: bool) -> None:
+        """Change the metadata of any job, sometimes decided on an older one."""
+        job = self.someone(who)
+        if job is not None:
+            before = replace(job, revision=job.revision - stale)
+            after = replace(
+                before, revision=before.revision + 1, priority=priority, tags={tag: "1"}
+            )
+            self.both(lambda store: store.amend([Change(before, after)]))
+            self.saw("late amendment is refused" if stale else "amended")
 
     @rule(claim=claims, force=st.booleans())
     def ask_to_stop(self, claim: Job, *, force: bool) -> None:

@@ -27,6 +27,7 @@ EXAMPLES = int(os.environ.get("HOLDFAST_TEST_EXAMPLES", "40"))
 """In each round on SQLite; servers are slower, and memory is compared with itself: a quarter."""
 
 MUST_HAPPEN = (
+    "amended",
     "claim finds work",
     "deleted",
     "deletion refused",
@@ -39,6 +40,7 @@ MUST_HAPPEN = (
     "heartbeat is refused",
     "lock refused",
     "known id comes again",
+    "late amendment is refused",
     "late answer counts",
     "lease lapsed",
     "lifetime over",

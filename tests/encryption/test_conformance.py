@@ -11,3 +11,4 @@ from tests.conformance.test_verbs_leases import *  # noqa: F403
 from tests.conformance.test_verbs_outcomes import *  # noqa: F403
 from tests.conformance.test_verbs_spawning import *  # noqa: F403
 from tests.conformance.test_verbs_swap import *  # noqa: F403
+from tests.conformance.test_verbs_update import *  # noqa: F403

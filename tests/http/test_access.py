@@ -47,6 +47,7 @@ MATRIX = {
     "deleteJobs": "no no no yes yes",
     "retryJob": "no no no yes yes",
     "deleteJob": "no no no yes yes",
+    "updateJob": "no no no yes yes",
     "pauseQueue": "no no no yes yes",
     "resumeQueue": "no no no yes yes",
     "listFailures": "no no yes yes yes",

@@ -43,6 +43,7 @@ from holdfast.model.results import (
     ReleaseStatus,
     RetryStatus,
     SubmissionStatus,
+    UpdateStatus,
 )
 from holdfast.operations.interface import JobOperations, OperationsBackend
 from holdfast.operations.operations import Operations
@@ -303,6 +304,9 @@ async def test_every_operation_returns_what_the_library_returns(
     stats = await client.stats(breakdown_by=["TYPE"], time_range="PT1H")
     assert (1, 1) == (stats.dead_letter, (stats.by_type or {})["fail"].dead_letter)
     assert stats.execution_time.max is not None
+    updated = await client.update(held, tags={"k": "w"}, priority=Priority.HIGH)
+    assert UpdateStatus.UPDATED is updated.status
+    assert ({"k": "w"}, "HIGH") == ((await app.get(held)).tags, (await app.get(held)).priority)
     assert ReleaseStatus.RELEASED is (await client.release(held)).status
     assert RetryStatus.QUEUED is (await client.retry(failed, delay=60, priority="LOW")).status
     assert RetryStatus.NOT_RETRIABLE is (await client.retry(failed)).status
@@ -332,6 +336,7 @@ async def test_missing_job_is_a_status_where_the_library_returns_a_status(client
     assert CancellationStatus.NOT_FOUND is (await client.cancel("x")).status
     assert RetryStatus.NOT_FOUND is (await client.retry("x")).status
     assert ReleaseStatus.NOT_FOUND is (await client.release("x")).status
+    assert UpdateStatus.NOT_FOUND is (await client.update("x", tags={})).status
     assert DeletionStatus.NOT_FOUND is (await client.delete("x")).status
 
 

@@ -137,7 +137,8 @@ async def test_generated_clients_see_the_same_component_names(document: dict[str
         LeaseStates LogLine LogLines Origin ProgressInfo QueueAgeing QueueInfo QueueList QueueState
         QueueStats
         ReleaseResult ReleaseStatus ResultStatus RetryResult RetryStatus Settlement Spawned State
-        StateTransition SubmissionResult SubmissionStatus WebhookInfo WebhookList WebhookRemoval
+        StateTransition SubmissionResult SubmissionStatus UpdateResult UpdateStatus WebhookInfo
+        WebhookList WebhookRemoval
         WorkerInfo WorkerList
     """
 

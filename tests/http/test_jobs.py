@@ -180,6 +180,7 @@ async def test_job_has_the_documented_fields(site: Site) -> None:
     [
         ("GET", ""),
         ("DELETE", ""),
+        ("PATCH", ""),
         ("GET", "/result"),
         ("GET", "/wait"),
         ("GET", "/failure"),
@@ -298,6 +299,34 @@ async def test_failures_are_listed_by_attempt_and_counted(site: Site) -> None:
         page["by_code"],
         page["by_type"],
     )
+
+
+@pytest.mark.req("M-13", "A-20")
+async def test_metadata_is_changed_and_the_change_audited(site: Site) -> None:
+    path = f"{API}/jobs/{await site.submit(tags={'old': '1'})}"
+
+    changed = await site.call(
+        "PATCH", path, {"tags": {"new": "1"}, "priority": 1, "correlation_id": None}
+    )
+    faults = await site.call("PATCH", path, {"tags": {"holdfast:x": "1"}})
+    wrong = await site.call("PATCH", path, {"priority": "URGENT", "callback_url": "x", "queue": ""})
+    invalid = await site.call("PATCH", path, {"priority": "URGENT", "callback_url": "x"})
+    await site.claim()
+    late = await site.call("PATCH", path, {"priority": "LOW"})
+
+    assert (200, "UPDATED", "SCHEDULED") == (
+        changed.status,
+        changed.json["status"],
+        changed.json["state"],
+    )
+    job = (await site.get(path)).json
+    assert ({"new": "1"}, "HIGH") == (job["tags"], job["priority"])
+    assert {"tags": "RESERVED"} == faults.fields
+    assert {"queue": "UNKNOWN_FIELD"} == wrong.fields
+    assert {"priority": "INVALID", "callback_url": "INVALID"} == invalid.fields
+    assert (200, "NOT_WAITING", "RUNNING") == (late.status, late.json["status"], late.json["state"])
+    entries = (await site.get(f"{API}/audit")).json["entries"]
+    assert "updateJob" in [entry["action"] for entry in entries]
 
 
 @pytest.mark.req("A-11", "A-13", "A-16", "L-2")

@@ -20,6 +20,20 @@ def _sql(
 
 MUTANTS = (
     _sql(
+        "amend",
+        " AND j.revision = %(was)s::integer",
+        " AND %(was)s::integer IS NOT NULL",
+        "metadata decided on an older job is written",
+        "update",
+    ),
+    _sql(
+        "amend",
+        "THEN least(greatest(%(priority)s::integer, 0), 4) ELSE j.level END",
+        "THEN j.level ELSE j.level END",
+        "a ready job is served by its old priority",
+        "update",
+    ),
+    _sql(
         "swap",
         "j.revision = c.was",
         "c.was = c.was",

@@ -14,6 +14,24 @@ def _in(file: str, old: str, new: str, why: str, layers: tuple[str, ...] = CONFO
 
 MUTANTS = (
     _in(
+        "scripts/amend.lua",
+        "  if j.revision ~= c.rev then return {reply(j)} end\n",
+        "",
+        "metadata decided on an older job is written",
+    ),
+    _in(
+        "scripts/amend.lua",
+        "  for _, name in ipairs(c.drop) do set_index(name, j.job_id) end\n",
+        "",
+        "a job is found by a tag that it no longer has",
+    ),
+    _in(
+        "scripts/lib/ready.lua",
+        "    if ready_number(q, id) > number then to = middle else from = middle + 1 end\n",
+        "    from = middle + 1\n",
+        "a job with a new priority goes to the end of its level",
+    ),
+    _in(
         "scripts/swap.lua",
         "  if j.revision ~= c.rev then return false end\n",
         "",

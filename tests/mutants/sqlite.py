@@ -92,6 +92,20 @@ MUTANTS = (
         "swap",
     ),
     _in(
+        "queries/amend.sql",
+        "rank = CASE WHEN priority <> ?2 THEN ?2 ELSE rank END",
+        "rank = ?2",
+        "new tags take an aged job back to its level",
+        "update",
+    ),
+    _in(
+        "amend.py",
+        "    if revision != before.revision:\n",
+        "    if False:\n",
+        "metadata decided on an older job is written",
+        "update",
+    ),
+    _in(
         "queries/settle.sql",
         "WHERE seq = ?1 AND revision = ?9 AND token = ?10",
         "WHERE seq = ?1 AND ?9 >= 0 AND ?10 <> ''",

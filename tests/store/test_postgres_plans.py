@@ -27,6 +27,7 @@ BIG = {"job", "body", "journal"}
 HOT = [
     "add",
     "add_one",
+    "amend",
     "cancels",
     "claim",
     "clock",

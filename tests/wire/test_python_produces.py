@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
+from holdfast.errors import ValidationError
 from holdfast.model import lifecycle
 from holdfast.model.dependencies import verdict
 from holdfast.model.job import Event, State
 from holdfast.model.policy import Backoff, BackoffKind
+from holdfast.store import Change, Swapped
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -79,6 +82,45 @@ async def test_node_worker_picks_up_our_delayed_job_in_time(side: Side, peer: Pe
 
     assert done.started_at is not None
     assert 0.45 < (done.started_at - job.created_at).total_seconds() < 3
+
+
+@pytest.mark.req("B-1", "M-13")
+async def test_node_worker_follows_a_changed_priority(side: Side, peer: Peer) -> None:
+    jobs = [await side.add("x", n, priority=level) for n, level in enumerate([0, 2, 2, 4])]
+    await peer.ask("call", queue="q", method="pause")
+
+    for job, priority in ((jobs[0], 4), (jobs[1], 0), (jobs[3], 2)):
+        after = replace(job, revision=job.revision + 1, priority=priority)
+        assert [Swapped(written=True)] == await side.store.amend([Change(job, after)])
+    shown = [(await peer.ask("job", queue="q", id=job.id))["priority"] for job in jobs]
+    states = [await peer.ask("state", queue="q", id=job.id) for job in jobs]
+    await peer.ask("call", queue="q", method="resume")
+    await peer.ask("work", queue="q")
+    for job in jobs:
+        await side.becomes(job.id, State.COMPLETED)
+
+    assert [4, 0, 2, 2] == shown
+    assert ["prioritized", "waiting", "prioritized", "prioritized"] == states
+    started = [each["id"] for each in await peer.ask("seen") if each["on"] == "started"]
+    assert [jobs[n].id for n in (1, 2, 3, 0)] == started
+
+
+@pytest.mark.req("B-1", "M-13")
+async def test_priority_of_a_job_that_node_submitted_changes_but_it_has_no_tags(
+    side: Side, peer: Peer
+) -> None:
+    await peer.ask("call", queue="q", method="add", args=["x", {}, {"jobId": "n1"}])
+    (job,) = await side.store.get(["q:n1"])
+    assert job is not None
+
+    lowered = replace(job, revision=job.revision + 1, priority=3)
+    assert [Swapped(written=True)] == await side.store.amend([Change(job, lowered)])
+    with pytest.raises(ValidationError, match="tags"):
+        await side.store.amend([Change(lowered, replace(lowered, tags={"a": "1"}))])
+
+    assert [lowered] == await side.store.get(["q:n1"])
+    assert 3 == (await peer.ask("job", queue="q", id="n1"))["priority"]
+    assert "prioritized" == await peer.ask("state", queue="q", id="n1")
 
 
 @pytest.mark.req("B-1", "B-5")

@@ -32,6 +32,7 @@ SECTIONS = {
         "explain": ("jobs", "Explain why a job is not running."),
         "cancel": ("manage", "Cancel jobs, by id or by filter."),
         "retry": ("manage", "Retry failed jobs, by id or by filter."),
+        "update": ("manage", "Change tags or priority of jobs."),
         "release": ("manage", "Release held jobs."),
         "delete": ("manage", "Delete finished jobs, by id or by filter."),
     },

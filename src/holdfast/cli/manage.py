@@ -1,9 +1,9 @@
-"""Commands that change jobs: cancel, retry, release, delete."""
+"""Commands that change jobs: cancel, retry, update, release, delete."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypedDict, TypeVar
+from typing import TypedDict, TypeVar, cast
 
 import click
 
@@ -16,8 +16,9 @@ from holdfast.cli.filters import (
     job_filter,
     selection_options,
 )
-from holdfast.cli.submit import span_or_text
+from holdfast.cli.submit import span_or_text, tags_of
 from holdfast.cli.tables import table
+from holdfast.model.amendment import JobMetadata
 from holdfast.model.job import Priority
 from holdfast.model.results import (
     BatchCancellationResult,
@@ -27,6 +28,7 @@ from holdfast.model.results import (
     DeletionStatus,
     ReleaseStatus,
     RetryStatus,
+    UpdateStatus,
 )
 from holdfast.model.times import Span
 from holdfast.operations.filters import JobFilter
@@ -112,6 +114,49 @@ def retry(
     counts = (result.requested, result.retried, result.skipped)
     answer(result, as_json=as_json, show=lambda: _show_batch(result, "retried", counts))
     _fail_unless([not result.failed])
+
+
+@click.command()
+@ids_argument
+@click.option(
+    "--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag; replaces all tags."
+)
+@click.option("--no-tags", is_flag=True, help="Remove all tags.")
+@click.option("--correlation-id", metavar="ID", help="Your own id for correlation; '' removes it.")
+@click.option(
+    "--callback-url", metavar="URL", help="The address for a webhook at the end; '' removes it."
+)
+@click.option(
+    "--priority",
+    type=click.Choice([p.name for p in Priority], case_sensitive=False),
+    help="The priority within the queue, while the job waits.",
+)
+@store_options
+def update(
+    job_ids: tuple[str, ...],
+    tags: tuple[str, ...],
+    no_tags: bool,
+    correlation_id: str | None,
+    callback_url: str | None,
+    priority: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Change tags, correlation id, callback address or priority of jobs."""
+    if tags and no_tags:
+        raise CommandError("give --tag or --no-tags, but not both", USAGE)
+    given = {
+        "tags": tags_of(tags) if tags or no_tags else None,
+        "correlation_id": correlation_id,
+        "callback_url": callback_url,
+        "priority": priority,
+    }
+    if all(value is None for value in given.values()):
+        raise CommandError("give what to change, such as --tag or --priority", USAGE)
+    metadata = cast("JobMetadata", given)
+    results = _each(url, job_ids, lambda app, job_id: app.update(job_id, **metadata))
+    _report([(r.job_id, r.status, r.state or "") for r in results], results, as_json)
+    _fail_unless([r.status is UpdateStatus.UPDATED for r in results])
 
 
 @click.command()

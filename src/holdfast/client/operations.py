@@ -7,7 +7,7 @@ import base64
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from holdfast.client.requests import (
 )
 from holdfast.client.transport import ConnectionLost, ServiceResponse, Transport
 from holdfast.errors import Fault, NotFoundError, ValidationError
+from holdfast.model.amendment import JobMetadata
 from holdfast.model.job import TERMINAL, Priority
 from holdfast.model.policy import Limits
 from holdfast.model.results import (
@@ -48,6 +49,8 @@ from holdfast.model.results import (
     RetryStatus,
     SubmissionResult,
     SubmissionStatus,
+    UpdateResult,
+    UpdateStatus,
 )
 from holdfast.model.statistics import QueueStats
 from holdfast.model.status import EventInfo, JobPayload, JobStatus, LogEntry
@@ -278,6 +281,11 @@ class RemoteOperations(OperationsBackend):
             body["priority"] = priority
         missing = RetryResult(job_id=job_id, status=RetryStatus.NOT_FOUND)
         return await self._change(job_id, "/retry", encode_body(body), missing, repeat=False)
+
+    async def update(self, job_id: str, **metadata: Unpack[JobMetadata]) -> UpdateResult:
+        """Change tags, correlation id, callback address or priority of a job."""
+        missing = UpdateResult(job_id=job_id, status=UpdateStatus.NOT_FOUND)
+        return await self._change(job_id, "", encode_body(metadata), missing, method="PATCH")
 
     async def release(self, job_id: str) -> ReleaseResult:
         """Release a job that was submitted with ``hold``."""

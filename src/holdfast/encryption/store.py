@@ -70,6 +70,10 @@ class EncryptedStore(StoreProxy):
         writes = [replace(c, after=self._contents.encrypt_change(c.after)) for c in changes]
         return [replace(a, job=self._decrypt(a.job)) for a in await self._inner.swap(writes)]
 
+    async def amend(self, changes: Sequence[Change]) -> list[Swapped]:
+        answers = await self._inner.amend(changes)
+        return [replace(answer, job=self._decrypt(answer.job)) for answer in answers]
+
     async def note(self, notes: Sequence[JobNote]) -> list[bool]:
         return await self._inner.note([self._contents.encrypt_note(note) for note in notes])
 

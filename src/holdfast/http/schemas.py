@@ -71,6 +71,21 @@ def _or_null(field: Mapping[str, Any]) -> Schema:
     return {"anyOf": [plain, {"type": "null"}], **text}
 
 
+_TAGS: Schema = {
+    "type": "object",
+    "maxProperties": MAX_TAGS,
+    "propertyNames": {
+        "minLength": 1,
+        "maxLength": MAX_TAG_NAME,
+        "pattern": r"^(?!holdfast:)[^\u0000]*$",
+    },
+    "additionalProperties": {
+        "type": "string",
+        "maxLength": MAX_TAG_VALUE,
+        "pattern": NO_NUL,
+    },
+}
+
 _SUBMISSION: Schema = {
     "type": "object",
     "additionalProperties": False,
@@ -109,20 +124,7 @@ _SUBMISSION: Schema = {
         "idempotency_key": _text("At most one job per type and key exists within the window."),
         "idempotency_window": _duration("How long the key counts; 24 hours by default."),
         "correlation_id": _text("Your own id, for tracing."),
-        "tags": {
-            "type": "object",
-            "maxProperties": MAX_TAGS,
-            "propertyNames": {
-                "minLength": 1,
-                "maxLength": MAX_TAG_NAME,
-                "pattern": r"^(?!holdfast:)[^\u0000]*$",
-            },
-            "additionalProperties": {
-                "type": "string",
-                "maxLength": MAX_TAG_VALUE,
-                "pattern": NO_NUL,
-            },
-        },
+        "tags": _TAGS,
         "headers": {
             "type": "object",
             "propertyNames": {"pattern": NO_NUL},
@@ -150,6 +152,13 @@ _SUBMISSION: Schema = {
         "ref": _text("A name by which other jobs of the same batch can depend on it."),
     },
 }
+METADATA: Mapping[str, Schema] = {
+    "tags": _or_null({**_TAGS, "description": "They replace all tags of the job."}),
+    "correlation_id": _or_null({"type": "string", "maxLength": MAX_KEY, "pattern": NO_NUL}),
+    "callback_url": _or_null({"type": "string", "maxLength": MAX_URL}),
+}
+"""What changes after submission, beside the priority."""
+
 SUBMISSION = _nullable(_SUBMISSION, required=["type", "payload", "payload_encoding"])
 
 BATCH: Schema = {

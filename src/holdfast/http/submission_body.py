@@ -51,7 +51,7 @@ class _CommonSubmission(msgspec.Struct, forbid_unknown_fields=True):
             depends_on=self.depends_on,
             limit_key=self.limit_key,
             ref=self.ref,
-            faults=_tag_faults(tags) if tags else (),
+            faults=tag_faults(tags) if tags else (),
         )
 
 
@@ -129,7 +129,7 @@ def submission_of(given: Mapping[str, msgspec.Raw], *, key: str | None = None) -
             fields[name] = whole(fields[name])
     tags = fields.get("tags")
     if isinstance(tags, dict):
-        faults += _tag_faults(tags)
+        faults += tag_faults(tags)
     if key is not None:
         faults += _key_faults(fields, key)
         fields["idempotency_key"] = key
@@ -137,7 +137,8 @@ def submission_of(given: Mapping[str, msgspec.Raw], *, key: str | None = None) -
     return replace(made, faults=(*made.faults, *faults)) if faults else made
 
 
-def _tag_faults(tags: Mapping[str, object]) -> tuple[Fault, ...]:
+def tag_faults(tags: Mapping[str, object]) -> tuple[Fault, ...]:
+    """Return the faults of tags whose names holdfast uses itself."""
     if any(str(name).startswith(RESERVED) for name in tags):
         return (Fault("tags", "RESERVED", f"must not begin with {RESERVED!r}"),)
     return ()

@@ -188,6 +188,25 @@ class ReleaseResult(msgspec.Struct, frozen=True, kw_only=True):
     new_state: State | None = None
 
 
+class UpdateStatus(StrEnum):
+    """The outcome of changing a job's metadata."""
+
+    UPDATED = "UPDATED"
+    NOT_WAITING = "NOT_WAITING"
+    """The priority changes only while the job waits."""
+    ENDED = "ENDED"
+    """The callback address changes only until the job has ended."""
+    NOT_FOUND = "NOT_FOUND"
+
+
+class UpdateResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of changing a job's metadata: all of it or, unless UPDATED, nothing."""
+
+    job_id: str
+    status: UpdateStatus
+    state: State | None = None
+
+
 class DeletionStatus(StrEnum):
     """The outcome of a deletion."""
 

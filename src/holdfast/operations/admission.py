@@ -56,11 +56,7 @@ class Admission:
         all, the keys are read. After the write, ``settle`` gives back what was not used.
         """
         if not self._has_callbacks and any(job.callback_url for job in jobs):
-            since = self._store.now().isoformat().encode()
-            await self._store.keep(
-                [RecordWrite(kind=CALLBACKS, key=CALLBACKS, data=since, version=0)]
-            )
-            self._has_callbacks = True
+            await self.expect_callbacks()
         if self._quota is None:
             return ()
         try:
@@ -72,6 +68,12 @@ class Admission:
             await self._quota.admit(new)
             return new
         return jobs
+
+    async def expect_callbacks(self) -> None:
+        """Record that jobs with a ``callback_url`` exist: else nobody looks for them."""
+        since = self._store.now().isoformat().encode()
+        await self._store.keep([RecordWrite(kind=CALLBACKS, key=CALLBACKS, data=since, version=0)])
+        self._has_callbacks = True
 
     def settle(self, counted: Sequence[Job], jobs: Sequence[Job], added: Sequence[Added]) -> None:
         """Give back the room of jobs that were counted and not written."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol, Unpack
 
+from holdfast.model.amendment import JobMetadata
 from holdfast.model.job import Priority
 from holdfast.model.results import (
     BatchCancellationResult,
@@ -21,6 +22,7 @@ from holdfast.model.results import (
     ReleaseResult,
     RetryResult,
     SubmissionResult,
+    UpdateResult,
 )
 from holdfast.model.statistics import QueueStats
 from holdfast.model.status import EventInfo, JobPayload, JobStatus, LogEntry
@@ -113,6 +115,8 @@ class OperationsBackend(Protocol):
         priority: Priority | str | int | None = None,
         delay: Span = 0,
     ) -> RetryResult: ...
+
+    async def update(self, job_id: str, **metadata: Unpack[JobMetadata]) -> UpdateResult: ...
 
     async def release(self, job_id: str) -> ReleaseResult: ...
 
@@ -303,6 +307,14 @@ class JobOperations(ABC):
         return await self.operations.retry(
             job_id, reset_attempts=reset_attempts, priority=priority, delay=delay
         )
+
+    async def update(self, job_id: str, **metadata: Unpack[JobMetadata]) -> UpdateResult:
+        """Change a job's metadata, all that is given or nothing.
+
+        Tags (they replace all others) and the correlation id at any time, the callback address
+        until the job has ended, the priority while it waits. Checked like a submission.
+        """
+        return await self.operations.update(job_id, **metadata)
 
     async def release(self, job_id: str) -> ReleaseResult:
         """Release a job that was submitted with ``hold=True``."""

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
+from typing import Unpack
 
 from msgspec.structs import replace
 
 from holdfast.errors import Fault, NotFoundError, StoreUnavailableError, ValidationError
 from holdfast.model.acceptance import read
+from holdfast.model.amendment import JobMetadata
 from holdfast.model.job import TERMINAL, Event, Job, attempts
 from holdfast.model.results import (
     BatchResult,
@@ -19,6 +21,7 @@ from holdfast.model.results import (
     JobSearchResult,
     SubmissionResult,
     SubmissionStatus,
+    UpdateResult,
     attempt_info,
 )
 from holdfast.model.statistics import Breakdown, QueueStats, summarise
@@ -39,6 +42,7 @@ from holdfast.operations.changes import read_span
 from holdfast.operations.explain import Explanation, explain
 from holdfast.operations.filters import FailureFilter, JobFilter, failure_search, job_search
 from holdfast.operations.submitter import Submitter
+from holdfast.operations.updates import update
 from holdfast.operations.waiter import JobWaiter
 from holdfast.operations.workers import workers
 from holdfast.store import QueueInfo, Store
@@ -90,6 +94,10 @@ class Operations(BatchChanges):
             rejected=result.rejected,
             results=tuple(await self._described(result.results)),
         )
+
+    async def update(self, job_id: str, **metadata: Unpack[JobMetadata]) -> UpdateResult:
+        """Change tags, correlation id, callback address or priority of a job."""
+        return await update(self.store, self._submitter, job_id, metadata)
 
     async def chain(
         self, steps: Sequence[Step], *, connection: object = None

@@ -73,7 +73,7 @@ class Submitter:
         self._limits = limits
         self.declarations = declarations
         self._callbacks = callbacks
-        self._admission = Admission(store, quota)
+        self.admission = Admission(store, quota)
         self._timeouts = Timeouts()
         self._batcher = self._new_batcher()
         self._keyed = self._new_batcher()
@@ -101,10 +101,10 @@ class Submitter:
         """Accept and store one job; submissions that wait together are written together."""
         defaults = self._known(submission) or await self._defaults(submission)
         usual = plain(submission, defaults)
-        is_limited = connection is not None or self._admission.is_limited
+        is_limited = connection is not None or self.admission.is_limited
         if usual is not None and not is_limited and len(usual.payload) <= SMALL_PAYLOAD:
             return self._result(*await self._batcher.write(usual, self._add_one))
-        (submission,) = await self._screened([submission])
+        (submission,) = await self.screened([submission])
         parents = await self._parents([submission], connection) if submission.depends_on else None
         job = self._accepted(submission, defaults, parents)
         counted = await self._admit([job], connection)
@@ -116,7 +116,7 @@ class Submitter:
             added = await self._add_keyed(job, (job.dedupe.scope, job.dedupe.key))
         else:
             _, added = await self._batcher.write(job, self._add_one)
-        self._admission.settle(counted, [job], [added])
+        self.admission.settle(counted, [job], [added])
         return self._result(job, added)
 
     async def spawn(
@@ -132,13 +132,13 @@ class Submitter:
         With an idempotency key that another job holds, return the id of that job. ``extra`` are
         the plain fields of the running job, which the child inherits.
         """
-        (submission,) = await self._screened([submission])
+        (submission,) = await self.screened([submission])
         spawner = Spawner(fence.job_id, key or self._randomness.token(), extra)
         defaults = self._known(submission) or await self._defaults(submission)
         job = self._accepted(submission, defaults, await self._parents([submission]), spawner)
         counted = await self._admit([job])
         added = await self.persist(lambda: self._store.add([job], fence=fence))
-        self._admission.settle(counted, [job], added)
+        self.admission.settle(counted, [job], added)
         return self._result(job, added[0]).job_id
 
     async def submit_batch(
@@ -148,7 +148,7 @@ class Submitter:
         if not 1 <= len(submissions) <= self._limits.batch:
             message = f"must hold 1 to {self._limits.batch} submissions, got {len(submissions)}"
             raise ValidationError([Fault("jobs", "OUT_OF_RANGE", message)])
-        jobs = await self._accepted_batch(await self._screened(submissions), connection)
+        jobs = await self._accepted_batch(await self.screened(submissions), connection)
         refused = {i: job for i, job in enumerate(jobs) if isinstance(job, ValidationError)}
         if refused and atomic:
             raise ValidationError(
@@ -162,7 +162,7 @@ class Submitter:
         valid = sorted((job for job in jobs if isinstance(job, Job)), key=lambda job: job.depth)
         counted = await self._admit(valid, connection)
         answers = await self._write(valid, connection, atomic=atomic) if valid else []
-        self._admission.settle(counted, valid, answers)
+        self.admission.settle(counted, valid, answers)
         added = {job.id: answer for job, answer in zip(valid, answers, strict=True)}
         results = [
             rejected("", job)
@@ -174,7 +174,7 @@ class Submitter:
         ]
         return batch_answer(results)
 
-    async def _screened(self, submissions: Sequence[Submission]) -> Sequence[Submission]:
+    async def screened(self, submissions: Sequence[Submission]) -> Sequence[Submission]:
         """Add a fault to each submission whose callback address will be refused."""
         screen = self._callbacks
         if screen is None or not any(submission.callback_url for submission in submissions):
@@ -189,7 +189,7 @@ class Submitter:
 
     async def _admit(self, jobs: Sequence[Job], connection: object = None) -> Sequence[Job]:
         add = self._add_somewhere(connection)
-        return await self.persist(lambda: self._admission.admit(jobs, add))
+        return await self.persist(lambda: self.admission.admit(jobs, add))
 
     def _add_somewhere(self, connection: object) -> Add:
         if connection is not None:
@@ -211,7 +211,7 @@ class Submitter:
             parents=parents,
             spawner=spawner,
         )
-        return self._admission.checked(job)
+        return self.admission.checked(job)
 
     def _known(self, submission: Submission) -> Defaults | None:
         """The defaults of a submission, unless they must be read: most calls end here."""
@@ -237,7 +237,7 @@ class Submitter:
             defaults_for=lambda submission: defaults[named(submission)],
             parents=await self._parents(submissions, connection),
         )
-        return self._admission.checked_each(jobs)
+        return self.admission.checked_each(jobs)
 
     async def _parents(
         self, submissions: Sequence[Submission], connection: object = None

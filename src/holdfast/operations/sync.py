@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Unpack
 
+from holdfast.model.amendment import JobMetadata
 from holdfast.model.job import Priority, State
 from holdfast.model.results import (
     BatchCancellationResult,
@@ -21,6 +22,7 @@ from holdfast.model.results import (
     ReleaseResult,
     RetryResult,
     SubmissionResult,
+    UpdateResult,
 )
 from holdfast.model.statistics import QueueStats
 from holdfast.model.status import EventInfo, JobPayload, JobStatus, LogEntry
@@ -195,6 +197,10 @@ class SyncOperations(BackgroundOperations):
                 job_id, reset_attempts=reset_attempts, priority=priority, delay=delay
             )
         )
+
+    def update(self, job_id: str, **metadata: Unpack[JobMetadata]) -> UpdateResult:
+        """Change a job's metadata, all that is given or nothing."""
+        return self._run(lambda operations: operations.update(job_id, **metadata))
 
     def release(self, job_id: str) -> ReleaseResult:
         """Release a job that was submitted with ``hold=True``."""

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol, Self
 
-from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Stats
 from holdfast.model.policy import Retention
@@ -155,6 +154,17 @@ class Store(Protocol):
         of each counts as ``end_on_retry`` returns it for the state it has now, and a FAN_IN waits
         for all that its dependencies have spawned by now. ``has_dependents`` is then whether a
         verdict on the job may be due. A dependency that ends at the same time is noticed.
+        """
+        ...
+
+    async def amend(self, changes: Sequence[Change]) -> list[Swapped]:
+        """Write tags, correlation_id, callback_url, priority and revision of each ``after``.
+
+        Only where the stored job still has the revision of ``before``. Nothing else is written,
+        and there is no transition: state, lease and history stay. A ready job is served by its
+        new priority; among the jobs of that priority it keeps the place of the time at which
+        it became ready. Ageing (see ``promote``) starts from the new priority. Each change
+        stands alone. One that is not written returns the job as stored.
         """
         ...
 
@@ -369,32 +379,3 @@ class Store(Protocol):
         ``after`` continues behind a key that was listed before, in the same direction.
         """
         ...
-
-
-NOTHING = timedelta(0)
-
-
-def check_settings(settings: Mapping[str, object]) -> None:
-    """Raise ``ValidationError`` with every fault in a queue's new settings."""
-    faults = [
-        Fault(name, "UNKNOWN", f"must be a setting of a queue: {', '.join(_RULES)}")
-        if name not in _RULES
-        else Fault(name, "INVALID", f"must be {_RULES[name]}, got {value!r:.60}")
-        for name, value in settings.items()
-        if not _is_valid(name, value)
-    ]
-    if faults:
-        raise ValidationError(faults)
-
-
-_RULES = {"paused": "true or false", "ageing": "a timedelta above zero, or None"}
-
-
-def _is_valid(name: str, value: object) -> bool:
-    match name:
-        case "paused":
-            return isinstance(value, bool)
-        case "ageing":
-            return value is None or (isinstance(value, timedelta) and value > NOTHING)
-        case _:
-            return False

@@ -113,6 +113,11 @@ class Counters:
         """Count a deleted job."""
         self._tallies[job.queue, job.type, job.priority, job.state] -= 1
 
+    def amended(self, before: Job, after: Job) -> None:
+        """Count a job whose priority changed, but not its state."""
+        self._tallies[*_KIND(before), before.state] -= 1
+        self._tallies[*_KIND(after), before.state] += 1
+
     def add(self, other: Counters) -> None:
         """Add the counts of another batch."""
         for move, count in other._moves.items():

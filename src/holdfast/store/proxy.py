@@ -68,6 +68,9 @@ class StoreProxy:
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         return await self._inner.swap(changes)
 
+    async def amend(self, changes: Sequence[Change]) -> list[Swapped]:
+        return await self._inner.amend(changes)
+
     async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         return await self._inner.extend(fences)
 

@@ -154,13 +154,22 @@ class TenantStore(StoreProxy):
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         """Write changes of jobs that were read through this view."""
-        inward = [
+        return self._answers(await self._inner.swap(self._inward(changes)))
+
+    async def amend(self, changes: Sequence[Change]) -> list[Swapped]:
+        """Amend jobs that were read through this view."""
+        return self._answers(await self._inner.amend(self._inward(changes)))
+
+    def _inward(self, changes: Sequence[Change]) -> list[Change]:
+        return [
             replace(c, before=self._to_stored(c.before), after=self._to_stored(c.after))
             for c in changes
         ]
+
+    def _answers(self, answers: Sequence[Swapped]) -> list[Swapped]:
         return [
             replace(answer, job=self._from_stored(answer.job)) if answer.job else answer
-            for answer in await self._inner.swap(inward)
+            for answer in answers
         ]
 
     # --- maintenance -----------------------------------------------------------------------

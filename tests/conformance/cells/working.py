@@ -1,9 +1,9 @@
-"""Cells of ``claim``, ``swap``, ``extend`` and ``note``."""
+"""Cells of ``claim``, ``swap``, ``amend``, ``extend`` and ``note``."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -64,6 +64,20 @@ async def _(world: World) -> object:
     names = ["parent", "after", "any", "after.two", "parent.ready", "chain", "after.mixed"]
     chosen = [jobs[job_id(name)] for name in names]
     return await world.store.swap([Change(j, DECISIONS["stop"](j, world.now)) for j in chosen])
+
+
+def _amend_cell(fields: dict[str, Any], before: str) -> None:
+    @cell(f"amend: {', '.join(fields)}, {before} before")
+    async def _(world: World) -> object:
+        jobs = map(BEFORES[before], await world.jobs())
+        return await world.store.amend(
+            [Change(job, replace(job, revision=job.revision + 1, **fields)) for job in jobs]
+        )
+
+
+for _before in BEFORES:
+    _amend_cell({"priority": 1}, _before)
+    _amend_cell({"tags": {"new": "1"}, "correlation_id": "c", "callback_url": "http://x"}, _before)
 
 
 def _swap_cell(decision: str, before: str) -> None:

@@ -1,22 +1,25 @@
-"""Routes that change jobs: cancel, retry, release, delete."""
+"""Routes that change jobs: cancel, retry, update, release, delete."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import cast
 
-from holdfast.errors import NotFoundError
+from holdfast.errors import NotFoundError, ValidationError
 from holdfast.http.endpoint import Call, Endpoint
 from holdfast.http.fields import Field, duration, flag, text, whole
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
-from holdfast.http.schemas import PRIORITIES
+from holdfast.http.schemas import METADATA, PRIORITIES
+from holdfast.http.submission_body import tag_faults
+from holdfast.model.amendment import JobMetadata
 from holdfast.model.job import Priority
 from holdfast.model.results import (
     CancellationResult,
     DeletionResult,
     ReleaseResult,
     RetryResult,
+    UpdateResult,
 )
 from holdfast.model.times import shown
 
@@ -44,6 +47,15 @@ async def retry(call: Call) -> JsonResponse:
     return _found(call, result)
 
 
+async def update(call: Call) -> JsonResponse:
+    """Change a job's metadata."""
+    metadata = {name: value for name, value in call.fields.items() if value is not None}
+    tags = metadata.get("tags")
+    if isinstance(tags, dict) and (faults := tag_faults(tags)):
+        raise ValidationError(faults)
+    return _found(call, await call.operations.update(call.job_id, **cast("JobMetadata", metadata)))
+
+
 async def release(call: Call) -> JsonResponse:
     """Release a job that was submitted with hold."""
     return _found(call, await call.operations.release(call.job_id))
@@ -55,7 +67,8 @@ async def delete(call: Call) -> JsonResponse:
 
 
 def _found(
-    call: Call, result: CancellationResult | RetryResult | ReleaseResult | DeletionResult
+    call: Call,
+    result: CancellationResult | RetryResult | UpdateResult | ReleaseResult | DeletionResult,
 ) -> JsonResponse:
     if result.status.value == NOT_FOUND:
         raise NotFoundError(call.job_id)
@@ -86,6 +99,10 @@ RETRY_FIELDS = (
     PRIORITY,
     duration("delay"),
 )
+UPDATE_FIELDS = (
+    *(Field(name=name, schema=schema) for name, schema in METADATA.items()),
+    Field(name="priority", schema=PRIORITY.schema, read=whole),
+)
 
 ENDPOINTS = (
     Endpoint(
@@ -113,6 +130,22 @@ ENDPOINTS = (
         body_fields=RETRY_FIELDS,
         example={"reset_attempts": True, "delay": "PT1M"},
         response=RetryResult,
+        errors=(NOT_FOUND,),
+        audited=True,
+    ),
+    Endpoint(
+        method="PATCH",
+        path="/api/v1/jobs/{job_id}",
+        name="updateJob",
+        summary="Change a job's metadata",
+        description="Tags and correlation id change at any time, callback_url until the job has"
+        " ended (else ENDED), priority while it waits (else NOT_WAITING). Whatever is absent or"
+        " null stays; an empty text removes. Everything given changes, or nothing.",
+        handler=update,
+        permission=Permission.OPERATE,
+        body_fields=UPDATE_FIELDS,
+        example={"tags": {"customer": "42"}, "priority": "HIGH"},
+        response=UpdateResult,
         errors=(NOT_FOUND,),
         audited=True,
     ),

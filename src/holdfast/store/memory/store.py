@@ -27,7 +27,7 @@ from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.capabilities import Capabilities
-from holdfast.store.contract import EVENTS_KEPT, MAX_LOG_LINES, check_settings
+from holdfast.store.contract import EVENTS_KEPT, MAX_LOG_LINES
 from holdfast.store.counters import Counters
 from holdfast.store.memory import queries
 from holdfast.store.memory.limits import MemoryLimits
@@ -39,6 +39,7 @@ from holdfast.store.memory.tables import (
     matches,
     merged,
 )
+from holdfast.store.queue_settings import check_settings
 from holdfast.store.values import (
     Added,
     AddStatus,
@@ -186,6 +187,11 @@ class MemoryStore(RecordTable):
             for child in waiting:
                 self._tables.edges[child][after.id] = after.state
         return Swapped(written=True, has_dependents=bool(waiting) and after.state in TERMINAL)
+
+    async def amend(self, changes: Sequence[Change]) -> list[Swapped]:
+        answers = [self._tables.amend(change) for change in changes]
+        self._wake()
+        return answers
 
     async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         return [self._extend(fence) for fence in fences]

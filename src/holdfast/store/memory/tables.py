@@ -34,6 +34,7 @@ from holdfast.store.values import (
     NamedLock,
     Record,
     RecordWrite,
+    Swapped,
 )
 
 
@@ -110,6 +111,26 @@ class Tables:
             state = self.jobs[parent].state if parent in self.jobs else None
             edges[parent] = end_on_retry(job.dependency_kind, state)
         return is_verdict_due(job, edges)
+
+    def amend(self, change: Change) -> Swapped:
+        """Write what callers may change of a job, if its revision is the expected one."""
+        before, after = self.jobs.get(change.before.id), change.after
+        if before is None or before.revision != change.before.revision:
+            return Swapped(written=False, job=before)
+        self.jobs[before.id] = amended = replace(
+            before,
+            tags=after.tags,
+            correlation_id=after.correlation_id,
+            callback_url=after.callback_url,
+            priority=after.priority,
+            revision=after.revision,
+        )
+        counters = Counters()
+        counters.amended(before, amended)
+        self.count(counters)
+        if before.id in self.ready and before.priority != after.priority:
+            self.ready[before.id] = (after.priority, self.ready[before.id][1])
+        return Swapped(written=True)
 
     def is_held(self, fence: Fence) -> bool:
         """Whether a lease is the newest on a running job."""

@@ -14,9 +14,10 @@ from holdfast.model.policy import Retention
 from holdfast.model.submission import Parent
 from holdfast.runtime.clock import Clock
 from holdfast.store.capabilities import Capabilities, SchemaMove, SchemaStatus
-from holdfast.store.contract import EVENTS_KEPT, check_settings
+from holdfast.store.contract import EVENTS_KEPT
 from holdfast.store.postgres import (
     add,
+    amend,
     caller,
     claim,
     health,
@@ -33,6 +34,7 @@ from holdfast.store.postgres.search import failures, find
 from holdfast.store.postgres.settings import PostgresSettings
 from holdfast.store.postgres.state import StoreState
 from holdfast.store.postgres.transactions import BorrowedConnection, HandlerPool
+from holdfast.store.queue_settings import check_settings
 from holdfast.store.values import (
     Added,
     Change,
@@ -159,6 +161,9 @@ class PostgresStore:
 
     def swap(self, changes: Sequence[Change]) -> Coroutine[Any, Any, list[Swapped]]:
         return swap.swap(self._state, changes)
+
+    async def amend(self, changes: Sequence[Change]) -> list[Swapped]:
+        return await amend.amend(self._state, changes)
 
     async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         return await swap.extend(self._state, fences)

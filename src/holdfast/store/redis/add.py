@@ -133,7 +133,7 @@ def new_job(job: Job) -> Params:
         "fields": encode.new_fields(job),
         "edges": [encode.edge_values(edge) for edge in job.trail],
         "after": job.depends_on,
-        "index": _indexes(job),
+        "index": indexes_of(job),
     }
     if job.state is State.DELAYED and job.due_at is not None:
         params["due"] = fields.micros(job.due_at) // 1000
@@ -147,12 +147,25 @@ def new_job(job: Job) -> Params:
         params["key"] = dedupe_field(job.dedupe.scope, job.dedupe.key)
         params["digest"] = job.dedupe.digest
         params["expires"] = fields.optional_micros(job.dedupe.expires_at)
-    if trace := {name: params[name] for name in ("spawner", "index", "key") if params.get(name)}:
-        params["trace"] = msgspec.json.encode(trace).decode()
+    if trace := trace_of(job):
+        params["trace"] = trace
     return params
 
 
-def _indexes(job: Job) -> list[str]:
+def trace_of(job: Job) -> str:
+    """Return what is deleted with a job, as JSON: its spawner, indexes and key; empty for none."""
+    dedupe = job.dedupe
+    trace: Params = {
+        "spawner": job.spawned_by,
+        "index": indexes_of(job),
+        "key": dedupe and dedupe_field(dedupe.scope, dedupe.key),
+    }
+    named = {name: value for name, value in trace.items() if value}
+    return msgspec.json.encode(named).decode() if named else ""
+
+
+def indexes_of(job: Job) -> list[str]:
+    """Return the names of the indexes that only some jobs are in."""
     found = [tag_index(name, value) for name, value in job.tags.items()]
     if job.correlation_id:
         found.append(correlation_index(job.correlation_id))

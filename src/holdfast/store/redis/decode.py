@@ -72,6 +72,12 @@ def _job(reply: JobReply, unknown_backoff: str) -> Job:
     return _own_job(job_id, queue, row)
 
 
+def read_fixed(reply: JobReply) -> Fixed | None:
+    """Return what a job of holdfast was submitted with; None for a job of a BullMQ client."""
+    _, _, row = _parts(reply)
+    return None if row.fixed is None else _fixed.decode(row.fixed)
+
+
 def scheduled(reply: JobReply) -> tuple[str, str, str, bytes] | None:
     """Return queue, scheduler, BullMQ id and options of a job that a BullMQ scheduler made."""
     if len(reply[2]) <= SCHEDULER:

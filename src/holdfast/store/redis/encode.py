@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import Fault
 from holdfast.model import payload
@@ -79,6 +80,18 @@ def shared_fields(job: Job) -> HashFields:
     if job.limit_key:
         fields += ["hf:limit", job.limit_key]
     return fields
+
+
+def amended_fixed(fixed: Fixed, job: Job) -> str:
+    """Return ``hf:job`` with what callers may change of it."""
+    return _json(
+        replace(
+            fixed,
+            tags=job.tags,
+            correlation_id=job.correlation_id,
+            callback_url=job.callback_url,
+        )
+    )
 
 
 def now_values(job: Job) -> list[str]:

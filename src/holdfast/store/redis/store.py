@@ -16,8 +16,19 @@ from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.capabilities import Capabilities
-from holdfast.store.contract import check_settings
-from holdfast.store.redis import add, claim, health, keys, limits, maintain, read, records, swap
+from holdfast.store.queue_settings import check_settings
+from holdfast.store.redis import (
+    add,
+    amend,
+    claim,
+    health,
+    keys,
+    limits,
+    maintain,
+    read,
+    records,
+    swap,
+)
 from holdfast.store.redis.bullmq_queues import QueueFinder
 from holdfast.store.redis.encode import pack, size_fault
 from holdfast.store.redis.search import failures, find
@@ -119,6 +130,9 @@ class RedisStore:
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         return await swap.swap(self.session, changes)
+
+    async def amend(self, changes: Sequence[Change]) -> list[Swapped]:
+        return await amend.amend(self.session, changes)
 
     async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         return await swap.extend(self.session, fences)

@@ -246,6 +246,12 @@ def body_row(job: Job, seq: int, depends_on: tuple[str, ...]) -> Row:
     )
 
 
+def amended_body_row(job: Job, seq: int) -> Row:
+    """Return the parameters of amend_body.sql."""
+    tags = _blob(_encode(job.tags) if job.tags else None)
+    return seq, job.correlation_id, tags, options_blob(job)
+
+
 def journal_row(number: int, seq: int, previous: int, edge: Transition) -> Row:
     """Return the parameters of journal.sql for a transition."""
     return (

@@ -18,8 +18,19 @@ from holdfast.model.measures import Stats, minute_of
 from holdfast.model.policy import Retention
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.store.capabilities import Capabilities
-from holdfast.store.contract import check_settings
-from holdfast.store.sqlite import add, claim, health, keys, limits, maintain, read, records, swap
+from holdfast.store.queue_settings import check_settings
+from holdfast.store.sqlite import (
+    add,
+    amend,
+    claim,
+    health,
+    keys,
+    limits,
+    maintain,
+    read,
+    records,
+    swap,
+)
 from holdfast.store.sqlite.encode import micros
 from holdfast.store.sqlite.limits import SQLiteLimits, read_rules
 from holdfast.store.sqlite.location import Location, filesystem_of
@@ -145,6 +156,10 @@ class SQLiteStore:
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         session = await self._get_session()
         return await session.write(lambda tx: swap.swap(tx, changes))
+
+    async def amend(self, changes: Sequence[Change]) -> list[Swapped]:
+        session = await self._get_session()
+        return await session.write(lambda tx: amend.amend(tx, changes))
 
     async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
         session = await self._get_session()

@@ -2,7 +2,7 @@
 -- edges: DELAYED -> SCHEDULED, RETRYING -> SCHEDULED
 -- ARGV[7] how many
 -- returns: {count, next due in microseconds or '', now}
--- needs: base queue job links forget flow sync sweep
+-- needs: base queue job links forget flow sync sweep ready
 local limit = tonumber(ARGV[7])
 local due, next_due = {}, nil
 local queues, names = call('SMEMBERS', shared .. 'queues'), {}
@@ -68,27 +68,6 @@ for _, entry in ipairs(due) do
   end
 end
 
--- The newest transition of a ready job made it ready, so the number of that event orders them.
-local function ready_number(q, id)
-  local moved = shared .. 'moved'
-  return tonumber(call('ZSCORE', moved, id) or call('ZSCORE', moved, q.name .. ':' .. id) or 0)
-end
-
--- Insert into the list of level 0 after all jobs that became ready earlier.
-local function insert(q, j)
-  local key, number = ready_list(q), ready_number(q, j.id)
-  for from = 1, call('LLEN', key), 100 do
-    local ids = call('LRANGE', key, -(from + 99), -from)
-    for i = #ids, 1, -1 do
-      if ready_number(q, ids[i]) > number then
-        call('LINSERT', key, 'AFTER', ids[i], j.id)
-        return
-      end
-    end
-  end
-  call('LPUSH', key, j.id)
-end
-
 local function raise_aged(q, interval)
   local ready = call('ZRANGE', q.base .. 'prioritized', 0, 999, 'WITHSCORES')
   for i = 1, #ready, 2 do
@@ -100,7 +79,7 @@ local function raise_aged(q, interval)
         insert(q, j)
       elseif level < math.floor(ready[i + 1] / 4294967296) then
         local score = level * 4294967296 + ready[i + 1] % 4294967296
-        call('ZADD', q.base .. 'prioritized', int(score), j.id)
+        call('ZADD', q.base .. 'prioritized', exact(score), j.id)
       end
     end
   end

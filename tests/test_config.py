@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -239,3 +240,16 @@ def test_every_setting_is_documented() -> None:
     page = (tree.ROOT / "docs" / "how-to.md").read_text("utf-8")
 
     assert [] == [key for key in config.SETTINGS if f"`{key}`" not in page]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
+def test_file_that_every_user_can_write_is_refused(tmp_path: Path) -> None:
+    path = _file(tmp_path, 'url = "sqlite:///file.db"\n')
+    Path(path).chmod(0o646)
+
+    with pytest.raises(ValidationError, match=f"chmod o-w {path}") as refused:
+        config.load(environment={}, path=path)
+
+    assert ["EXPOSED"] == [fault.code for fault in refused.value.faults]
+    Path(path).chmod(0o644)
+    assert "sqlite:///file.db" == config.load(environment={}, path=path)["url"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -209,9 +210,14 @@ def _file_layer(path: str | None, faults: list[Fault]) -> list[Given]:
     if not file.exists() and path is None:
         return []
     try:
+        mode = file.stat().st_mode
         table = tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         faults.append(Fault(str(file), "INVALID", f"cannot be read: {error}"))
+        return []
+    if os.name == "posix" and mode & stat.S_IWOTH:
+        message = f"must not be writable by every user: chmod o-w {file}"
+        faults.append(Fault(str(file), "EXPOSED", message))
         return []
     given: list[Given] = []
     for name, value in _flattened(table):

@@ -35,6 +35,11 @@ async def fail() -> None:
     raise PermanentError("it cannot be", code="NEVER")
 
 
+@app.task("escape")
+async def escape() -> None:
+    raise PermanentError("\\x9b31m \\u202e", code="\\x1b[2J\\x9b\\u202e")
+
+
 @app.task("other", queue="side")
 def other() -> None: ...
 """

@@ -349,3 +349,17 @@ def test_ageing_of_a_queue_is_turned_on_and_off(place: Place) -> None:
     assert "queue default does not age\n" == off.stdout
     assert place.json("queues")[0]["ageing"] is None
     assert (2, True) == (bad.exit_code, "above zero" in bad.stderr)
+
+
+def test_no_output_contains_terminal_controls(place: Place) -> None:
+    job_id = place.submit("escape", "--tag", "team=\x9b\u202e")
+    place.work()
+
+    commands = (("job", job_id, "--failure"), ("job", job_id), ("failures",), ("jobs",))
+    shown = [place.run(*args, *as_json) for args in commands for as_json in ((), ("--json",))]
+
+    assert [0] * 8 == [one.exit_code for one in shown]
+    text = "".join(one.stdout for one in shown)
+    assert not {"\x1b", "\x9b", "\u202e"} & set(text)
+    assert "\\u202e" in text
+    assert {"team": "\x9b\u202e"} == place.json("job", job_id)["tags"]

@@ -13,6 +13,7 @@ from holdfast import config
 from holdfast.app import Holdfast
 from holdfast.cli.app_path import find_app
 from holdfast.cli.errors import UNREACHABLE, CommandError
+from holdfast.observe.logging import escaped_json
 from holdfast.store.urls import is_postgres, scheme, with_option
 
 T = TypeVar("T")
@@ -82,9 +83,14 @@ def _must_exist(url: str, source: str) -> None:
         raise CommandError(f"no store at {path}{hint}", UNREACHABLE)
 
 
+def json_line(value: object) -> str:
+    """Return a value as JSON in which terminal controls and bidi characters are escaped."""
+    return escaped_json(msgspec.json.encode(value).decode())
+
+
 def answer(value: object, *, as_json: bool, show: Callable[[], None]) -> None:
     """Print a value as JSON or as text."""
     if as_json:
-        click.echo(msgspec.json.encode(value).decode())
+        click.echo(json_line(value))
     else:
         show()

@@ -335,4 +335,6 @@ def _progress(job: JobStatus) -> str | None:
 
 
 def _error(failure: FailureInfo | None) -> str | None:
-    return f"{failure.category} {failure.code}: {plain(failure.message)}" if failure else None
+    if failure is None:
+        return None
+    return f"{failure.category} {plain(failure.code)}: {plain(failure.message)}"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import click
-import msgspec
 
 from holdfast import config as settings
 from holdfast.app import Holdfast
-from holdfast.cli.common import answer, json_option, on_store, store_options, url_option
+from holdfast.cli.common import answer, json_line, json_option, on_store, store_options, url_option
 from holdfast.cli.submit import span_or_text
 from holdfast.cli.tables import facts, moment, span, table
 from holdfast.model.statistics import Breakdown, Counts, LatencyStats, QueueStats
@@ -59,7 +58,7 @@ def events(
     async def watch(app: Holdfast) -> None:
         async for event in app.events(after=after, follow=follow):
             if not types or event.type in types:
-                click.echo(msgspec.json.encode(event).decode() if as_json else _line(event))
+                click.echo(json_line(event) if as_json else _line(event))
 
     on_store(url, watch)
 

@@ -30,6 +30,7 @@ _LEVEL_OF = {
     "child.started": logging.DEBUG,
     "maintenance.leading": logging.DEBUG,
     "job.failed": logging.WARNING,
+    "http.failed": logging.ERROR,
     "job.dead": logging.WARNING,
     "job.lease_lost": logging.WARNING,
     "job.stale": logging.WARNING,
@@ -239,6 +240,11 @@ def plain(value: object, limit: int = LONGEST) -> str:
     text = value.isoformat() if isinstance(value, datetime) else str(value)
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return _CONTROL.sub(_escaped, cut)
+
+
+def escaped_json(text: str) -> str:
+    """Return JSON with the control characters in its strings written as escapes."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -208,6 +208,54 @@ def test_address_that_other_machines_reach_needs_keys_and_tls(tmp_path: Path) ->
     assert secret not in listed.output
 
 
+@pytest.mark.req("A-20")
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--behind-proxy",), "--behind-proxy would be open"),
+        (("--proxy", "10.0.0.1"), "--behind-proxy would be open"),
+        (("--cors", "*"), "every web page"),
+    ],
+)
+def test_loopback_without_a_key_is_not_opened_to_others(
+    tmp_path: Path, options: tuple[str, ...], reason: str
+) -> None:
+    store = ("--url", f"sqlite:///{tmp_path}/jobs.db")
+
+    refused = holdfast("serve", "--port", "0", *options, *store)
+
+    assert 2 == refused.exit_code
+    assert reason in refused.output
+
+
+@pytest.mark.req("A-20")
+@pytest.mark.parametrize(
+    ("options", "seen"), [((), "127.0.0.1"), (("--proxy", "127.0.0.0/8"), "203.0.113.7")]
+)
+def test_forwarded_addresses_count_only_from_named_proxies(
+    tmp_path: Path, options: tuple[str, ...], seen: str
+) -> None:
+    store = ("--url", f"sqlite:///{tmp_path}/jobs.db")
+    made = holdfast("keys", "create", "me", "--role", "admin", "--json", *store)
+    secret = json.loads(made.output)["secret"]
+    with serving(tmp_path, "--behind-proxy", *options, url=store[1]) as server:
+        headers = {"authorization": f"Bearer {secret}", "x-forwarded-for": "203.0.113.7"}
+        pause = urllib.request.Request(
+            f"{server.address}{API}/queues/q/pause", b"", headers, method="POST"
+        )
+        urllib.request.urlopen(pause, timeout=TIMEOUT).close()
+        audit = server.call("GET", "/audit", key=secret)
+
+    assert [seen] == [entry["client"] for entry in audit["entries"]]
+
+
+def test_proxy_that_is_no_address_is_refused(tmp_path: Path) -> None:
+    refused = holdfast("serve", "--proxy", "front", "--url", f"sqlite:///{tmp_path}/jobs.db")
+
+    assert 2 == refused.exit_code
+    assert "--proxy must be an IP address or a network" in refused.output
+
+
 WORKERS = {"node": "worker.mjs", "bash": "worker.sh"}
 
 

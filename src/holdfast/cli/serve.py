@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 import click
 
 from holdfast import config
@@ -24,6 +26,13 @@ from holdfast.runtime.event_loop import run
 @click.option("--certificate-key", metavar="FILE", help="Its private key, PEM.")
 @click.option("--behind-proxy", is_flag=True, help="A proxy in front terminates TLS.")
 @click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A proxy or its network, whose X-Forwarded headers count; implies --behind-proxy.",
+)
+@click.option(
     "--cors", multiple=True, metavar="ORIGIN", help="An origin whose pages may call the API."
 )
 @app_options
@@ -38,6 +47,7 @@ def serve(  # noqa: PLR0913  # one per option
     certificate: str | None,
     certificate_key: str | None,
     behind_proxy: bool,
+    proxies: tuple[str, ...],
     cors: tuple[str, ...],
     log_level: str | None,
     log_format: str | None,
@@ -70,7 +80,8 @@ def serve(  # noqa: PLR0913  # one per option
         port=int(settings.text("listen.port")),
         certificate=certificate,
         certificate_key=certificate_key,
-        behind_proxy=behind_proxy,
+        behind_proxy=behind_proxy or bool(proxies),
+        proxies=_networks(proxies),
         cors=cors,
     )
 
@@ -92,3 +103,13 @@ def serve(  # noqa: PLR0913  # one per option
         raise CommandError(str(error), USAGE) from None
     except OSError as error:
         raise CommandError(f"cannot listen on {place.host}:{place.port}: {error}", FAILED) from None
+
+
+def _networks(given: tuple[str, ...]) -> tuple[str, ...]:
+    for one in given:
+        try:
+            ipaddress.ip_network(one)
+        except ValueError as error:
+            message = f"--proxy must be an IP address or a network such as 10.0.0.0/8: {error}"
+            raise CommandError(message, USAGE) from None
+    return given

@@ -190,6 +190,7 @@ _SEARCH: Schema = {
         "priorities": {"type": "array", "items": PRIORITY},
         "tags": {
             "type": "object",
+            "maxProperties": MAX_TAGS,
             "propertyNames": {"pattern": r"^(?!holdfast:)[^\u0000]*$"},
             "additionalProperties": {"type": "string", "pattern": NO_NUL},
         },

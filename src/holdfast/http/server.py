@@ -41,7 +41,9 @@ class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
     certificate: str | None = None
     certificate_key: str | None = None
     behind_proxy: bool = False
-    """A proxy in front terminates TLS; its X-Forwarded headers are trusted."""
+    """A proxy in front terminates TLS."""
+    proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies; X-Forwarded headers count only from these."""
     cors: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
 
@@ -54,19 +56,32 @@ class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
 async def check(app: Holdfast, address: ListenAddress) -> int:
     """Return the number of keys; UnsafeAddressError when the address needs keys or TLS."""
     keys = await list_keys(app.store)
+    if not keys:
+        _check_keyless(address)
     if address.is_local:
         return len(keys)
-    if not keys:
-        raise UnsafeAddressError(
-            f"no API key exists, so {address.host} would be open to anyone who can reach it:"
-            " create one with 'holdfast keys create', or listen on 127.0.0.1"
-        )
     if address.certificate is None and not address.behind_proxy:
         raise UnsafeAddressError(
             f"keys would travel to {address.host} in the clear: give --certificate and"
             " --certificate-key, or --behind-proxy when a proxy in front terminates TLS"
         )
     return len(keys)
+
+
+def _check_keyless(address: ListenAddress) -> None:
+    """Refuse what lets other machines or any web page call a service without keys."""
+    reason = ""
+    if not address.is_local:
+        reason = f"{address.host} would be open to anyone who can reach it"
+    elif address.behind_proxy or address.proxies:
+        reason = "--behind-proxy would be open to anyone who can reach the proxy"
+    elif "*" in address.cors:
+        reason = "--cors '*' would be open to every web page that a browser on this machine shows"
+    if reason:
+        raise UnsafeAddressError(
+            f"no API key exists, so {reason}: create one with 'holdfast keys create', or listen"
+            " on 127.0.0.1 without these options"
+        )
 
 
 async def serve(
@@ -162,8 +177,8 @@ def _config(made: Callable[..., object], address: ListenAddress) -> uvicorn.Conf
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=address.behind_proxy,
-        forwarded_allow_ips="*" if address.behind_proxy else None,
+        proxy_headers=bool(address.proxies),
+        forwarded_allow_ips=list(address.proxies),
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
         timeout_keep_alive=30,
         ssl_certfile=address.certificate,

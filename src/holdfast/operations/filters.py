@@ -10,6 +10,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import FailureCategory, Priority, State
 from holdfast.model.payload import clean
 from holdfast.model.times import Moment, Span, parse_duration, parse_timestamp
+from holdfast.model.validation import MAX_TAGS
 from holdfast.store import FailureSearch, Order, Search
 
 T = TypeVar("T")
@@ -187,6 +188,10 @@ class _FilterReader:
             return {}
         if not isinstance(value, Mapping):
             self._fault("tags", "INVALID", f"must be a map of strings, got {value!r:.60}")
+            return {}
+        if len(value) > MAX_TAGS:
+            message = f"must have at most {MAX_TAGS} tags, got {len(value)}"
+            self._fault("tags", "TOO_MANY", message)
             return {}
         return {
             self._read("tags", _text, name, ""): self._read("tags", _text, tag, "")

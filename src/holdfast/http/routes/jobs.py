@@ -17,6 +17,7 @@ from holdfast.model.job import State
 from holdfast.model.reserved import RESERVED
 from holdfast.model.results import FailureDetails, JobSearchResult
 from holdfast.model.status import JobPayload, JobResult, JobStatus
+from holdfast.model.validation import MAX_TAGS
 from holdfast.operations.explain import Explanation
 from holdfast.operations.filters import JobFilter
 from holdfast.store import Order
@@ -49,6 +50,7 @@ FILTERS = (
         name="tags",
         schema={
             "type": "object",
+            "maxProperties": MAX_TAGS,
             "additionalProperties": {"type": "string", "pattern": r"^[^\u0000]*$"},
         },
         deep=True,
@@ -124,6 +126,9 @@ async def _page(call: Call, filters: dict[str, object]) -> JsonResponse:
 def checked_filter(filters: dict[str, object]) -> JobFilter:
     """Return a filter without reserved tags; the search checks everything else."""
     tags = filters.get("tags")
+    if isinstance(tags, dict) and len(tags) > MAX_TAGS:
+        message = f"must have at most {MAX_TAGS} tags, got {len(tags)}"
+        raise ValidationError([Fault("tags", "TOO_MANY", message)])
     if isinstance(tags, dict) and any(str(name).startswith(RESERVED) for name in tags):
         raise ValidationError([Fault("tags", "RESERVED", f"must not begin with {RESERVED!r}")])
     return cast("JobFilter", filters)

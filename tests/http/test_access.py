@@ -19,6 +19,7 @@ from holdfast.runtime.randomness import Randomness
 from holdfast.store import MemoryStore
 from tests.architecture import tree
 from tests.http.site import API, running
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from holdfast.http.endpoint import Endpoint
@@ -180,6 +181,41 @@ async def test_revocation_takes_effect_within_a_second() -> None:
 
     assert keys.find(secret) is None
     assert not keys.is_empty
+
+
+@pytest.mark.req("A-20")
+@pytest.mark.parametrize("end", ["revoked", "expired", "first key"])
+async def test_streams_and_long_polls_end_with_their_key_within_a_second(
+    site: Site, end: str
+) -> None:
+    key = None
+    if end != "first key":
+        expires = site.store.now() + timedelta(seconds=0.5) if end == "expired" else None
+        key = await site.key(Role.ADMIN, expires_at=expires)
+    job_id = (await site.post(f"{API}/jobs", LATER, key=key)).json["job_id"]
+    calls = [
+        asyncio.create_task(site.get(f"{API}/events", key=key)),
+        asyncio.create_task(site.get(f"{API}/jobs/{job_id}/wait?timeout=60", key=key)),
+        asyncio.create_task(
+            site.post(f"{API}/workers/claim", {"worker_id": "w", "wait": 30}, key=key)
+        ),
+    ]
+    await eventually(lambda: site.service.tail.subscribers == 1)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+
+    if key is not None and end == "revoked":
+        await revoke_key(site.store, key.split("_")[1])
+    elif key is None:
+        await create_key(site.store, KeyTerms(name="n", role=Role.ADMIN), Randomness())
+    async with asyncio.timeout(5):
+        replies = await asyncio.gather(*calls)
+
+    assert [200, 401, 401] == [reply.status for reply in replies]
+    assert loop.time() - begun < (1.5 if end == "expired" else 1.0)
+
+
+LATER = {"type": "a", "payload": 1, "delay": 600}
 
 
 async def test_right_id_with_a_wrong_secret_finds_no_key() -> None:

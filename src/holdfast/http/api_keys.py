@@ -137,10 +137,10 @@ class ApiKeys:
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
 
-    async def refresh(self) -> None:
-        """Read the keys unless they are fresh."""
+    async def refresh(self, max_age: float = MAX_AGE) -> None:
+        """Read the keys unless they were read within the last ``max_age`` seconds."""
         async with self._reading:
-            if not self.are_fresh:
+            if self._clock.monotonic() - self._read_at >= max_age:
                 keys = await list_keys(self._store)
                 self._keys = {key.id: key for key in keys}
                 self._read_at = self._clock.monotonic()
@@ -154,6 +154,13 @@ class ApiKeys:
     def is_empty(self) -> bool:
         """Whether no key was ever created."""
         return not self._keys
+
+    def holds(self, key_id: str) -> bool:
+        """Whether a key is valid; the empty id, a caller without a key, while there are none."""
+        if not key_id:
+            return self.is_empty
+        key = self._keys.get(key_id)
+        return key is not None and key.is_valid(self._store.now())
 
     def find(self, secret: str) -> ApiKey | None:
         """Return the valid key of a secret; every wrong secret takes the same time."""

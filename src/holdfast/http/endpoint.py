@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from holdfast.errors import UnauthorizedError
 from holdfast.http.fields import Field, Schema
 from holdfast.http.permissions import Caller, Permission
 from holdfast.http.responses import AnyResponse, Receive, disconnected, stopped
@@ -55,15 +56,22 @@ class Call:
         return self.path["job_id"]
 
     async def while_connected(self, work: Coroutine[object, object, T]) -> T | None:
-        """Await something long; None when the client disconnects or the service stops first."""
+        """Await something long; None when the client disconnects or the service stops first.
+
+        UnauthorizedError when the key of the caller ends first.
+        """
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
+        key_ended = loop.create_task(self.service.key_watch.ended(self.caller))
         ends = [
+            key_ended,
             loop.create_task(disconnected(self.receive)),
             loop.create_task(stopped(self.service.stopping)),
         ]
         try:
             await asyncio.wait([task, *ends], return_when=asyncio.FIRST_COMPLETED)
+            if key_ended.done() and not task.done():
+                raise UnauthorizedError("the API key was revoked or has expired")
             return task.result() if task.done() else None
         finally:
             for each in (task, *ends):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
@@ -44,6 +44,8 @@ class StreamResponse(msgspec.Struct, frozen=True):
     """A response that continues until the client disconnects or the service stops."""
 
     chunks: AsyncIterator[bytes]
+    key_ended: Callable[[], Coroutine[object, object, None]]
+    """Waits until the key of the caller is no longer valid; then the stream ends."""
     media_type: str = "text/event-stream"
 
 
@@ -94,6 +96,7 @@ async def send_stream(
         loop.create_task(_send_chunks(stream, send)),
         loop.create_task(disconnected(receive)),
         loop.create_task(stopped(stopping)),
+        loop.create_task(stream.key_ended()),
     ]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

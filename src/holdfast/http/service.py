@@ -13,6 +13,7 @@ from holdfast.app import Holdfast
 from holdfast.http import docs
 from holdfast.http.api_keys import ApiKeys
 from holdfast.http.event_stream import EventTail
+from holdfast.http.key_watch import KeyWatch
 from holdfast.http.metrics import RequestCounts
 from holdfast.http.permissions import Caller
 from holdfast.http.rate_limits import KeyLimits
@@ -40,11 +41,14 @@ class Service:
         describe: Callable[[], Mapping[str, object]],
         observer: Observer | None = None,
         hosts: Sequence[str] = (),
+        origins: Sequence[str] = (),
     ) -> None:
         self.app = app
         self.observer = observer or Silent()
         self.hosts = frozenset(hosts)
         """Host names, besides those of this machine, that may be called without keys."""
+        self.origins = frozenset(origins)
+        """Origins, besides that of the service, whose pages may call it."""
         self.stopping = asyncio.Event()
         self.request_counts = RequestCounts()
         self._describe = describe
@@ -65,6 +69,7 @@ class Service:
         """Open the store and read the API keys."""
         await self.app.start()
         self.keys = ApiKeys(self.app.store, self.app.clock)
+        self.key_watch = KeyWatch(self.keys)
         self.key_limits = KeyLimits(self.app.store, self.app.clock)
         self.tail = EventTail(self.app.store)
         self._waiter = JobWaiter(self.app.store)
@@ -77,6 +82,7 @@ class Service:
         self.stop()
         for operations in self._views.values():
             await operations.close()
+        await self.key_watch.close()
         await self.tail.close()
         await self._waiter.close()
         await self.app.close()

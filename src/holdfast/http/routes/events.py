@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -65,9 +66,8 @@ async def events(call: Call) -> StreamResponse:
     after = _after(call)
     if after is not None:
         await call.operations.store.events(after, 1, timedelta(0))
-    if call.query.get("follow", True):
-        return StreamResponse(_live(call, after))
-    return StreamResponse(_stored(call, after))
+    chunks = _live(call, after) if call.query.get("follow", True) else _stored(call, after)
+    return StreamResponse(chunks, partial(call.service.key_watch.ended, call.caller))
 
 
 def _after(call: Call) -> str | None:

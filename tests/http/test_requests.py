@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import StoreUnavailableError
+from holdfast.http.application import ENDPOINTS
 from holdfast.http.requests import RequestLimits
 from holdfast.model.policy import Limits
 from holdfast.operations.quarantine import report_failing, set_aside
@@ -347,3 +349,60 @@ async def test_failing_maintenance_service_is_reported_by_readiness_and_metrics(
     assert b"holdfast_quarantined_items 1" in metrics.body
     await report_failing(site.store, "reaper", None)
     assert "ok" == (await site.get("/health/ready")).json["status"]
+
+
+FOREIGN = [
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://localhost:3000", "sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+]
+OWN = [
+    {},
+    {"origin": "http://localhost"},
+    {"origin": "http://localhost", "sec-fetch-site": "same-origin"},
+    {"sec-fetch-site": "none"},
+    {"origin": "https://app.example", "sec-fetch-site": "cross-site"},
+]
+
+
+@pytest.mark.req("A-20")
+@pytest.mark.parametrize("headers", FOREIGN)
+async def test_without_keys_pages_of_other_sites_change_nothing(
+    site: Site, headers: dict[str, str]
+) -> None:
+    """A POST without a body needs no preflight: only its headers show where it comes from."""
+    changing = [e for e in ENDPOINTS if e.method != "GET"]
+
+    replies = [
+        await site.call(e.method, re.sub(r"\{\w+\}", "x", e.path), headers=headers)
+        for e in changing
+    ]
+
+    assert {(403, "FORBIDDEN")} == {(reply.status, reply.code) for reply in replies}
+    assert "--cors" in replies[0].json["error"]["message"]
+
+
+@pytest.mark.parametrize("headers", OWN)
+async def test_without_keys_own_pages_and_programs_may_change_things(
+    headers: dict[str, str],
+) -> None:
+    async with running(cors=["https://app.example"]) as site:
+        reply = await site.post(f"{API}/queues/q/pause", headers=headers)
+
+    assert 200 == reply.status
+
+
+@pytest.mark.req("A-10")
+async def test_too_many_tags_in_a_search_are_refused(site: Site) -> None:
+    tags = {f"t{n}": "x" for n in range(65)}
+    query = "&".join(f"tags[{name}]=x" for name in tags)
+
+    replies = [
+        await site.post(f"{JOBS}/search", {"tags": tags}),
+        await site.get(f"{JOBS}?{query}"),
+        await site.get(f"{API}/events?follow=false&{query}"),
+    ]
+
+    assert [(400, {"tags": "TOO_MANY"})] * 3 == [(r.status, r.fields) for r in replies]

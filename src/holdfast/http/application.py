@@ -98,7 +98,13 @@ def create_app(
     ``cors`` are the origins whose pages may call it; none by default. The application opens the
     store when it starts and closes it when it stops; ``state.service`` is its ``Service``.
     """
-    service = Service(app, describe=partial(document, endpoints), observer=observer, hosts=hosts)
+    service = Service(
+        app,
+        describe=partial(document, endpoints),
+        observer=observer,
+        hosts=hosts,
+        origins=cors,
+    )
     dispatcher = Dispatcher(service, limits)
 
     @contextlib.asynccontextmanager

@@ -25,6 +25,8 @@ from holdfast.http.service import Service
 from holdfast.runtime.timeouts import Timeouts
 
 Scope = MutableMapping[str, Any]  # as ASGI defines it
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
 
 
 class Dispatcher:
@@ -72,6 +74,8 @@ class Dispatcher:
         caller = await requests.authenticate(
             service.keys, service.hosts, endpoint.permission, headers
         )
+        if service.keys.is_empty and scope["method"] not in SAFE_METHODS:
+            requests.check_origin(service.origins, headers)
         service.key_limits.admit(caller)
         call = Call(service, caller, service.operations_for(caller), receive)
         call.path, call.headers = scope["path_params"], headers

@@ -98,6 +98,24 @@ def _check_host(hosts: frozenset[str], headers: Mapping[bytes, bytes]) -> None:
         raise RequestError("MISDIRECTED")
 
 
+def check_origin(origins: frozenset[str], headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a change that a page of another site requests; browsers name the page's origin.
+
+    Without keys nothing else distinguishes such a request from one of a local program.
+    """
+    origin = headers.get(b"origin", b"").decode("latin-1").lower()
+    if origin in origins:
+        return
+    site = headers.get(b"sec-fetch-site", b"none").decode("latin-1").lower()
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    own = not origin or origin in (f"http://{host}", f"https://{host}")
+    if not own or site not in ("none", "same-origin"):
+        raise ForbiddenError(
+            f"pages of other sites may not change anything, got Origin {origin[:100]!r} and"
+            f" Sec-Fetch-Site {site[:100]!r}: name the origin with --cors, or create an API key"
+        )
+
+
 @lru_cache(maxsize=64)
 def _host_name(header: bytes) -> str:
     host = header.decode("latin-1").lower().rpartition("]")

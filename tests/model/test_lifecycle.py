@@ -16,6 +16,7 @@ from holdfast.model.job import (
     Job,
     Priority,
     State,
+    attempt_limit,
 )
 from holdfast.model.policy import Backoff, BackoffKind
 from tests.model.making import LATER, NOW, PERMANENT, TEMPORARY, in_state, job, running
@@ -514,11 +515,29 @@ def test_a_manual_retry_opens_a_new_generation_with_one_further_attempt() -> Non
     after = lifecycle.reopened(dead, now=LATER)
 
     assert (State.SCHEDULED, LATER, 2) == (after.state, after.scheduled_at, after.generation)
-    assert (1, 2) == (after.attempt, after.max_attempts)
+    assert (1, 1, 2) == (after.attempt, after.max_attempts, attempt_limit(after))
     assert (None, None) == (after.finished_at, after.due_at)
     assert LATER + dead.lifetime == after.expires_at
     claimed = lifecycle.claimed(after, token="t2", worker="w", now=LATER)
     assert (2, 2) == (claimed.attempt, claimed.lease_version)
+
+
+@pytest.mark.req("A-16", "M-7")
+def test_the_attempt_that_a_retry_grants_is_the_last_and_a_reset_restores_the_limit() -> None:
+    granted = lifecycle.claimed(
+        lifecycle.reopened(in_state(State.DEAD_LETTER), now=LATER),
+        token="t2",
+        worker="w",
+        now=LATER,
+    )
+
+    again = lifecycle.after_failure(granted, TEMPORARY, now=LATER)
+    reset = lifecycle.reopened(again, now=LATER, reset_attempts=True)
+
+    assert State.DEAD_LETTER is again.state
+    assert again.trail[-1].reason.startswith("attempt 2 of 2 failed")
+    assert 2 == attempt_limit(again)
+    assert (0, 1) == (reset.attempt, attempt_limit(reset))
 
 
 @pytest.mark.req("A-16")

@@ -74,9 +74,9 @@ MUTANTS = (
     _in(
         "model/lifecycle.py",
         "    if job.attempt >= job.max_attempts:\n"
-        '        reason = f"attempt {job.attempt} of {job.max_attempts} failed',
+        '        reason = f"attempt {job.attempt} of {attempt_limit(job)} failed',
         "    if job.attempt > job.max_attempts:\n"
-        '        reason = f"attempt {job.attempt} of {job.max_attempts} failed',
+        '        reason = f"attempt {job.attempt} of {attempt_limit(job)} failed',
         "one attempt too many after a failure",
     ),
     _in(
@@ -153,9 +153,9 @@ MUTANTS = (
     ),
     _in(
         "model/lifecycle.py",
-        "max_attempts=max(job.max_attempts, attempt + 1),",
-        "max_attempts=job.max_attempts,",
-        "a reopened job has no attempt left",
+        "        attempt=attempt,\n        generation=",
+        "        attempt=attempt,\n        max_attempts=attempt + 1,\n        generation=",
+        "a retry changes the limit that a reset restores",
     ),
     _in(
         "model/lifecycle.py",

@@ -26,6 +26,7 @@ from holdfast.model.job import (
     FailureCategory,
     Job,
     State,
+    attempt_limit,
     read_extra,
 )
 from holdfast.model.payload import decode_result
@@ -90,7 +91,7 @@ class ClaimedJob(msgspec.Struct, frozen=True, kw_only=True):
             payload=msgspec.Raw(payload),
             payload_encoding="json" if plain else "base64",
             attempt=job.attempt,
-            max_attempts=job.max_attempts,
+            max_attempts=attempt_limit(job),
             attempt_id=job.attempt_id,
             previous_attempt_id=job.previous_attempt_id,
             lease_token=job.lease.token,

@@ -340,6 +340,15 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
+def attempt_limit(job: Job) -> int:
+    """How many attempts a job has in all, with the one that an operator's retry grants.
+
+    ``max_attempts`` stays what was submitted, so a reset restores it.
+    """
+    upcoming = 0 if job.state is State.RUNNING or job.state in TERMINAL else 1
+    return max(job.max_attempts, job.attempt + upcoming)
+
+
 def attempt_id(job_id: str, lease_version: int) -> str:
     """Return the id of the attempt that a claim of a job started."""
     return f"{job_id}.{lease_version}"

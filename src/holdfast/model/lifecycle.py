@@ -25,6 +25,7 @@ from holdfast.model.job import (
     Lease,
     State,
     Transition,
+    attempt_limit,
 )
 from holdfast.model.payload import clean
 from holdfast.model.policy import SECOND, CustomDelay
@@ -250,7 +251,7 @@ def _end_of_attempt(job: Job, failure: Failure, *, now: datetime) -> Job | None:
     if not retryable(job, failure):
         return _ended(job, Event.FAIL, FAILED, failure, now=now)
     if job.attempt >= job.max_attempts:
-        reason = f"attempt {job.attempt} of {job.max_attempts} failed: {failure.message}"
+        reason = f"attempt {job.attempt} of {attempt_limit(job)} failed: {failure.message}"
         return _ended(job, Event.EXHAUST, DEAD, failure, now=now, reason=reason)
     return None
 
@@ -324,7 +325,8 @@ def reopened(
 
     A job with dependencies waits for them again, in PENDING: for those that have completed it
     waits no longer than for the verdict. Without ``reset_attempts`` the job gets one further
-    attempt if none is left. The lifetime starts again. The lease of the old generation ends: its
+    attempt if none is left: its limit stays, and an attempt beyond it is the last. The lifetime
+    starts again. The lease of the old generation ends: its
     holder can write nothing more.
     """
     attempt = 0 if reset_attempts else job.attempt
@@ -338,7 +340,6 @@ def reopened(
         now=now,
         reason="retried by an operator",
         attempt=attempt,
-        max_attempts=max(job.max_attempts, attempt + 1),
         generation=job.generation + 1,
         priority=job.priority if priority is None else priority,
         held=False,

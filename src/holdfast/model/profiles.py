@@ -12,7 +12,15 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.model.job import TERMINAL, Failure, FailureCategory, Job, Priority, State
+from holdfast.model.job import (
+    TERMINAL,
+    Failure,
+    FailureCategory,
+    Job,
+    Priority,
+    State,
+    attempt_limit,
+)
 from holdfast.model.policy import DAY, HOUR, MINUTE, SECOND, Backoff, BackoffKind
 
 RENEWALS_PER_LEASE = 3
@@ -125,7 +133,7 @@ def document_metadata(job: Job) -> DocumentMetadata:
     begun = job.state is State.RUNNING or job.state in TERMINAL
     return DocumentMetadata(
         retry_count=max(0, job.attempt - 1) if begun else job.attempt,
-        max_retries=job.max_attempts - 1,
+        max_retries=attempt_limit(job) - 1,
         last_error=job.failure.message if job.failure else None,
         error_type=_error_type(job, job.failure) if job.failure else None,
     )

@@ -25,6 +25,7 @@ from holdfast.model.job import (
     Progress,
     State,
     Transition,
+    attempt_limit,
     failure_text,
     read_extra,
 )
@@ -260,7 +261,7 @@ def job_status(
         queue=job.queue,
         state=job.state,
         attempt=job.attempt,
-        max_attempts=job.max_attempts,
+        max_attempts=attempt_limit(job),
         priority=priority_name(job.priority),
         priority_level=job.priority,
         created_at=job.created_at,

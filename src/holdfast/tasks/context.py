@@ -24,7 +24,7 @@ from holdfast.errors import (
     StaleLeaseError,
     ValidationError,
 )
-from holdfast.model.job import CancelRequest, Job, LogLine, Progress, read_extra
+from holdfast.model.job import CancelRequest, Job, LogLine, Progress, attempt_limit, read_extra
 from holdfast.model.payload import clean, decode_result, encode, encode_result
 from holdfast.model.submission import Submission, SubmitOptions
 from holdfast.tasks.spawning import BoundTask, check_key, child_of
@@ -118,7 +118,7 @@ class _JobView:
     @property
     def max_attempts(self) -> int:
         """How many attempts there may be."""
-        return self._job.max_attempts
+        return attempt_limit(self._job)
 
     @property
     def attempt_id(self) -> str:

@@ -206,10 +206,13 @@ def _agreement(job: Job, history: History) -> Iterator[Problem]:
     if (job.attempt, job.lease_version) != (last.attempt, last.lease_version):
         text = f"is at attempt {job.attempt}, claim {job.lease_version}, unlike its history"
         yield Kind.RECORD, text
-    # Exceeding the limit always shows: the limit only grows, when a job is reopened.
-    most = max(edge.attempt for edge in history)
-    if most > job.max_attempts:
-        yield Kind.TOO_MANY_STARTS, f"reached attempt {most} of {job.max_attempts}"
+    limit = job.max_attempts
+    for edge in history:
+        if edge.event is Event.REOPEN:  # grants one attempt if none is left
+            limit = max(job.max_attempts, edge.attempt + 1)
+        if edge.attempt > limit:
+            yield Kind.TOO_MANY_STARTS, f"reached attempt {edge.attempt} of {limit}"
+            break
     generations = 1 + sum(edge.event is Event.REOPEN for edge in history)
     if job.generation != generations:
         text = f"is generation {job.generation}, but was reopened {generations - 1} times"

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.encryption import KeyRing
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import DEFAULT_QUEUE
-from holdfast.model.submission import BULLMQ_QUEUE_RULE
+from holdfast.model.submission import BULLMQ_QUEUE_RULE, QUEUE_RULE
 from holdfast.observe.logging import FORMATS, LEVELS
 from holdfast.observe.redaction import redacted
 from holdfast.observe.secrets import MASK
@@ -90,8 +90,10 @@ def read_queues(value: object) -> dict[str, float] | list[str]:
     weights: dict[str, float] = {}
     for part in names:
         name, weighted, weight = part.partition("=")
-        parts = name.split("/")  # a queue, or namespace/queue
-        if len(parts) > 2 or not all(map(BULLMQ_QUEUE_RULE.fullmatch, parts)):
+        namespace, divided, queue = name.rpartition("/")
+        if divided and not QUEUE_RULE.fullmatch(namespace):
+            raise ValueError(f"must have one namespace before its slash, got {name!r:.60}")
+        if not BULLMQ_QUEUE_RULE.fullmatch(queue):
             raise ValueError(f"must be 1 to 128 characters without a colon, got {name!r:.60}")
         try:
             weights[name] = float(weight) if weighted else 1.0

@@ -71,7 +71,7 @@ def test_worker_without_an_app_is_a_usage_error(place: Place) -> None:
             "--no-supervisor runs one process: omit --processes",
         ),
         (["--processes", "many"], "worker.processes: must be a whole number"),
-        (["-Q", "a b"], "worker.queues: must be names"),
+        (["-Q", "a:b"], "worker.queues: must be 1 to 128 characters without a colon"),
         (["--grace", "soon"], "worker.grace: must be an ISO 8601 duration"),
     ],
 )

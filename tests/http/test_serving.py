@@ -314,8 +314,9 @@ def test_flags_give_profiles_limits_and_webhook_settings(tmp_path: Path) -> None
         webhook = server.call("POST", "/webhooks", {"url": "http://example.org:81/x"})
         with pytest.raises(urllib.error.HTTPError) as refused:
             server.call("POST", "/jobs", {"type": "a", "payload": "x" * 100})
+        with refused.value as reply:
+            message = reply.read().decode()
 
     assert ("lease", 4) == (found["profile"], found["max_attempts"])
     assert "http://example.org:81/x" == webhook["url"]
-    with refused.value as reply:
-        assert "exceeds limit of 100 bytes" in reply.read().decode()
+    assert "exceeds limit of 100 bytes" in message

@@ -24,6 +24,7 @@ _ALWAYS = ("INTERNAL_ERROR", "UNAVAILABLE")
 _WITH_KEY = ("UNAUTHORIZED", "FORBIDDEN", "MISDIRECTED", "QUOTA_EXCEEDED")
 _WITH_BODY = ("INVALID_REQUEST", "REQUEST_TIMEOUT", "TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE")
 _TIMES = ("_at", "_until", "timestamp", "scheduled_for")
+_DURATION = r"^-?P(\d+D)?(T(\d+H)?(\d+M)?(\d+(\.\d{1,6})?S)?)?$"
 Document = dict[str, object]
 
 COMPONENT_NAMES = {
@@ -113,6 +114,9 @@ def _renamed(value: Any) -> Any:
         renamed["title"] = _component(title)
     if isinstance(ref := value.get("$ref"), str):
         renamed["$ref"] = _REF.format(name=_component(ref.rpartition("/")[2]))
+    if renamed.get("format") == "duration":  # JSON Schema's format has no fractions of a second
+        del renamed["format"]
+        renamed |= {"pattern": _DURATION, "description": "An ISO 8601 duration."}
     return renamed
 
 

@@ -155,7 +155,13 @@ _SUBMISSION: Schema = {
 METADATA: Mapping[str, Schema] = {
     "tags": _or_null({**_TAGS, "description": "They replace all tags of the job."}),
     "correlation_id": _or_null({"type": "string", "maxLength": MAX_KEY, "pattern": NO_NUL}),
-    "callback_url": _or_null({"type": "string", "maxLength": MAX_URL}),
+    "callback_url": {
+        "anyOf": [
+            {"type": "string", "maxLength": MAX_URL, "format": "uri"},
+            {"type": ["string", "null"], "maxLength": 0},
+        ],
+        "description": "An empty text removes it.",
+    },
 }
 """What changes after submission, beside the priority."""
 

@@ -405,6 +405,81 @@ async def test_jobs_whose_workers_died_start_one_at_a_time(
 
 
 @pytest.mark.req("S-10")
+async def test_jobs_of_other_types_do_not_wait_for_suspects(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "FIRST_WATCH", 60.0)
+    suspects, limited = gated(app, "suspect"), gated(app, "limited", concurrency=2)
+    app.task("quick")(_nothing)
+    limited.open.set()
+    async with app:
+        jobs = [await app.submit("suspect") for _ in range(5)]
+        await die_with(app, 5)
+        async with working(app, slots=10):
+            await suspects.full(1)
+            for type_ in ("quick", "limited", "quick", "limited"):
+                other = await app.submit(type_)
+                assert State.COMPLETED is await ended(app, other.job_id)
+            assert 1 == suspects.most
+            suspects.open.set()
+            for job in jobs:
+                assert State.COMPLETED is await ended(app, job.job_id)
+
+    assert 1 == suspects.most
+
+
+@pytest.mark.req("S-10")
+@pytest.mark.parametrize(("workers", "most"), [(1, 1), (2, 4)])
+async def test_workers_that_die_together_make_no_job_a_suspect(
+    workers: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "FIRST_WATCH", 60.0)
+    clock = ManualClock()
+    app = Holdfast(store=MemoryStore(clock), clock=clock)
+    gate = gated(app, "job", lease=1)
+    async with app:
+        jobs = [await app.submit("job") for _ in range(4)]
+        for time in range(2):
+            for name in range(workers):
+                token = f"{time}-{name}"
+                want = Claim(queues=("default",), limit=4 // workers, worker=str(name), token=token)
+                assert 4 // workers == len(await app.store.claim(want))
+            clock.advance(60)
+            await Reaper(app.store, app.randomness, Silent()).once()
+            clock.advance(60)
+            await app.store.promote(10)
+        async with working(app, slots=10):
+            await gate.full(most)
+            gate.open.set()
+            for job in jobs:
+                assert State.COMPLETED is await ended(app, job.job_id)
+
+    assert most == gate.most
+
+
+@pytest.mark.req("S-10")
+async def test_suspects_start_although_other_jobs_fill_every_slot(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "FIRST_WATCH", 0.05)
+    suspects = gated(app, "suspect")
+    suspects.open.set()
+
+    @app.task("endless")
+    async def endless() -> None:
+        await app.submit("endless")
+
+    async with app:
+        jobs = [await app.submit("suspect") for _ in range(5)]
+        await die_with(app, 5)
+        for _ in range(20):
+            await app.submit("endless")
+        async with working(app, slots=2):
+            for job in jobs:
+                assert State.COMPLETED is await ended(app, job.job_id)
+
+
+@pytest.mark.req("S-10")
 async def test_a_suspect_starts_when_the_others_returned_to_the_queue() -> None:
     app = Holdfast(store=Slow())
     running: list[int] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from holdfast.model import lifecycle
 from holdfast.model.deadlines import outlived_deadline, timeout_failure
-from holdfast.model.job import Job, State
+from holdfast.model.job import DIED_TOGETHER, Job, State
 from holdfast.observe import Observer
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.quarantine import set_aside, swap_each
@@ -44,7 +44,10 @@ class Reaper:
         if not self._steady():
             return EVERY
         jobs = await self._store.overdue(PAGE + len(self._aside))
-        changes = [change for job in jobs if (change := await self._decided(job))]
+        # A job kills one worker, not several within one look; a host or an outage does.
+        workers = {job.lease.worker for job in jobs if job.lease}
+        why = DIED_TOGETHER if len(workers) > 1 else "lease expired"
+        changes = [change for job in jobs if (change := await self._decided(job, why))]
         written = await self._write(changes)
         return 0.0 if len(jobs) >= PAGE and written else EVERY
 
@@ -65,12 +68,12 @@ class Reaper:
             [Change(job, lifecycle.lease_lost(job, now=now, jitter=-1.0, why=why)) for job in dead]
         )
 
-    async def _decided(self, job: Job) -> Change | None:
+    async def _decided(self, job: Job, why: str) -> Change | None:
         """Decide what becomes of a job; None for one that is set aside."""
         if job.id in self._aside:
             return None
         try:
-            return self._decide(job)
+            return self._decide(job, why)
         except Exception as error:  # noqa: BLE001  # the others are recovered
             await self._set_aside(job, error)
             return None
@@ -79,7 +82,7 @@ class Reaper:
         self._aside.add(job.id)
         await set_aside(self._store, job.id, error)
 
-    def _decide(self, job: Job) -> Change:
+    def _decide(self, job: Job, why: str) -> Change:
         now = self._store.now()
         if now >= job.expires_at:
             return Change(job, lifecycle.lifetime_over(job, now=now))
@@ -89,7 +92,7 @@ class Reaper:
             timeout = timeout_failure(job.timeout.total_seconds())
             lost = lifecycle.after_failure(job, timeout, now=now, jitter=jitter)
         else:
-            lost = lifecycle.lease_lost(job, now=now, jitter=jitter)
+            lost = lifecycle.lease_lost(job, now=now, jitter=jitter, why=why)
         return Change(job, lost, until)
 
     async def _write(self, changes: Sequence[Change]) -> int:

@@ -96,6 +96,9 @@ class FailureCategory(StrEnum):
 LEASE_EXPIRED = "LEASE_EXPIRED"
 """The code of a failure whose worker stopped renewing its lease."""
 
+DIED_TOGETHER = "lease expired together with those of other workers"
+"""The message of such a failure when no job can have caused it, as when a host restarts."""
+
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How one attempt failed."""

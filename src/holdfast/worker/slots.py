@@ -31,7 +31,7 @@ class Slots:
         self._limited = {type_: most for type_, most in limits.items() if most is not None}
         self._per_type: Counter[str] = Counter()
         self._changed = asyncio.Event()
-        self._quarantine = Quarantine(self.wake)
+        self._quarantine = Quarantine(self.wake, by_type=not self._catch_alls)
 
     def take(self, run: Run) -> None:
         """Put a job into a slot."""
@@ -71,15 +71,29 @@ class Slots:
     def is_full(self) -> bool:
         """Whether some jobs cannot be claimed because no slot is free for them."""
         full = any(self._per_type[type_] >= most for type_, most in self._limited.items())
-        return full or len(self.running) >= self.count
+        return full or self._quarantine.is_closed or len(self.running) >= self.count
 
     def free(self, unwritten: int) -> int:
-        """Slots to fill next: fewer while outcomes pile up, none beside a quarantined job."""
+        """Slots to fill next: fewer while outcomes pile up, and beside a quarantined job."""
+        if self._quarantine.is_closed and self._calm_types:
+            return self._room(unwritten)
+        return self._careful_room(unwritten)
+
+    def _room(self, unwritten: int) -> int:
+        free = self.count - len(self.running)
+        return max(0, min(free, free + self.count - unwritten, self._at_once))
+
+    def _careful_room(self, unwritten: int) -> int:
+        """The slots for types that may have suspects: none while one of them is watched."""
         if self._quarantine.is_closed:
             return 0
-        free = self.count - len(self.running)
-        at_once = 1 if self._quarantine.is_careful else self._at_once
-        return max(0, min(free, free + self.count - unwritten, at_once))
+        return min(self._room(unwritten), 1 if self._quarantine.is_careful else self.count)
+
+    @property
+    def _calm_types(self) -> bool:
+        """Whether some types have no suspects; of a catch-all they are not known."""
+        suspected, limited = self._quarantine.types, self._limited
+        return not self._catch_alls and not suspected.issuperset((*self._unlimited, *limited))
 
     def claims(
         self, unwritten: int, queues: tuple[str, ...]
@@ -91,13 +105,25 @@ class Slots:
         if self._catch_alls:
             open_to_all = tuple(queue for queue in queues if queue in self._catch_alls)
             queues = tuple(queue for queue in queues if queue not in self._catch_alls)
-            if open_to_all and (free := self.free(unwritten)):
+            if open_to_all and (free := self._careful_room(unwritten)):
                 yield open_to_all, None, free
             if not queues:
                 return
-        if self._unlimited and (free := self.free(unwritten)):
-            yield queues, self._unlimited, free
+        for types, most in self._groups():
+            is_calm = self._quarantine.types.isdisjoint(types) and not self._catch_alls
+            room = self._room(unwritten) if is_calm else self._careful_room(unwritten)
+            free = room if most is None else min(room, most - self._per_type[types[0]])
+            if types and free > 0:
+                yield queues, types, free
+
+    def _groups(self) -> Iterator[tuple[tuple[str, ...], int | None]]:
+        """Types that are claimed together, and the limit of one that is claimed alone."""
+        suspected = self._quarantine.types
+        if not suspected:
+            yield self._unlimited, None
+        else:
+            # One suspect first: under load the others would leave no slot for it.
+            yield tuple(type_ for type_ in self._unlimited if type_ in suspected), None
+            yield tuple(type_ for type_ in self._unlimited if type_ not in suspected), None
         for type_, most in self._limited.items():
-            free = min(self.free(unwritten), most - self._per_type[type_])
-            if free > 0:
-                yield queues, (type_,), free
+            yield (type_,), most

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.http.site import Site
 
 _NOTHING = timedelta(0)
-READS = ("", "/result", "/wait?timeout=0.05", "/failure", "/explain", "/logs")
+READS = ("", "/result", "/payload", "/wait?timeout=0.05", "/failure", "/explain", "/logs")
 
 
 class Tenant:
@@ -56,10 +56,19 @@ async def test_job_of_another_namespace_is_not_found(tenants: list[Tenant]) -> N
             for action in ("cancel", "retry", "release"):
                 assert 404 == (await other.post(f"/jobs/{job_id}/{action}")).status
             deleted = await other.site.call("DELETE", f"{API}/jobs/{job_id}", key=other.admin)
-            many = await other.post("/jobs/cancel", {"job_ids": [job_id]})
+            changed = await other.site.call(
+                "PATCH", f"{API}/jobs/{job_id}", {"tags": {"a": "b"}}, key=other.admin
+            )
+            for action in ("cancel", "retry", "delete"):
+                many = await other.post(f"/jobs/{action}", {"job_ids": [job_id]})
+                assert 1 == many.json["failed"]
             child = await other.post("/jobs", {"type": "a", "payload": 1, "depends_on": [job_id]})
-            assert (404, 1, 400) == (deleted.status, many.json["failed"], child.status)
+            assert (404, 404, 400) == (deleted.status, changed.status, child.status)
         assert "SCHEDULED" == (await mine.get(f"/jobs/{job_id}"))["state"]
+        own = {"tags": {"a": "b"}, "priority": "HIGH"}
+        await mine.site.call("PATCH", f"{API}/jobs/{job_id}", own, key=mine.admin)
+        job = await mine.get(f"/jobs/{job_id}")
+        assert ({"a": "b"}, "HIGH", "default") == (job["tags"], job["priority"], job["queue"])
 
 
 @pytest.mark.req("A-20", "A-7")

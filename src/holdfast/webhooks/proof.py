@@ -1,6 +1,6 @@
 """Proof that holdfast itself made a delivery: only then is it signed and sent.
 
-Whoever can write jobs into a shared store could otherwise have any message signed with the
+A program that writes jobs into a shared store could otherwise have any message signed with the
 secrets of webhooks. The key of the proof is a record that no API returns.
 """
 

@@ -32,6 +32,7 @@ OPERATIONS = [
     "cancel_batch",
     "retry_batch",
     "delete_batch",
+    "update",
     "failure",
     "failures",
     "retry",

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.dependencies import verdict
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import SECOND, Retention
-from holdfast.store import Change, Claim, open_store
+from holdfast.store import Added, Change, Claim, open_store
 from tests.conformance.hand import MANY, failure, fence, job_id, make
 
 if TYPE_CHECKING:
@@ -54,9 +55,18 @@ async def submit_keys(store: Store, number: int, count: int) -> Report:
         made = make(
             f"{number} {n}", now=store.now(), type="a", payload=n, idempotency_key=f"key {n}"
         )
-        (answer,) = await store.add([made])
+        answer = await _added(store, made)
         found.append([answer.status, answer.job_id])
     return found
+
+
+async def _added(store: Store, job: Job) -> Added:
+    """Add a job; repeat while the store is unavailable, as submitters do when a disk stalls."""
+    while True:
+        try:
+            return (await store.add([job]))[0]
+        except StoreUnavailableError:
+            continue
 
 
 async def cancel_each(store: Store, number: int, count: int) -> Report:

@@ -10,25 +10,12 @@ import pytest
 
 from holdfast import Holdfast, Worker
 from holdfast.http.api_keys import Role
-from tests.conformance.conftest import SERVED
-from tests.conformance.stores import NAMES, PLACES
 from tests.http.site import API, running
 from tests.http.test_events import received
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.http.site import Site
-
-
-@pytest.fixture(params=[pytest.param(name, marks=SERVED.get(name, ())) for name in NAMES])
-async def any_site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
-    """The service over each store in turn."""
-    with PLACES[request.param](request) as place:
-        app = Holdfast(place.url) if place.is_shared else Holdfast(store=place.open())
-        async with running(app) as site:
-            yield site
 
 
 @pytest.mark.req("A-1", "A-5", "A-7", "A-8", "S-5")

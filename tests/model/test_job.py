@@ -79,8 +79,10 @@ def test_a_job_survives_being_written_and_read() -> None:
 @pytest.mark.req("M-2")
 def test_only_the_callers_own_key_is_shown_as_the_idempotency_key() -> None:
     ours = replace(job(), dedupe=DedupeKey("spawn:x", "0", "", None))
+    tenants = replace(job(), dedupe=DedupeKey(f"{job().type}@acme/1f", "k", "", None))
 
     assert "k" == job(idempotency_key="k").idempotency_key
+    assert "k" == tenants.idempotency_key
     assert "" == job().idempotency_key
     assert "" == ours.idempotency_key
 

@@ -303,8 +303,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def idempotency_key(self) -> str:
         """The client's own key; empty when the key is internal."""
-        scope = self.dedupe.scope.partition("@")[0] if self.dedupe else ""
-        return self.dedupe.key if self.dedupe and scope == self.type else ""
+        if self.dedupe is None:
+            return ""
+        scope = self.dedupe.scope
+        own = scope == self.type or scope.rpartition("@")[0] == self.type
+        return self.dedupe.key if own else ""
 
     @property
     def lease_version(self) -> int:

@@ -17,7 +17,7 @@ from typing import Self
 from msgspec import json
 from msgspec.structs import replace
 
-from holdfast.errors import Fault, ValidationError
+from holdfast.errors import Fault, StaleLeaseError, ValidationError
 from holdfast.model.job import CancelRequest, Job, LogLine, Transition
 from holdfast.model.measures import Reading, Stats, Tally
 from holdfast.model.workers import PREFIX as WORKERS
@@ -35,6 +35,7 @@ from holdfast.store.values import (
     Fence,
     Finding,
     JobEvent,
+    JobNote,
     LimitRule,
     LimitState,
     NamedLock,
@@ -42,6 +43,7 @@ from holdfast.store.values import (
     QueueInfo,
     Record,
     RecordWrite,
+    Renewal,
     Search,
     Swapped,
 )
@@ -120,10 +122,17 @@ class TenantStore(StoreProxy):
         job = self._to_stored(job)
         if self._owner:
             job = replace(job, tags={**job.tags, OWNER: self._owner})
-        if self._prefix and job.dedupe is not None and job.dedupe.scope == job.type:
-            scope = f"{job.type}@{self.namespace}"
-            job = replace(job, dedupe=replace(job.dedupe, scope=scope))
+        if job.dedupe is not None and job.dedupe.scope == job.type:
+            job = replace(job, dedupe=replace(job.dedupe, scope=self._key_scope(job.type)))
         return job
+
+    def _key_scope(self, type_: str) -> str:
+        """Return the scope of idempotency keys: the namespace, and the owner if it sees no other.
+
+        What follows the last ``@`` names both; on Redis a type may contain one too.
+        """
+        view = f"{self.namespace}/{self._owner}" if self._only_own else self.namespace
+        return f"{type_}@{view}" if view or "@" in type_ else type_
 
     def _kind(self, kind: str) -> str:
         return f"{kind}@{self.namespace}" if self.namespace else kind
@@ -142,8 +151,9 @@ class TenantStore(StoreProxy):
     async def add(
         self, jobs: Sequence[Job], *, atomic: bool = True, fence: Fence | None = None
     ) -> list[Added]:
-        if self._prefix or self._owner:
-            jobs = [self._new_job(job) for job in jobs]
+        jobs = [self._new_job(job) for job in jobs]
+        if fence is not None and not await self._visible([fence.job_id]):
+            raise StaleLeaseError(fence.job_id)
         return await self._inner.add(jobs, atomic=atomic, fence=fence)
 
     async def claim(self, want: Claim) -> list[Job]:
@@ -151,6 +161,18 @@ class TenantStore(StoreProxy):
         return [
             self._from_stored(job) for job in await self._inner.claim(replace(want, queues=queues))
         ]
+
+    async def extend(self, fences: Sequence[Fence]) -> list[Renewal]:
+        visible = await self._visible([fence.job_id for fence in fences])
+        mine = [fence for fence in fences if fence.job_id in visible]
+        renewed = iter(await self._inner.extend(mine))
+        return [next(renewed) if f.job_id in visible else Renewal(held=False) for f in fences]
+
+    async def note(self, notes: Sequence[JobNote]) -> list[bool]:
+        visible = await self._visible([note.fence.job_id for note in notes])
+        mine = [note for note in notes if note.fence.job_id in visible]
+        kept = iter(await self._inner.note(mine))
+        return [note.fence.job_id in visible and next(kept) for note in notes]
 
     async def swap(self, changes: Sequence[Change]) -> list[Swapped]:
         """Write changes of jobs that were read through this view."""
@@ -193,9 +215,9 @@ class TenantStore(StoreProxy):
             info = json.decode(data, type=WorkerInfo)
             queues = tuple(self._prefix + queue for queue in info.queues)
             data = json.encode(replace(info, queues=queues))
-        if self._prefix:
-            kind, colon, rest = name.partition(":")
-            name = f"{kind}{colon}{self._prefix}{rest}"
+        kind, colon, rest = name.partition(":")
+        if self._prefix or "/" in rest:  # no name of another namespace begins with a slash
+            name = f"{kind}{colon}{self.namespace}/{rest}"
         return await self._inner.lock(name, holder, ttl, data)
 
     async def locks(self, prefix: str) -> list[NamedLock]:

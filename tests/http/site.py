@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from holdfast import Holdfast
-from holdfast.http.api_keys import KeyTerms, Role, create_key
+from holdfast.http.api_keys import KeyTerms, Role
 from holdfast.http.application import create_app
+from holdfast.http.key_changes import create_key
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import MemoryStore
 
@@ -99,11 +100,13 @@ class Site:
         key: str | None = None,
         raw: bytes | list[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
+        client: str = "127.0.0.1",
     ) -> Reply:
         """Send one request and return the whole response."""
         data = json.dumps(body).encode() if raw is None and body is not None else raw
         reply = Reply()
-        async for message in self.exchange(method, path, data, key=key, headers=headers):
+        asked = self.exchange(method, path, data, key=key, headers=headers, client=client)
+        async for message in asked:
             if message["type"] == "http.response.start":
                 reply.status = message["status"]
                 reply.headers = {n.decode(): v.decode() for n, v in message["headers"]}
@@ -121,6 +124,7 @@ class Site:
         *,
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        client: str = "127.0.0.1",
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the messages that the service sends; closing early disconnects the client."""
         parts = [data or b""] if not isinstance(data, list) else data
@@ -139,7 +143,8 @@ class Site:
 
         async def serve() -> None:
             try:
-                await self.asgi(scope(method, path, key, headers), receive, messages.put)
+                asked = {**scope(method, path, key, headers), "client": (client, 5)}
+                await self.asgi(asked, receive, messages.put)
             finally:
                 await messages.put(None)
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast import Holdfast
 from holdfast.errors import NotFoundError, ValidationError
-from holdfast.http.api_keys import ApiKeys, KeyTerms, Role, create_key, list_keys, revoke_key
+from holdfast.http.api_keys import ApiKeys, KeyTerms, Role, list_keys
 from holdfast.http.application import ENDPOINTS
+from holdfast.http.key_changes import create_key, revoke_key
 from holdfast.http.permissions import GRANTS, Permission
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import MemoryStore
 from tests.architecture import tree
-from tests.http.site import API, running
+from tests.http.site import API
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -355,50 +355,6 @@ async def test_unfinished_jobs_are_limited_per_key(site: Site) -> None:
     assert (429, 429) == (batch.status, full.status)
     assert "unfinished jobs of this key" == full.json["error"]["limit"]
     assert 201 == (await site.post(f"{API}/jobs", job, key=small)).status
-
-
-@pytest.mark.req("A-20")
-async def test_audit_log_records_calls_that_change_something(site: Site) -> None:
-    admin, operator = await site.key(Role.ADMIN), await site.key(Role.OPERATOR)
-    job_id = await site.submit(key=admin)
-
-    await site.post(f"{API}/queues/q/pause", key=operator)
-    cancelled = await site.post(f"{API}/jobs/{job_id}/cancel", {"reason": "why"}, key=operator)
-    await site.post(f"{API}/jobs/missing/retry", key=operator)
-    await site.call("DELETE", f"{API}/jobs/{job_id}", key=admin)
-    await site.get(f"{API}/jobs", key=operator)
-    page = (await site.get(f"{API}/audit?limit=3", key=admin)).json
-    rest = (await site.get(f"{API}/audit?cursor={page['next_cursor']}", key=admin)).json
-
-    entries = page["entries"] + rest["entries"]
-    assert [
-        ("deleteJob", "admin", 200),
-        ("retryJob", "operator", 404),
-        ("cancelJob", "operator", 200),
-        ("pauseQueue", "operator", 200),
-    ] == [(e["action"], e["role"], e["status"]) for e in entries]
-    cancel = entries[2]
-    assert (f"{API}/jobs/{job_id}/cancel", operator.split("_")[1], "127.0.0.1") == (
-        cancel["target"],
-        cancel["key_id"],
-        cancel["client"],
-    )
-    assert '"why"' in cancel["detail"]
-    assert cancelled.headers["x-request-id"] == cancel["request_id"]
-
-
-async def test_audit_entries_are_deleted_after_ninety_days() -> None:
-    clock = ManualClock()
-    async with running(Holdfast(store=MemoryStore(clock), clock=clock)) as site:
-        await site.post(f"{API}/queues/old/pause")
-        clock.advance(timedelta(days=60))
-        await site.post(f"{API}/queues/younger/pause")
-        clock.advance(timedelta(days=31))
-        await site.post(f"{API}/queues/new/pause")
-
-        entries = (await site.get(f"{API}/audit")).json["entries"]
-
-    assert ["new", "younger"] == [e["target"].split("/")[4] for e in entries]
 
 
 def test_every_route_that_changes_something_is_audited() -> None:

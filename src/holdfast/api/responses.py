@@ -44,7 +44,7 @@ class LogLines(msgspec.Struct, frozen=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that changed something: who called, what, when, and its status."""
+    """A call that changed something or was refused: who called, what, when, and its status."""
 
     timestamp: datetime
     request_id: str
@@ -58,6 +58,8 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     client: str = ""
     status: int | None = None
     """None while the call runs, or when the server stopped during it."""
+    count: int = 1
+    """How many calls the entry stands for: refused ones are counted by key and address."""
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
+
 import click
 import msgspec
 
@@ -9,7 +13,8 @@ from holdfast.app import Holdfast
 from holdfast.cli.common import answer, on_store, store_options
 from holdfast.cli.submit import span_or_text
 from holdfast.cli.tables import facts, moment, table
-from holdfast.http.api_keys import ApiKey, KeyTerms, Role, create_key, list_keys, revoke_key
+from holdfast.http.api_keys import ApiKey, KeyTerms, Role, list_keys
+from holdfast.http.key_changes import Actor, create_key, revoke_key
 from holdfast.model.times import parse_duration
 
 
@@ -57,7 +62,7 @@ def create(
             rate=rate,
             live_jobs=live_jobs,
         )
-        return await create_key(app.store, terms, app.randomness)
+        return await create_key(app.store, terms, app.randomness, _actor())
 
     key, secret = on_store(url, operate, new=True)
     created = {**_shown(key), "secret": secret}
@@ -100,7 +105,7 @@ def list_(url: str | None, as_json: bool) -> None:
 @store_options
 def revoke(key_id: str, url: str | None, as_json: bool) -> None:
     """Revoke a key; services refuse it within a second."""
-    key = on_store(url, lambda app: revoke_key(app.store, key_id))
+    key = on_store(url, lambda app: revoke_key(app.store, key_id, _actor()))
     answer(
         _shown(key),
         as_json=as_json,
@@ -111,3 +116,11 @@ def revoke(key_id: str, url: str | None, as_json: bool) -> None:
 def _shown(key: ApiKey) -> dict[str, object]:
     fields = msgspec.structs.asdict(key)
     return {name: value for name, value in fields.items() if name != "digest"}
+
+
+def _actor() -> Actor:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        user = str(os.getuid()) if hasattr(os, "getuid") else ""
+    return Actor(user, socket.gethostname())

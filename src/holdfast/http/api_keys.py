@@ -11,11 +11,11 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.errors import Fault, NotFoundError, ValidationError
+from holdfast.errors import Fault
 from holdfast.model.payload import clean
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.randomness import Randomness
-from holdfast.store import RecordWrite, Store
+from holdfast.store import Store
+from holdfast.store.damage import readable
 from holdfast.store.tenants import NAMESPACE_RULE
 
 KIND = "key"
@@ -87,44 +87,14 @@ class KeyTerms(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-async def create_key(store: Store, terms: KeyTerms, randomness: Randomness) -> tuple[ApiKey, str]:
-    """Store a new key; return it with its secret, which cannot be read again."""
-    if faults := terms.faults():
-        raise ValidationError(faults)
-    key_id = randomness.token()[:12]
-    secret = f"hf_{key_id}_{randomness.token()}{randomness.token()}"
-    key = ApiKey(
-        **msgspec.structs.asdict(terms), id=key_id, digest=_digest(secret), created_at=store.now()
-    )
-    await store.keep([RecordWrite(kind=KIND, key=key.id, data=msgspec.json.encode(key), version=0)])
-    return key, secret
-
-
 async def list_keys(store: Store) -> list[ApiKey]:
     """Return every key, also revoked ones, oldest first."""
     found: list[ApiKey] = []
     after = ""
     while page := await store.browse(KIND, after=after):
-        found += [msgspec.json.decode(record.data, type=ApiKey) for record in page]
+        found += readable(page, lambda record: msgspec.json.decode(record.data, type=ApiKey))
         after = page[-1].key
     return sorted(found, key=lambda key: (key.created_at, key.id))
-
-
-async def revoke_key(store: Store, key_id: str) -> ApiKey:
-    """Revoke a key; NotFoundError when it does not exist."""
-    while True:
-        (record,) = await store.records(KIND, [key_id])
-        if record is None:
-            raise NotFoundError(key_id)
-        key = msgspec.json.decode(record.data, type=ApiKey)
-        if key.revoked_at is not None:
-            return key
-        revoked = msgspec.structs.replace(key, revoked_at=store.now())
-        write = RecordWrite(
-            kind=KIND, key=key.id, data=msgspec.json.encode(revoked), version=record.version
-        )
-        if (await store.keep([write]))[0] is not None:
-            return revoked
 
 
 class ApiKeys:
@@ -162,13 +132,18 @@ class ApiKeys:
         key = self._keys.get(key_id)
         return key is not None and key.is_valid(self._store.now())
 
+    def named(self, secret: str) -> ApiKey | None:
+        """Return the key that a secret names, even if the secret is wrong or the key revoked."""
+        match = _TOKEN.fullmatch(secret)
+        return self._keys.get(match[1]) if match else None
+
     def find(self, secret: str) -> ApiKey | None:
         """Return the valid key of a secret; every wrong secret takes the same time."""
-        match = _TOKEN.fullmatch(secret)
-        key = self._keys.get(match[1]) if match else None
-        same = hmac.compare_digest(_digest(secret), key.digest if key else _NO_DIGEST)
+        key = self.named(secret)
+        same = hmac.compare_digest(digest_of(secret), key.digest if key else _NO_DIGEST)
         return key if key is not None and same and key.is_valid(self._store.now()) else None
 
 
-def _digest(secret: str) -> str:
+def digest_of(secret: str) -> str:
+    """Return what is stored of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,7 +1,7 @@
 """The audit log: an entry is written before a changing call begins and completed afterwards.
 
 Submissions and the calls of workers are not in it: the job records who submitted it, and its
-history records who ran it.
+history records who ran it. Refused calls are in ``refusals``, changes of keys in ``key_changes``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 from holdfast.api.responses import AuditEntry
 from holdfast.http.permissions import Caller
 from holdfast.store import RecordWrite, Store
+from holdfast.store.damage import readable
 
 KIND = "audit"
 KEPT = timedelta(days=90)
@@ -52,7 +53,7 @@ class Audit:
         )
         await self._keep(entry)
         if int(entry.timestamp.timestamp() * 1_000_000) % TRIM_EVERY == 0:
-            await self._trim()
+            await self.trim()
         return entry
 
     async def end(self, entry: AuditEntry, status: int) -> None:
@@ -62,22 +63,24 @@ class Audit:
     async def page(self, after: str, limit: int) -> tuple[list[AuditEntry], str | None]:
         """Return entries, newest first, and the cursor of the next page."""
         found = await self._store.browse(KIND, after=after, limit=limit, last=True)
-        entries = [msgspec.json.decode(record.data, type=AuditEntry) for record in found]
-        return entries, found[-1].key if len(found) == limit else None
+        entries = readable(found, lambda record: msgspec.json.decode(record.data, type=AuditEntry))
+        return list(entries), found[-1].key if len(found) == limit else None
 
-    async def _keep(self, entry: AuditEntry) -> None:
-        write = RecordWrite(kind=KIND, key=_key(entry), data=msgspec.json.encode(entry))
-        await self._store.keep([write])
-
-    async def _trim(self) -> None:
+    async def trim(self) -> None:
+        """Delete old entries."""
         oldest = await self._store.browse(KIND, limit=1000)
         limit = (self._store.now() - KEPT).strftime(_SORTABLE)
         old = [record.key for record in oldest if record.key < limit]
         await self._store.keep([RecordWrite(kind=KIND, key=key, data=None) for key in old])
 
+    async def _keep(self, entry: AuditEntry) -> None:
+        await self._store.keep([audit_write(entry)])
+
 
 _SORTABLE = "%Y%m%dT%H%M%S.%fZ"
 
 
-def _key(entry: AuditEntry) -> str:
-    return f"{entry.timestamp.strftime(_SORTABLE)}-{entry.request_id}"
+def audit_write(entry: AuditEntry) -> RecordWrite:
+    """Return what stores an entry; entries are ordered by their time."""
+    key = f"{entry.timestamp.strftime(_SORTABLE)}-{entry.request_id}"
+    return RecordWrite(kind=KIND, key=key, data=msgspec.json.encode(entry))

@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 
 from holdfast.api.errors import ErrorResponse, RequestError, error_body
+from holdfast.api.responses import AuditEntry
 from holdfast.http import requests
 from holdfast.http.audit import Audit
 from holdfast.http.endpoint import Call, Endpoint
 from holdfast.http.fields import read_fields, read_query
+from holdfast.http.refusals import ACTIONS
 from holdfast.http.responses import (
     AnyResponse,
     JsonResponse,
@@ -49,6 +51,8 @@ class Dispatcher:
             response = await self._respond(endpoint, scope, headers, receive, request_id)
         except Exception as error:  # noqa: BLE001  # every error becomes a response
             response = self._error_response(error, request_id)
+            if response.status in ACTIONS:
+                self._count_refusal(response.status, error, scope, request_id)
         if isinstance(response, StreamResponse):
             status = 200
             await send_stream(response, request_id, self._service.stopping, receive, send)
@@ -114,6 +118,25 @@ class Dispatcher:
             raise
         await audit.end(entry, 200 if isinstance(response, StreamResponse) else response.status)
         return response
+
+    def _count_refusal(self, status: int, error: Exception, scope: Scope, request_id: str) -> None:
+        """Count a refused call for the audit log, under the key that its secret names."""
+        service, client = self._service, scope.get("client")
+        call = AuditEntry(
+            timestamp=service.app.store.now(),
+            request_id=request_id,
+            key_id="",
+            key_name="",
+            role="",
+            namespace="",
+            action="",
+            target=f"{scope['method']} {scope['path']}",
+            detail=str(error),
+            client=client[0] if client else "",
+        )
+        service.refusals.add(
+            status, service.keys.named(requests.secret(dict(scope["headers"]))), call
+        )
 
     def _error_response(self, error: BaseException, request_id: str) -> JsonResponse:
         """Describe a wrong request to its client; log an unexpected error."""

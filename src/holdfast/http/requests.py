@@ -62,16 +62,16 @@ async def authenticate(
         _check_host(hosts, headers)
         caller = LOCAL_CALLER
     else:
-        caller = _caller(keys, _secret(headers))
+        caller = _caller(keys, secret(headers))
     if not caller.may(permission):
         raise ForbiddenError(f"a key of role {caller.role} may not {permission}")
     return caller
 
 
-def _caller(keys: ApiKeys, secret: str) -> Caller:
-    if not secret:
+def _caller(keys: ApiKeys, given: str) -> Caller:
+    if not given:
         raise UnauthorizedError("an API key is needed: Authorization: Bearer hf_...")
-    key = keys.find(secret)
+    key = keys.find(given)
     if key is None:
         raise UnauthorizedError("the API key is unknown, revoked or expired")
     return Caller(
@@ -84,10 +84,11 @@ def _caller(keys: ApiKeys, secret: str) -> Caller:
     )
 
 
-def _secret(headers: Mapping[bytes, bytes]) -> str:
-    scheme, _, secret = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+def secret(headers: Mapping[bytes, bytes]) -> str:
+    """Return the secret of the caller's key; empty without one."""
+    scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if scheme.lower() == "bearer":
-        return secret.strip()
+        return given.strip()
     return headers.get(b"x-api-key", b"").decode("latin-1").strip()
 
 

@@ -17,6 +17,7 @@ from holdfast.http.key_watch import KeyWatch
 from holdfast.http.metrics import RequestCounts
 from holdfast.http.permissions import Caller
 from holdfast.http.rate_limits import KeyLimits
+from holdfast.http.refusals import Refusals
 from holdfast.observe import Observer, Silent
 from holdfast.operations.declarations import Declarations
 from holdfast.operations.operations import Operations
@@ -70,6 +71,7 @@ class Service:
         await self.app.start()
         self.keys = ApiKeys(self.app.store, self.app.clock)
         self.key_watch = KeyWatch(self.keys)
+        self.refusals = Refusals(self.app.store, self.observer)
         self.key_limits = KeyLimits(self.app.store, self.app.clock)
         self.tail = EventTail(self.app.store)
         self._waiter = JobWaiter(self.app.store)
@@ -83,6 +85,7 @@ class Service:
         for operations in self._views.values():
             await operations.close()
         await self.key_watch.close()
+        await self.refusals.close()
         await self.tail.close()
         await self._waiter.close()
         await self.app.close()

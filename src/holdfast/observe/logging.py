@@ -31,6 +31,7 @@ _LEVEL_OF = {
     "maintenance.leading": logging.DEBUG,
     "job.failed": logging.WARNING,
     "http.failed": logging.ERROR,
+    "audit.failed": logging.ERROR,
     "job.dead": logging.WARNING,
     "job.lease_lost": logging.WARNING,
     "job.stale": logging.WARNING,
@@ -54,6 +55,7 @@ _LEVEL_OF = {
     "item.quarantined": logging.WARNING,
 }
 _MESSAGES = {
+    "audit.failed": "refused calls could not be written to the audit log",
     "backoff.failed": "the task's backoff function failed, exponential delay instead",
     "job.afterwards": "job was completed by its transaction, later outcome dropped",
     "job.dead": "job is in DEAD_LETTER, no attempt left",

@@ -19,6 +19,7 @@ import msgspec
 from holdfast.encryption import KeyRing
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import DEFAULT_QUEUE
+from holdfast.model.policy import ServiceLimits
 from holdfast.model.submission import BULLMQ_QUEUE_RULE, QUEUE_RULE
 from holdfast.observe.logging import FORMATS, LEVELS
 from holdfast.observe.redaction import redacted
@@ -104,6 +105,17 @@ def read_queues(value: object) -> dict[str, float] | list[str]:
     return weights if any("=" in part for part in names) else list(weights)
 
 
+SERVICE = "service."
+_SERVICE_LIMITS = {
+    "requests_per_key": "requests of one key that the service handles at once",
+    "waiting_per_key": "requests of one key that may wait for their turn",
+    "streams_per_key": "open event streams of one key",
+    "long_polls_per_key": "requests of one key that wait for a job or for work",
+    "bytes_per_key": "bytes of bodies of one key at a time",
+    "bytes": "bytes of bodies of all keys at a time",
+}
+
+
 SETTINGS: Mapping[str, Setting] = {
     "url": Setting(default=DEFAULT_URL, read=read_text, help="the store"),
     "app": Setting(default=None, read=read_text, help="where the app is, module:name"),
@@ -124,6 +136,10 @@ SETTINGS: Mapping[str, Setting] = {
     "log.format": Setting(default="text", read=_one_of(FORMATS), help="text, or json lines"),
     "listen.host": Setting(default="127.0.0.1", read=read_text, help="where the service listens"),
     "listen.port": Setting(default=8080, read=_port, help="the port of the service, 0 for any"),
+    **{
+        SERVICE + name: Setting(default=getattr(ServiceLimits(), name), read=read_number, help=text)
+        for name, text in _SERVICE_LIMITS.items()
+    },
     "worker.queues": Setting(
         default=[DEFAULT_QUEUE], read=read_queues, help="queues in order, or with =weight"
     ),
@@ -277,6 +293,12 @@ def key_ring(settings: Settings) -> KeyRing | None:
 def for_app(settings: Settings) -> AppSettings:
     """Return the settings of an app that has no code of its own."""
     return app_settings({key: settings[key] for key in APP_SETTINGS})
+
+
+def service_limits(settings: Settings) -> ServiceLimits:
+    """Return what one key may use of the service."""
+    given = {name: settings[SERVICE + name] for name in _SERVICE_LIMITS}
+    return msgspec.convert(given, ServiceLimits)
 
 
 def shown(key: str, value: object) -> object:

@@ -14,6 +14,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.http.api_keys import Role
 from holdfast.http.event_stream import EventTail
+from holdfast.model.policy import ServiceLimits
 from holdfast.store import EventPage, MemoryStore
 from tests.http.site import API, running
 from tests.waiting import eventually
@@ -172,7 +173,11 @@ class CountingStore(MemoryStore):
 
 async def test_a_thousand_idle_subscribers_cost_no_threads_and_no_queries() -> None:
     store = CountingStore()
-    async with running(Holdfast(store=store)) as site, AsyncExitStack() as stack:
+    capacity = ServiceLimits(streams_per_key=1000)
+    async with (
+        running(Holdfast(store=store), capacity=capacity) as site,
+        AsyncExitStack() as stack,
+    ):
         threads = threading.active_count()
         streams = [
             await stack.enter_async_context(aclosing(stream(site, "/events?type=a")))

@@ -11,6 +11,7 @@ from holdfast.cli.app_options import app_flags, app_options
 from holdfast.cli.app_path import find_app
 from holdfast.cli.common import plain_app, url_option
 from holdfast.cli.errors import FAILED, USAGE, CommandError
+from holdfast.cli.service_options import service_flags, service_options
 from holdfast.cli.worker import log_format_option, log_level_option
 from holdfast.errors import MissingExtraError
 from holdfast.observe import logging
@@ -35,6 +36,7 @@ from holdfast.runtime.event_loop import run
 @click.option(
     "--cors", multiple=True, metavar="ORIGIN", help="An origin whose pages may call the API."
 )
+@service_options
 @app_options
 @log_level_option
 @log_format_option
@@ -66,6 +68,7 @@ def serve(  # noqa: PLR0913  # one per option
         "listen.port": port,
         "log.level": log_level,
         "log.format": log_format,
+        **service_flags(given),
         **app_flags(given),
     }
     settings = config.load(flags=flags)
@@ -96,7 +99,11 @@ def serve(  # noqa: PLR0913  # one per option
     try:
         run(
             server.serve(
-                found, place, observer=logging.LogObserver(found.redaction), ready=announce
+                found,
+                place,
+                observer=logging.LogObserver(found.redaction),
+                ready=announce,
+                capacity=config.service_limits(settings),
             )
         )
     except server.UnsafeAddressError as error:

@@ -13,11 +13,11 @@ from starlette.routing import Route, Router
 
 from holdfast.api.errors import RequestError
 from holdfast.app import Holdfast
-from holdfast.http.dispatch import Dispatcher, Scope
+from holdfast.http.dispatch import Dispatcher
 from holdfast.http.endpoint import Endpoint
 from holdfast.http.openapi import document
 from holdfast.http.requests import RequestLimits
-from holdfast.http.responses import Receive, Send
+from holdfast.http.responses import Receive, Scope, Send
 from holdfast.http.routes import (
     batches,
     events,
@@ -31,6 +31,7 @@ from holdfast.http.routes import (
     webhooks,
 )
 from holdfast.http.service import Service
+from holdfast.model.policy import ServiceLimits
 from holdfast.observe import Observer
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -62,7 +63,7 @@ class _Path:
         else:
             allowed = ", ".join(sorted(self._methods))
             error = RequestError("METHOD_NOT_ALLOWED", allow=allowed)
-            await self._dispatcher.refuse(error, scope, send)
+            await self._dispatcher.refuse(error, scope, receive, send)
 
 
 class _FixedPaths:
@@ -89,6 +90,7 @@ def create_app(
     *,
     observer: Observer | None = None,
     limits: RequestLimits | None = None,
+    capacity: ServiceLimits | None = None,
     hosts: Sequence[str] = (),
     cors: Sequence[str] = (),
     endpoints: Sequence[Endpoint] = ENDPOINTS,
@@ -104,6 +106,7 @@ def create_app(
         observer=observer,
         hosts=hosts,
         origins=cors,
+        capacity=capacity,
     )
     dispatcher = Dispatcher(service, limits)
 
@@ -116,7 +119,7 @@ def create_app(
             await service.close()
 
     async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
-        await dispatcher.refuse(RequestError("NOT_FOUND", "no such path"), scope, send)
+        await dispatcher.refuse(RequestError("NOT_FOUND", "no such path"), scope, receive, send)
 
     made = Starlette(
         routes=_routes(dispatcher, endpoints), lifespan=lifespan, middleware=_middleware(cors)

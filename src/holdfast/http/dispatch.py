@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import Any
-
 import msgspec
 
 from holdfast.api.errors import ErrorResponse, RequestError, error_body
 from holdfast.api.responses import AuditEntry
 from holdfast.http import requests
 from holdfast.http.audit import Audit
+from holdfast.http.capacity import NO_KEY, BodyBytes, KeyUse, Turn
 from holdfast.http.endpoint import Call, Endpoint
 from holdfast.http.fields import read_fields, read_query
+from holdfast.http.permissions import Caller
 from holdfast.http.refusals import ACTIONS
 from holdfast.http.responses import (
     AnyResponse,
+    EncodedResponse,
+    Exchange,
     JsonResponse,
     Receive,
+    Scope,
     Send,
     StreamResponse,
+    encoded,
     send_response,
     send_stream,
 )
 from holdfast.http.service import Service
 from holdfast.runtime.timeouts import Timeouts
 
-Scope = MutableMapping[str, Any]  # as ASGI defines it
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
 
@@ -46,50 +48,88 @@ class Dispatcher:
         headers = dict(scope["headers"])
         request_id = self._request_ids.of(headers)
         started = self._monotonic()
-        response: AnyResponse
+        exchange = Exchange(scope, headers, request_id, receive, send)
         try:
-            response = await self._respond(endpoint, scope, headers, receive, request_id)
+            caller = await self._authenticated(endpoint, exchange)
         except Exception as error:  # noqa: BLE001  # every error becomes a response
-            response = self._error_response(error, request_id)
-            if response.status in ACTIONS:
-                self._count_refusal(response.status, error, scope, request_id)
-        if isinstance(response, StreamResponse):
-            status = 200
-            await send_stream(response, request_id, self._service.stopping, receive, send)
+            status = await send_response(exchange, self._refused(error, exchange))
         else:
-            status = response.status
-            await send_response(send, response, request_id, headers.get(b"accept-encoding", b""))
+            use = self._service.capacity.of(caller.key_id if endpoint.permission else NO_KEY)
+            try:
+                status = await self._serve_caller(endpoint, exchange, caller, use)
+            finally:
+                use.close()
         self._service.request_counts.add(endpoint.name, status, self._monotonic() - started)
 
-    async def refuse(self, error: RequestError, scope: Scope, send: Send) -> None:
+    async def refuse(self, error: RequestError, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond with an error to a request that matches no endpoint."""
-        request_id = self._request_ids.of(dict(scope["headers"]))
-        await send_response(send, self._error_response(error, request_id), request_id, b"")
+        headers = dict(scope["headers"])
+        exchange = Exchange(scope, headers, self._request_ids.of(headers), receive, send)
+        await send_response(exchange, encoded(self._error_response(error, exchange.request_id)))
 
-    async def _respond(
-        self,
-        endpoint: Endpoint,
-        scope: Scope,
-        headers: dict[bytes, bytes],
-        receive: Receive,
-        request_id: str,
-    ) -> AnyResponse:
-        service = self._service
+    async def _authenticated(self, endpoint: Endpoint, exchange: Exchange) -> Caller:
+        """Return who calls, if the call is allowed."""
+        service, headers = self._service, exchange.headers
         caller = await requests.authenticate(
             service.keys, service.hosts, endpoint.permission, headers
         )
-        if service.keys.is_empty and scope["method"] not in SAFE_METHODS:
+        if service.keys.is_empty and exchange.scope["method"] not in SAFE_METHODS:
             requests.check_origin(service.origins, headers)
         service.key_limits.admit(caller)
-        call = Call(service, caller, service.operations_for(caller), receive)
-        call.path, call.headers = scope["path_params"], headers
+        return caller
+
+    async def _serve_caller(
+        self, endpoint: Endpoint, exchange: Exchange, caller: Caller, use: KeyUse
+    ) -> int:
+        """Serve a request of a known caller; return the status."""
+        turn, reserved = Turn(use), BodyBytes(use)
+        try:
+            call = Call(self._service, caller, use, exchange.receive)
+            answer = await self._answer(endpoint, exchange, call, turn, reserved)
+            if isinstance(answer, StreamResponse):
+                turn.end()
+                return await send_stream(exchange, answer, self._service.stopping)
+            return await send_response(exchange, answer)
+        finally:
+            reserved.release()
+            turn.end()
+
+    async def _answer(
+        self, endpoint: Endpoint, exchange: Exchange, call: Call, turn: Turn, reserved: BodyBytes
+    ) -> EncodedResponse | StreamResponse:
+        """Read a request, wait for its turn and handle it.
+
+        Only the bytes of the response are returned: a client that reads slowly must not keep
+        more in memory.
+        """
+        try:
+            await self._read(endpoint, exchange, call, reserved)
+            await turn.take()
+            response = await self._handle(endpoint, call, exchange)
+            if isinstance(response, StreamResponse):
+                return response
+            answer = encoded(response)
+            reserved.add(len(answer.body), required=endpoint.method not in SAFE_METHODS)
+        except Exception as error:  # noqa: BLE001  # every error becomes a response
+            return self._refused(error, exchange)
+        return answer
+
+    async def _read(
+        self, endpoint: Endpoint, exchange: Exchange, call: Call, reserved: BodyBytes
+    ) -> None:
+        scope = exchange.scope
+        call.path, call.headers = scope["path_params"], exchange.headers
         call.query = read_query(scope["query_string"].decode("latin-1"), endpoint.query)
         if endpoint.takes_body:
-            call.body = await requests.read_body(headers, receive, self._limits, self._timeouts)
+            call.body = await requests.read_body(
+                exchange.headers, exchange.receive, self._limits, self._timeouts, reserved
+            )
         if endpoint.body_fields is not None:
             call.fields = read_fields(call.body, endpoint.body_fields, call.path)
+
+    async def _handle(self, endpoint: Endpoint, call: Call, exchange: Exchange) -> AnyResponse:
         work = (
-            self._audited(endpoint, call, scope, request_id)
+            self._audited(endpoint, call, exchange.scope, exchange.request_id)
             if endpoint.audited
             else endpoint.handler(call)
         )
@@ -118,6 +158,13 @@ class Dispatcher:
             raise
         await audit.end(entry, 200 if isinstance(response, StreamResponse) else response.status)
         return response
+
+    def _refused(self, error: Exception, exchange: Exchange) -> EncodedResponse:
+        """Return the response for an error; a refused call is counted for the audit log."""
+        response = self._error_response(error, exchange.request_id)
+        if response.status in ACTIONS:
+            self._count_refusal(response.status, error, exchange.scope, exchange.request_id)
+        return encoded(response)
 
     def _count_refusal(self, status: int, error: Exception, scope: Scope, request_id: str) -> None:
         """Count a refused call for the audit log, under the key that its secret names."""

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.errors import UnauthorizedError
+from holdfast.errors import QuotaError, UnauthorizedError
+from holdfast.http.capacity import KeyUse
 from holdfast.http.fields import Field, Schema
 from holdfast.http.permissions import Caller, Permission
 from holdfast.http.responses import AnyResponse, Receive, disconnected, stopped
@@ -34,14 +35,15 @@ class Call:
         "query",
         "receive",
         "service",
+        "use",
     )
 
-    def __init__(
-        self, service: Service, caller: Caller, operations: Operations, receive: Receive
-    ) -> None:
+    def __init__(self, service: Service, caller: Caller, use: KeyUse, receive: Receive) -> None:
         self.service = service
         self.caller = caller
-        self.operations = operations
+        self.use = use
+        """What the key of the caller uses now."""
+        self.operations: Operations = service.operations_for(caller)
         self.receive = receive
         self.path: Mapping[str, str] = {}
         self.headers: Mapping[bytes, bytes] = {}
@@ -60,6 +62,17 @@ class Call:
 
         UnauthorizedError when the key of the caller ends first.
         """
+        try:
+            self.use.begin_long_poll()
+        except QuotaError:
+            work.close()
+            raise
+        try:
+            return await self._first(work)
+        finally:
+            self.use.end_long_poll()
+
+    async def _first(self, work: Coroutine[object, object, T]) -> T | None:
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
         key_ended = loop.create_task(self.service.key_watch.ended(self.caller))

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.api.errors import RequestError
 from holdfast.errors import ForbiddenError, UnauthorizedError
 from holdfast.http.api_keys import ApiKeys
+from holdfast.http.capacity import BodyBytes
 from holdfast.http.permissions import LOCAL_CALLER, Caller, Permission
 from holdfast.http.responses import Receive
 from holdfast.model.policy import MEBIBYTE
@@ -135,17 +136,28 @@ def is_loopback(host: str) -> bool:
 
 
 async def read_body(
-    headers: Mapping[bytes, bytes], receive: Receive, limits: RequestLimits, timeouts: Timeouts
+    headers: Mapping[bytes, bytes],
+    receive: Receive,
+    limits: RequestLimits,
+    timeouts: Timeouts,
+    reserved: BodyBytes,
 ) -> bytes:
-    """Read a body; RequestError when it is not JSON, too large or too slow."""
+    """Read a body whose bytes are reserved first.
+
+    RequestError when it is not JSON, too large or too slow, QuotaError when too many bytes of
+    the key are in flight.
+    """
     length = headers.get(b"content-length", b"")
     if length.isdigit() and int(length[:20]) > limits.body:
         message = f"a body may have {limits.body} bytes, got {int(length[:20])}"
         raise RequestError("TOO_LARGE", message)
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise RequestError("UNSUPPORTED_MEDIA_TYPE")
+    if length.isdigit():
+        reserved.grow(int(length[:20]))
+    whole = _whole_body(receive, limits.body, reserved)
     try:
-        body = await timeouts.wait_for(_whole_body(receive, limits.body), limits.arrival)
+        body = await timeouts.wait_for(whole, limits.arrival)
     except TimeoutError:
         raise RequestError("REQUEST_TIMEOUT") from None
     if len(body) > limits.body:
@@ -160,7 +172,7 @@ def _is_json(media_type: bytes) -> bool:
     return _JSON.fullmatch(media_type) is not None
 
 
-async def _whole_body(receive: Receive, limit: int) -> bytes:
+async def _whole_body(receive: Receive, limit: int, reserved: BodyBytes) -> bytes:
     message = await receive()
     first: bytes = message.get("body", b"")
     if not message.get("more_body"):
@@ -174,5 +186,6 @@ async def _whole_body(receive: Receive, limit: int) -> bytes:
         size += len(parts[-1])
         if size > limit:
             raise RequestError("TOO_LARGE", f"a body may have {limit} bytes")
+        reserved.grow(size)
         more = message.get("more_body", False)
     return b"".join(parts)

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]  # as ASGI defines it
+Scope = MutableMapping[str, Any]  # as ASGI defines it
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MIN_COMPRESSED = 1400
@@ -46,29 +47,49 @@ class StreamResponse(msgspec.Struct, frozen=True):
     chunks: AsyncIterator[bytes]
     key_ended: Callable[[], Coroutine[object, object, None]]
     """Waits until the key of the caller is no longer valid; then the stream ends."""
+    end: Callable[[], None]
+    """Is called when the stream has ended."""
     media_type: str = "text/event-stream"
 
 
 AnyResponse = JsonResponse | TextResponse | StreamResponse
 
 
-async def send_response(
-    send: Send, response: JsonResponse | TextResponse, request_id: str, accepts: bytes
-) -> None:
-    """Send a whole response, compressed if it is large and the client accepts gzip."""
+class Exchange(msgspec.Struct, frozen=True, gc=False):
+    """One request and the way back to its client, as ASGI gives them."""
+
+    scope: Scope
+    headers: dict[bytes, bytes]
+    request_id: str
+    receive: Receive
+    send: Send
+
+
+class EncodedResponse(msgspec.Struct, frozen=True, gc=False):
+    """A whole response as bytes."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+def encoded(response: JsonResponse | TextResponse) -> EncodedResponse:
+    """Return a response as bytes."""
     if isinstance(response, TextResponse):
         body, media_type = response.body, (b"content-type", response.media_type.encode())
     else:
         body, media_type = _encoder.encode(response.body), _JSON
-    headers = [
-        media_type,
-        (b"x-request-id", request_id.encode()),
-        *_COMMON_HEADERS,
-        *[(name.encode(), value.encode()) for name, value in response.headers.items()],
-    ]
+    more = [(name.encode(), value.encode()) for name, value in response.headers.items()]
+    return EncodedResponse(response.status, [media_type, *_COMMON_HEADERS, *more], body)
+
+
+async def send_response(exchange: Exchange, response: EncodedResponse) -> int:
+    """Send a whole response, compressed if it is large and the client accepts gzip."""
+    body, headers = response.body, response.headers
+    headers.append((b"x-request-id", exchange.request_id.encode()))
     if len(body) >= MIN_COMPRESSED:
         headers.append((b"vary", b"accept-encoding"))
-        if b"gzip" in accepts:
+        if b"gzip" in exchange.headers.get(b"accept-encoding", b""):
             body = (
                 await asyncio.to_thread(gzip.compress, body, 5)
                 if len(body) > COMPRESSED_IN_THREAD
@@ -76,36 +97,41 @@ async def send_response(
             )
             headers.append((b"content-encoding", b"gzip"))
     headers.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    start = {"type": "http.response.start", "status": response.status, "headers": headers}
+    await exchange.send(start)
+    await exchange.send({"type": "http.response.body", "body": body})
+    return response.status
 
 
-async def send_stream(
-    stream: StreamResponse, request_id: str, stopping: asyncio.Event, receive: Receive, send: Send
-) -> None:
+async def send_stream(exchange: Exchange, stream: StreamResponse, stopping: asyncio.Event) -> int:
     """Send chunk by chunk; a client that reads slowly slows down only its own stream."""
+    send = exchange.send
     headers = [
         (b"content-type", stream.media_type.encode()),
-        (b"x-request-id", request_id.encode()),
+        (b"x-request-id", exchange.request_id.encode()),
         (b"cache-control", b"no-store"),
         (b"x-accel-buffering", b"no"),
     ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    loop = asyncio.get_running_loop()
-    tasks = [
-        loop.create_task(_send_chunks(stream, send)),
-        loop.create_task(disconnected(receive)),
-        loop.create_task(stopped(stopping)),
-        loop.create_task(stream.key_ended()),
-    ]
+    tasks: list[asyncio.Task[None]] = []
     try:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        create_task = asyncio.get_running_loop().create_task
+        tasks = [
+            create_task(_send_chunks(stream, send)),
+            create_task(disconnected(exchange.receive)),
+            create_task(stopped(stopping)),
+            create_task(stream.key_ended()),
+        ]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        stream.end()
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        if tasks:
+            await asyncio.wait(tasks)
     with contextlib.suppress(OSError):
         await send({"type": "http.response.body", "body": b""})
+    return 200
 
 
 async def _send_chunks(stream: StreamResponse, send: Send) -> None:

@@ -21,6 +21,7 @@ from holdfast.http.requests import is_loopback
 from holdfast.http.service import Service
 from holdfast.maintenance.leader import Maintenance
 from holdfast.model.job import DEFAULT_QUEUE
+from holdfast.model.policy import ServiceLimits
 from holdfast.observe import Observer
 from holdfast.store.damage import described
 from holdfast.worker.worker import delivery_worker
@@ -90,6 +91,7 @@ async def serve(
     *,
     observer: Observer,
     ready: Callable[[str, int], None],
+    capacity: ServiceLimits | None = None,
 ) -> None:
     """Serve until a signal; call ``ready`` with the address and the number of keys.
 
@@ -99,7 +101,13 @@ async def serve(
     async with app:
         keys = await check(app, address)
         with _listening(address) as sockets:
-            made = create_app(app, observer=observer, hosts=address.hosts, cors=address.cors)
+            made = create_app(
+                app,
+                observer=observer,
+                capacity=capacity,
+                hosts=address.hosts,
+                cors=address.cors,
+            )
             service: Service = made.state.service
             server = _Server(_config(made, address), service)
             port = sockets[0].getsockname()[1]

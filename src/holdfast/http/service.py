@@ -12,12 +12,14 @@ import msgspec
 from holdfast.app import Holdfast
 from holdfast.http import docs
 from holdfast.http.api_keys import ApiKeys
+from holdfast.http.capacity import Capacity
 from holdfast.http.event_stream import EventTail
 from holdfast.http.key_watch import KeyWatch
 from holdfast.http.metrics import RequestCounts
 from holdfast.http.permissions import Caller
 from holdfast.http.rate_limits import KeyLimits
 from holdfast.http.refusals import Refusals
+from holdfast.model.policy import ServiceLimits
 from holdfast.observe import Observer, Silent
 from holdfast.operations.declarations import Declarations
 from holdfast.operations.operations import Operations
@@ -43,6 +45,7 @@ class Service:
         observer: Observer | None = None,
         hosts: Sequence[str] = (),
         origins: Sequence[str] = (),
+        capacity: ServiceLimits | None = None,
     ) -> None:
         self.app = app
         self.observer = observer or Silent()
@@ -50,6 +53,7 @@ class Service:
         """Host names, besides those of this machine, that may be called without keys."""
         self.origins = frozenset(origins)
         """Origins, besides that of the service, whose pages may call it."""
+        self.capacity = Capacity(capacity)
         self.stopping = asyncio.Event()
         self.request_counts = RequestCounts()
         self._describe = describe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -172,7 +172,7 @@ class RemoteWorkers:
         worker: WorkerInfo,
         limit: int,
         wait: timedelta,
-        while_connected: Callable[[Awaitable[int]], Awaitable[int | None]],
+        while_connected: Callable[[Coroutine[object, object, int]], Awaitable[int | None]],
     ) -> list[Job]:
         """Claim up to ``limit`` jobs; wait for some when there are none.
 

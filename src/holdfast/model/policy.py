@@ -171,3 +171,20 @@ def declared_backoff(given: Backoff | CustomDelay | None) -> Backoff | None:
     if given is None or isinstance(given, Backoff):
         return given
     return Backoff(strategy=BackoffKind.CUSTOM)
+
+
+class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one key may use of a server process at a time, and all keys together."""
+
+    requests_per_key: int = 64
+    """Requests that are handled at once; further ones wait for their turn."""
+    waiting_per_key: int = 1000
+    """Requests that may wait for their turn."""
+    streams_per_key: int = 100
+    """Open event streams."""
+    long_polls_per_key: int = 1000
+    """Requests that wait for a job or for work."""
+    bytes_per_key: int = 64 * MEBIBYTE
+    """Bytes of bodies that are received, handled or sent."""
+    bytes: int = 256 * MEBIBYTE
+    """Bytes of bodies of all keys together."""

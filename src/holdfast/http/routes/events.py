@@ -67,7 +67,8 @@ async def events(call: Call) -> StreamResponse:
     if after is not None:
         await call.operations.store.events(after, 1, timedelta(0))
     chunks = _live(call, after) if call.query.get("follow", True) else _stored(call, after)
-    return StreamResponse(chunks, partial(call.service.key_watch.ended, call.caller))
+    key_ended = partial(call.service.key_watch.ended, call.caller)
+    return StreamResponse(chunks, key_ended, call.use.open_stream())
 
 
 def _after(call: Call) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from datetime import timedelta
 from typing import cast
 
@@ -58,17 +57,9 @@ async def claim(call: Call) -> JsonResponse:
         running=0,
         started_at=store.now(),
     )
-
-    async def while_connected(arrivals: Awaitable[int]) -> int | None:
-        return await call.while_connected(_result(arrivals))
-
     wait = cast("timedelta", fields.get("wait", timedelta(0)))
-    jobs = await remote_workers(call).claim(worker, limit, wait, while_connected)
+    jobs = await remote_workers(call).claim(worker, limit, wait, call.while_connected)
     return JsonResponse(ClaimResult(tuple(ClaimedJob.of(job) for job in jobs)))
-
-
-async def _result(arrivals: Awaitable[int]) -> int:
-    return await arrivals
 
 
 async def renew_many(call: Call) -> JsonResponse:

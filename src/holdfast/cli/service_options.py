@@ -1,0 +1,37 @@
+"""Options of ``holdfast serve`` for what one key may use of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., object])
+
+OPTIONS = {
+    "service.requests_per_key": ("N", "Requests of one key handled at once.  [64]"),
+    "service.waiting_per_key": ("N", "Requests of one key that wait for their turn.  [1000]"),
+    "service.streams_per_key": ("N", "Open event streams of one key.  [100]"),
+    "service.long_polls_per_key": ("N", "Long polls of one key.  [1000]"),
+    "service.bytes_per_key": ("BYTES", "Bodies of one key at a time.  [64 MiB]"),
+    "service.bytes": ("BYTES", "Bodies of all keys at a time.  [256 MiB]"),
+}
+"""The placeholder and the help of each setting; the flag has its name."""
+
+
+def service_options(command: F) -> F:
+    """Add the options to a command."""
+    for key, (metavar, text) in reversed(OPTIONS.items()):
+        flag = f"--{key.partition('.')[2].replace('_', '-')}"
+        command = click.option(flag, _name(key), metavar=metavar, help=text)(command)
+    return command
+
+
+def service_flags(given: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings that these options of a command give."""
+    return {key: given.get(_name(key)) for key in OPTIONS}
+
+
+def _name(key: str) -> str:
+    return key.replace(".", "_")

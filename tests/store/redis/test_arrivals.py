@@ -146,7 +146,7 @@ async def _connections(server: Valkey, name: str = "") -> int:
 async def test_waiters_of_one_process_share_one_connection(
     valkey_server: Valkey, sides: list[Side], start: Start
 ) -> None:
-    name = sides[0].store.session.keys.client_name("q")
+    name = sides[0].store.session.keys.client_name("q", "python")
     await sides[0].claim()
     start(_watch(sides[0]))
     async with Redis(port=valkey_server.port) as raw:
@@ -184,7 +184,7 @@ async def test_worker_is_listed_for_each_of_its_queues(
     start(_wait_for(sides[0], queues))
     await settled()
 
-    names = [sides[0].store.session.keys.client_name(queue) for queue in queues]
+    names = [sides[0].store.session.keys.client_name(queue, "w") for queue in queues]
 
     assert [1, 1, 1] == [await _connections(valkey_server, name) for name in names]
 

@@ -21,7 +21,7 @@ async def claim(session: RedisSession, arrivals: Arrivals, want: Claim) -> list[
     filters = pack([want.queues, want.types if want.types is not None else False])
     replies = await session.call("claim", want.limit, want.worker, want.token, filters)
     full = [reply for reply in replies if len(reply) == 3]
-    arrivals.claimed(want.queues, {queue.decode() for _, queue, _ in full})
+    arrivals.claimed(want.queues, {queue.decode() for _, queue, _ in full}, want.worker)
     for reply in full:
         if tick := decode.scheduled(reply):
             await advance(session, *tick)

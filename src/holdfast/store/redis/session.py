@@ -35,7 +35,7 @@ class RedisSession:
             settings.events_kept,
             settings.foreign_lifetime // fields.MICROSECOND,
             BULLMQ.lease // fields.MICROSECOND,
-            "1" if "unknown-version" in settings.accept else "",
+            settings.for_scripts(),
         )
 
     async def open(self) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import msgspec
 
 from holdfast.errors import StoreError
+from holdfast.model.removal import Removal, read_removal
 from holdfast.store.contract import EVENTS_KEPT
 
 RESERVED = frozenset(
@@ -42,9 +43,10 @@ class RedisKeys:
         """Return a key of one queue."""
         return f"{self.prefix}:{queue}:{name}"
 
-    def client_name(self, queue: str) -> str:
+    def client_name(self, queue: str, worker: str = "") -> str:
         """Return the connection name by which BullMQ's ``getWorkers`` finds a worker."""
-        return f"{self.prefix}:{base64.b64encode(queue.encode()).decode()}"
+        name = f"{self.prefix}:{base64.b64encode(queue.encode()).decode()}"
+        return f"{name}:w:{_UNNAMEABLE.sub('_', worker)}" if worker else name
 
 
 def is_usable(job_id: str) -> bool:
@@ -67,13 +69,16 @@ def correlation_index(correlation_id: str) -> str:
     return f"r:{correlation_id}"
 
 
+_UNNAMEABLE = re.compile(r"[^!-~]")
+"""What the server does not accept in the name of a connection."""
 _PREFIX = re.compile(r"[^\s\x00]{1,64}")
 _TAG = re.compile(r"\{[^{}]+\}")
 _OPTIONS = frozenset(
     {
         *("prefix", "events_kept", "timeout", "accept", "cluster", "sentinel", "foreign_lifetime"),
         *("durability", "replicas", "confirm_within", "unknown_backoff"),
-        *("stalled_interval", "max_stalled_count"),
+        *("stalled_interval", "max_stalled_count", "stream_length", "metrics"),
+        *("remove_on_complete", "remove_on_fail"),
     }
 )
 FOREVER = timedelta(days=36_500)
@@ -84,6 +89,8 @@ ACCEPTABLE = frozenset({"eviction", "unknown-version"})
 UNKNOWN_BACKOFFS = ("exponential", "fixed", "none")
 """What may replace a backoff strategy that only Node knows."""
 MAX_NUMBER = 10**9
+MOST_METRICS = 10**6
+"""Minutes; a pause of the queue writes a number for each of them at once."""
 
 
 class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +110,14 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Time between two checks for stalled jobs of BullMQ, which are found at the second."""
     max_stalled_count: int = 1
     """How often a job of BullMQ may stall before it fails."""
+    stream_length: int = 0
+    """About how many events a queue's BullMQ stream keeps; 0: as the queue's own setting says."""
+    metrics: int = 0
+    """For how many minutes BullMQ's metrics of ended jobs are kept; 0: none are collected."""
+    remove_on_complete: Removal | None = None
+    """How this process keeps completed jobs of BullMQ clients that do not say it themselves."""
+    remove_on_fail: Removal | None = None
+    """The same for failed ones."""
     fsync: bool = False
     """A submission returns once the server's append-only file is on disk."""
     replicas: int = 0
@@ -139,6 +154,10 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
             unknown_backoff=_choice(options, "unknown_backoff", UNKNOWN_BACKOFFS),
             stalled_interval=timedelta(seconds=_number(options, "stalled_interval", 30)),
             max_stalled_count=_number(options, "max_stalled_count", 1, least=0),
+            stream_length=_number(options, "stream_length", 0),
+            metrics=_number(options, "metrics", 0, most=MOST_METRICS),
+            remove_on_complete=_removal(options, "remove_on_complete"),
+            remove_on_fail=_removal(options, "remove_on_fail"),
             fsync=durability == "fsync",
             replicas=_number(options, "replicas", 0),
             confirm_within=timedelta(seconds=_number(options, "confirm_within", 5)),
@@ -146,6 +165,32 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
                 seconds=_number(options, "foreign_lifetime", int(FOREVER.total_seconds()))
             ),
         )
+
+    def for_scripts(self) -> str:
+        """Return what scripts read from ``ARGV[6]``, as JSON; what is absent has its default."""
+        found: dict[str, object] = {
+            "any_version": "unknown-version" in self.accept,
+            "stream_length": self.stream_length,
+            "metrics": self.metrics,
+        }
+        keep = {"removeOnComplete": self.remove_on_complete, "removeOnFail": self.remove_on_fail}
+        given = {name: value for name, value in found.items() if value}
+        given |= {name: value for name, value in keep.items() if value is not None}
+        return msgspec.json.encode(given).decode()
+
+
+def _removal(options: dict[str, str], name: str) -> Removal | None:
+    """Read true, false, a count, or an object of age, count and limit."""
+    text = options.get(name)
+    if text is None:
+        return None
+    try:
+        value, faults = read_removal(name, msgspec.json.decode(text))
+    except msgspec.DecodeError:
+        value, faults = read_removal(name, text)
+    if faults:
+        raise StoreError(str(faults[0]))
+    return value
 
 
 def _accept(options: dict[str, str]) -> frozenset[str]:
@@ -176,13 +221,15 @@ def _choice(options: dict[str, str], name: str, choices: tuple[str, ...]) -> str
     return value
 
 
-def _number(options: dict[str, str], name: str, default: int, *, least: int = 1) -> int:
+def _number(
+    options: dict[str, str], name: str, default: int, *, least: int = 1, most: int = MAX_NUMBER
+) -> int:
     value = options.get(name)
     if value is None:
         return default
     is_short = value.isascii() and value.isdigit() and len(value) <= 10
-    if not (is_short and least <= int(value) <= MAX_NUMBER):
+    if not (is_short and least <= int(value) <= most):
         raise StoreError(
-            f"{name} must be a whole number from {least} to a billion, got {value!r:.60}"
+            f"{name} must be a whole number from {least} to {most:,}, got {value!r:.60}"
         )
     return int(value)

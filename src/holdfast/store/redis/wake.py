@@ -37,8 +37,8 @@ class Arrivals:
         self._return_markers = return_markers
         self._number = 0
         self._changed = asyncio.Event()
-        self._claimed: set[str] = set()
-        """Queues from which this process claims."""
+        self._claimed: dict[str, str] = {}
+        """Queues from which this process claims, with the first worker that did."""
         self._unanswered: set[str] = set()
         """Queues whose marker was removed here, without a job claimed since."""
         self._polled: set[str] = set()
@@ -55,9 +55,10 @@ class Arrivals:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def claimed(self, queues: Sequence[str], found_in: Iterable[str]) -> None:
-        """Record which queues a claim named, and in which it found jobs."""
-        self._claimed.update(queues)
+    def claimed(self, queues: Sequence[str], found_in: Iterable[str], worker: str = "") -> None:
+        """Record which queues a claim of a worker named, and in which it found jobs."""
+        for queue in queues:
+            self._claimed.setdefault(queue, worker)
         again = self._polled.intersection(queues)
         self._polled -= again
         self._unanswered |= again
@@ -137,16 +138,19 @@ class Arrivals:
         now = asyncio.get_running_loop().time()
         for queue in queues[1:]:
             if now >= self._named_until.get(queue, 0.0):
-                name = self._keys.client_name(queue)
+                name = self._client_name(queue)
                 await self._client.blocking(timedelta(0), "PING", name=name)
                 self._named_until[queue] = now + NAMED_FOR
+
+    def _client_name(self, queue: str) -> str:
+        return self._keys.client_name(queue, self._claimed.get(queue, ""))
 
     async def _wait_for_marker(self, queues: Sequence[str], seconds: float) -> None:
         markers = {self._keys.queue(queue, "marker"): queue for queue in queues}
         answer = await self._client.blocking(
             timedelta(seconds=seconds),
             *("BZPOPMIN", *markers, f"{max(seconds, 0.001):.3f}"),
-            name=self._keys.client_name(queues[0]),
+            name=self._client_name(queues[0]),
         )
         if answer is not None:
             marker, member, _ = answer

@@ -46,6 +46,7 @@ local function fail_deferred(q, j)
   if j.attempts >= (tonumber(options_of(j).attempts) or 0) then emit_exhausted(j, j.attempts) end
   save(j)
   q.has_ended = true
+  collect_metrics(q, 'failed', now_ms, 1)
   if j.has_children then notify_children(j.job_id, j.state) end
   if parent_key_of(j) then notify_parent(j, false, failure) end
   if deduplication_of(j) then release_deduplication(j) end

@@ -1,7 +1,7 @@
 -- base: time, numbers, and writes to indexes and counters, collected and done once per call.
 -- Every script has KEYS[1] = <prefix>:hf:jobs, ARGV[1] = prefix, ARGV[2] = microseconds or '',
 -- ARGV[3] events kept, ARGV[4] and ARGV[5] lifetime and lease of foreign jobs in microseconds,
--- ARGV[6] '1' to share queues with clients of any version.
+-- ARGV[6] JSON: further settings of the URL, see for_scripts in settings.py.
 -- Variables of a library outlive a call, so begin resets what belongs to one call.
 local call, attempt, ARGV, prefix, shared, now, now_ms
 local formatted, index_changes, records, record_cache
@@ -18,6 +18,13 @@ local function begin(args)
   formatted, index_changes, records, record_cache = {}, {}, {}, {}
   counters, stored_counters, sum_changes, measures = {}, {}, {}, {}
   for _, reset in ipairs(resets) do reset() end
+end
+
+-- Decoded again only when the text differs: it is mostly that of the call before.
+local settings, settings_text
+local function setting(name)
+  if settings_text ~= ARGV[6] then settings, settings_text = cjson.decode(ARGV[6]), ARGV[6] end
+  return settings[name]
 end
 
 local TERMINAL = {COMPLETED = true, FAILED = true, DEAD_LETTER = true, CANCELLED = true}
@@ -40,6 +47,7 @@ local function within(value, max)
   return nil
 end
 local MAX_COUNT, MAX_PRIORITY, MAX_MILLIS = 1e9, 2097152, 4102444800000 -- until the year 2100
+local MAX_COUNTER = 2 ^ 53
 
 -- The milliseconds of a delayed job's score, which may be infinite.
 local function score_ms(score)

@@ -123,9 +123,16 @@ local function release_deduplication(j)
   add_next_duplicate(j)
 end
 
-local function retention_of(opts, completed)
-  local keep
-  if completed then keep = opts.removeOnComplete else keep = opts.removeOnFail end
+-- How an ended job is kept: as its own options say, else as this worker's, which apply to jobs of
+-- BullMQ clients. Nil means that it is kept; without options, jobs of ours are pruned.
+local function removal_option(j, completed)
+  if j.ttl and not call('HGET', j.key, 'hf:keep') then return nil end
+  local keep = options_of(j)[completed and 'removeOnComplete' or 'removeOnFail']
+  if keep ~= cjson.null then return keep end
+end
+local function retention_of(j, completed)
+  local keep = removal_option(j, completed)
+  if keep == nil and not j.ttl then keep = setting(completed and 'removeOnComplete' or 'removeOnFail') end
   if keep == nil or keep == false or keep == cjson.null then return nil end
   if keep == true then return {count = 0} end
   if type(keep) == 'number' then return {count = keep} end
@@ -179,10 +186,10 @@ local function evict(j, completed, keep)
   end
 end
 
--- Keep an ended job as its own options require. Jobs of ours have none: they are pruned.
+-- Keep an ended job as its options require.
 local function keep_ended(j, completed, finished)
   local q = j.q
-  local keep = not j.ttl and retention_of(options_of(j), completed)
+  local keep = retention_of(j, completed)
   if keep and keep.count == 0 then
     erase_child(j)
     return forget(j.job_id, j.state)

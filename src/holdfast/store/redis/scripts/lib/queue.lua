@@ -5,7 +5,7 @@ resets[#resets + 1] = function() open_queues = {} end
 
 -- Clients of other versions store jobs differently: they would lose ours, or we theirs.
 local function unsupported_reason(name, version)
-  if not version or ARGV[6] == '1' then return nil end
+  if not version or setting('any_version') then return nil end
   if string.find(version, '^bullmq:[56]%.') or string.find(version, '^bullmq%-pro:') then return nil end
   return "queue '" .. name .. "' was last used by '" .. string.sub(version, 1, 60) .. "': only BullMQ 5 " ..
     'and 6 share queues safely; add accept=unknown-version to the URL to use it anyway'
@@ -17,6 +17,11 @@ local function broken(q, fault)
   return q
 end
 
+-- About how many events a queue's stream holds: as the URL says, else as Node's queue says.
+local function stream_length(stored)
+  return setting('stream_length') or within(stored, MAX_COUNT) or 10000
+end
+
 local function queue(name)
   local q = open_queues[name]
   if q then return q end
@@ -25,14 +30,14 @@ local function queue(name)
     'opts.maxLenEvents', 'max', 'duration')
   q = {
     name = name, base = base, stream = base .. 'events', kinds = {}, paused = meta[1] and true or false,
-    concurrency = tonumber(meta[2]), events_kept = tonumber(meta[4]) or 10000,
+    concurrency = tonumber(meta[2]), events_kept = stream_length(meta[4]),
     max = tonumber(meta[5]), duration = tonumber(meta[6]),
   }
   local major = meta[3] and tonumber(string.match(meta[3], '^bullmq:(%d+)'))
   -- Without a version assume the older layout, because clients of both versions empty both lists.
   q.uses_paused_list = not major or major <= 5
   q.unsupported = unsupported_reason(name, meta[3])
-  q.lacks_length = not meta[4]
+  q.sets_length = tonumber(meta[4]) ~= q.events_kept
   open_queues[name] = q
   if name == 'hf' then return broken(q, 'its keys are those of holdfast') end
   if meta.err then return broken(q, set_aside('queue ' .. name, meta)) end
@@ -48,9 +53,9 @@ local function register(q)
     call('SADD', shared .. 'queues', q.name)
     q.is_registered = true
   end
-  if q.lacks_length then
-    call('HSETNX', q.base .. 'meta', 'opts.maxLenEvents', 10000)
-    q.lacks_length = false
+  if q.sets_length then
+    call('HSET', q.base .. 'meta', 'opts.maxLenEvents', q.events_kept)
+    q.sets_length = false
   end
 end
 
@@ -78,6 +83,27 @@ local function emit_drained(q)
     call('ZCARD', q.base .. 'prioritized') == 0 then
     emit(q, 'drained')
   end
+end
+
+-- BullMQ's counts of ended jobs per minute, the newest first; a worker collects them on request.
+local function collect_metrics(q, name, finished, size)
+  local most = setting('metrics')
+  if not most then return end
+  local key = q.base .. 'metrics:' .. name
+  local before = call('HINCRBY', key, 'count', size) - size
+  local v = call('HMGET', key, 'prevTS', 'prevCount')
+  local since, counted = within(v[1], MAX_MILLIS), within(v[2], MAX_COUNTER) or 0
+  if not since then
+    call('HSET', key, 'prevTS', int(finished), 'prevCount', 0)
+    return
+  end
+  local minutes = math.min(math.floor(finished / 60000) - math.floor(since / 60000), most)
+  if minutes <= 0 then return end
+  local points = {before - counted}
+  for i = 2, minutes do points[i] = 0 end
+  call_in_slices('LPUSH', key .. ':data', points)
+  call('LTRIM', key .. ':data', 0, most - 1)
+  call('HSET', key, 'prevCount', int(before), 'prevTS', int(finished))
 end
 
 local function add_marker(q)

@@ -1,0 +1,192 @@
+"""What BullMQ configures at a worker: metrics, names, stream length, retention."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.errors import StoreError
+from holdfast.runtime.clock import ManualClock
+from holdfast.store.redis import RedisStore
+from tests.waiting import eventually
+from tests.wire.side import Side
+from tests.worker.rig import working
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from redis.asyncio import Redis
+
+    from holdfast.runtime.clock import Clock
+    from tests.servers import Valkey
+    from tests.wire.peer import Peer
+
+    Configured = Callable[..., AbstractAsyncContextManager[Side]]
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def configured(valkey_server: Valkey, prefix: str) -> Configured:
+    """Return a function that starts a Python side with more settings in its URL."""
+
+    @asynccontextmanager
+    async def start(more: str, clock: Clock | None = None) -> AsyncIterator[Side]:
+        url = f"{valkey_server.url}?prefix={prefix}&{more}"
+        async with RedisStore.from_url(url, clock=clock) as store:
+            yield Side(store)
+
+    return start
+
+
+async def metrics(peer: Peer, kind: str) -> dict[str, object]:
+    found: dict[str, object] = await peer.ask(
+        "call", queue="q", method="getMetrics", args=[kind, 0, -1]
+    )
+    return found
+
+
+@pytest.mark.req("B-1")
+async def test_metrics_count_what_python_and_node_ended(configured: Configured, peer: Peer) -> None:
+    points = {"metrics": {"maxDataPoints": 100}, "concurrency": 1}
+    async with configured("metrics=100") as side:
+        for n in range(3):
+            await peer.ask("add", queue="q", job="a", data={"n": n})
+        own = [await side.add("own") for _ in range(2)]
+        for job in await side.take(5):
+            await side.complete(job)
+        bad = await peer.ask("add", queue="q", job="a", data={"n": 1})
+        (job,) = await side.take()
+        await side.fail(job, category="PERMANENT")
+        await peer.ask("work", queue="q", opts=points)
+        await peer.ask("add", queue="q", job="a", data={})
+        await peer.until("completed")
+        await peer.ask("rest", queue="q")
+
+    completed, failed = await metrics(peer, "completed"), await metrics(peer, "failed")
+    assert len(own) == 2
+    assert "failed" == await peer.ask("state", queue="q", id=bad)
+    assert 6 == completed["meta"]["count"]  # type: ignore[index]  # of JSON
+    assert 1 == failed["meta"]["count"]  # type: ignore[index]  # of JSON
+
+
+@pytest.mark.req("B-1")
+async def test_metrics_have_one_point_per_minute_up_to_their_number(
+    configured: Configured, peer: Peer
+) -> None:
+    clock = ManualClock(datetime.now(UTC).replace(second=30, microsecond=0))
+    async with configured("metrics=3", clock) as side:
+        for ended, pause in ((3, MINUTE), (2, 2 * MINUTE), (1, 9 * MINUTE), (1, MINUTE)):
+            for _ in range(ended):
+                await side.add("own")
+            for job in await side.claim(ended):
+                await side.complete(job)
+            clock.advance(pause)
+            points = (await metrics(peer, "completed"))["data"]
+            if ended == 2:
+                assert [3] == points
+
+        found = await metrics(peer, "completed")
+    assert [0, 0, 1] == found["data"]
+    assert 7 == found["meta"]["count"]  # type: ignore[index]  # of JSON
+    assert 6 == found["meta"]["prevCount"]  # type: ignore[index]  # of JSON
+
+
+@pytest.mark.req("B-1")
+async def test_no_metrics_are_collected_unless_asked_for(side: Side, peer6: Peer) -> None:
+    await side.add("own")
+    (job,) = await side.take()
+    await side.complete(job)
+
+    assert 0 == (await metrics(peer6, "completed"))["meta"]["count"]  # type: ignore[index]  # of JSON
+
+
+@pytest.mark.req("B-1", "B-5")
+async def test_get_workers_shows_the_names_of_python_workers(
+    valkey_server: Valkey, prefix: str, peer: Peer
+) -> None:
+    app = Holdfast(f"{valkey_server.url}?prefix={prefix}")
+
+    @app.handler("q")
+    async def one(payload: object) -> None: ...
+
+    @app.handler("r")
+    async def other(payload: object) -> None: ...
+
+    async with working(app, queues=("q", "r")) as worker:
+        names = [
+            each["rawname"]
+            for queue in ("q", "r")
+            for each in await eventually(
+                functools.partial(peer.ask, "call", queue=queue, method="getWorkers"), every=0.05
+            )
+        ]
+        count = await peer.ask("call", queue="q", method="getWorkersCount")
+
+    assert {worker.id} == {name.partition(":w:")[2] for name in names}
+    assert 1 == count
+
+
+@pytest.mark.req("B-4")
+async def test_streams_have_the_length_of_the_queue_or_of_the_url(
+    configured: Configured, side: Side, peer: Peer, prefix: str, raw: Redis
+) -> None:
+    meta = f"{prefix}:q:meta"
+    await peer.ask("call", queue="q", method="count")
+    await raw.hset(meta, "opts.maxLenEvents", 50)
+    for _ in range(20):
+        for _ in range(10):
+            await side.add("own")
+        for job in await side.claim(10):
+            await side.complete(job)
+    assert await raw.xlen(f"{prefix}:q:events") < 300
+    assert "50" == await raw.hget(meta, "opts.maxLenEvents")
+
+    async with configured("stream_length=100000") as other:
+        for _ in range(100):
+            await other.add("own")
+        assert "100000" == await raw.hget(meta, "opts.maxLenEvents")
+        assert await raw.xlen(f"{prefix}:q:events") >= 200
+
+
+@pytest.mark.req("B-1")
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ("remove_on_complete=true", 0),
+        ("remove_on_complete=2", 2),
+        ('remove_on_complete={"count":1,"age":3600}', 1),
+        ("remove_on_complete=false", 3),
+    ],
+)
+async def test_worker_defaults_remove_completed_jobs_as_in_node(
+    configured: Configured, peer: Peer, options: str, kept: int
+) -> None:
+    async with configured(f"{options}&remove_on_fail=true") as side:
+        ids = [await peer.ask("add", queue="q", job="a", data={}) for _ in range(3)]
+        own = await peer.ask("add", queue="q", job="b", data={}, opts={"removeOnFail": False})
+        gone = await peer.ask("add", queue="q", job="c", data={})
+        jobs = await side.take(5)
+        for job in jobs[:3]:
+            await side.complete(job)
+        for job in jobs[3:]:
+            await side.fail(job, category="PERMANENT")
+
+    states = [await peer.ask("state", queue="q", id=each) for each in ids]
+    assert ["unknown"] * (3 - kept) + ["completed"] * kept == states
+    assert "failed" == await peer.ask("state", queue="q", id=own)
+    assert "unknown" == await peer.ask("state", queue="q", id=gone)
+
+
+@pytest.mark.parametrize(
+    "options", ["remove_on_fail=-1", "remove_on_complete={}", "metrics=0", "stream_length=x"]
+)
+def test_bad_worker_settings_are_refused(options: str) -> None:
+    with pytest.raises(StoreError, match=options.partition("=")[0]):
+        RedisStore.from_url(f"redis://localhost/0?{options}")

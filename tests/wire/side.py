@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.model import lifecycle
 from holdfast.model.acceptance import accept
 from holdfast.model.job import Failure, FailureCategory, Job, State
-from holdfast.model.submission import Parent, Submission
+from holdfast.model.submission import Defaults, Parent, Submission
 from holdfast.store import AddStatus, Change, Claim, Fence
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Side:
             job_id=str(uuid.uuid4()),
             now=self.store.now(),
             parents={parent.id: Parent(parent.priority, parent.depth) for parent in after},
+            defaults=Defaults(removes_ended=True),
         )
         (answer,) = await self.store.add([job])
         assert AddStatus.ACCEPTED == answer.status

@@ -25,6 +25,8 @@ class SubmissionBody(msgspec.Struct, frozen=True, kw_only=True):
     """The job that has the key was deleted; the key holds until its window ends."""
     error: APIError | None = None
     """Why the job was rejected, in a batch that is not atomic."""
+    warnings: tuple[str, ...] = ()
+    """What is allowed but may harm, such as an option that keeps very many jobs."""
 
     @classmethod
     def of(cls, result: library.SubmissionResult) -> SubmissionBody:
@@ -38,6 +40,7 @@ class SubmissionBody(msgspec.Struct, frozen=True, kw_only=True):
             existing_job_id=result.existing_job_id,
             existing_job_deleted=result.existing_job_deleted,
             error=error_body(result.error)[1] if result.error else None,
+            warnings=result.warnings,
         )
 
     def value(self) -> library.SubmissionResult:
@@ -51,6 +54,7 @@ class SubmissionBody(msgspec.Struct, frozen=True, kw_only=True):
             existing_job_id=self.existing_job_id,
             existing_job_deleted=self.existing_job_deleted,
             error=_rejection(self.error),
+            warnings=self.warnings,
         )
 
 

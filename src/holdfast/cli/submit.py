@@ -48,6 +48,12 @@ SPAN = "SPAN"
     default=None,
     help="Whether a crash of the worker, a lost lease or exhausted memory is retried.",
 )
+@click.option(
+    "--remove-on-complete",
+    metavar="JSON",
+    help='On Redis: true, false, how many completed jobs to keep, or {"age": 60, "count": 9}.',
+)
+@click.option("--remove-on-fail", metavar="JSON", help="The same for failed jobs.")
 @click.option("--idempotency-key", metavar="KEY", help="Submit nothing if the key is in use.")
 @click.option("--idempotency-window", metavar=SPAN, help="How long the key stays in use.")
 @click.option("--correlation-id", metavar="ID", help="Your own id for correlation.")
@@ -198,12 +204,18 @@ def _options(given: Mapping[str, object]) -> SubmitOptions:
     for name in ("tags", "headers"):
         if name in options:
             options[name] = tags_of(given[name])  # type: ignore[arg-type]  # click made a tuple
-    if "backoff" in options:
-        try:
-            options["backoff"] = msgspec.json.decode(str(options["backoff"]))
-        except msgspec.DecodeError as error:
-            raise CommandError(f"--backoff must be JSON: {error}", USAGE) from None
+    for name in ("backoff", "remove_on_complete", "remove_on_fail"):
+        if name in options:
+            options[name] = _json(name, str(options[name]))
     return options  # type: ignore[return-value]  # the library checks every value
+
+
+def _json(name: str, text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        option = name.replace("_", "-")
+        raise CommandError(f"--{option} must be JSON: {error}", USAGE) from None
 
 
 def _show(result: SubmissionResult | JobStatus) -> None:
@@ -226,5 +238,6 @@ def _show(result: SubmissionResult | JobStatus) -> None:
             ("status", result.status),
             ("state", "deleted" if result.existing_job_deleted else state_shown(result.state)),
             ("due", later),
+            *(("warning", text) for text in result.warnings),
         ]
     )

@@ -86,6 +86,26 @@ _TAGS: Schema = {
     },
 }
 
+
+def _removal(state: str) -> Schema:
+    count = {"type": "integer", "minimum": 0, "maximum": 10**9}
+    rule = {
+        "type": "object",
+        "additionalProperties": False,
+        "minProperties": 1,
+        "properties": {
+            "age": _duration("Seconds."),
+            "count": count,
+            "limit": {**count, "minimum": 1},
+        },
+    }
+    return {
+        "anyOf": [{"type": "boolean"}, count, rule],
+        "description": f"On Redis: which {state} jobs of the queue are kept when the job ends."
+        " true or 0: this one is deleted; false: all; a number: so many.",
+    }
+
+
 _SUBMISSION: Schema = {
     "type": "object",
     "additionalProperties": False,
@@ -121,6 +141,8 @@ _SUBMISSION: Schema = {
             "type": "boolean",
             "description": "Retry after a failure of category SYSTEM: a crash, a lost lease.",
         },
+        "remove_on_complete": _removal("completed"),
+        "remove_on_fail": _removal("failed"),
         "idempotency_key": _text("At most one job per type and key exists within the window."),
         "idempotency_window": _duration("How long the key counts; 24 hours by default."),
         "correlation_id": _text("Your own id, for tracing."),

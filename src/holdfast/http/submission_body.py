@@ -124,7 +124,7 @@ def submission_of(given: Mapping[str, msgspec.Raw], *, key: str | None = None) -
         name: value if name == "payload" else _decode(value) for name, value in given.items()
     }
     faults = _payload_faults(fields)
-    for name in ("max_attempts", "priority"):
+    for name in ("max_attempts", "priority", "remove_on_complete", "remove_on_fail"):
         if name in fields:
             fields[name] = whole(fields[name])
     tags = fields.get("tags")

@@ -16,6 +16,7 @@ from typing import Self
 import msgspec
 
 from holdfast.model.policy import Backoff
+from holdfast.model.removal import Removal
 
 DEFAULT_QUEUE = "default"
 
@@ -265,6 +266,9 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     retry_timeouts: bool = True
     retry_crashes: bool = True
     """Whether a failure of category SYSTEM is retried, such as a crash or a lost lease."""
+    remove_on_complete: Removal | None = None
+    remove_on_fail: Removal | None = None
+    """How the job is kept after its end; None: as the retention of the app says."""
     tags: Mapping[str, str] = {}
     correlation_id: str = ""
     callback_url: str = ""

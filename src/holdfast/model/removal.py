@@ -7,6 +7,7 @@ queue, and an object limits age and count.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import msgspec
 
@@ -47,7 +48,7 @@ def read_removal(field: str, value: object) -> tuple[Removal | None, list[Fault]
         return None, [Fault(field, "OUT_OF_RANGE", f"{_EXPECTED}, got {shown(value)}")]
     if not isinstance(value, Mapping):
         return None, [Fault(field, "INVALID", f"{_EXPECTED}, got {shown(value)}")]
-    return _rule(field, value)
+    return _rule(field, cast("Mapping[object, object]", value))
 
 
 def removal_faults(field: str, *, supported: bool) -> list[Fault]:

@@ -12,6 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.model.job import Attempt, Event, FailureCategory, Job, State
+from holdfast.model.removal import removal_warnings
 from holdfast.model.status import FailureInfo, JobStatus
 
 
@@ -36,6 +37,8 @@ class SubmissionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The job that has the key was deleted; the key holds until its window ends."""
     error: Exception | None = None
     """Why it was rejected, in a batch that is not atomic."""
+    warnings: tuple[str, ...] = ()
+    """What is allowed but may harm, such as an option that keeps very many jobs."""
 
 
 class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,12 +245,14 @@ class RegistrationResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def submission_result(job: Job) -> SubmissionResult:
     """Return the result for a job that was accepted."""
+    options = (job.remove_on_complete, job.remove_on_fail)
     return SubmissionResult(
         job_id=job.id,
         status=SubmissionStatus.ACCEPTED,
         state=job.state,
         created_at=job.created_at,
         scheduled_for=job.due_at or job.scheduled_at,
+        warnings=removal_warnings(*options) if any(options) else (),
     )
 
 

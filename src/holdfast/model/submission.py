@@ -16,6 +16,7 @@ from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import DEFAULT_QUEUE, DependencyKind, Encoding, Job, Priority
 from holdfast.model.policy import Backoff, Limits, effective_timeout
 from holdfast.model.profiles import STANDARD, Profile
+from holdfast.model.removal import Removal
 from holdfast.model.reserved import is_internal, refusal
 from holdfast.model.times import Moment, Span
 
@@ -44,6 +45,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     backoff: Backoff | Mapping[str, object] | None = None
     retry_timeouts: bool | None = None
     retry_crashes: bool | None = None
+    remove_on_complete: Removal | Mapping[str, object] | None = None
+    remove_on_fail: Removal | Mapping[str, object] | None = None
     idempotency_key: str | None = None
     idempotency_window: Span | None = None
     correlation_id: str | None = None
@@ -99,6 +102,8 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
 
     any_name: bool = False
     """Whether type and queue may have any name that BullMQ accepts."""
+    removes_ended: bool = False
+    """Whether the store keeps ended jobs as ``remove_on_complete`` and ``remove_on_fail`` say."""
 
     @property
     def type_rule(self) -> re.Pattern[str]:
@@ -231,6 +236,8 @@ class SubmitOptions(TypedDict, total=False):
     backoff: Backoff | Mapping[str, object] | None
     retry_timeouts: bool | None
     retry_crashes: bool | None
+    remove_on_complete: Removal | Mapping[str, object] | None
+    remove_on_fail: Removal | Mapping[str, object] | None
     idempotency_key: str | None
     idempotency_window: Span | None
     correlation_id: str | None

@@ -38,6 +38,7 @@ from holdfast.model.policy import (
     effective_timeout,
     timeout_fault,
 )
+from holdfast.model.removal import read_removal, removal_faults
 from holdfast.model.submission import (
     Defaults,
     Parent,
@@ -201,6 +202,16 @@ class SubmissionReader:
 
     def retry_crashes(self, field: str, value: object) -> None:
         self._flag(field, value, field)
+
+    def remove_on_complete(self, field: str, value: object) -> None:
+        self._removal(field, value)
+
+    def remove_on_fail(self, field: str, value: object) -> None:
+        self._removal(field, value)
+
+    def _removal(self, field: str, value: object) -> None:
+        self._values[field], faults = read_removal(field, value)
+        self._faults += faults or removal_faults(field, supported=self._defaults.removes_ended)
 
     def _flag(self, field: str, value: object, name: str) -> None:
         if isinstance(value, bool):

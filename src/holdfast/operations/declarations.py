@@ -106,6 +106,7 @@ class Declarations:
                 reserved_queues=self._store.capabilities.reserved_queues,
                 any_name=self._store.capabilities.bullmq_names
                 and defaults.profile.name == BULLMQ.name,
+                removes_ended=self._store.capabilities.removes_ended,
             )
             fresh = FRESH if handler is None else NEVER if queue in own else FRESH_PROFILE
             found[key] = Known(defaults, now + fresh, version)

@@ -27,6 +27,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Queues whose names the store needs for itself."""
     bullmq_names: bool = False
     """Queues under the bullmq profile take every name of a queue or job that BullMQ accepts."""
+    removes_ended: bool = False
+    """Jobs are kept after their end as their ``remove_on_complete`` and ``remove_on_fail`` say."""
     completes_in_transaction: bool = False
     """``TransactionalStore.transaction`` works: handlers can write and complete at once."""
     size_fault: Callable[[Job], Fault | None] | None = None

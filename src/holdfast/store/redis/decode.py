@@ -137,6 +137,8 @@ def _shared(
         backoff=fixed.backoff,
         retry_timeouts=fixed.retry_timeouts,
         retry_crashes=fixed.retry_crashes,
+        remove_on_complete=fixed.remove_on_complete,
+        remove_on_fail=fixed.remove_on_fail,
         tags=fixed.tags,
         correlation_id=fixed.correlation_id,
         callback_url=fixed.callback_url,

@@ -79,6 +79,8 @@ def shared_fields(job: Job) -> HashFields:
         fields += ["hf:rest", _json(rest)]
     if job.limit_key:
         fields += ["hf:limit", job.limit_key]
+    if job.remove_on_complete is not None or job.remove_on_fail is not None:
+        fields += ["hf:keep", 1]
     return fields
 
 
@@ -197,7 +199,9 @@ def _options(job: Job) -> dict[str, object]:
     }
     if job.backoff.strategy is BackoffKind.FULL_JITTER:
         backoff["jitter"] = 1
+    keep = {"removeOnComplete": job.remove_on_complete, "removeOnFail": job.remove_on_fail}
     return {
+        **{name: value for name, value in keep.items() if value is not None},
         "attempts": job.max_attempts,
         "backoff": backoff,
         "priority": job.priority,

@@ -21,6 +21,7 @@ from holdfast.model.job import (
     State,
 )
 from holdfast.model.policy import Backoff
+from holdfast.model.removal import Removal
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -40,6 +41,8 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     encoding: Encoding = Encoding.JSON
     retry_timeouts: bool = True
     retry_crashes: bool = True
+    remove_on_complete: Removal | None = None
+    remove_on_fail: Removal | None = None
     tags: Mapping[str, str] = {}
     correlation_id: str = ""
     callback_url: str = ""

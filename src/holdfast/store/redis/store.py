@@ -70,7 +70,10 @@ class RedisStore:
     """
 
     capabilities = Capabilities(
-        size_fault=size_fault, reserved_queues=frozenset({OWN_KEYS}), bullmq_names=True
+        size_fault=size_fault,
+        reserved_queues=frozenset({OWN_KEYS}),
+        bullmq_names=True,
+        removes_ended=True,
     )
     not_notified_because = ""
 

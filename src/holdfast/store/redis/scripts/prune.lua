@@ -10,7 +10,7 @@ local span = {
   CANCELLED = tonumber(ARGV[12]),
 }
 
--- Jobs that BullMQ clients made are kept as their own options require. Where many of them come
+-- Jobs that BullMQ clients made, and those with removal options, are kept as these require. Where many of them come
 -- first, the next call continues after those that this one looked at.
 local PAGE = limit * 2 + 100
 local old = {}
@@ -26,9 +26,10 @@ local function find_old(q, set, shortest_span)
       break
     end
     local j = load_current(q, page[i])
-    local keep = j and j.ttl and span[j.state]
+    local own = j and j.ttl and removal_option(j, set == 'completed') == nil
+    local keep = own and span[j.state]
     local finished = j and tonumber(j.now[FINISHED]) or 0
-    if j and not j.ttl then foreign = true end
+    if j and not own then foreign = true end
     if keep and finished + keep <= now and not has_live_children(j.job_id) then
       old[#old + 1] = {finished, j.number, j}
     else

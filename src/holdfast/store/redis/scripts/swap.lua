@@ -34,7 +34,10 @@ local function finish(j, c, prev)
     if c.exhausted and prev == 'active' then emit_exhausted(j, c.atm) end
   end
   save(j)
-  q.has_ended = q.has_ended or prev == 'active'
+  if prev == 'active' then
+    q.has_ended = true
+    collect_metrics(q, completed and 'completed' or 'failed', c.finished, 1)
+  end
   local has_dependents = j.has_children and notify_children(j.job_id, c.state)
   if parent_key_of(j) then notify_parent(j, completed, completed and c.value or c.reason) end
   if deduplication_of(j) then release_deduplication(j) end
@@ -74,8 +77,8 @@ end
 -- The record of an edge. Only the event of a job that is deleted at its end carries the result.
 local function with_result(j, c, edge)
   local json = edge[5]
-  if j.ttl or edge[3] ~= 'COMPLETED' then return json end
-  local keep = retention_of(options_of(j), true)
+  if edge[3] ~= 'COMPLETED' then return json end
+  local keep = retention_of(j, true)
   if not keep or keep.count ~= 0 then return json end
   return string.sub(json, 1, -2) .. ',' .. cjson.encode(c.value) .. ']'
 end
@@ -115,6 +118,7 @@ end
 -- job.
 local COMPLETED_FIELDS = {
   'hf:now', 'priority', 'ats', 'hf:ttl', 'hf:kids', 'parentKey', 'deid', 'hf:limit', 'defa',
+  'hf:keep',
 }
 local RUNNING = '^RUNNING|(%d+)|' .. ANY5 .. ANY .. ANY .. '(%d+)(|%d+|(%d+)|[^|]*|[^|]*|[^|]*|%d+)$'
 -- The new text of hf:now after the number, computed once for jobs in a row with the same old one.
@@ -133,7 +137,7 @@ local function complete_plain(g, q, id, value)
   local v = call('HMGET', key, unpack(COMPLETED_FIELDS))
   local revision, number, after, starts_seen = string.match(v[1] or '', RUNNING)
   if tonumber(revision) ~= g.rev or v[3] ~= starts_seen or not q.caught_up or not v[4] then return nil end
-  if v[5] or v[6] or v[7] or v[8] or v[9] or level_of(tonumber(v[2]) or 0) ~= g.level then return nil end
+  if v[5] or v[6] or v[7] or v[8] or v[9] or v[10] or level_of(tonumber(v[2]) or 0) ~= g.level then return nil end
   local packed = g.now .. '|' .. number .. packed_tail(g, after, v[3])
   call('HSET', key, 'atm', g.atm, 'finishedOn', g.finished, 'returnvalue', value, g.history_field, g.edge,
     'hf:now', packed, unpack(g.more))
@@ -177,6 +181,7 @@ local function write_completed(g, q, ids, numbers)
   for i, id in ipairs(ids) do finished[2 * i - 1], finished[2 * i] = g.finished, id end
   remove_active(q, ids)
   q.has_ended = true
+  collect_metrics(q, 'completed', g.finished, size)
   call_in_slices('ZADD', shared .. 'moved', add_events(ids, g.type, q.name, {g.edge}))
   call_in_slices('ZADD', shared .. 's:COMPLETED', numbers)
   call_in_slices('ZREM', shared .. 'over', ids)

@@ -10,15 +10,17 @@ from msgspec.structs import replace
 
 from holdfast import Holdfast
 from holdfast.encryption import KeyRing, encrypted
+from holdfast.maintenance.clock import ClockService, StoreClock
 from holdfast.model import lifecycle
 from holdfast.model.job import State
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.doctor import examine
-from holdfast.operations.workers import LEADERSHIP, announce
+from holdfast.operations.workers import LEADERSHIP, TERM, announce
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Finding, JobExport, Level, MemoryStore
 from tests.conformance.conftest import clock, hand, place, store
 from tests.conformance.hand import failure, make
+from tests.worker.rig import EventLog
 
 if TYPE_CHECKING:
     from holdfast.model.job import Job
@@ -37,7 +39,7 @@ async def found(store: Store, name: str) -> Finding:
 
 
 async def test_healthy_store_has_only_findings_of_the_store_itself(hand: Hand) -> None:
-    await hand.store.lock(LEADERSHIP, "w1", timedelta(seconds=60))
+    await hand.store.lock(LEADERSHIP, "w1", TERM)
     await announce(hand.store, worker(hand, types=("a",)))
     await hand.add("a", type="a")
 
@@ -173,3 +175,31 @@ def worker(hand: Hand, **fields: object) -> WorkerInfo:
 
 def _exhausted(hand: Hand, job: Job) -> Job:
     return lifecycle.after_failure(job, failure(), now=hand.now, jitter=0.0)
+
+
+async def test_clock_that_is_behind_the_newest_change_is_a_warning(hand: Hand) -> None:
+    await hand.add("a")
+    hand.clock.advance(-timedelta(hours=3))
+
+    texts = [each.text for each in await examine(hand.store) if each.name == "clock"]
+
+    assert "10800 s in the future" in texts[-1]
+
+
+async def test_change_of_the_clock_is_reported_for_a_day(hand: Hand) -> None:
+    watch = StoreClock(hand.store, hand.clock)
+    log = EventLog()
+    service = ClockService(hand.store, hand.clock, watch, log)
+    await service.once()
+    hand.clock.shift(timedelta(hours=3))
+
+    for _ in range(3):
+        await service.once()
+        hand.clock.advance(20)
+
+    assert [{"seconds": 10800.0}] == log.all("store.clock_set")
+    texts = [each.text for each in await examine(hand.store) if each.name == "clock"]
+    assert "The store's clock was set forward by 10800 s, noticed 60 s ago." == texts[-1]
+    hand.clock.advance(timedelta(days=1))
+    texts = [each.text for each in await examine(hand.store) if each.name == "clock"]
+    assert not any("set forward" in text for text in texts)

@@ -11,7 +11,7 @@ from holdfast.model import lifecycle
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.dependents import release_dependents
 from holdfast.operations.explain import Cause
-from holdfast.operations.workers import LEADERSHIP, announce
+from holdfast.operations.workers import LEADERSHIP, TERM, announce
 from holdfast.runtime.clock import ManualClock
 from holdfast.store import Change, Claim
 from tests.app.conftest import Drain
@@ -39,7 +39,7 @@ async def _claim(app: Holdfast) -> None:
 
 async def _lead(app: Holdfast) -> None:
     """Let a worker lead maintenance."""
-    await app.store.lock(LEADERSHIP, "w1", timedelta(hours=1))
+    await app.store.lock(LEADERSHIP, "w1", TERM)
 
 
 async def test_ended_job_is_explained_by_its_end(app: Holdfast) -> None:

@@ -382,6 +382,19 @@ async def test_releasing_a_lock_of_another_holder_changes_nothing(hand: Hand) ->
     assert ["a"] == [lock.holder for lock in await hand.store.locks("leader")]
 
 
+@pytest.mark.parametrize("back", [timedelta(hours=3), TICK])
+async def test_lock_that_outlasts_its_ttl_since_the_clock_was_set_back_is_free(
+    hand: Hand, back: timedelta
+) -> None:
+    await hand.store.lock("leader", "a", SECOND)
+
+    hand.clock.advance(-back)
+
+    assert not await hand.store.lock("leader", "b", timedelta(0))
+    assert await hand.store.lock("leader", "b", SECOND)
+    assert not await hand.store.lock("leader", "a", SECOND)
+
+
 async def test_unexpired_locks_are_listed_by_prefix_and_name(hand: Hand) -> None:
     for name in ("worker:b", "worker_a", "worker:a", "leader", "worker:%"):
         await hand.store.lock(name, name, 10 * SECOND)

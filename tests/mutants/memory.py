@@ -111,9 +111,15 @@ MUTANTS = (
     ),
     _in(
         "memory/store.py",
-        "found.holder != holder and found.until > now",
-        "found.holder != holder and found.until >= now",
+        "found.holder != holder and now < found.until <= latest",
+        "found.holder != holder and now <= found.until <= latest",
         "a lock lasts a moment too long",
+    ),
+    _in(
+        "memory/store.py",
+        "now < found.until <= latest",
+        "now < found.until",
+        "leadership ends hours later after the clock was set back",
     ),
     _in(
         "memory/store.py",

@@ -146,6 +146,13 @@ MUTANTS = (
         "lock",
     ),
     _sql(
+        "lock",
+        "mine.until > excluded.until AND",
+        "false AND",
+        "leadership ends hours later after the clock was set back",
+        "lock",
+    ),
+    _sql(
         "locks",
         "starts_with(name, %(prefix)s)",
         "name LIKE %(prefix)s || '%%'",

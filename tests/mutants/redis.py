@@ -245,9 +245,15 @@ MUTANTS = (
     ),
     _in(
         "scripts/lock.lua",
-        "tonumber(ends) > now",
-        "tonumber(ends) >= now",
+        "ends > now and",
+        "ends >= now and",
         "a name stays held an instant too long",
+    ),
+    _in(
+        "scripts/lock.lua",
+        " and (ends <= now + ttl or ttl == 0)",
+        "",
+        "leadership ends hours later after the clock was set back",
     ),
     _in(
         "scripts/lib/job.lua",

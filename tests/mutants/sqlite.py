@@ -372,6 +372,13 @@ MUTANTS = (
         "lock",
     ),
     _sql(
+        "locked_by_other",
+        " AND (until <= ?3 + ?4 OR ?4 = 0)",
+        "",
+        "leadership ends hours later after the clock was set back",
+        "lock",
+    ),
+    _sql(
         "locks",
         "substr(name, 1, length(?1)) = ?1",
         "name LIKE ?1 || '%'",

@@ -24,7 +24,7 @@ from holdfast.model.policy import Retention
 from holdfast.observe import Silent
 from holdfast.runtime.clock import ManualClock
 from holdfast.runtime.randomness import Randomness
-from holdfast.store import Change, Claim, Fence, MemoryStore, Store
+from holdfast.store import Change, Claim, Fence, MemoryStore, Search, Store
 from holdfast.store.proxy import StoreProxy
 from holdfast.store.values import NamedLock
 from holdfast.tasks.schedule import MissedRuns, cron_entry, due_instants, instants
@@ -469,6 +469,34 @@ async def test_ticks_between_two_first_records_of_a_schedule_are_not_lost(worker
     await late.once()
 
     assert 1 == len((await yard.app.search()).jobs)
+
+
+async def ticks(yard: Yard, services: Sequence[CronService], count: int) -> int:
+    """Serve schedules for some seconds; return how many jobs that made."""
+    before = (await yard.store.find(Search())).total
+    for _ in range(count):
+        await asyncio.gather(*(service.once() for service in services))
+        yard.clock.advance(1)
+    return (await yard.store.find(Search())).total - before
+
+
+async def test_schedules_go_on_once_per_tick_each_time_the_clock_is_set_back() -> None:
+    yard = Yard()
+
+    @yard.app.cron("* * * * * *")
+    @yard.app.task("tick")
+    async def tick() -> None: ...
+
+    await yard.app.start()
+    services = [CronService(yard.app, ReadTogether(yard.store, 1)) for _ in range(2)]
+
+    assert 20 - 1 == await ticks(yard, services, 20)
+    yard.clock.shift(-timedelta(hours=3))
+    assert 20 - 2 <= await ticks(yard, services, 20) <= 20
+    yard.clock.shift(-timedelta(seconds=15))  # in the middle of what came again
+    assert 60 - 2 <= await ticks(yard, services, 60) <= 60
+    yard.clock.shift(timedelta(hours=3) - timedelta(seconds=70))  # shortly before what it was
+    assert 40 - 12 <= await ticks(yard, services, 40) <= 41
 
 
 async def test_a_schedule_submits_and_its_job_runs() -> None:

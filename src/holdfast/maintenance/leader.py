@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from holdfast.app import Holdfast
 from holdfast.errors import StoreUnavailableError
+from holdfast.maintenance.clock import ClockService, StoreClock
 from holdfast.maintenance.courier import Courier, MakeWorker
 from holdfast.maintenance.cron import CronService
 from holdfast.maintenance.promoter import Promoter
@@ -22,7 +23,7 @@ from holdfast.maintenance.releaser import Releaser
 from holdfast.maintenance.service import MaintenanceService
 from holdfast.observe import Observer, Outage
 from holdfast.operations.quarantine import report_failing
-from holdfast.operations.workers import LEADERSHIP
+from holdfast.operations.workers import LEADERSHIP, TERM
 from holdfast.runtime.backoff import GrowingDelay
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.randomness import Randomness
@@ -109,9 +110,6 @@ class ServiceErrors:
         self._reported.clear()
 
 
-TERM = timedelta(seconds=1)
-"""How long a leader leads without renewing; meanwhile no other process recovers jobs."""
-
 ELECT_EVERY = 0.4
 """How often leadership is renewed or requested, in seconds."""
 
@@ -141,10 +139,12 @@ class Maintenance:
         self._randomness = app.randomness
         self._leading = asyncio.Event()
         self._contact = StoreContact(app.clock)
+        self._clock = StoreClock(store, app.clock)
         self._services: list[MaintenanceService] = [
             Promoter(store),
-            Reaper(store, app.randomness, observer, lambda: self._contact.is_steady),
+            Reaper(store, app.randomness, observer, lambda: self._contact.is_steady, self._clock),
             Releaser(store),
+            ClockService(store, app.clock, self._clock, observer),
             QuarantineLog(store, observer),
             CronService(app, store),
         ]
@@ -176,6 +176,7 @@ class Maintenance:
             else:
                 outage_delay.over()
                 self._contact.answered()
+                self._clock.look()
                 self._outage.over()
             if won and not self._leading.is_set():
                 self._observer.emit("maintenance.leading", worker=self._worker)

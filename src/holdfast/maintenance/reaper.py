@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from holdfast.maintenance.clock import StoreClock
 from holdfast.model import lifecycle
 from holdfast.model.deadlines import outlived_deadline, timeout_failure
 from holdfast.model.job import DIED_TOGETHER, Job, State
@@ -32,24 +33,38 @@ class Reaper:
         randomness: Randomness,
         observer: Observer,
         steady: Callable[[], bool] = lambda: True,
+        clock: StoreClock | None = None,
     ) -> None:
         self._store = store
         self._randomness = randomness
         self._observer = observer
         self._steady = steady
+        self._clock = clock
         self._aside: set[str] = set()
         """Jobs that could not be recovered; they must not fill the page of the others."""
 
     async def once(self) -> float:
         if not self._steady():
             return EVERY
-        jobs = await self._store.overdue(PAGE + len(self._aside))
+        jobs = await self._spare(await self._store.overdue(PAGE + len(self._aside)))
         # A job kills one worker, not several within one look; a host or an outage does.
         workers = {job.lease.worker for job in jobs if job.lease}
         why = DIED_TOGETHER if len(workers) > 1 else "lease expired"
         changes = [change for job in jobs if (change := await self._decided(job, why))]
         written = await self._write(changes)
         return 0.0 if len(jobs) >= PAGE and written else EVERY
+
+    async def _spare(self, jobs: list[Job]) -> list[Job]:
+        """Renew leases that ended only because the clock was set forward; return the others.
+
+        A live holder has not been able to renew such a lease. A dead one does not renew it again.
+        """
+        change = self._clock.look() if self._clock else None
+        skipped = [job for job in jobs if change and change.skipped_end_of(job)]
+        fences = [Fence(job.id, job.lease.token) for job in skipped if job.lease]
+        renewals = await self._store.extend(fences) if fences else []
+        spared = {f.job_id for f, renewal in zip(fences, renewals, strict=True) if renewal.held}
+        return [job for job in jobs if job.id not in spared]
 
     async def recover(self, fences: Sequence[Fence], why: str) -> int:
         """Recover at once the jobs of a worker that is known to be dead."""

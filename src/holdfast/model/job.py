@@ -225,7 +225,7 @@ class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Plain fields of a job: fixed at submission, stored and shown, of no effect on how it runs.
+    """Plain fields of a job: fixed at submission, and of no effect on what a store does with it.
 
     A store keeps them as one document that it does not read, so a field added here is stored,
     copied and encrypted everywhere. A program ignores fields that only a later one knows.
@@ -233,6 +233,8 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     headers: Mapping[str, str] = {}
     """Context that travels with a job and the jobs it spawns, such as a trace."""
+    scheduled_at: datetime | None = None
+    """The instant that the submission named; None for one that named a delay, or neither."""
 
 
 NO_EXTRA = Extra()

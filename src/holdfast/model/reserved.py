@@ -25,6 +25,10 @@ QUARANTINE = "quarantine:"
 """Locks with this prefix name items that were set aside; their data is the reason."""
 FAILING = "failing:"
 """Locks with this prefix name maintenance services that fail again and again."""
+CLOCK = "clock:"
+"""Locks with this prefix report changes of the store's clock."""
+UNSAFE = "unsafe:"
+"""Locks with this prefix name checks of the store that found it unsafe while it runs."""
 
 
 def is_internal(name: str) -> bool:

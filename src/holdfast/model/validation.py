@@ -127,7 +127,7 @@ class SubmissionReader:
         if self._dedupe is None:
             self._dedupe = DedupeKey(f"spawn:{spawner.job_id}", spawner.key, "", None)
         self._values["spawned_by"] = spawner.job_id
-        self._extra = {**asdict(read_extra(spawner.extra)), **self._extra}
+        self._extra = {"headers": read_extra(spawner.extra).headers, **self._extra}
         if "depends_on" not in self._values:
             self._values["dependency_kind"] = DependencyKind.FAN_OUT
 
@@ -181,7 +181,7 @@ class SubmissionReader:
             self._fault(field, "CONFLICT", "must not be given together with delay")
             return
         try:
-            self._due_at = parse_timestamp(value)
+            self._due_at = self._extra[field] = parse_timestamp(value)
         except ValueError as error:
             self._fault(field, "INVALID_TIMESTAMP", str(error))
 

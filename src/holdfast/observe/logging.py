@@ -53,6 +53,7 @@ _LEVEL_OF = {
     "maintenance.failed": logging.ERROR,
     "results.lost": logging.WARNING,
     "item.quarantined": logging.WARNING,
+    "store.clock_set": logging.WARNING,
 }
 _MESSAGES = {
     "audit.failed": "refused calls could not be written to the audit log",
@@ -81,6 +82,7 @@ _MESSAGES = {
     "maintenance.recovered": "maintenance service works again",
     "store.unavailable": "store unavailable, retrying",
     "store.available": "store available again",
+    "store.clock_set": "the store's clock was set, leases and waits are corrected",
     "store.not_notified": "no notifications of new jobs, polling instead",
     "maintenance.leading": "this worker leads maintenance",
     "thread.leaked": "thread did not stop, abandoned",

@@ -13,8 +13,9 @@ from holdfast.errors import StoreError
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import Retention
 from holdfast.model.workers import WorkerInfo
+from holdfast.operations.clock_reports import clock_findings
 from holdfast.operations.quarantine import failing, quarantined
-from holdfast.operations.workers import LEADERSHIP, workers
+from holdfast.operations.workers import is_led, workers
 from holdfast.store import Finding, Level, Order, Search, Store, Tally
 
 TOLERANCE = timedelta(minutes=1)
@@ -35,11 +36,11 @@ async def examine(
     found = await store.findings()
     tallies = (await store.stats(timedelta(0))).tallies
     present = await workers(store)
-    leader = await store.locks(LEADERSHIP)
     live = sum(t.count for t in tallies if t.state not in TERMINAL)
     return [
         *found,
-        _maintenance(led=bool(leader), live=live),
+        *await _if_readable("clock", clock_findings(store)),
+        _maintenance(led=await is_led(store), live=live),
         *await _if_readable("services", _failing(store)),
         *await _if_readable("quarantine", _set_aside(store)),
         *_leaks(present),
@@ -225,7 +226,7 @@ async def _waiting(store: Store) -> list[Finding]:
                 "Cancel them (holdfast cancel ID) and submit them again without the dependency.",
             )
         )
-    if releasable and not await store.locks(LEADERSHIP):
+    if releasable and not await is_led(store):
         found.append(
             Finding(
                 "dependencies",

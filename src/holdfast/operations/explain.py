@@ -13,7 +13,7 @@ from holdfast.model.times import format_timestamp
 from holdfast.model.workers import WorkerInfo
 from holdfast.operations.origins import JobSettings, job_settings
 from holdfast.operations.quarantine import failing
-from holdfast.operations.workers import LEADERSHIP, workers
+from holdfast.operations.workers import is_led, workers
 from holdfast.store import LimitState, Store
 
 
@@ -151,7 +151,7 @@ async def _later(store: Store, job: Job, cause: Cause, message: str) -> Reason:
 
 async def _shortly(store: Store, cause: Cause, message: str, details: dict[str, object]) -> Reason:
     """Add when maintenance will do something: shortly, or not before a worker leads it."""
-    if await store.locks(LEADERSHIP):
+    if await is_led(store):
         if broken := await failing(store):
             names = ", ".join(f"{report.name} ({report.error})" for report in broken)
             return cause, f"{message} when maintenance works again: failing are {names}", details

@@ -16,6 +16,7 @@ from holdfast.model import lifecycle
 from holdfast.model.job import DamagedJob, Failure, FailureCategory, Job
 from holdfast.model.payload import clean
 from holdfast.model.reserved import FAILING, QUARANTINE
+from holdfast.operations.held import held
 from holdfast.store import Change, NamedLock, Store, Swapped
 from holdfast.store.damage import described
 
@@ -48,7 +49,7 @@ async def set_aside(store: Store, item: str, error: BaseException | str) -> None
 
 async def quarantined(store: Store) -> list[FaultReport]:
     """Return what was set aside in the last day."""
-    return [_report(lock, QUARANTINE, KEPT) for lock in await store.locks(QUARANTINE)]
+    return [_report(lock, QUARANTINE, KEPT) for lock in await held(store, QUARANTINE, KEPT)]
 
 
 async def report_failing(store: Store, service: str, error: BaseException | None) -> None:
@@ -60,7 +61,7 @@ async def report_failing(store: Store, service: str, error: BaseException | None
 
 async def failing(store: Store) -> list[FaultReport]:
     """Return the maintenance services that fail again and again."""
-    return [_report(lock, FAILING, FAILING_FOR) for lock in await store.locks(FAILING)]
+    return [_report(lock, FAILING, FAILING_FOR) for lock in await held(store, FAILING, FAILING_FOR)]
 
 
 async def swap_each(store: Store, changes: Sequence[Change]) -> list[Swapped | None]:

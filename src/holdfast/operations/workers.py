@@ -7,10 +7,13 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.model.workers import PREFIX, WorkerInfo
+from holdfast.operations.held import held
 from holdfast.store import Store
 
 LEADERSHIP = "maintenance"
 """The lock of the one worker that leads maintenance of all jobs."""
+TERM = timedelta(seconds=1)
+"""How long a leader leads without renewing; meanwhile no other process recovers jobs."""
 WORKER_TTL = timedelta(seconds=15)
 """How long a worker counts as alive after its newest announcement."""
 
@@ -20,11 +23,16 @@ async def announce(store: Store, info: WorkerInfo, ttl: timedelta = WORKER_TTL) 
     await store.lock(PREFIX + info.id, info.id, ttl, msgspec.json.encode(info))
 
 
+async def is_led(store: Store) -> bool:
+    """Whether a worker leads maintenance."""
+    return bool(await held(store, LEADERSHIP, TERM))
+
+
 async def workers(store: Store) -> list[WorkerInfo]:
     """Return the workers that are alive."""
     return [
         msgspec.structs.replace(
             msgspec.json.decode(lock.data, type=WorkerInfo), seen_until=lock.until
         )
-        for lock in await store.locks(PREFIX)
+        for lock in await held(store, PREFIX, WORKER_TTL)
     ]

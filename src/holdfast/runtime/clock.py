@@ -34,9 +34,10 @@ class ManualClock:
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._start = start
         self._now = start
+        self._shift = timedelta(0)
 
     def now(self) -> datetime:
-        return self._now
+        return self._now + self._shift
 
     def monotonic(self) -> float:
         return (self._now - self._start).total_seconds()
@@ -47,4 +48,8 @@ class ManualClock:
 
     def set(self, moment: datetime) -> None:
         """Set the time."""
-        self._now = moment
+        self._now = moment - self._shift
+
+    def shift(self, by: timedelta) -> None:
+        """Set the time of day forward or back; the monotonic time goes on."""
+        self._shift += by

@@ -230,7 +230,9 @@ class Store(Protocol):
     async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         """Lock a name for ``ttl`` unless another holder's lock has not expired; renew one's own.
 
-        A ``ttl`` of zero releases it. Used for leadership and to list live workers.
+        A ``ttl`` of zero releases it. All holders of a name ask for the same ``ttl``: a lock of
+        another holder that ends later than ``ttl`` from now dates from before the clock was set
+        back, and counts as expired. Used for leadership and to list live workers.
         """
         ...
 

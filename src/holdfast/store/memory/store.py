@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from msgspec.structs import replace
@@ -277,7 +277,8 @@ class MemoryStore(RecordTable):
     async def lock(self, name: str, holder: str, ttl: timedelta, data: bytes = b"") -> bool:
         now = self.now()
         found = self._tables.locks.get(name)
-        if found is not None and found.holder != holder and found.until > now:
+        latest = now + ttl if ttl else datetime.max.replace(tzinfo=UTC)
+        if found is not None and found.holder != holder and now < found.until <= latest:
             return False
         self._tables.locks[name] = NamedLock(name, holder, now + ttl, data)
         return True

@@ -66,6 +66,7 @@ async def add(
         return await _write(
             session, jobs, atomic=atomic, fence=fence, now=state.now(), is_own=False
         )
+    await state.refresh()  # a process that only submits calls nothing else
     if fence is None and _is_plain(jobs):
         added = await _write_plain(state.pool, jobs)
         state.wake.notify(queues_of(jobs))

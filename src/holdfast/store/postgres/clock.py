@@ -6,8 +6,11 @@ from datetime import datetime, timedelta
 
 from holdfast.runtime.clock import Clock, SystemClock
 
-REFRESH_AFTER = 30.0
-"""Seconds after which the estimate is checked against the server."""
+REFRESH_AFTER = 5.0
+"""Seconds after which the estimate is checked against the server, whose clock may be set."""
+
+SET_BACK = timedelta(seconds=2)
+"""An instant that lies further ahead was written before the server's clock was set back."""
 
 
 class ServerClock:
@@ -58,9 +61,14 @@ class ServerClock:
         self._checked = answered
 
     def advance_to(self, at: datetime) -> None:
-        """Return no earlier time than an instant that was read from the database."""
+        """Return no earlier time than an instant that was read from the database.
+
+        An instant from before the clock was set back changes nothing.
+        """
         ticks = self.ticks()
-        if self.given is None and self._seen is not None and self._at(ticks) < at:
+        if self.given is not None or self._seen is None:
+            return
+        if self._at(ticks) < at < self._at(ticks) + SET_BACK:
             self._seen = (at, ticks)
 
     def _at(self, ticks: float) -> datetime:

@@ -58,6 +58,8 @@ async def overdue(state: StoreState, limit: int) -> list[Job]:
     since = state.leases.start(begun)
     params = {"limit": limit, "leased": since, "now": state.clock.override}
     rows = sorted(await state.run("overdue", params), key=lambda row: row[-2:])
+    if rows and rows[-1][-2] > state.now():  # the server's clock was set forward
+        await state.check_clock()
     jobs = state.jobs([row for row in rows if row[0] is not None])
     live = {job.id for job in jobs if job.state is not State.RUNNING}
     ends = [row[-2] for row in rows if row[0] not in live]

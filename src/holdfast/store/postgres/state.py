@@ -58,9 +58,13 @@ class StoreState:
 
     async def run(self, name: str, params: Params) -> list[Row]:
         """Run one statement, after checking the clock when that is due."""
+        await self.refresh()
+        return await self.pool.run(name, params)
+
+    async def refresh(self) -> None:
+        """Check the clock when that is due."""
         if self.clock.is_stale:
             await self.check_clock()
-        return await self.pool.run(name, params)
 
     def jobs(self, rows: Sequence[Row]) -> list[Job]:
         """Read jobs from rows."""

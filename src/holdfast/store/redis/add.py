@@ -35,6 +35,7 @@ async def add(
     for job in jobs:
         if not is_usable(job.id):
             raise ValidationError([Fault("id", "RESERVED", f"cannot be {job.id!r:.60}")])
+    await session.refresh()
     client, settings = session.client, session.settings
     run = client.run_confirmed if settings.confirms else client.run
     # As in session.call, which would be one more coroutine for every submission.

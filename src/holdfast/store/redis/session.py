@@ -16,6 +16,9 @@ from holdfast.store.redis.decode import JobReply, read_job
 from holdfast.store.redis.health import RedisHealth, examine
 from holdfast.store.redis.settings import RedisKeys, RedisSettings
 
+REFRESH_AFTER = 5.0
+"""Seconds after which the server's time is read again."""
+
 
 class RedisSession:
     """One store's connection to its server.
@@ -31,6 +34,7 @@ class RedisSession:
         self.clock = clock
         self._local = SystemClock()
         self._ahead = 0.0
+        self._learned_at = 0.0
         self.constants: tuple[Value, ...] = (
             settings.events_kept,
             settings.foreign_lifetime // fields.MICROSECOND,
@@ -43,9 +47,7 @@ class RedisSession:
         if not self.client.is_open:
             await self.client.open(self.keys.jobs)
         for _ in range(3):
-            sent_at = self.monotonic()
-            seconds, micros = await self.client.command("TIME")
-            self.learn_time(int(seconds) * 1_000_000 + int(micros), sent_at)
+            await self._read_time()
         self.health = await examine(self.client, self.settings)
 
     async def close(self) -> None:
@@ -70,9 +72,21 @@ class RedisSession:
         server = server_micros / 1_000_000
         behind = server - self._local.monotonic() > self._ahead
         self._ahead = server - sent_at if behind else min(self._ahead, server - sent_at)
+        self._learned_at = sent_at
+
+    async def refresh(self) -> None:
+        """Learn the server's time when that is due: the server's clock may be set."""
+        if self.clock is None and self._local.monotonic() - self._learned_at > REFRESH_AFTER:
+            await self._read_time()
+
+    async def _read_time(self) -> None:
+        sent_at = self.monotonic()
+        seconds, micros = await self.client.command("TIME")
+        self.learn_time(int(seconds) * 1_000_000 + int(micros), sent_at)
 
     async def call(self, name: str, *args: Value) -> Any:
         """Run a script with the arguments that every script has, then its own."""
+        await self.refresh()
         moment = "" if self.clock is None else fields.micros(self.clock.now())
         common = (self.settings.prefix, moment, *self.constants)
         return await self.client.run(name, self.keys.jobs, (*common, *args))

@@ -159,7 +159,7 @@ def one_change(change: Change) -> Params:
         params["lapsed"] = True
     if change.until is not None:
         params["until"] = fields.micros(change.until)
-    if after.trail:
+    if after.trail or after.due_at != before.due_at:
         _add_move(after, before, params, values)
     params["fields"] = values
     return params

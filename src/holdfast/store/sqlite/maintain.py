@@ -145,7 +145,8 @@ def _trim_events(tx: Transaction) -> None:
 
 def lock(tx: Transaction, name: str, holder: str, ttl: timedelta, data: bytes) -> bool:
     """Lock a name; see ``Store.lock``."""
-    if tx.execute(statement("locked_by_other"), (name, holder, tx.instant)).fetchone():
+    span = micros_of_span(ttl)
+    if tx.execute(statement("locked_by_other"), (name, holder, tx.instant, span)).fetchone():
         return False
-    tx.execute(statement("lock"), (name, holder, tx.instant + micros_of_span(ttl), data))
+    tx.execute(statement("lock"), (name, holder, tx.instant + span, data))
     return True

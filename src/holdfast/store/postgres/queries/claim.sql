@@ -14,8 +14,11 @@
 -- so each is still where it was found. A row that changed since may carry a younger transaction
 -- than this one: it is left for the next claim, so that the journal's order by transaction is the
 -- order of events.
+-- The history of a job goes on from its newest time if that is a little ahead, by the estimate of
+-- another process. A time from clock.set on was written before the clock was set back.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+    SELECT now, now + interval '2 seconds' AS set
+    FROM coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ), turn AS MATERIALIZED (
     SELECT requested.queue, requested.level, requested.start
     FROM unnest(%(queues)s::text[], %(levels)s::integer[], %(starts)s::bigint[])
@@ -31,8 +34,11 @@ WITH clock AS MATERIALIZED (
     SET state = 'RUNNING', revision = j.revision + 1, attempt = j.attempt + 1,
         lease_version = j.lease_version + 1, lease_token = %(token)s::text,
         lease_worker = %(worker)s::text,
-        lease_until = clock.now + b.lease_ttl, started_at = greatest(clock.now, j.updated_at),
-        updated_at = greatest(clock.now, j.updated_at), xid = pg_current_xact_id()
+        lease_until = clock.now + b.lease_ttl, started_at = CASE
+            WHEN j.updated_at < clock.set THEN greatest(clock.now, j.updated_at) ELSE clock.now END,
+        updated_at = CASE
+            WHEN j.updated_at < clock.set THEN greatest(clock.now, j.updated_at) ELSE clock.now END,
+        xid = pg_current_xact_id()
     FROM clock, unnest(CASE WHEN %(chosen)s::bigint[] IS NULL THEN ARRAY(
         SELECT ready.ctid
         FROM turn CROSS JOIN LATERAL (

@@ -9,4 +9,5 @@ ON CONFLICT (name) DO UPDATE
 SET holder = excluded.holder, until = excluded.until, data = excluded.data
 WHERE mine.holder = excluded.holder
    OR mine.until <= coalesce(%(now)s::timestamptz, clock_timestamp())
+   OR (mine.until > excluded.until AND %(ttl)s::float8 > 0)  -- the clock was set back since
 RETURNING mine.name

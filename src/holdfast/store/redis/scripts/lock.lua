@@ -3,11 +3,13 @@
 -- ARGV[7] name; ARGV[8] holder; ARGV[9] microseconds; ARGV[10] data
 -- returns: 1 or 0
 -- needs: base
-local packed = call('HGET', shared .. 'holds', ARGV[7])
+local packed, ttl = call('HGET', shared .. 'holds', ARGV[7]), tonumber(ARGV[9])
 if packed then
   local ends, size, rest = string.match(packed, '^(%d+)|(%d+)|(.*)$')
-  if string.sub(rest, 1, size) ~= ARGV[8] and tonumber(ends) > now then return 0 end
+  ends = tonumber(ends)
+  -- One that ends later than the ttl from now was taken before the clock was set back.
+  local holds = ends > now and (ends <= now + ttl or ttl == 0)
+  if string.sub(rest, 1, size) ~= ARGV[8] and holds then return 0 end
 end
-local ends = int(now + tonumber(ARGV[9]))
-call('HSET', shared .. 'holds', ARGV[7], ends .. '|' .. #ARGV[8] .. '|' .. ARGV[8] .. ARGV[10])
+call('HSET', shared .. 'holds', ARGV[7], int(now + ttl) .. '|' .. #ARGV[8] .. '|' .. ARGV[8] .. ARGV[10])
 return 1

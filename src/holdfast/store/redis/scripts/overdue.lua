@@ -3,12 +3,15 @@
 -- clients, also renewals by BullMQ workers
 -- ARGV[7] how many; ARGV[8] milliseconds between two checks for stalled jobs; ARGV[9] how often a job
 -- may stall
--- returns: replies, earliest instant first, then in order of submission
+-- returns: {now, replies}, earliest instant first, then in order of submission
 -- needs: base queue job links forget flow sync stall
 local limit = tonumber(ARGV[7])
 
 -- BullMQ's check: a job has stalled that was active at the check before and has no lock now.
 local function check_stalled(q)
+  local checked = tonumber(call('GET', q.base .. 'stalled-check') or nil)
+  -- It expires by the server's clock: one from before that was set back would last for hours.
+  if checked and checked > now_ms then call('DEL', q.base .. 'stalled-check') end
   if call('SET', q.base .. 'stalled-check', int(now_ms), 'NX', 'PX', ARGV[8]) == false then return end
   local key = q.base .. 'stalled'
   local suspects = call('SMEMBERS', key)
@@ -79,4 +82,4 @@ end)
 local replies = {}
 for i = 1, math.min(limit, #found) do replies[i] = reply(found[i][3]) end
 flush()
-return replies
+return {int(now), replies}

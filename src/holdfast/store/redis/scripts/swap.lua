@@ -102,6 +102,10 @@ local function write(j, c)
   for i = 1, #c.fields, 2 do put(j, c.fields[i], c.fields[i + 1]) end
   if c.stack then add_trace(j, c.stack) end
   if #c.edges == 0 then
+    if c.due and PREVIOUS[j.state] == 'delayed' then
+      put(j, 'delay', int(c.delay))
+      postpone(j.q, j.id, c.due)
+    end
     save(j)
     return j.has_children and TERMINAL[j.state] and notify_children(j.job_id, j.state)
   end

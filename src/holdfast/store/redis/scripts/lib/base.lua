@@ -27,6 +27,13 @@ local function setting(name)
   return settings[name]
 end
 
+-- The history of a job goes on from its newest time if that is a little ahead, by the estimate of a
+-- process. A later time was written before the clock was set back.
+local SET_BACK = 2000000
+local function not_before(at, updated)
+  return updated and updated > at and updated < at + SET_BACK and updated or at
+end
+
 local TERMINAL = {COMPLETED = true, FAILED = true, DEAD_LETTER = true, CANCELLED = true}
 
 -- Lua's own conversion rounds numbers of microseconds. The cache pays because a call writes the

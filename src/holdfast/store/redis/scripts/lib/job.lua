@@ -193,7 +193,7 @@ end
 -- Move a job along an edge that a script decides, and write the record of that edge.
 local function move(j, event, to, at, reason, failure)
   local from = j.state
-  at = math.max(at, j.updated or 0)
+  at = not_before(at, j.updated)
   j.updated = at
   local attempt, moment = j.attempts, int(at)
   if to == 'RUNNING' then attempt = j.attempts + 1 end

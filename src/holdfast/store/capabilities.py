@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
@@ -10,7 +11,7 @@ import msgspec
 
 from holdfast.errors import Fault
 from holdfast.model.job import Job
-from holdfast.model.submission import Parent
+from holdfast.model.submission import BULLMQ_QUEUE_RULE, QUEUE_RULE, Parent
 from holdfast.store.values import Added, Fence, HeldKey, JobExport, KeyPage
 
 
@@ -33,6 +34,11 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """``TransactionalStore.transaction`` works: handlers can write and complete at once."""
     size_fault: Callable[[Job], Fault | None] | None = None
     """Returns the fault of a job that is too large for the store; None: no store limit."""
+
+    @property
+    def queue_rule(self) -> re.Pattern[str]:
+        """What the name of an existing queue matches."""
+        return BULLMQ_QUEUE_RULE if self.bullmq_names else QUEUE_RULE
 
 
 @runtime_checkable

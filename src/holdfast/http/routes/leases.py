@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import cast
 
 import msgspec
 
+from holdfast.errors import Fault, ValidationError
 from holdfast.http.endpoint import Call, Endpoint
 from holdfast.http.fields import Field, base64_bytes, duration, integer, text, text_list
 from holdfast.http.permissions import Permission
@@ -46,12 +49,14 @@ async def claim(call: Call) -> JsonResponse:
     """Claim jobs; with ``wait``, wait for some."""
     fields = call.fields
     store = call.operations.store
+    queues = tuple(cast("list[str]", fields.get("queues", [DEFAULT_QUEUE])))
+    _check_names(queues, store.capabilities.queue_rule)
     limit = cast("int", fields.get("limit", 1))
     worker = WorkerInfo(
         id=str(fields["worker_id"]),
         host="",
         pid=0,
-        queues=tuple(cast("list[str]", fields.get("queues", [DEFAULT_QUEUE]))),
+        queues=queues,
         types=tuple(cast("list[str]", fields.get("types", ()))),
         slots=limit,
         running=0,
@@ -60,6 +65,13 @@ async def claim(call: Call) -> JsonResponse:
     wait = cast("timedelta", fields.get("wait", timedelta(0)))
     jobs = await remote_workers(call).claim(worker, limit, wait, call.while_connected)
     return JsonResponse(ClaimResult(tuple(ClaimedJob.of(job) for job in jobs)))
+
+
+def _check_names(queues: Sequence[str], rule: re.Pattern[str]) -> None:
+    for name in queues:
+        if not rule.fullmatch(name):
+            message = f"must match {rule.pattern}, got {shown(name)}"
+            raise ValidationError([Fault("queues", "INVALID", message)])
 
 
 async def renew_many(call: Call) -> JsonResponse:
@@ -179,8 +191,6 @@ def _queue_names() -> Field:
 
     def read(value: object) -> object:
         for name in cast("list[str]", field.read(value)):
-            if not QUEUE_RULE.fullmatch(name):
-                raise ValueError(f"must match {QUEUE_RULE.pattern}, got {shown(name)}")
             if is_internal(name):
                 raise ValueError(refusal(name))
         return value

@@ -17,7 +17,6 @@ from holdfast.model.job import FailureCategory
 from holdfast.model.policy import DAY, HOUR
 from holdfast.model.results import FailureSearchResult
 from holdfast.model.statistics import Breakdown, QueueStats
-from holdfast.model.submission import QUEUE_RULE
 from holdfast.model.times import shown
 from holdfast.operations.filters import FailureFilter
 
@@ -95,8 +94,9 @@ _INTERVAL = Field(
 
 def _queue(call: Call) -> str:
     name = call.path["queue"]
-    if not QUEUE_RULE.fullmatch(name):
-        message = f"must match {QUEUE_RULE.pattern}, got {shown(name)}"
+    rule = call.operations.store.capabilities.queue_rule
+    if not rule.fullmatch(name):
+        message = f"must match {rule.pattern}, got {shown(name)}"
         raise ValidationError([Fault("queue", "INVALID", message)])
     return name
 

@@ -36,6 +36,7 @@ stream = whole.include(operation_id="streamEvents")
 
 BEYOND_SCHEMAS = {
     "BEYOND_LIFETIME",
+    "UNSUPPORTED",
     "CONFLICT",
     "CYCLE",
     "INVALID_TEXT",

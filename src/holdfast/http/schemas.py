@@ -92,7 +92,7 @@ def _removal(state: str) -> Schema:
     rule = {
         "type": "object",
         "additionalProperties": False,
-        "minProperties": 1,
+        "anyOf": [{"required": ["age"]}, {"required": ["count"]}],
         "properties": {
             "age": _duration("Seconds."),
             "count": count,

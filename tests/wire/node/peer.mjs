@@ -58,6 +58,17 @@ const verbs = {
     const shown = (each) => ({ id: each.job.id, children: (each.children ?? []).map(shown) });
     return shown(node);
   },
+  tree: async ({ queue: name, id }) => {
+    const producer = new FlowProducer(options);
+    const node = await producer.getFlow({ id, queueName: name, prefix: options.prefix });
+    const shown = async (each) => ({
+      id: each.job.id, name: each.job.name, state: await each.job.getState(),
+      children: await Promise.all((each.children ?? []).map(shown)),
+    });
+    const found = node ? await shown(node) : null;
+    await producer.close();
+    return found;
+  },
   work: async ({ queue: name, opts }) => {
     const worker = new Worker(name, handle, { ...options, ...(opts ?? {}) });
     worker.on("error", (error) => note({ on: "error", message: error.message }));

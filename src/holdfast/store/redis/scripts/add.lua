@@ -91,6 +91,7 @@ local function add_links(j, job, parents)
       end
     end
   end
+  show_children(j.job_id)
   if is_verdict_due(j.job_id) then set_index('ripe', j.job_id, j.number) end
   return any_ended
 end
@@ -125,7 +126,10 @@ local function write(job)
   if job.spawner then
     call('ZADD', shared .. 'spawn:' .. job.spawner, j.number, j.job_id)
     for _, waiting in ipairs(call('SMEMBERS', shared .. 'f:' .. job.spawner)) do
-      if state_of(waiting) == 'PENDING' then link(waiting, j.job_id, true) end
+      if state_of(waiting) == 'PENDING' then
+        link(waiting, j.job_id, true)
+        show_child(waiting_job(waiting), j.job_id)
+      end
     end
   end
   return any_ended

@@ -53,9 +53,9 @@ local function add_links(j, job)
       end
     end
   end
-  if j.state ~= 'PENDING' then return end
-  open_failed_before_retry(j.job_id)
-  if is_verdict_due(j.job_id) then set_index('ripe', j.job_id, j.number) end
+  if j.state == 'PENDING' then open_failed_before_retry(j.job_id) end
+  show_children(j.job_id)
+  if j.state == 'PENDING' and is_verdict_due(j.job_id) then set_index('ripe', j.job_id, j.number) end
 end
 
 -- Add a job to those its spawner spawned, and link FAN_IN jobs that wait for the spawner to it.
@@ -65,6 +65,7 @@ local function add_to_spawner(j, spawner)
     if state_of(waiting) == 'PENDING' then
       link(waiting, j.job_id, true)
       open_failed_before_retry(waiting)
+      show_child(waiting_job(waiting), j.job_id)
       set_index('ripe', waiting, is_verdict_due(waiting) and number_of(waiting) or nil)
     end
   end

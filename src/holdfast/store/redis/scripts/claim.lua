@@ -159,6 +159,7 @@ local function claim_other(q, id)
   if not j.number or j.state ~= 'SCHEDULED' or was_started_again(j) then
     j = reconcile(q, id) and load_job(q, id)
     if not j then return nil end
+    if j.state == 'PENDING' then return false end -- our verdict on it is due
   end
   if deferred_failure_of(j) then
     fail_deferred(q, j)

@@ -68,6 +68,7 @@ local function put_in_place(j, c, prev)
     postpone(q, j.id, c.due)
     emit(q, 'delayed', 'jobId', j.id, 'delay', int(c.due))
   elseif c.state == 'PENDING' then
+    put(j, 'delay', c.due and int(c.delay) or 0)
     call('ZADD', q.base .. 'waiting-children', now_ms, j.id)
     emit(q, 'waiting-children', 'jobId', j.id)
   end
@@ -111,7 +112,10 @@ local function write(j, c)
   end
   if TERMINAL[old] then write_buffers(j.q) end
   remove_from_place(j.q, j.id, old, priority)
-  if old == 'PENDING' then set_index('ripe', j.job_id) end
+  if old == 'PENDING' then
+    set_index('ripe', j.job_id)
+    if not TERMINAL[c.state] then release_from_children(j) end
+  end
   if old == 'RUNNING' and (limited or j.q.concurrency) then j.q.needs_marker = true end
   if TERMINAL[c.state] then return finish(j, c, PREVIOUS[old]) end
   put_in_place(j, c, PREVIOUS[old])

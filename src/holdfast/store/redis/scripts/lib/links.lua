@@ -1,6 +1,7 @@
 -- links: which jobs wait for which. p:<child> is a hash parent -> 'place:END' (END empty while the
 -- parent is live), c:<parent> the set of its children, f:<parent> those of kind FAN_IN, spawn:<id>
 -- the jobs it spawned. The index 'ripe' holds the jobs on which a verdict is due.
+-- BullMQ calls what a job waits for its children, and the job that waits their parent.
 local function is_verdict_due(child)
   local kind = call('HGET', shared .. 'kinds', child)
   local open, ended, unsuccessful = 0, 0, 0
@@ -37,19 +38,83 @@ local function link(child, parent, fan_in)
   return ended ~= ''
 end
 
+-- Every open dependency is among the pending children of its dependent, so that Node cannot release
+-- the dependent early. A child has one parent in BullMQ: the first dependent whose kind BullMQ's
+-- options express. Where the child is ours and ends under Node, BullMQ releases that parent; all
+-- others are released by our verdict.
+local ENDED_SUFFICES = {AFTER_ANY = true, AFTER_ALL = true}
+local function give_parent(wait, child)
+  if wait.held or wait.kind == 'AFTER_ANY' and call('HLEN', wait.edges) > 1 then return end
+  local v = call('HMGET', child, 'hf:ttl', 'parentKey')
+  if not v[1] or v[2] and call('EXISTS', v[2]) == 1 then return end
+  call('HSET', child, 'parentKey', wait.key, 'parent', cjson.encode({
+    id = wait.id, queueKey = string.sub(wait.key, 1, -#wait.id - 2),
+    [ENDED_SUFFICES[wait.kind] and 'idof' or 'fpof'] = true,
+  }))
+end
+-- Show the end of a child as BullMQ does. The deferred failure keeps Node from running the parent.
+local function show_end(wait, child, state, value)
+  if state == 'COMPLETED' then
+    call('HSET', wait.key .. ':processed', child, value or call('HGET', child, 'returnvalue') or 'null')
+  elseif ENDED_SUFFICES[wait.kind] then
+    call('HSET', wait.key .. ':failed', child, value or call('HGET', child, 'failedReason') or state)
+  elseif wait.state == 'PENDING' then
+    call('ZADD', wait.key .. ':unsuccessful', now_ms, child)
+    call('HSET', wait.key, 'defa', 'child ' .. child .. ' failed')
+  end
+end
+local function waiting_job(job_id)
+  local key = key_of(job_id)
+  local packed = unpack_now(call('HGET', key, 'hf:now'))
+  return {
+    id = job_id, key = key, edges = shared .. 'p:' .. job_id, state = packed[STATE],
+    held = packed[HELD] == '1', kind = call('HGET', shared .. 'kinds', job_id),
+  }
+end
+local function show_child(wait, dependency)
+  local ended = string.match(call('HGET', wait.edges, dependency), ':(.*)$')
+  if ended ~= '' then
+    show_end(wait, key_of(dependency), ended)
+  elseif wait.state == 'PENDING' then
+    call('SADD', wait.key .. ':dependencies', key_of(dependency))
+    give_parent(wait, key_of(dependency))
+  end
+end
+-- Show all dependencies of a job that has been linked to them.
+local function show_children(job_id)
+  local wait = waiting_job(job_id)
+  for _, dependency in ipairs(call('HKEYS', wait.edges)) do
+    if record_of(dependency) then show_child(wait, dependency) end
+  end
+end
+-- A job that our verdict releases runs whatever became of its dependencies, also while some are open.
+local function release_from_children(j)
+  for _, dependency in ipairs(call('HKEYS', shared .. 'p:' .. j.job_id)) do
+    if record_of(dependency) then
+      call('SREM', j.key .. ':dependencies', key_of(dependency))
+      call('ZREM', j.key .. ':unsuccessful', key_of(dependency))
+    end
+  end
+  call('HDEL', j.key, 'defa')
+end
+
 local function number_of(job_id)
   return tonumber(unpack_now(call('HGET', key_of(job_id), 'hf:now'))[NUMBER])
 end
 
--- Record the end of a job with each child that still waits; return whether any does.
-local function notify_children(job_id, state)
+-- Record the end of a job with each child that still waits; return whether any does. Where a BullMQ
+-- client removed a live job, BullMQ's rule holds: the job's parent does not wait for it.
+local function notify_children(job_id, state, value, was_removed)
   local found = false
   for _, child in ipairs(call('SMEMBERS', shared .. 'c:' .. job_id)) do
     if state_of(child) == 'PENDING' then
       found = true
-      local edges = shared .. 'p:' .. child
-      local place = string.match(call('HGET', edges, job_id) or '', '^(%d+):')
-      if place then call('HSET', edges, job_id, place .. ':' .. state) end
+      local wait = waiting_job(child)
+      local was_open = call('SREM', wait.key .. ':dependencies', key_of(job_id)) == 1
+      if was_open then show_end(wait, key_of(job_id), state, value) end
+      local ended = was_removed and not was_open and 'COMPLETED' or state
+      local place = string.match(call('HGET', wait.edges, job_id) or '', '^(%d+):')
+      if place then call('HSET', wait.edges, job_id, place .. ':' .. ended) end
       set_index('ripe', child, is_verdict_due(child) and number_of(child) or nil)
     end
   end
@@ -67,7 +132,6 @@ end
 
 -- The end of a dependency that counts for a job that is retried, '' for none; see end_on_retry in
 -- model/dependencies.py.
-local ENDED_SUFFICES = {AFTER_ANY = true, AFTER_ALL = true}
 local function end_on_retry(kind, state)
   if not state or state == 'COMPLETED' then return 'COMPLETED' end
   return ENDED_SUFFICES[kind] and TERMINAL[state] and state or ''
@@ -85,7 +149,14 @@ local function wait_again(j)
   for i = 1, #links, 2 do
     local place = string.match(links[i + 1], '^(%d+):')
     call('HSET', edges, links[i], place .. ':' .. end_on_retry(kind, state_of(links[i])))
+    local child = record_of(links[i]) and key_of(links[i])
+    if child then
+      call('HDEL', j.key .. ':processed', child)
+      call('HDEL', j.key .. ':failed', child)
+      call('ZREM', j.key .. ':unsuccessful', child)
+    end
   end
+  show_children(j.job_id)
   local due = is_verdict_due(j.job_id)
   set_index('ripe', j.job_id, due and j.number or nil)
   return due

@@ -229,7 +229,8 @@ local function remove_from_place(q, id, state, priority)
   elseif state == 'DELAYED' or state == 'RETRYING' then
     return call('ZREM', q.base .. 'delayed', id) == 1
   elseif state == 'PENDING' then
-    return call('ZREM', q.base .. 'waiting-children', id) == 1
+    -- BullMQ makes a job ready that has a deferred failure; our verdict on it may come first.
+    return call('ZREM', q.base .. 'waiting-children', id) == 1 or remove_ready(q, id, priority)
   elseif state == 'COMPLETED' then
     return call('ZREM', q.base .. 'completed', id) == 1
   end

@@ -36,6 +36,7 @@ local function next_edge(from, to, stalled)
     if to == 'COMPLETED' then return 'complete', to, 'handler returned' end
     if to == 'FAILED' then return 'fail', to, 'failed by a BullMQ worker' end
     if to == 'DEAD_LETTER' then return 'exhaust', to, 'failed by a BullMQ worker' end
+    if to == 'CANCELLED' then return 'cancel', to, 'failed by a BullMQ worker' end
     if to == 'PENDING' then return 'give_back', to, 'waits for its children' end
     if stalled then return 'lapse', 'RETRYING', 'stalled' end
     return 'retry', 'RETRYING', 'retried by a BullMQ worker'
@@ -64,7 +65,7 @@ local function apply_edge(j, event, to, at)
   if event ~= 'claim' and event ~= 'lapse' and j.was_running then
     j.lease_end, j.now[LEASE_END] = nil, ''
   end
-  if to == 'FAILED' or to == 'DEAD_LETTER' or event == 'retry' or event == 'lapse' then
+  if TERMINAL[to] and to ~= 'COMPLETED' or event == 'retry' or event == 'lapse' then
     j.now[FOREIGN_FAILURE] = '1'
   end
 end
@@ -126,8 +127,40 @@ local function vanish(q, job_id, last)
       ',"ended by a BullMQ client",1,1,"bullmq",' .. failure .. ',' .. result .. ']')
     measure(kind_of(q, type, level).prefix, type, COUNTED[to], now)
   end
-  notify_children(job_id, to or TERMINAL[state] and state or 'CANCELLED')
+  local ended = to or TERMINAL[state] and state
+  notify_children(job_id, ended or 'CANCELLED', to and last.value, not ended)
   forget(job_id, state)
+end
+
+-- How a job of ours ends that Node failed for a child: like the first dependency that failed.
+local reconcile
+local function inherited_end(j)
+  if not string.find(call('HGET', j.key, 'failedReason') or '', '^child .* failed$') then return nil end
+  local first, found = math.huge, nil
+  local links = call('HGETALL', shared .. 'p:' .. j.job_id)
+  for i = 1, #links, 2 do
+    local place, state = string.match(links[i + 1], '^(%d+):(.*)$')
+    if state == '' and record_of(links[i]) then
+      local _, name = read_record(record_of(links[i]))
+      reconcile(queue(name), string.sub(key_of(links[i]), #prefix + #name + 3))
+      state = state_of(links[i])
+    end
+    if TERMINAL[state] and state ~= 'COMPLETED' and tonumber(place) < first then
+      first, found = tonumber(place), state
+    end
+  end
+  return found
+end
+
+-- The state of a job of ours that waits for others, by the place to which BullMQ released it. With a
+-- deferred failure it waits on, for our verdict. Its time is an instant, to BullMQ a delay.
+local function released_state(j, to, due)
+  if to == 'SCHEDULED' and deferred_failure_of(j) then return 'PENDING' end
+  local own_due = tonumber(j.now[DUE])
+  if to ~= 'DELAYED' or not own_due then return to, due end
+  call('ZADD', j.q.base .. 'delayed', int(math.floor(own_due / 1000) * 4096), j.id)
+  j.q.needs_due_marker = true
+  return to, nil
 end
 
 -- Compare a job with its place in BullMQ and follow it there; return nil when it was deleted.
@@ -142,6 +175,7 @@ local function reconcile_unguarded(q, id, last)
   j.created, j.delay = (within(v[1], MAX_MILLIS) or 0) * 1000, within(v[2], MAX_MILLIS) or 0
   j.processed, j.finished = within(v[4], MAX_MILLIS), within(v[5], MAX_MILLIS)
   local to, due = place_of(q, id)
+  if j.ttl and j.state == 'PENDING' then to, due = released_state(j, to, due) end
   if to == 'FAILED' then
     local restarted = j.starts > tonumber(j.now[STARTS_SEEN])
     if j.state and TERMINAL[j.state] and j.state ~= 'COMPLETED' and not restarted then
@@ -149,6 +183,7 @@ local function reconcile_unguarded(q, id, last)
     else
       local attempts = within(options_of(j).attempts, MAX_COUNT) or 1
       if j.attempts >= math.max(1, attempts) and attempts > 1 then to = 'DEAD_LETTER' end
+      to = j.ttl and inherited_end(j) or to
     end
   elseif to == 'DELAYED' then
     to = delayed_state(j)
@@ -173,7 +208,7 @@ local function reconcile_unguarded(q, id, last)
   return j
 end
 
-local function reconcile(q, id, last)
+reconcile = function(q, id, last)
   local ok, j = guarded(q.name .. ':' .. id, reconcile_unguarded, q, id, last)
   return ok and j or nil
 end

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants import memory, model, postgres, redis, running, sqlite
+from tests.mutants import memory, model, postgres, redis, redis_flows, running, sqlite
 from tests.mutants.mutant import Mutant, RottenMutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +29,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *sqlite.MUTANTS,
     *postgres.MUTANTS,
     *redis.MUTANTS,
+    *redis_flows.MUTANTS,
     *running.MUTANTS,
 )
 
@@ -53,6 +54,7 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "redis fence": (["tests/wire/test_fence.py"], ""),
     "redis crashes": (["tests/wire/test_crashes.py"], ""),
     "redis flows": (["tests/wire/test_flows.py"], ""),
+    "redis dependencies": (["tests/wire/test_dependencies.py"], "bullmq and not bullmq5"),
     "redis durability": (["tests/store/redis/test_durability.py"], ""),
     "redis batches": (["tests/store/redis/test_batches.py"], ""),
     "redis arrivals": (["tests/store/redis/test_arrivals.py"], ""),

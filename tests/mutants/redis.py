@@ -333,7 +333,7 @@ MUTANTS = (
     ),
     _in(
         "scripts/lib/sync.lua",
-        "  notify_children(job_id, to or TERMINAL[state] and state or 'CANCELLED')",
+        "  notify_children(job_id, ended or 'CANCELLED', to and last.value, not ended)",
         "  notify_children(job_id, 'CANCELLED')",
         "a dependency that Node completed and deleted counts as cancelled",
         ("redis flows",),

@@ -136,10 +136,10 @@ async def test_progress_and_logs_of_node_worker_reach_us(side: Side, peer: Peer)
 
 
 @pytest.mark.req("B-1", "M-9")
-async def test_dependent_of_a_job_that_node_finished_is_due_for_a_verdict(
+async def test_dependent_of_a_job_that_node_made_is_due_for_a_verdict(
     side: Side, peer: Peer
 ) -> None:
-    first = await side.add("first", {})
+    first = await side.get(f"q:{await peer.ask('add', queue='q', job='first', data={})}")
     second = await side.add("second", {}, after=[first])
     assert "waiting-children" == await peer.ask("state", queue="q", id=second.id)
 

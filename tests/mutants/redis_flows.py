@@ -18,7 +18,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/lib/links.lua",
-        "  if wait.held or wait.kind == 'AFTER_ANY' and call('HLEN', wait.edges) > 1 then return end\n",
+        "  if wait.held or wait.kind == 'AFTER_ANY' and call('HLEN', wait.edges) > 1 "
+        "then return end\n",
         "",
         "Node releases a job that is held, or waits for any of several",
     ),

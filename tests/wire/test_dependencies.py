@@ -38,9 +38,7 @@ async def children(peer: Peer, job: Job, queue: str = "q") -> dict[str, Any]:
 async def counts(peer: Peer, job: Job) -> dict[str, int]:
     options = {"processed": True, "unprocessed": True, "failed": True, "ignored": True}
     return dict(
-        await peer.ask(
-            "onJob", queue="q", id=job.id, method="getDependenciesCount", args=[options]
-        )
+        await peer.ask("onJob", queue="q", id=job.id, method="getDependenciesCount", args=[options])
     )
 
 
@@ -188,7 +186,10 @@ async def test_parent_that_node_fails_for_its_child_ends_like_the_child(
     side: Side, peer: Peer, data: str, ends: State
 ) -> None:
     child = await side.add(
-        "child", {data: "no"}, max_attempts=1 if data == "fatal" else 2, backoff={"initial_delay": 0.001}
+        "child",
+        {data: "no"},
+        max_attempts=1 if data == "fatal" else 2,
+        backoff={"initial_delay": 0.001},
     )
     parent = await side.add("parent", after=[child])
     after = await side.add("after", after=[parent])

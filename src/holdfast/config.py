@@ -19,7 +19,7 @@ import msgspec
 from holdfast.encryption import KeyRing
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.job import DEFAULT_QUEUE
-from holdfast.model.policy import ServiceLimits
+from holdfast.model.policy import ConnectionLimits, ServiceLimits
 from holdfast.model.submission import BULLMQ_QUEUE_RULE, QUEUE_RULE
 from holdfast.observe.logging import FORMATS, LEVELS
 from holdfast.observe.redaction import redacted
@@ -32,6 +32,7 @@ from holdfast.operations.environment import (
     as_text,
     read_names,
     read_number,
+    read_positive_span,
     read_span,
     read_text,
     variable,
@@ -114,6 +115,28 @@ _SERVICE_LIMITS = {
     "bytes_per_key": "bytes of bodies of one key at a time",
     "bytes": "bytes of bodies of all keys at a time",
 }
+LISTEN = "listen."
+_CONNECTION_LIMITS = {
+    "connections": "open connections",
+    "connections_per_address": "open connections from one address",
+    "header_bytes": "bytes of a request line and its headers",
+    "target_bytes": "bytes of a path and its query",
+    "headers": "headers of a request",
+    "header_timeout": "how long the headers of a request may take",
+    "idle_timeout": "how long a connection may wait for its next request",
+    "body_timeout": "how long the body of a request may take",
+    "write_timeout": "how long a client may read nothing of its response",
+}
+
+
+def _limits(group: str, defaults: object, meanings: Mapping[str, str]) -> dict[str, Setting]:
+    """Return a setting for each limit: a whole number, or a duration."""
+    found = {}
+    for name, meaning in meanings.items():
+        default = getattr(defaults, name)
+        read = read_positive_span if isinstance(default, timedelta) else read_number
+        found[group + name] = Setting(default=default, read=read, help=meaning)
+    return found
 
 
 SETTINGS: Mapping[str, Setting] = {
@@ -136,10 +159,8 @@ SETTINGS: Mapping[str, Setting] = {
     "log.format": Setting(default="text", read=_one_of(FORMATS), help="text, or json lines"),
     "listen.host": Setting(default="127.0.0.1", read=read_text, help="where the service listens"),
     "listen.port": Setting(default=8080, read=_port, help="the port of the service, 0 for any"),
-    **{
-        SERVICE + name: Setting(default=getattr(ServiceLimits(), name), read=read_number, help=text)
-        for name, text in _SERVICE_LIMITS.items()
-    },
+    **_limits(LISTEN, ConnectionLimits(), _CONNECTION_LIMITS),
+    **_limits(SERVICE, ServiceLimits(), _SERVICE_LIMITS),
     "worker.queues": Setting(
         default=[DEFAULT_QUEUE], read=read_queues, help="queues in order, or with =weight"
     ),
@@ -299,6 +320,12 @@ def service_limits(settings: Settings) -> ServiceLimits:
     """Return what one key may use of the service."""
     given = {name: settings[SERVICE + name] for name in _SERVICE_LIMITS}
     return msgspec.convert(given, ServiceLimits)
+
+
+def connection_limits(settings: Settings) -> ConnectionLimits:
+    """Return what a connection may take before its key is known."""
+    given = {name: settings[LISTEN + name] for name in _CONNECTION_LIMITS}
+    return msgspec.convert(given, ConnectionLimits)
 
 
 def shown(key: str, value: object) -> object:

@@ -31,9 +31,11 @@ STATUS_OF = {
     "STALE_LEASE": 409,
     "EXECUTION_TIMEOUT": 409,
     "TOO_LARGE": 413,
+    "URI_TOO_LONG": 414,
     "UNSUPPORTED_MEDIA_TYPE": 415,
     "MISDIRECTED": 421,
     "QUOTA_EXCEEDED": 429,
+    "HEADERS_TOO_LARGE": 431,
     "INTERNAL_ERROR": 500,
     "UNAVAILABLE": 503,
 }
@@ -43,16 +45,18 @@ MEANING = {
     "FORBIDDEN": "The role of this API key does not allow the call.",
     "NOT_FOUND": "There is no such job or page, or this API key may not see it.",
     "METHOD_NOT_ALLOWED": "This path accepts other methods, see the Allow header.",
-    "REQUEST_TIMEOUT": "The body of the request did not arrive in time.",
+    "REQUEST_TIMEOUT": "The headers or the body of the request did not arrive in time.",
     "DUPLICATE": "The idempotency key belongs to a job with another payload.",
     "STALE_LEASE": "The lease is no longer the newest on this job; nothing was written.",
     "EXECUTION_TIMEOUT": "The attempt is past its deadline and failed as TIMEOUT; stop it.",
     "TOO_LARGE": "The body of the request is larger than the service accepts.",
+    "URI_TOO_LONG": "Path and query are longer than the service accepts.",
     "UNSUPPORTED_MEDIA_TYPE": "A body must be application/json, uncompressed.",
     "MISDIRECTED": "The Host header names no address of this machine.",
     "QUOTA_EXCEEDED": "A limit on rate or amount is reached; Retry-After gives the time to wait.",
+    "HEADERS_TOO_LARGE": "The headers are too many or larger than the service accepts.",
     "INTERNAL_ERROR": "The service failed; its log has details under the request id.",
-    "UNAVAILABLE": "The store cannot be reached, or the service is stopping; repeat the call.",
+    "UNAVAILABLE": "The store cannot be reached, or the service is full or stops; repeat the call.",
 }
 
 

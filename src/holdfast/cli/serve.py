@@ -86,6 +86,7 @@ def serve(  # noqa: PLR0913  # one per option
         behind_proxy=behind_proxy or bool(proxies),
         proxies=_networks(proxies),
         cors=cors,
+        limits=config.connection_limits(settings),
     )
 
     def announce(address: str, keys: int) -> None:

@@ -1,4 +1,4 @@
-"""Options of ``holdfast serve`` for what one key may use of the service."""
+"""Options of ``holdfast serve`` for what a connection and a key may use of the service."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ import click
 F = TypeVar("F", bound=Callable[..., object])
 
 OPTIONS = {
+    "listen.connections": ("N", "Open connections.  [1000]"),
+    "listen.connections_per_address": ("N", "Open connections from one address.  [250]"),
+    "listen.header_bytes": ("BYTES", "A request line and its headers.  [32 KiB]"),
+    "listen.target_bytes": ("BYTES", "A path and its query.  [16 KiB]"),
+    "listen.headers": ("N", "Headers of a request.  [100]"),
+    "listen.header_timeout": ("SPAN", "The longest time for headers.  [10 s]"),
+    "listen.idle_timeout": ("SPAN", "The longest time between two requests.  [30 s]"),
+    "listen.body_timeout": ("SPAN", "The longest time for a body.  [30 s]"),
+    "listen.write_timeout": ("SPAN", "How long a client may read nothing.  [30 s]"),
     "service.requests_per_key": ("N", "Requests of one key handled at once.  [64]"),
     "service.waiting_per_key": ("N", "Requests of one key that wait for their turn.  [1000]"),
     "service.streams_per_key": ("N", "Open event streams of one key.  [100]"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 
 from holdfast.model.statistics import LatencyStats, QueueStats
@@ -75,6 +75,15 @@ def request_metrics(counts: RequestCounts, subscribers: int) -> list[str]:
         *_of_requests(counts),
         *_gauge("holdfast_event_subscribers", "Open event streams.", [("", subscribers)]),
     ]
+
+
+def connection_metrics(connections: int, refused: Mapping[str, int]) -> list[str]:
+    """Return the lines about connections, and those that were refused by reason."""
+    lines = list(_gauge("holdfast_http_connections", "Open connections.", [("", connections)]))
+    name = "holdfast_http_refused_total"
+    lines += _head(name, "Connections and headers that were refused or closed early.", "counter")
+    lines += [f'{name}{{reason="{reason}"}} {count}' for reason, count in sorted(refused.items())]
+    return lines
 
 
 def _of_queues(queues: Iterable[QueueInfo]) -> Iterator[str]:

@@ -19,6 +19,9 @@ MIN_COMPRESSED = 1400
 COMPRESSED_IN_THREAD = 65_536
 """Bytes; compressing a larger body would block the event loop."""
 
+SENT_AT_ONCE = 65_536
+"""Bytes; a client that does not read holds no more than this of its response."""
+
 _encoder = msgspec.json.Encoder()
 _COMMON_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _JSON = (b"content-type", b"application/json")
@@ -99,8 +102,17 @@ async def send_response(exchange: Exchange, response: EncodedResponse) -> int:
     headers.append((b"content-length", b"%d" % len(body)))
     start = {"type": "http.response.start", "status": response.status, "headers": headers}
     await exchange.send(start)
-    await exchange.send({"type": "http.response.body", "body": body})
+    await _send_body(exchange.send, body)
     return response.status
+
+
+async def _send_body(send: Send, body: bytes) -> None:
+    """Send a body in parts: the rest waits until the client has read."""
+    last = max(0, len(body) - 1) // SENT_AT_ONCE * SENT_AT_ONCE
+    for at in range(0, last, SENT_AT_ONCE):
+        part = body[at : at + SENT_AT_ONCE]
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": body[last:] if last else body})
 
 
 async def send_stream(exchange: Exchange, stream: StreamResponse, stopping: asyncio.Event) -> int:

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import FrameType
+from typing import Any
 
 import msgspec
 import uvicorn
@@ -17,11 +18,13 @@ from holdfast.app import Holdfast
 from holdfast.errors import HoldfastError
 from holdfast.http.api_keys import list_keys
 from holdfast.http.application import create_app
-from holdfast.http.requests import is_loopback
+from holdfast.http.connections import ClientConnections
+from holdfast.http.listener import ForwardedLimit, LimitedServer, make_room_for
+from holdfast.http.requests import RequestLimits, is_loopback
 from holdfast.http.service import Service
 from holdfast.maintenance.leader import Maintenance
 from holdfast.model.job import DEFAULT_QUEUE
-from holdfast.model.policy import ServiceLimits
+from holdfast.model.policy import ConnectionLimits, ServiceLimits
 from holdfast.observe import Observer
 from holdfast.store.damage import described
 from holdfast.worker.worker import delivery_worker
@@ -47,6 +50,7 @@ class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses and networks of proxies; X-Forwarded headers count only from these."""
     cors: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    limits: ConnectionLimits = ConnectionLimits()
 
     @property
     def is_local(self) -> bool:
@@ -107,9 +111,10 @@ async def serve(
                 capacity=capacity,
                 hosts=address.hosts,
                 cors=address.cors,
+                limits=RequestLimits(arrival=address.limits.body_timeout.total_seconds()),
             )
             service: Service = made.state.service
-            server = _Server(_config(made, address), service)
+            server = _Server(service, address, made)
             port = sockets[0].getsockname()[1]
             name = f"[{address.host}]" if ":" in address.host else address.host
             scheme = "https" if address.certificate else "http"
@@ -126,7 +131,7 @@ async def beside(app: Holdfast, address: ListenAddress) -> AsyncIterator[str]:
     """
     with _listening(address) as sockets:
         made = create_app(app)
-        server = _EmbeddedServer(_config(made, address))
+        server = _EmbeddedServer(made.state.service, address, made)
         task = asyncio.get_running_loop().create_task(server.serve(sockets=sockets))
         try:
             yield f"http://{address.host}:{sockets[0].getsockname()[1]}"
@@ -136,7 +141,18 @@ async def beside(app: Holdfast, address: ListenAddress) -> AsyncIterator[str]:
             await task
 
 
-class _EmbeddedServer(uvicorn.Server):
+class _LocalServer(LimitedServer):
+    """A server of a service, with the limits of its address."""
+
+    def __init__(self, service: Service, address: ListenAddress, made: Callable[..., Any]) -> None:
+        connections = _connections(service, address)
+        limited = ForwardedLimit(made, connections) if address.proxies else made
+        super().__init__(_config(limited, address), connections)
+        self._service = service
+        service.connections = connections
+
+
+class _EmbeddedServer(_LocalServer):
     """A server that does not handle signals."""
 
     @contextlib.contextmanager
@@ -144,13 +160,10 @@ class _EmbeddedServer(uvicorn.Server):
         yield
 
 
-class _Server(uvicorn.Server):
+class _Server(_LocalServer):
     """A server whose signals also end streams and long waits, which would delay its stop."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
-        super().__init__(config)
-        self._service = service
-        self.ready: Callable[[], None] = lambda: None
+    ready: Callable[[], None] = staticmethod(lambda: None)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -175,6 +188,16 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+def _connections(service: Service, address: ListenAddress) -> ClientConnections:
+    """Return the connections of a server; an unnamed proxy sends those of everybody."""
+    limits = msgspec.structs.replace(
+        address.limits, connections=make_room_for(address.limits.connections)
+    )
+    if address.behind_proxy and not address.proxies:
+        limits = msgspec.structs.replace(limits, connections_per_address=limits.connections)
+    return ClientConnections(limits, service.rejections, address.proxies)
+
+
 def _config(made: Callable[..., object], address: ListenAddress) -> uvicorn.Config:
     return uvicorn.Config(
         made,
@@ -188,7 +211,7 @@ def _config(made: Callable[..., object], address: ListenAddress) -> uvicorn.Conf
         proxy_headers=bool(address.proxies),
         forwarded_allow_ips=list(address.proxies),
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
-        timeout_keep_alive=30,
+        timeout_keep_alive=address.limits.idle_timeout.total_seconds(),  # type: ignore[arg-type]  # call_later()
         ssl_certfile=address.certificate,
         ssl_keyfile=address.certificate_key,
     )

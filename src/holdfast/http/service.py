@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import cached_property
 
 import msgspec
@@ -19,6 +19,7 @@ from holdfast.http.metrics import RequestCounts
 from holdfast.http.permissions import Caller
 from holdfast.http.rate_limits import KeyLimits
 from holdfast.http.refusals import Refusals
+from holdfast.http.rejections import Rejections
 from holdfast.model.policy import ServiceLimits
 from holdfast.observe import Observer, Silent
 from holdfast.operations.declarations import Declarations
@@ -56,6 +57,9 @@ class Service:
         self.capacity = Capacity(capacity)
         self.stopping = asyncio.Event()
         self.request_counts = RequestCounts()
+        self.rejections = Rejections(app.clock, self.observer)
+        self.connections: Sized = ()
+        """The open connections; a server that limits them sets it."""
         self._describe = describe
         self._views: OrderedDict[tuple[str, str], Operations] = OrderedDict()
         self._declarations: dict[str, Declarations] = {}

@@ -188,3 +188,25 @@ class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of bodies that are received, handled or sent."""
     bytes: int = 256 * MEBIBYTE
     """Bytes of bodies of all keys together."""
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a connection may take of a server before its key is known."""
+
+    connections: int = 1000
+    """Open connections; beyond that the one that waits longest for a request is closed."""
+    connections_per_address: int = 250
+    """From one IPv4 address, or one IPv6 network of 64 bits."""
+    header_bytes: int = 32 * 1024
+    """The request line and all headers."""
+    target_bytes: int = 16 * 1024
+    """Path and query."""
+    headers: int = 100
+    header_timeout: timedelta = 10 * SECOND
+    """From the connection, or the first byte of a later request, to the end of its headers."""
+    idle_timeout: timedelta = 30 * SECOND
+    """Between two requests."""
+    body_timeout: timedelta = 30 * SECOND
+    """Within this time the whole body must arrive."""
+    write_timeout: timedelta = 30 * SECOND
+    """Within this time a client must read some of its response."""

@@ -32,6 +32,7 @@ _LEVEL_OF = {
     "job.failed": logging.WARNING,
     "http.failed": logging.ERROR,
     "audit.failed": logging.ERROR,
+    "http.refused": logging.WARNING,
     "job.dead": logging.WARNING,
     "job.lease_lost": logging.WARNING,
     "job.stale": logging.WARNING,
@@ -58,6 +59,7 @@ _LEVEL_OF = {
 _MESSAGES = {
     "audit.failed": "refused calls could not be written to the audit log",
     "backoff.failed": "the task's backoff function failed, exponential delay instead",
+    "http.refused": "connections or headers refused",
     "job.afterwards": "job was completed by its transaction, later outcome dropped",
     "job.dead": "job is in DEAD_LETTER, no attempt left",
     "job.lease_lost": "job lost its lease",

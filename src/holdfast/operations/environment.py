@@ -120,7 +120,8 @@ def read_span(value: object) -> timedelta:
     return parse_duration(value)
 
 
-def _positive(value: object) -> timedelta:
+def read_positive_span(value: object) -> timedelta:
+    """Read a duration above zero."""
     span = read_span(value)
     if not span:
         raise ValueError("must be longer than 0 s")
@@ -166,7 +167,7 @@ _LIMITS, _KEPT, _SENT = Limits(), Retention(), WebhookSettings()
 APP_SETTINGS: Mapping[str, tuple[object, Read, str]] = {
     "profiles": (None, read_profiles, "the profiles of queues, queue=profile"),
     "limits.payload_bytes": (_LIMITS.payload_bytes, _payload_bytes, "the largest payload, bytes"),
-    "limits.timeout": (_LIMITS.timeout, _positive, "the longest time for one attempt"),
+    "limits.timeout": (_LIMITS.timeout, read_positive_span, "the longest time for one attempt"),
     "limits.queue_depth": (None, read_number, "how many jobs may wait in one queue"),
     "limits.submission_rate": (None, read_number, "jobs that one process may submit per second"),
     "retention.completed": (_KEPT.completed, _kept, "how long completed jobs are kept"),
@@ -174,8 +175,8 @@ APP_SETTINGS: Mapping[str, tuple[object, Read, str]] = {
     "retention.dead_letter": (_KEPT.dead_letter, _kept, "how long dead letters are kept"),
     "retention.cancelled": (_KEPT.cancelled, _kept, "how long cancelled jobs are kept"),
     "webhooks.allow": (None, read_names, "allow webhooks to http, other ports or networks"),
-    "webhooks.timeout": (_SENT.timeout, _positive, "how long one delivery may take"),
+    "webhooks.timeout": (_SENT.timeout, read_positive_span, "how long one delivery may take"),
     "webhooks.max_attempts": (_SENT.max_attempts, _attempts, "attempts to deliver a webhook"),
-    "webhooks.lifetime": (_SENT.lifetime, _positive, "how long a delivery is tried"),
+    "webhooks.lifetime": (_SENT.lifetime, read_positive_span, "how long a delivery is tried"),
 }
 """The default, the reader and the meaning of each setting."""

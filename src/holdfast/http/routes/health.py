@@ -6,7 +6,12 @@ import asyncio
 
 from holdfast.api.responses import HealthBody
 from holdfast.http.endpoint import Call, Endpoint
-from holdfast.http.metrics import job_metrics, maintenance_metrics, request_metrics
+from holdfast.http.metrics import (
+    connection_metrics,
+    job_metrics,
+    maintenance_metrics,
+    request_metrics,
+)
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse, TextResponse
 from holdfast.operations.quarantine import failing
@@ -55,6 +60,7 @@ async def metrics(call: Call) -> TextResponse:
         service = call.service
         lines += await maintenance_metrics(service.app.store)
         lines += request_metrics(service.request_counts, service.tail.subscribers)
+        lines += connection_metrics(len(service.connections), service.rejections.counts)
     body = ("\n".join(lines) + "\n").encode()
     return TextResponse(body, "text/plain; version=0.0.4; charset=utf-8")
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from holdfast.encryption.envelope import unwrap
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, StoreUnavailableError
 from holdfast.model.job import TERMINAL, Job, State
 from holdfast.model.policy import Retention
 from holdfast.model.workers import WorkerInfo
@@ -34,8 +34,13 @@ async def examine(
 ) -> list[Finding]:
     """Return the findings of all checks, the store's own first; ``key_ids`` are the known keys."""
     found = await store.findings()
-    tallies = (await store.stats(timedelta(0))).tallies
-    present = await workers(store)
+    try:
+        tallies = (await store.stats(timedelta(0))).tallies
+        present = await workers(store)
+    except StoreUnavailableError:
+        raise
+    except StoreError as error:
+        return [*found, Finding("store", Level.ERROR, f"The store cannot be read: {error}.")]
     live = sum(t.count for t in tallies if t.state not in TERMINAL)
     return [
         *found,
@@ -161,7 +166,8 @@ async def _overdue(store: Store) -> list[Finding]:
     """Jobs whose lease or lifetime is over and that were not reclaimed or ended."""
     late = store.now() - TOLERANCE
     overdue = await store.overdue(MOST)
-    lapsed = [job for job in overdue if job.state is State.RUNNING and _lease_end(job) <= late]
+    held = [job for job in overdue if job.state is State.RUNNING and job.lease is not None]
+    lapsed = [job for job in held if _lease_end(job) <= late]
     expired = [job for job in overdue if job.expires_at <= late]
     found = []
     if lapsed:

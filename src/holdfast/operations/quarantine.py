@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import StoreUnavailableError
 from holdfast.model import lifecycle
-from holdfast.model.job import DamagedJob, Failure, FailureCategory, Job
+from holdfast.model.job import DamagedJob, Failure, FailureCategory, Job, State
 from holdfast.model.payload import clean
 from holdfast.model.reserved import FAILING, QUARANTINE
 from holdfast.operations.held import held
@@ -99,8 +99,9 @@ async def without_damaged(store: Store, jobs: Sequence[Job]) -> list[Job]:
     """Fail the damaged ones of some claimed jobs; return the others."""
     damaged = [job for job in jobs if isinstance(job, DamagedJob)]
     for job in damaged:
-        failed = lifecycle.after_failure(job, damage_failure(job), now=store.now())
-        await store.swap([Change(job, failed)])
+        if job.state is State.RUNNING:  # else its state is damaged too
+            failed = lifecycle.after_failure(job, damage_failure(job), now=store.now())
+            await store.swap([Change(job, failed)])
         await set_aside(store, job.id, job.damage)
     return [job for job in jobs if not isinstance(job, DamagedJob)] if damaged else list(jobs)
 

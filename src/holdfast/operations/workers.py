@@ -8,7 +8,8 @@ import msgspec
 
 from holdfast.model.workers import PREFIX, WorkerInfo
 from holdfast.operations.held import held
-from holdfast.store import Store
+from holdfast.store import NamedLock, Store
+from holdfast.store.damage import readable
 
 LEADERSHIP = "maintenance"
 """The lock of the one worker that leads maintenance of all jobs."""
@@ -30,9 +31,9 @@ async def is_led(store: Store) -> bool:
 
 async def workers(store: Store) -> list[WorkerInfo]:
     """Return the workers that are alive."""
-    return [
-        msgspec.structs.replace(
-            msgspec.json.decode(lock.data, type=WorkerInfo), seen_until=lock.until
-        )
-        for lock in await held(store, PREFIX, WORKER_TTL)
-    ]
+    return list(readable(await held(store, PREFIX, WORKER_TTL), _worker))
+
+
+def _worker(lock: NamedLock) -> WorkerInfo:
+    info = msgspec.json.decode(lock.data, type=WorkerInfo)
+    return msgspec.structs.replace(info, seen_until=lock.until)

@@ -23,6 +23,7 @@ from holdfast.model.measures import Reading, Stats, Tally
 from holdfast.model.workers import PREFIX as WORKERS
 from holdfast.model.workers import WorkerInfo
 from holdfast.store.contract import Store
+from holdfast.store.damage import readable
 from holdfast.store.proxy import StoreProxy
 from holdfast.store.values import (
     Added,
@@ -225,8 +226,7 @@ class TenantStore(StoreProxy):
         if prefix != WORKERS:
             return []
         found = []
-        for lock in await self._inner.locks(WORKERS):
-            info = json.decode(lock.data, type=WorkerInfo)
+        for lock, info in readable(await self._inner.locks(WORKERS), _worker):
             queues = tuple(self.shown(q) for q in info.queues if self.within(q))
             if queues:
                 found.append(replace(lock, data=json.encode(replace(info, queues=queues))))
@@ -359,3 +359,7 @@ class TenantStore(StoreProxy):
             self._kind(kind), prefix=prefix, after=after, limit=limit, last=last
         )
         return [replace(record, kind=kind) for record in found]
+
+
+def _worker(lock: NamedLock) -> tuple[NamedLock, WorkerInfo]:
+    return lock, json.decode(lock.data, type=WorkerInfo)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.store.damage import readable
 from holdfast.store.redis import fields
 from holdfast.store.redis.encode import pack
 from holdfast.store.redis.session import RedisSession
@@ -15,13 +16,13 @@ async def deleted_keys(session: RedisSession, cursor: str | None, limit: int) ->
     """Return open keys of deleted jobs; see ``PortableStore.deleted_keys``."""
     after = int(cursor or 0)
     looked_at, *found = await session.call("deleted_keys", after, limit)
-    keys = tuple(map(_held, found[::2], found[1::2]))
+    keys = tuple(readable(zip(found[::2], found[1::2], strict=True), _held))
     return KeyPage(keys, str(after + limit) if looked_at == limit else None)
 
 
-def _held(name: bytes, packed: bytes) -> HeldKey:
-    scope, _, key = name.decode().partition("\n")
-    digest, expires, job_id = packed.decode().split("|", 2)
+def _held(item: tuple[bytes, bytes]) -> HeldKey:
+    scope, _, key = item[0].decode().partition("\n")
+    digest, expires, job_id = item[1].decode().split("|", 2)
     return HeldKey(scope, key, digest, fields.instant(int(expires)), job_id)
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.model.job import State
 from holdfast.model.measures import Tally
+from holdfast.store.damage import readable
 from holdfast.store.redis import fields
 from holdfast.store.redis.read import read_tallies
 from holdfast.store.redis.session import RedisSession
@@ -42,7 +43,7 @@ async def limit(session: RedisSession, scope: str, rule: LimitRule | None) -> No
 async def limits(session: RedisSession) -> list[LimitState]:
     """Return every limit with what is used of it; see ``Store.limits``."""
     tally, (rules, windows, running, queues, now) = await session.call("counts", "limits", "")
-    usage = Usage({scope.decode(): _rule(terms) for scope, terms in fields.pairs(rules).items()})
+    usage = Usage(dict(readable(fields.pairs(rules).items(), _rule)))
     usage.add_windows(int(now), fields.pairs(windows))
     usage.add_keys(fields.pairs(running))
     usage.add_queues(queues)
@@ -50,9 +51,9 @@ async def limits(session: RedisSession) -> list[LimitState]:
     return usage.states()
 
 
-def _rule(packed: bytes) -> LimitRule:
-    terms = msgspec.msgpack.decode(packed, type=dict[str, int])
-    return LimitRule(
+def _rule(item: tuple[bytes, bytes]) -> tuple[str, LimitRule]:
+    terms = msgspec.msgpack.decode(item[1], type=dict[str, int])
+    return item[0].decode(), LimitRule(
         concurrency=terms.get("concurrency"),
         rate=terms.get("rate"),
         per=timedelta(microseconds=terms["per"]),
@@ -70,21 +71,20 @@ class Usage:
 
     def add_windows(self, now: int, windows: dict[bytes, bytes]) -> None:
         """Add the open rate windows."""
-        for name, value in windows.items():
-            started, ends = map(int, value.split(b":"))
-            rule = self._rule_of(name.decode())
-            if rule is not None and timedelta(0) < timedelta(microseconds=ends - now) <= rule.per:
-                self._windows[name.decode()] = (started, ends)
+        for name, started, ends in readable(windows.items(), _window):
+            rule = self._rule_of(name)
+            if rule is not None and 0 < ends - now <= rule.per // fields.MICROSECOND:
+                self._windows[name] = (started, ends)
 
     def add_keys(self, running: dict[bytes, bytes]) -> None:
         """Add the running jobs by limit key."""
-        for key, count in running.items():
-            self._running_by_key[f"key:{key.decode()}"] = int(count)
+        for key, count in readable(running.items(), _running):
+            self._running_by_key[f"key:{key}"] = count
 
     def add_queues(self, queues: Sequence[tuple[bytes, int, int, int, bytes, bytes]]) -> None:
         """Add the limits of whole queues, which BullMQ clients may have set or used."""
         for name, concurrency, rate, duration, started, ends in queues:
-            scope = f"queue:{name.decode()}"
+            scope = f"queue:{fields.text(name)}"
             rule = LimitRule(
                 concurrency=concurrency or None,
                 rate=rate or None,
@@ -125,3 +125,12 @@ class Usage:
             started=started,
             until=fields.instant(ends) if ends else None,
         )
+
+
+def _window(item: tuple[bytes, bytes]) -> tuple[str, int, int]:
+    started, ends = map(int, item[1].split(b":"))
+    return item[0].decode(), started, ends
+
+
+def _running(item: tuple[bytes, bytes]) -> tuple[str, int]:
+    return item[0].decode(), int(item[1])

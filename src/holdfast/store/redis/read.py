@@ -19,6 +19,7 @@ from holdfast.store.redis.encode import pack
 from holdfast.store.redis.session import RedisSession
 from holdfast.store.values import EventKind, EventPage, JobEvent, NamedLock, QueueInfo
 
+MAX_COUNTER = 1 << 62
 POLL = timedelta(seconds=1)
 """How soon a caller that waits for events learns of changes made by BullMQ clients."""
 
@@ -61,43 +62,60 @@ async def locks(session: RedisSession, prefix: str) -> list[NamedLock]:
     """Return the unexpired named locks; see ``Store.locks``."""
     now = session.now()
     answer = await session.client.command("HGETALL", session.keys.shared("holds"))
-    found = []
-    for name, packed in fields.pairs(answer).items():
-        ends, size, rest = packed.split(b"|", 2)
-        until = fields.instant(int(ends))
-        if name.startswith(prefix.encode()) and until > now:
-            holder, data = rest[: int(size)], rest[int(size) :]
-            found.append(NamedLock(fields.text(name), holder.decode(), until, data))
+    held = [item for item in fields.pairs(answer).items() if item[0].startswith(prefix.encode())]
+    found = [lock for lock in readable(held, _named_lock) if lock.until > now]
     return sorted(found, key=lambda lock: lock.name)
+
+
+def _named_lock(item: tuple[bytes, bytes]) -> NamedLock:
+    ends, size, rest = item[1].split(b"|", 2)
+    holder, data = rest[: int(size)], rest[int(size) :]
+    return NamedLock(fields.text(item[0]), holder.decode(), fields.instant(int(ends)), data)
 
 
 def read_tallies(answer: object) -> list[Tally]:
     """Read the counters of jobs by kind and state."""
-    found = []
-    for field, count in fields.pairs(answer).items():
-        queue, level, state, type_ = fields.text(field).split(":", 3)
-        if int(count):
-            found.append(Tally(queue, type_, int(level), State(state), int(count)))
+    found = [tally for tally in readable(fields.pairs(answer).items(), _tally) if tally.count]
     return sorted(found, key=lambda t: (t.queue, t.type, t.priority, t.state))
+
+
+def _tally(item: tuple[bytes, bytes]) -> Tally:
+    queue, level, state, type_ = fields.text(item[0]).split(":", 3)
+    return Tally(queue, type_, int(level), State(state), _counter(item[1]))
+
+
+def _counter(value: bytes) -> int:
+    count = int(value)
+    if abs(count) > MAX_COUNTER:
+        raise ValueError("a counter beyond any store's size")
+    return count
 
 
 async def stats(session: RedisSession, first_minute: int) -> Stats:
     """Return the counters, and the sums of the measures from a minute on; see ``Store.stats``."""
     tally, minutes = await session.call("counts", "stats", first_minute)
-    sums: defaultdict[tuple[str, str, int, str, int], list[int]] = defaultdict(lambda: [0, 0])
+    sums: defaultdict[_MeasurePlace, list[int]] = defaultdict(lambda: [0, 0])
     for minute in minutes:
-        for field, value in fields.pairs(minute).items():
-            kind, queue, level, measure, bucket, type_ = fields.text(field).split(":", 5)
-            entry = sums[queue, type_, int(level), measure, int(bucket)]
+        for kind, place, value in readable(fields.pairs(minute).items(), _measured):
+            entry = sums[place]
             if kind == "n":
-                entry[0] += int(value)
+                entry[0] += value
             else:
-                entry[1] = max(entry[1], int(value))
+                entry[1] = max(entry[1], value)
     readings = [
-        Reading(queue, type_, level, Measure(measure), bucket, count, top / 1_000_000)
+        Reading(queue, type_, level, measure, bucket, count, top / 1_000_000)
         for (queue, type_, level, measure, bucket), (count, top) in sorted(sums.items())
     ]
     return Stats(tuple(read_tallies(tally)), tuple(readings))
+
+
+_MeasurePlace = tuple[str, str, int, Measure, int]
+
+
+def _measured(item: tuple[bytes, bytes]) -> tuple[str, _MeasurePlace, int]:
+    kind, queue, level, measure, bucket, type_ = fields.text(item[0]).split(":", 5)
+    place = (queue, type_, int(level), Measure(measure), int(bucket))
+    return kind, place, _counter(item[1])
 
 
 async def queues(session: RedisSession) -> list[QueueInfo]:
@@ -108,13 +126,13 @@ async def queues(session: RedisSession) -> list[QueueInfo]:
         counts[each.queue][each.state] += each.count
     return [
         QueueInfo(
-            name=name.decode(),
+            name=fields.text(name),
             paused=bool(paused),
-            ageing=timedelta(microseconds=int(ageing)) if ageing else None,
-            counts=dict(sorted(counts[name.decode()].items())),
+            ageing=timedelta(microseconds=int(ageing)) if int(ageing) else None,
+            counts=dict(sorted(counts[fields.text(name)].items())),
         )
         for name, paused, ageing, has_settings in sorted(known)
-        if name.decode() in counts or has_settings or paused
+        if fields.text(name) in counts or has_settings or paused
     ]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
+from holdfast.store.damage import readable
 from holdfast.store.redis.encode import pack
 from holdfast.store.redis.session import RedisSession
 from holdfast.store.values import Record, RecordWrite
@@ -24,7 +26,9 @@ async def records(session: RedisSession, kind: str, keys: Sequence[str]) -> list
         return []
     found = await session.client.command("HMGET", session.keys.shared(f"record:{kind}"), *keys)
     return [
-        _record(kind, key, packed) if packed is not None else None
+        next(readable([(key, packed)], partial(_record, kind)), None)
+        if packed is not None
+        else None
         for key, packed in zip(keys, found, strict=True)
     ]
 
@@ -32,13 +36,9 @@ async def records(session: RedisSession, kind: str, keys: Sequence[str]) -> list
 async def kinds(session: RedisSession) -> list[str]:
     """Return the kinds that have records; see ``Store.kinds``."""
     client, keys = session.client, session.keys
-    known = await client.command("SMEMBERS", keys.shared("kept"))
+    known = readable(await client.command("SMEMBERS", keys.shared("kept")), bytes.decode)
     return sorted(
-        [
-            kind.decode()
-            for kind in known
-            if await client.command("EXISTS", keys.shared(f"record:{kind.decode()}"))
-        ]
+        [kind for kind in known if await client.command("EXISTS", keys.shared(f"record:{kind}"))]
     )
 
 
@@ -47,12 +47,10 @@ async def browse(
 ) -> list[Record]:
     """List records; see ``Store.browse``."""
     found = await session.call("browse", kind, prefix, after, limit, "1" if last else "")
-    return [
-        _record(kind, key.decode(), packed)
-        for key, packed in zip(found[::2], found[1::2], strict=True)
-    ]
+    pairs = ((key, packed) for key, packed in zip(found[::2], found[1::2], strict=True))
+    return list(readable(pairs, lambda pair: _record(kind, (pair[0].decode(), pair[1]))))
 
 
-def _record(kind: str, key: str, packed: bytes) -> Record:
-    version, _, data = packed.partition(b"|")
-    return Record(kind, key, data, int(version))
+def _record(kind: str, pair: tuple[str, bytes]) -> Record:
+    version, _, data = pair[1].partition(b"|")
+    return Record(kind, pair[0], data, int(version))

@@ -19,6 +19,7 @@ SCANNED = 1000
 """Index entries one script call looks at."""
 UNLIMITED = 1_000_000_000
 FAILURE_ORDER = "FAILURE"
+MAX_POSITION = 1 << 53
 
 
 async def find(session: RedisSession, search: Search) -> Page:
@@ -109,12 +110,17 @@ class _Walk:
             found, positions, matching, last, tally = await self._session.call("search", pack(want))
             self.tallies = read_tallies(tally)
             self.jobs += [self._session.read(reply) for reply in found]
-            self.positions += [int(float(each)) for each in positions]
+            self.positions += map(_position, positions)
             self.count += matching
             done = len(self.jobs) >= jobs and self.count >= count
             if not last or done:
                 return
-            position = int(float(last))
+            position = _position(last)
+
+
+def _position(score: bytes) -> int:
+    """Read the score of an index, which another client may have made infinite."""
+    return int(max(-MAX_POSITION, min(MAX_POSITION, float(score))))
 
 
 async def failures(session: RedisSession, search: FailureSearch) -> FailurePage:

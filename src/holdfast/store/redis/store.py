@@ -31,6 +31,7 @@ from holdfast.store.redis import (
 )
 from holdfast.store.redis.bullmq_queues import QueueFinder
 from holdfast.store.redis.encode import pack, size_fault
+from holdfast.store.redis.own_keys import damaged_keys
 from holdfast.store.redis.search import failures, find
 from holdfast.store.redis.session import RedisSession
 from holdfast.store.redis.settings import OWN_KEYS, RedisSettings
@@ -218,8 +219,9 @@ class RedisStore:
         return await read.queues(self.session)
 
     async def findings(self) -> list[Finding]:
-        warnings = self.session.health.warnings
-        return await health.findings(self.session.client, warnings, SystemClock().now())
+        client, warnings = self.session.client, self.session.health.warnings
+        damaged = await damaged_keys(client, self.session.keys)
+        return [*await health.findings(client, warnings, SystemClock().now()), *damaged]
 
     # --- small records beside the jobs ------------------------------------------------------
 

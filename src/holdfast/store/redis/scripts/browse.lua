@@ -18,8 +18,8 @@ end
 local found = {}
 for _, key in ipairs(keys) do
   if string.sub(key, 1, #start) == start then
-    found[#found + 1] = key
-    found[#found + 1] = call('HGET', shared .. 'record:' .. kind, key)
+    local packed = call('HGET', shared .. 'record:' .. kind, key)
+    if packed then found[#found + 1], found[#found + 2] = key, packed end
   end
 end
 return found

@@ -74,8 +74,8 @@ end
 -- The text of hf:now before and after the job's number decides whether a job may join a group.
 local function new_group(q, v, before, after)
   local revision, updated, due, scheduled, finished, expires = string.match(before or '', BEFORE)
-  if not revision or not v[7] or v[5] or v[6] or v[8] or tonumber(updated) > now then return nil end
-  local ttl = tonumber(v[7])
+  local ttl = within(v[7], MAX_EXACT)
+  if not revision or not ttl or v[5] or v[6] or v[8] or tonumber(updated) > now then return nil end
   local histories, held, stalls, created = string.match(after, '^|(%d+)|%d+|([^|]*)|([^|]*)||(%d+)$')
   local lease_end = now + ttl
   histories = int(histories + 1)

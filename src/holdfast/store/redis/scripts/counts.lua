@@ -15,7 +15,7 @@ if ARGV[7] == 'stats' then
 elseif ARGV[7] == 'queues' then
   for i, name in ipairs(names) do
     more[i] = {name, open_queues[name].paused and 1 or 0,
-      call('HGET', shared .. 'ageing', name) or '', call('HEXISTS', shared .. 'settings', name)}
+      int(within(call('HGET', shared .. 'ageing', name), MAX_EXACT) or 0), call('HEXISTS', shared .. 'settings', name)}
   end
 elseif ARGV[7] == 'limits' then
   for i, name in ipairs({'limits', 'windows', 'running'}) do

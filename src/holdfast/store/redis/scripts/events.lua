@@ -6,7 +6,7 @@
 -- needs: base queue job links forget flow sync
 for _, name in ipairs(call('SMEMBERS', shared .. 'queues')) do queue(name) end
 flush()
-local newest = tonumber(call('GET', shared .. 'told') or 0)
+local newest = within(call('GET', shared .. 'told'), MAX_EXACT) or 0
 local first = call('XRANGE', shared .. 'events', '-', '+', 'COUNT', 1)[1]
 local start = tonumber(ARGV[7])
 if start > newest then start = 0 end
@@ -16,5 +16,5 @@ if ARGV[8] ~= '0' then
   rows = call('XRANGE', shared .. 'events', '(' .. int(start) .. '-0', '+', 'COUNT', ARGV[8])
 end
 local oldest = ''
-if first then oldest = int(tonumber(string.match(first[1], '^%d+')) - first[2][2] + 1) end
+if first then oldest = int(tonumber(string.match(first[1], '^%d+')) - (within(first[2][2], MAX_COUNT) or 1) + 1) end
 return {int(newest), oldest, rows}

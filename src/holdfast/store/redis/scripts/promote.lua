@@ -95,7 +95,7 @@ for _, name in ipairs(names) do guarded('queue ' .. name, mark_ready, queue(name
 
 flush_indexes()
 for _, name in ipairs(names) do
-  local interval = tonumber(call('HGET', shared .. 'ageing', name) or nil)
+  local interval = within(call('HGET', shared .. 'ageing', name), MAX_EXACT)
   if interval then guarded('queue ' .. name, raise_aged, queue(name), interval) end
 end
 sweep()

@@ -70,6 +70,6 @@ for _, minute in ipairs(call('ZRANGEBYSCORE', shared .. 'minutes', '-inf', '(' .
 end
 reconcile_moved()
 flush()
-local newest = tonumber(call('GET', shared .. 'told') or 0)
+local newest = within(call('GET', shared .. 'told'), MAX_EXACT) or 0
 call('XTRIM', shared .. 'events', 'MINID', int(math.max(0, newest - tonumber(ARGV[3]))) .. '-0')
 return count

@@ -54,6 +54,7 @@ local function within(value, max)
   return nil
 end
 local MAX_COUNT, MAX_PRIORITY, MAX_MILLIS = 1e9, 2097152, 4102444800000 -- until the year 2100
+local MAX_EXACT = 9007199254740992 -- beyond it a double skips whole numbers
 local MAX_COUNTER = 2 ^ 53
 
 -- The milliseconds of a delayed job's score, which may be infinite.
@@ -65,7 +66,7 @@ end
 -- on with the others. Errors of the server itself, such as OOM, are no fault of an item.
 local ASIDE_FOR, MOST_ASIDE = 86400000000, 1000
 local FAULTS = {'WRONGTYPE', 'not an integer', 'not a valid float', 'not a float', 'out of range',
-  'overflow', 'attempt to', 'bad argument', 'too many results to unpack'}
+  'overflow', 'attempt to', 'bad argument', 'too many results to unpack', 'Invalid stream ID', 'is NaN'}
 local function set_aside(item, fault)
   local text = type(fault) == 'table' and tostring(fault.err) or tostring(fault)
   local is_fault = false
@@ -99,6 +100,7 @@ local function record_of(job_id)
   local known = records[job_id]
   if known == nil then known = record_cache[job_id] end
   if known == nil then known = call('HGET', shared .. 'jobs', job_id) end
+  if known and not string.find(known, '^[^:]*:[^:]*:') then return false end
   return known
 end
 -- Read many records at once, for a call that reads them before it changes any.
@@ -116,12 +118,25 @@ end
 
 -- Counters of the whole store: the first numbers of a call are taken on the server; the sum of
 -- later ones is written once.
+local function repair_counter(name, fault)
+  set_aside('counter ' .. name, fault)
+  local last = call('ZREVRANGE', shared .. 'created', 0, 0, 'WITHSCORES')[2]
+  if name == 'told' then
+    local event = call('XREVRANGE', shared .. 'events', '+', '-', 'COUNT', 1)[1]
+    last = event and string.match(event[1], '^%d+')
+  end
+  call('SET', shared .. name, int(within(last, MAX_EXACT) or 0))
+end
 local function take_numbers(name, size)
   local n = counters[name]
   if n then
     n = n + size
   else
-    n = call('INCRBY', shared .. name, size)
+    n = attempt('INCRBY', shared .. name, size)
+    if type(n) == 'table' then
+      repair_counter(name, n)
+      n = call('INCRBY', shared .. name, size)
+    end
     stored_counters[name] = n
   end
   counters[name] = n
@@ -205,10 +220,19 @@ local function flush_records()
   records = {}
 end
 
+-- A counter that is no number starts again.
+local function increment(key, field, change)
+  local sum = attempt('HINCRBY', key, field, change)
+  if type(sum) == 'number' then return sum end
+  set_aside('counter ' .. field, sum)
+  call('HSET', key, field, change)
+  return change
+end
+
 local function flush_sums()
   for hash, fields in pairs(sum_changes) do
     for field, change in pairs(fields) do
-      local sum = change ~= 0 and call('HINCRBY', shared .. hash, field, change)
+      local sum = change ~= 0 and increment(shared .. hash, field, change)
       if sum == 0 and hash ~= 'tally' then call('HDEL', shared .. hash, field) end
     end
   end
@@ -220,8 +244,8 @@ local function flush_measures()
     local key = shared .. 'minute:' .. int(minute)
     local is_new = false
     for field, sum in pairs(fields) do
-      is_new = call('HINCRBY', key, 'n:' .. field, sum[1]) == sum[1] or is_new
-      if sum[2] > 0 and sum[2] > tonumber(call('HGET', key, 't:' .. field) or 0) then
+      is_new = increment(key, 'n:' .. field, sum[1]) == sum[1] or is_new
+      if sum[2] > 0 and sum[2] > (within(call('HGET', key, 't:' .. field), MAX_EXACT) or 0) then
         call('HSET', key, 't:' .. field, int(sum[2]))
       end
     end

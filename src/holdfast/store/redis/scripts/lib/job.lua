@@ -29,7 +29,8 @@ local function level_of(priority) return math.max(0, math.min(4, priority)) end
 
 -- At most 32 fields, because a larger table costs twice as much. Others are read where needed.
 local function job_of(q, id, key, v)
-  local ttl, priority = tonumber(v[8]), within(v[2], MAX_PRIORITY) or 0
+  local ttl = v[8] and (within(v[8], MAX_EXACT) or tonumber(ARGV[5]))
+  local priority = within(v[2], MAX_PRIORITY) or 0
   local level = level_of(priority)
   local packed = v[10] and unpack_now(v[10])
   if not packed or not packed[1] then packed, v[10] = new_now(), false end

@@ -30,8 +30,8 @@ local function queue(name)
     'opts.maxLenEvents', 'max', 'duration')
   q = {
     name = name, base = base, stream = base .. 'events', kinds = {}, paused = meta[1] and true or false,
-    concurrency = tonumber(meta[2]), events_kept = stream_length(meta[4]),
-    max = tonumber(meta[5]), duration = tonumber(meta[6]),
+    concurrency = within(meta[2], MAX_COUNT), events_kept = stream_length(meta[4]),
+    max = within(meta[5], MAX_COUNT), duration = within(meta[6], MAX_MILLIS),
   }
   local major = meta[3] and tonumber(string.match(meta[3], '^bullmq:(%d+)'))
   -- Without a version assume the older layout, because clients of both versions empty both lists.

@@ -38,8 +38,8 @@ end
 local function sweep()
   local pending = call('HGETALL', shared .. 'sweeps')
   for i = 1, #pending, 2 do
-    local place, cursor = string.match(pending[i + 1], '^(%d+):(%d+)$')
-    place = math.max(1, tonumber(place))
+    local place, cursor = string.match(pending[i + 1], '^(%d):(%d+)$')
+    place, cursor = math.max(1, tonumber(place) or 1), cursor or '0'
     local ok, rest = guarded('queue ' .. pending[i], sweep_place, queue(pending[i]), place, cursor)
     if ok and rest then
       call('HSET', shared .. 'sweeps', pending[i], place .. ':' .. rest)
@@ -57,7 +57,7 @@ local function drop_vanished(names)
   local excess, tally = 0, call('HGETALL', shared .. 'tally')
   for i = 1, #tally, 2 do
     local state = string.match(tally[i], '^[^:]*:[^:]*:([^:]*):')
-    if TERMINAL[state] then excess = excess + tally[i + 1] end
+    if TERMINAL[state] then excess = excess + (within(tally[i + 1], MAX_COUNT) or 0) end
   end
   for _, name in ipairs(names) do
     local base = prefix .. ':' .. name .. ':'

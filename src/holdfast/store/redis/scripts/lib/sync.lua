@@ -241,6 +241,7 @@ catch_up = function(q)
   local last = call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
   last = last[1] and last[1][1]
   local seen = call('HGET', shared .. 'seen', q.name)
+  if seen and not string.find(seen, '^%d+%-%d+$') then seen = nil end
   q.is_registered = seen and true
   if not last or last == seen then
     q.caught_up = true

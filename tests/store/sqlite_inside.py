@@ -24,18 +24,18 @@ def session_of(store: SQLiteStore) -> SQLiteSession:
 
 def writer_of(store: SQLiteStore) -> sqlite3.Connection:
     """Return the connection that writes."""
-    connection = session_of(store)._writer.connection  # a trace is set on the connection itself
+    connection = session_of(store)._file.writer.connection  # a trace is set on it
     assert connection is not None
     return connection
 
 
 def reader_of(store: SQLiteStore) -> sqlite3.Connection | None:
     """Return the connection that reads, once there is one."""
-    return session_of(store)._reader.connection  # as above
+    return next(iter(session_of(store)._file.readers)).connection  # as above
 
 
 def sockets_of(store: SQLiteStore) -> Path:
     """Return the folder in which processes on the file have their sockets."""
-    wake = session_of(store)._socket_wake  # nothing public shows the folder
+    wake = session_of(store)._file._socket_wake  # nothing public shows the folder
     assert wake is not None
     return wake._folder  # as above

@@ -238,7 +238,7 @@ async def test_busy_file_is_waited_for_while_others_commit(
         other = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
         connection = _Contended(other)
 
-        session._writer._begin(connection)  # type: ignore[arg-type]  # counts its calls
+        session._file.writer._begin(connection)  # type: ignore[arg-type]  # counts its calls
 
         assert 4 == connection.tries
         other.close()

@@ -7,8 +7,8 @@ A failed heartbeat changes nothing until the lease has surely expired by the loc
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 
@@ -17,6 +17,7 @@ from holdfast.model.job import CancelRequest
 from holdfast.model.profiles import RENEWALS_PER_LEASE
 from holdfast.observe import Observer, Outage
 from holdfast.runtime.clock import Clock
+from holdfast.runtime.shared_loop import SharedLoop
 from holdfast.store import Renewal, Store
 from holdfast.worker.executor import Interrupted, Interruption
 from holdfast.worker.loop_watch import LoopWatch
@@ -126,11 +127,15 @@ def _is_due(run: Run, now: float) -> bool:
     return now - run.renewed >= interval(run) and now < run.deadline + DEADLINE_MARGIN
 
 
+_HEARTBEATS = SharedLoop("holdfast-heartbeat")
+
+
 class HeartbeatThread:
     """Runs a heartbeat for as long as its worker runs.
 
-    It runs in a thread with a store connection of its own, so that handlers that block the
-    worker's loop do not stop it. A store that cannot be opened twice is renewed on that loop.
+    It runs in a thread of all workers of the process, with a store of its own, so that handlers
+    that block the worker's loop do not stop it. A store that cannot be opened twice is renewed
+    on that loop.
     """
 
     def __init__(
@@ -144,7 +149,7 @@ class HeartbeatThread:
         self._running = running
         self._observer = observer
         self._listener = listener
-        self._thread: threading.Thread | None = None
+        self._beating: concurrent.futures.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
         self._stopped = False
@@ -156,10 +161,7 @@ class HeartbeatThread:
             self._loop = loop
             group.create_task(self._beat(self._heartbeat(self._app.store, loop)))
             return
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._run(loop)), name="holdfast-heartbeat", daemon=True
-        )
-        self._thread.start()
+        self._beating = _HEARTBEATS.start(self._run(loop))
 
     def wake(self) -> None:
         """Look now: a job with a short lease cannot wait for the next look."""
@@ -171,11 +173,12 @@ class HeartbeatThread:
         """Stop the heartbeat."""
         self._stopped = True
         self.wake()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, LONGEST_STOP)
+        if self._beating is not None:
+            with contextlib.suppress(TimeoutError):  # which cancels it
+                await asyncio.wait_for(asyncio.wrap_future(self._beating), LONGEST_STOP)
 
     async def _run(self, worker_loop: asyncio.AbstractEventLoop) -> None:
-        """Run in this thread's own loop over a connection of its own; restart after any error."""
+        """Run on the loop of that thread over a connection of its own; restart after any error."""
         self._woken = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         while not self._stopped:

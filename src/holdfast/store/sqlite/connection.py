@@ -168,7 +168,9 @@ _UNAVAILABLE = BUSY | {
 }
 
 
-def connect(location: Location, *, read_only: bool = False) -> sqlite3.Connection:
+def connect(
+    location: Location, *, read_only: bool = False, cache: int = CACHE_KIBIBYTES
+) -> sqlite3.Connection:
     """Open a connection in autocommit mode with the settings that durability needs."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise StoreError(f"SQLite 3.40 or newer is needed, this is {sqlite3.sqlite_version}")
@@ -178,7 +180,7 @@ def connect(location: Location, *, read_only: bool = False) -> sqlite3.Connectio
         )
         connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
         connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[location.durability]}")
-        connection.execute(f"PRAGMA cache_size = {-CACHE_KIBIBYTES}")
+        connection.execute(f"PRAGMA cache_size = {-cache}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         if read_only:
             connection.execute("PRAGMA query_only = 1")

@@ -36,6 +36,7 @@ from holdfast.store.sqlite.limits import SQLiteLimits, read_rules
 from holdfast.store.sqlite.location import Location, filesystem_of
 from holdfast.store.sqlite.search import failures, find
 from holdfast.store.sqlite.session import SQLiteSession
+from holdfast.store.sqlite.shared import FileSettings
 from holdfast.store.sqlite.threads import SerialExecutor, ThreadExecutor
 from holdfast.store.sqlite.wake import Interest
 from holdfast.store.values import (
@@ -312,7 +313,7 @@ class SQLiteStore:
         self._location.check(self._filesystem_of)
         self._location.create()
         session = SQLiteSession(
-            self._location, self._clock, self._executor, sockets=self._sockets, poll=self._poll
+            FileSettings(self._location, self._clock, self._executor, self._sockets, self._poll)
         )
         self._session = session
         try:

@@ -12,6 +12,7 @@ import os
 import socket
 import stat
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
@@ -41,7 +42,10 @@ class LocalWake:
         self.wakes: Counter[Interest] = Counter()
         """How often waiters were woken."""
         self._work: Counter[str | None] = Counter()
-        self._waiting: dict[Interest, set[asyncio.Future[None]]] = {i: set() for i in Interest}
+        self._waiting: dict[Interest, dict[asyncio.Future[None], object]] = {
+            interest: {} for interest in Interest
+        }
+        self._lock = threading.Lock()
 
     def count(self, queues: Sequence[str]) -> int:
         """Return a number that changes when one of these queues may have work."""
@@ -50,21 +54,26 @@ class LocalWake:
     def wake(self, queues: Iterable[str | None], *, events: bool) -> None:
         """Wake those that wait for work in these queues (None: in any), or for events."""
         names = list(queues)
-        self._work.update(names)
+        with self._lock:
+            self._work.update(names)
+            if names:
+                self.wakes[Interest.WORK] += 1
+            if events:
+                self.wakes[Interest.EVENTS] += 1
         if names:
-            self._wake(Interest.WORK)
+            _end_all(self._waiting[Interest.WORK].copy())
         if events:
-            self._wake(Interest.EVENTS)
+            _end_all(self._waiting[Interest.EVENTS].copy())
 
-    def _wake(self, interest: Interest) -> None:
-        self.wakes[interest] += 1
-        for future in list(self._waiting[interest]):
-            call_on(future.get_loop(), _end, future)
+    def end(self, owner: object) -> None:
+        """End the waits of an owner."""
+        for waiting in self._waiting.values():
+            _end_all(future for future, its in waiting.copy().items() if its is owner)
 
-    async def wait(self, interest: Interest, wakes: int, seconds: float) -> bool:
+    async def wait(self, interest: Interest, wakes: int, seconds: float, owner: object) -> bool:
         """Wait until ``wakes`` differs from that; False after so many seconds."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[interest].add(future)
+        self._waiting[interest][future] = owner
         try:
             if self.wakes[interest] != wakes:
                 return True
@@ -73,13 +82,23 @@ class LocalWake:
         except TimeoutError:
             return False
         finally:
-            self._waiting[interest].discard(future)
+            del self._waiting[interest][future]
         return True
 
 
-def _end(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _end_all(futures: Iterable[asyncio.Future[None]]) -> None:
+    """End waits, with one call for each event loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for future in futures:
+        loops.setdefault(future.get_loop(), []).append(future)
+    for loop, own in loops.items():
+        call_on(loop, _end, own)
+
+
+def _end(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
 
 
 OnMessage = Callable[[list[str | None]], None]
@@ -98,6 +117,7 @@ class SocketWake:
         self._name = name
         self._sender = _socket()
         self._receivers: dict[Interest, tuple[socket.socket, asyncio.AbstractEventLoop]] = {}
+        self._lock = threading.Lock()
         self._seen = -1
         self._peers: dict[Interest, list[str]] = {}
 
@@ -117,27 +137,39 @@ class SocketWake:
         return cls(folder / digest, name)
 
     def listen(self, interest: Interest, on_message: OnMessage) -> None:
-        """Receive messages of a kind on the running event loop."""
+        """Receive messages of a kind on the running event loop, or on another that runs."""
         loop = asyncio.get_running_loop()
-        if interest in self._receivers:
-            receiver, before = self._receivers[interest]
-            if before is loop:
-                return
-            if not before.is_closed():
-                before.remove_reader(receiver)
-        else:
-            receiver = _socket()
+        _, before = self._receivers.get(interest, (None, None))
+        if before is not loop and (before is None or not before.is_running()):
+            with self._lock:
+                self._listen_on(loop, interest, on_message)
+
+    def _listen_on(
+        self, loop: asyncio.AbstractEventLoop, interest: Interest, on_message: OnMessage
+    ) -> None:
+        receiver, before = self._receivers.get(interest, (None, None))
+        if receiver is None:
+            receiver = self._receiver(interest)
+        elif before is not None and before.is_running():
+            return  # another thread was faster
+        elif before is not None and not before.is_closed():
+            before.remove_reader(receiver)
+        if receiver is not None:
             try:
-                receiver.bind(os.fspath(self._own(interest)))
-            except OSError:
+                loop.add_reader(receiver, _receive, receiver, on_message)
+            except NotImplementedError:
                 receiver.close()
-                return
+            else:
+                self._receivers[interest] = (receiver, loop)
+
+    def _receiver(self, interest: Interest) -> socket.socket | None:
+        receiver = _socket()
         try:
-            loop.add_reader(receiver, _receive, receiver, on_message)
-        except NotImplementedError:
+            receiver.bind(os.fspath(self._own(interest)))
+        except OSError:
             receiver.close()
-        else:
-            self._receivers[interest] = (receiver, loop)
+            return None
+        return receiver
 
     def send(self, queues: Iterable[str | None], *, events: bool) -> None:
         """Send every process what it listens for; never waits."""
@@ -154,9 +186,7 @@ class SocketWake:
     def close(self) -> None:
         """Close and delete the sockets of this process."""
         for interest, (receiver, loop) in self._receivers.items():
-            if not loop.is_closed():
-                loop.remove_reader(receiver)
-            receiver.close()
+            _stop_listening(receiver, loop)
             with contextlib.suppress(OSError):
                 self._own(interest).unlink()
         self._receivers.clear()
@@ -197,6 +227,21 @@ class SocketWake:
                     Path(peer).unlink()  # its process is dead
             except OSError:
                 continue  # deleted, or slow to read: that process polls
+
+
+def _stop_listening(receiver: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    """Close a receiver; one of a loop in another thread is closed by that loop."""
+
+    def stop() -> None:
+        loop.remove_reader(receiver)
+        receiver.close()
+
+    if loop.is_closed():
+        receiver.close()
+    elif loop.is_running() and loop is not asyncio.get_running_loop():
+        call_on(loop, stop)
+    else:
+        stop()
 
 
 def _socket() -> socket.socket:

@@ -66,6 +66,8 @@ class Transaction:
         self.now = now
         self.instant = micros(now)
         self.events_kept = kept
+        self.earlier = Counters()
+        """Of the operations before this one, as far as they are not written."""
         self.counters = Counters()
         self.woken: set[str | None] = set()
         """Queues that may have work now; None for all."""
@@ -158,7 +160,10 @@ class Transaction:
 
     def count(self) -> None:
         """Write the counters; at the end, or before an operation reads them."""
-        counters, self.counters = self.counters, Counters()
+        counters = Counters()
+        counters.add(self.earlier)
+        counters.add(self.counters)
+        self.earlier, self.counters = Counters(), Counters()
         self.many(
             "tally",
             [
@@ -204,16 +209,23 @@ class Writer:
         """Set when the connection is."""
 
     def open(self) -> None:
-        """Open the file and bring its schema up to date; runs in the executor."""
-        self.connection = connect(self._location)
-        connection.prepare(self.connection, self._location)
-        self._file = OpenFile(self._location.path)
-        self.connection.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
+        """Open the file, unless it is open, and update its schema; runs in the executor."""
+        if self.connection is not None:
+            return
+        opened = connect(self._location)
+        try:
+            connection.prepare(opened, self._location)
+            self._file = OpenFile(self._location.path)
+            opened.execute(f"PRAGMA busy_timeout = {_TRY_MILLISECONDS}")
+        except BaseException:
+            opened.close()
+            raise
+        self.connection = opened
 
     def close(self) -> None:
         """Write pending operations and close the file; runs in the executor."""
         if self.connection is not None:
-            self._drain()
+            self.drain()
             self.connection.close()
             self.connection = None
 
@@ -223,10 +235,11 @@ class Writer:
         future: asyncio.Future[object] = loop.create_future()
         self._waiting.append((operation, future))
         # After the other callbacks of this turn: what they write joins the same transaction.
-        loop.call_soon(self._executor.post, self._drain)
+        loop.call_soon(self._executor.post, self.drain)
         return await future  # type: ignore[return-value]  # the answer of this operation
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """Write pending operations; runs in the executor."""
         batch = []
         while self._waiting:
             operation, future = self._waiting.popleft()
@@ -270,8 +283,7 @@ class Writer:
     ) -> tuple[object, BaseException | None]:
         """Run one operation; undo it if it fails."""
         connection = transaction.connection
-        counters, number = transaction.counters, transaction.number
-        transaction.counters = Counters()
+        earlier, number = transaction.earlier, transaction.number
         if shared:
             connection.execute("SAVEPOINT operation")
         try:
@@ -280,13 +292,14 @@ class Writer:
             if not connection.in_transaction:
                 raise  # the disk is full or broken: SQLite rolled the whole transaction back
             connection.execute("ROLLBACK TO operation" if shared else "ROLLBACK")
-            transaction.counters, transaction.number = counters, number
+            transaction.earlier, transaction.number = earlier, number
+            transaction.counters = Counters()
             return None, self._translated(error)
         finally:
             if shared and connection.in_transaction:
                 connection.execute("RELEASE operation")
-        counters.add(transaction.counters)
-        transaction.counters = counters
+        transaction.earlier.add(transaction.counters)
+        transaction.counters = Counters()
         return answer, None
 
     def _translated(self, error: Exception) -> Exception:

@@ -15,6 +15,7 @@ from holdfast.http.application import ENDPOINTS
 from holdfast.http.requests import RequestLimits
 from holdfast.model.policy import Limits
 from holdfast.operations.quarantine import report_failing, set_aside
+from holdfast.operations.store_safety import report_safe, report_unsafe
 from holdfast.store import MemoryStore
 from tests.http.site import API, running
 from tests.worker.rig import EventLog
@@ -348,6 +349,18 @@ async def test_failing_maintenance_service_is_reported_by_readiness_and_metrics(
     assert b'holdfast_maintenance_failing{service="reaper"} 1' in metrics.body
     assert b"holdfast_quarantined_items 1" in metrics.body
     await report_failing(site.store, "reaper", None)
+    assert "ok" == (await site.get("/health/ready")).json["status"]
+
+
+async def test_store_that_became_unsafe_is_reported_by_readiness_and_metrics(site: Site) -> None:
+    await report_unsafe(site.store, "eviction", "maxmemory-policy allkeys-lru may evict jobs.")
+
+    ready, metrics = await site.get("/health/ready"), await site.get("/metrics")
+
+    assert (200, "degraded") == (ready.status, ready.json["status"])
+    assert "unsafe: eviction" == ready.json["checks"]["store"]
+    assert b'holdfast_store_unsafe{check="eviction"} 1' in metrics.body
+    await report_safe(site.store, "eviction")
     assert "ok" == (await site.get("/health/ready")).json["status"]
 
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 from holdfast.model.statistics import LatencyStats, QueueStats
 from holdfast.operations.operations import Operations
 from holdfast.operations.quarantine import failing, quarantined
+from holdfast.operations.store_safety import unsafe
 from holdfast.store import QueueInfo, Store
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -53,7 +54,7 @@ async def job_metrics(operations: Operations) -> list[str]:
 
 
 async def maintenance_metrics(store: Store) -> list[str]:
-    """Return the lines about items that were set aside and services that fail."""
+    """Return the lines about items set aside, services that fail and an unsafe store."""
     aside, services = await quarantined(store), await failing(store)
     return [
         *_gauge(
@@ -65,6 +66,11 @@ async def maintenance_metrics(store: Store) -> list[str]:
             "holdfast_maintenance_failing",
             "1 for each maintenance service that fails again and again.",
             [(f'{{service="{escaped(one.name)}"}}', 1) for one in services],
+        ),
+        *_gauge(
+            "holdfast_store_unsafe",
+            "1 for each check that fails since the store's settings were changed.",
+            [(f'{{check="{escaped(one.name)}"}}', 1) for one in await unsafe(store)],
         ),
     ]
 

@@ -21,6 +21,7 @@ from holdfast.maintenance.quarantine_log import QuarantineLog
 from holdfast.maintenance.reaper import Reaper
 from holdfast.maintenance.releaser import Releaser
 from holdfast.maintenance.service import MaintenanceService
+from holdfast.maintenance.store_watch import StoreWatch
 from holdfast.observe import Observer, Outage
 from holdfast.operations.quarantine import report_failing
 from holdfast.operations.workers import LEADERSHIP, TERM
@@ -145,6 +146,7 @@ class Maintenance:
             Reaper(store, app.randomness, observer, lambda: self._contact.is_steady, self._clock),
             Releaser(store),
             ClockService(store, app.clock, self._clock, observer),
+            StoreWatch(store, observer),
             QuarantineLog(store, observer),
             CronService(app, store),
         ]

@@ -55,6 +55,7 @@ _LEVEL_OF = {
     "results.lost": logging.WARNING,
     "item.quarantined": logging.WARNING,
     "store.clock_set": logging.WARNING,
+    "store.unsafe": logging.ERROR,
 }
 _MESSAGES = {
     "audit.failed": "refused calls could not be written to the audit log",
@@ -85,6 +86,8 @@ _MESSAGES = {
     "store.unavailable": "store unavailable, retrying",
     "store.available": "store available again",
     "store.clock_set": "the store's clock was set, leases and waits are corrected",
+    "store.safe": "the store's settings are safe again",
+    "store.unsafe": "the store's settings were changed: accepted jobs can be lost",
     "store.not_notified": "no notifications of new jobs, polling instead",
     "maintenance.leading": "this worker leads maintenance",
     "thread.leaked": "thread did not stop, abandoned",

@@ -15,6 +15,7 @@ from holdfast.http.metrics import (
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse, TextResponse
 from holdfast.operations.quarantine import failing
+from holdfast.operations.store_safety import unsafe
 from holdfast.store import Claim
 
 PROBE_TIMEOUT = 5.0
@@ -38,19 +39,26 @@ async def ready(call: Call) -> JsonResponse:
     try:
         async with asyncio.timeout(PROBE_TIMEOUT):
             await service.app.store.claim(probe)
-            broken = await _failing(call)
+            broken, changed = await _failing(call), await _unsafe(call)
     except Exception as error:  # noqa: BLE001  # any error means: not ready
         service.observer.emit("http.not_ready", error=repr(error))
         body = HealthBody(status="unavailable", checks={"store": type(error).__name__})
         return JsonResponse(body, 503, {"retry-after": "1"})
-    checks = {"store": "ok", "claim": "ok", "maintenance": broken or "ok"}
-    return JsonResponse(HealthBody(status="degraded" if broken else "ok", checks=checks))
+    checks = {"store": changed or "ok", "claim": "ok", "maintenance": broken or "ok"}
+    status = "degraded" if broken or changed else "ok"
+    return JsonResponse(HealthBody(status=status, checks=checks))
 
 
 async def _failing(call: Call) -> str:
     """Return which maintenance services fail: this process still serves, but jobs may wait."""
     names = [report.name for report in await failing(call.service.app.store)]
     return f"failing: {', '.join(names)}" if names else ""
+
+
+async def _unsafe(call: Call) -> str:
+    """Return which settings were changed so that the store can lose jobs; it still serves."""
+    names = [report.name for report in await unsafe(call.service.app.store)]
+    return f"unsafe: {', '.join(names)}" if names else ""
 
 
 async def metrics(call: Call) -> TextResponse:

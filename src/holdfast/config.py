@@ -169,6 +169,11 @@ SETTINGS: Mapping[str, Setting] = {
     "worker.supervisor": Setting(
         default=True, read=_switch, help="run workers under a supervisor that replaces dead ones"
     ),
+    "worker.environment": Setting(
+        default=None,
+        read=read_names,
+        help="variables that process children get, names or patterns; all but holdfast's secrets",
+    ),
     "worker.grace": Setting(
         default=timedelta(seconds=30), read=read_span, help="how long jobs may finish after a stop"
     ),
@@ -182,6 +187,7 @@ PASSED_ON = (
     "encryption.keys",
     "encryption.keys_file",
     "redact.names",
+    "worker.environment",
     *APP_SETTINGS,
 )
 """Settings that a command passes on to the app it runs, as environment variables."""

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 LOOK_EVERY = 0.5
 """How often a process looks whether its parent still runs, in seconds: no event reports that."""
@@ -19,8 +19,12 @@ LOOK_EVERY = 0.5
 BOOT = "import sys; sys.path[:] = sys.argv[2].split({sep!r}); from {module} import main; main()"
 
 
-def start(module: str, line: socket.socket) -> subprocess.Popen[bytes]:
+def start(
+    module: str, line: socket.socket, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     """Run ``main`` of a module in a process, session and group of its own.
+
+    It gets the variables of ``environment``, or those of this process.
 
     A new interpreter rather than a fork: this process has threads, and a forked one would
     inherit locks that are never released. It finds the modules that this process finds.
@@ -34,6 +38,7 @@ def start(module: str, line: socket.socket) -> subprocess.Popen[bytes]:
             os.pathsep.join(sys.path),
         ],
         pass_fds=(line.fileno(),),
+        env=environment,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )

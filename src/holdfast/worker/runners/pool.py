@@ -11,6 +11,7 @@ from collections import deque
 
 from holdfast.observe import Observer
 from holdfast.runtime.processes import described, ended, signal_group, start
+from holdfast.worker.runners.environment import child_environment
 from holdfast.worker.runners.protocol import (
     Broken,
     ChildMessage,
@@ -50,7 +51,9 @@ class ChildProcess(asyncio.Protocol):
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = start("holdfast.worker.runners.child", theirs)
+            self._process = start(
+                "holdfast.worker.runners.child", theirs, child_environment(os.environ)
+            )
         self._ours = ours
         self._unframer = Unframer()
         self._received: deque[ChildMessage] = deque()

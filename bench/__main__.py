@@ -8,6 +8,7 @@ import asyncio
 from bench import http, redis, sqlite, worker
 from bench.effort import Effort
 from bench.pg import bloat, compare, designs
+from bench.shapes import table
 
 BENCHMARKS = {
     "http": http.main,
@@ -15,6 +16,7 @@ BENCHMARKS = {
     "postgres-bloat": bloat.main,
     "postgres-designs": designs.main,
     "redis": redis.main,
+    "shapes": table.main,
     "sqlite": sqlite.main,
     "worker": worker.main,
 }
@@ -33,8 +35,13 @@ def main() -> None:
             f"--{effort}", dest="effort", action="store_const", const=effort, help=purpose
         )
     parser.add_argument("--folder", help="where the files go; default: the temporary directory")
+    parser.add_argument("--only", default="", help="shapes whose name contains this word")
+    parser.add_argument("--store", default="", help="shapes on this store alone")
     arguments = parser.parse_args()
-    asyncio.run(BENCHMARKS[arguments.name](effort=arguments.effort, folder=arguments.folder))
+    options = {"effort": arguments.effort, "folder": arguments.folder}
+    if arguments.name == "shapes":
+        options |= {"only": arguments.only, "store": arguments.store}
+    asyncio.run(BENCHMARKS[arguments.name](**options))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,10 @@ from bench.effort import Effort
 from bench.shapes.places import Places
 from bench.shapes.rows import Figure, at_most
 from holdfast import Holdfast
+from holdfast.model.acceptance import accept
+from holdfast.model.submission import Submission
+from holdfast.runtime.randomness import Randomness
+from holdfast.store.postgres.rows import policy_json
 
 PORTION = 100_000
 MILLISECONDS = 20.0
@@ -27,11 +31,11 @@ WITH made AS MATERIALIZED (
     SELECT nextval('holdfast.place') AS number, n, gen_random_uuid()::text AS id,
         ({TYPES}) AS type, 'queue' || n % 7 AS queue, ({STATES})::holdfast.state AS state,
         now() - interval '7 days' + n * interval '0.1 s' AS at
-    FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS n
+    FROM generate_series($1::bigint, $2::bigint) AS n
 ), fixed AS (
     INSERT INTO holdfast.body
         (number, id, type, queue, payload, policy, lease_ttl, created_at, tags, correlation_id)
-    SELECT number, id, type, queue, '\\x7b7d', '{{}}', '30 s', at,
+    SELECT number, id, type, queue, '\\x7b7d', $3::json, '30 s', at,
         jsonb_build_object('tenant', 't' || n % 500, 'region', 'r' || n % 3), 'order-' || n / 5
     FROM made
 ), recorded AS (
@@ -156,11 +160,13 @@ async def search(places: Places, store: str, effort: Effort) -> list[Figure]:
 
 
 def _fill_postgres(url: str, count: int) -> None:
+    job = accept(Submission(type="bench"), job_id=Randomness().uuid(), now=datetime.now(UTC))
+    policy = policy_json(job).decode()
     with psycopg.connect(url, autocommit=True) as connection:
         for first in range(0, count, PORTION):
             last = min(count, first + PORTION) - 1
-            with psycopg.ClientCursor(connection) as cursor:
-                cursor.execute(POSTGRES, {"first": first, "last": last})
+            with psycopg.RawCursor(connection) as cursor:
+                cursor.execute(POSTGRES, [first, last, policy])
 
 
 def _fill_sqlite(url: str, count: int) -> None:

@@ -140,7 +140,7 @@ async def search(places: Places, store: str, effort: Effort) -> list[Figure]:
     url = places.fresh(store)
     async with Holdfast(url):
         pass
-    (_fill_sqlite if store == "sqlite" else _fill_postgres)(url, count)
+    (_fill_sqlite if store == "sqlite" else fill_postgres)(url, count)
     places.settle(url)
     found = []
     async with Holdfast(url) as app:
@@ -159,7 +159,8 @@ async def search(places: Places, store: str, effort: Effort) -> list[Figure]:
     return found
 
 
-def _fill_postgres(url: str, count: int) -> None:
+def fill_postgres(url: str, count: int) -> None:
+    """Write finished jobs of many kinds."""
     job = accept(Submission(type="bench"), job_id=Randomness().uuid(), now=datetime.now(UTC))
     policy = policy_json(job).decode()
     with psycopg.connect(url, autocommit=True) as connection:

@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from psycopg import AsyncRawCursor
 
-from holdfast.model.job import State
-from holdfast.store import Search
 from holdfast.store.postgres import PostgresSettings, PostgresStore
-from holdfast.store.postgres.search import SEARCH_SETTINGS, filters_of
 from holdfast.store.postgres.statements import statement
 from tests.store.sessions import borrowed_session
 
@@ -139,52 +135,6 @@ async def test_statement_on_given_jobs_reads_no_whole_table(
     assert [] == [why for why in _objections(plan) if why.startswith("reads")]
 
 
-@pytest.mark.parametrize(
-    ("order", "search"),
-    [
-        ("created_desc", Search()),
-        ("created_asc", Search()),
-        ("updated_desc", Search()),
-        ("created_desc", Search(states=(State.FAILED,))),
-        ("created_desc", Search(types=("type7",))),
-        ("created_desc", Search(states=(State.FAILED, State.DEAD_LETTER), types=("type0",))),
-        ("created_desc", Search(tags={"n": "5000"})),
-        ("created_desc", Search(correlation_id="c5000")),
-    ],
-    ids=["all", "oldest", "moved", "state", "type", "states and type", "tag", "correlation"],
-)
-async def test_search_reads_no_whole_table(
-    store: PostgresStore, order: str, search: Search
-) -> None:
-    params = {**filters_of(search), "place": None, "xid": None, "seq": None}
-
-    plan = await _search_plan(store, order, params, "FORMAT JSON")
-
-    assert [] == [why for why in _objections(plan) if why.startswith("reads")]
-
-
-@pytest.mark.parametrize("order", ["created_asc", "created_desc", "updated_desc"])
-async def test_page_far_into_a_search_costs_no_more_than_the_first(
-    store: PostgresStore, order: str
-) -> None:
-    async with borrowed_session(store) as session:
-        cursor = await session.connection.execute(
-            f"SELECT min(job), max(job), min(seq), max(seq), max(xid::text) FROM {SCHEMA}.journal"
-        )
-        ((first, last, oldest, newest, xid),) = await cursor.fetchall()
-    upwards = order == "created_asc"
-    far = first + (last - first) * (9 if upwards else 1) // 10
-    seq = oldest + (newest - oldest) // 10
-
-    async def pages_read(**place: object) -> int:
-        params = {**filters_of(Search()), "place": None, "xid": None, "seq": None, **place}
-        plan = await _search_plan(store, order, params, "ANALYZE, BUFFERS, FORMAT JSON")
-        return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
-
-    near = await pages_read()
-    assert await pages_read(place=far, xid=xid, seq=seq) <= 2 * near
-
-
 @pytest.mark.parametrize("name", ["browse", "browse_back"])
 async def test_page_of_records_begins_where_the_last_one_ended(
     store: PostgresStore, name: str
@@ -193,22 +143,6 @@ async def test_page_of_records_begins_where_the_last_one_ended(
 
     (condition,) = [node["Index Cond"] for node in _nodes(plan) if "Index Cond" in node]
     assert f"key {'<' if 'back' in name else '>'} $" in condition.replace("(", "")
-
-
-async def _search_plan(
-    store: PostgresStore, order: str, params: dict[str, object], options: str
-) -> dict:
-    sql = statement(f"find_{order}", SCHEMA)
-    values = {**params, "limit": 101}
-    async with borrowed_session(store) as session, session.connection.transaction():
-        await session.connection.execute(f"ANALYZE {SCHEMA}.job, {SCHEMA}.body, {SCHEMA}.journal")
-        await session.connection.execute(SEARCH_SETTINGS)
-        cursor = AsyncRawCursor(session.connection)
-        await cursor.execute(
-            f"EXPLAIN ({options}) {sql.text}", [values[name] for name in sql.names]
-        )
-        ((found,),) = await cursor.fetchall()
-        return found[0]["Plan"]
 
 
 async def test_claim_finds_its_jobs_by_the_index_of_ready_ones(store: PostgresStore) -> None:

@@ -201,7 +201,7 @@ class PostgresSession:
 
     async def run(self, name: str, params: Params, *, prepare: bool = True) -> list[Row]:
         if not (prepare and self._prepare):
-            return await self._run_once(statement(name, self._schema), params)
+            return await self.run_once(statement(name, self._schema), params)
         connection = self.connection
         known = connection.prepared.get(name) or await self._prepared(name)
         values = [
@@ -246,7 +246,7 @@ class PostgresSession:
         transformer.set_pgresult(None)
         return rows
 
-    async def _run_once(self, sql: Statement, params: Params) -> list[Row]:
+    async def run_once(self, sql: Statement, params: Params) -> list[Row]:
         """Run a statement without preparing it."""
         values = [params[parameter] for parameter in sql.names]
         async with AsyncRawCursor(self.connection) as cursor:

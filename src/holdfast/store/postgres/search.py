@@ -7,19 +7,33 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.model.job import TERMINAL
 from holdfast.store.cursors import read_cursor, write_cursor
-from holdfast.store.postgres.arrays import Ints, Texts
+from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.connection import Params, PostgresSession
-from holdfast.store.postgres.rows import Row, document
+from holdfast.store.postgres.matching import (
+    Branch,
+    KindCount,
+    branches,
+    is_in_counters,
+    parameters,
+    whole,
+)
+from holdfast.store.postgres.rows import Row
 from holdfast.store.postgres.state import StoreState
+from holdfast.store.postgres.statements import completed
 from holdfast.store.values import COUNT_CAP, FailurePage, FailureSearch, Order, Page, Search
 
 FAILURE_ORDER = "FAILURE"
 SEARCH_SETTINGS = b"""
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;
 SET LOCAL enable_seqscan = on;
 SET LOCAL enable_bitmapscan = on;
+SET LOCAL enable_hashjoin = off;
+SET LOCAL enable_mergejoin = off;
+SET LOCAL jit = off;
 SET LOCAL plan_cache_mode = force_custom_plan
 """
-"""Searches are planned for their filters, with every kind of scan."""
+"""Searches are planned for their filters, with every scan, in one snapshot. A page is short:
+its rows are looked up one by one, where the planner would join whole tables for a rare filter."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _START: dict[str, object] = {"xid": None, "seq": None}
@@ -29,30 +43,128 @@ _GROUPS = {0b011: 0, 0b101: 1, 0b110: 2}
 
 async def find(state: StoreState, search: Search) -> Page:
     """Return a page of jobs; see ``Store.find``."""
-    filters = filters_of(search)
-    updated = search.order is Order.UPDATED_DESC
-    parts = 2 if updated else 1
-    place = read_cursor(search.cursor, search.order, parts) if search.cursor is not None else None
-    params = {**filters, "limit": search.limit + 1}
-    if updated:
+
+    async def read(session: PostgresSession) -> Page:
+        await session.connection.execute(SEARCH_SETTINGS)
+        return await _JobFinder(state, session, search).page()
+
+    return await state.pool.atomically(read)
+
+
+class _JobFinder:
+    """One search in one snapshot: what it counts is what it lists."""
+
+    def __init__(self, state: StoreState, session: PostgresSession, search: Search) -> None:
+        self._state = state
+        self._session = session
+        self._search = search
+        self._params = parameters(search)
+        parts = _cursor_parts(search)
+        self._place = (
+            None if search.cursor is None else read_cursor(search.cursor, search.order, parts)
+        )
+
+    async def page(self) -> Page:
+        search = self._search
+        params = {name: self._params[name] for name in ("types", "queues", "priorities")}
+        counts = [KindCount(*row) for row in await self._session.run("find_kinds", params)]
+        found = branches(search, counts)
+        if not found:
+            return Page((), None, 0)
+        rows = await self._rows(found)
+        total, exact = await self._total(found)
+        page = rows[: search.limit]
+        parts = _cursor_parts(search)
+        more = len(rows) > search.limit
+        cursor = write_cursor(search.order, *map(int, page[-1][-parts:])) if more else None
+        return Page(tuple(self._state.jobs(page)), cursor, total, exact)
+
+    async def _rows(self, found: Sequence[Branch]) -> list[Row]:
+        """Return one job more than the page has."""
+        search = self._search
+        params = {**self._params, "limit": search.limit + 1}
+        place = self._place
+        if search.order is not Order.UPDATED_DESC:
+            params["place"] = place[0] if place else None
+            return await self._run(self._created(found, further=place is not None), params)
         params |= {"xid": str(place[0]), "seq": place[1]} if place else _START
-    else:
-        params |= {"place": place[0] if place else None}
-    rows = await _run(state, f"find_{search.order.lower()}", params)
-    page = rows[: search.limit]
-    total, exact = await _count(state, search, filters)
-    more = len(rows) > search.limit
-    cursor = write_cursor(search.order, *map(int, page[-1][-parts:])) if more else None
-    return Page(tuple(state.jobs(page)), cursor, total, exact)
+        few = (search.states or search.types) and sum(b.most for b in found) <= COUNT_CAP
+        return await self._run(self._sorted(found) if few else self._newest(), params)
 
+    def _created(self, found: Sequence[Branch], *, further: bool) -> str:
+        """Return the statement for the order of submission: each branch in that order, merged."""
+        search = self._search
+        ascending = search.order is Order.CREATED_ASC
+        way, after = ("ASC", ">") if ascending else ("DESC", "<")
+        known = is_in_counters(search)
+        each = []
+        for branch in found:
+            place = branch.place(search)
+            most = min(search.limit + 1, branch.most) if known else search.limit + 1
+            beyond = f" AND {place} {after} %(place)s::bigint" if further else ""
+            each.append(
+                f"(SELECT number FROM {branch.sql(search)}{beyond}"
+                f" ORDER BY {place} {way} LIMIT {most})"
+            )
+        return f"""
+            SELECT {{columns}}, j.number
+            FROM ({" UNION ALL ".join(each)}) AS found
+            JOIN {{schema}}.job j USING (number) JOIN {{schema}}.body b USING (number)
+            ORDER BY j.number {way} LIMIT %(limit)s::integer
+        """
 
-async def _count(state: StoreState, search: Search, filters: dict[str, object]) -> tuple[int, bool]:
-    if _is_in_counters(search):
-        ((total,),) = await _run(state, "find_total", filters)
-        return total, True
-    counted = await _run(state, "find_count", {**filters, "limit": COUNT_CAP + 1})
-    total = counted[0][0]
-    return min(total, COUNT_CAP), total <= COUNT_CAP
+    def _sorted(self, found: Sequence[Branch]) -> str:
+        """Return the statement for the newest transitions of few jobs, which it sorts."""
+        each = [f"SELECT number FROM {branch.sql(self._search)}" for branch in found]
+        return f"""
+            SELECT {{columns}}, t.xid::text, t.seq
+            FROM (
+                SELECT n.number, n.xid FROM ({" UNION ALL ".join(each)}) AS matching
+                JOIN {{schema}}.job n USING (number)
+                WHERE %(xid)s::text IS NULL OR n.xid <= %(xid)s::text::xid8
+                ORDER BY n.xid DESC FETCH FIRST (%(limit)s::integer) ROWS WITH TIES
+            ) AS found
+            CROSS JOIN LATERAL (
+                SELECT l.xid, l.seq FROM {{schema}}.journal l
+                WHERE l.job = found.number AND l.event IS NOT NULL ORDER BY l.seq DESC LIMIT 1
+            ) AS t
+            JOIN {{schema}}.job j USING (number) JOIN {{schema}}.body b USING (number)
+            WHERE %(seq)s::bigint IS NULL OR (t.xid, t.seq) < (%(xid)s::text::xid8, %(seq)s::bigint)
+            ORDER BY t.xid DESC, t.seq DESC LIMIT %(limit)s::integer
+        """
+
+    def _newest(self) -> str:
+        """Return the statement that reads the journal backwards until the page is full."""
+        states = ", ".join(f"'{state}'" for state in self._search.states)
+        moved = f" AND t.to_state IN ({states})" if states else ""
+        return f"""
+            SELECT {{columns}}, t.xid::text, t.seq
+            FROM {{schema}}.journal t
+            JOIN {{schema}}.job j ON j.number = t.job AND j.xid = t.xid
+            JOIN {{schema}}.body b ON b.number = t.job
+            WHERE t.event IS NOT NULL{moved}
+              AND NOT EXISTS (
+                  SELECT FROM {{schema}}.journal n
+                  WHERE n.job = t.job AND n.seq > t.seq AND n.event IS NOT NULL)
+              AND (%(seq)s::bigint IS NULL
+                   OR (t.xid, t.seq) < (%(xid)s::text::xid8, %(seq)s::bigint))
+              AND {whole(self._search, ()).joined(self._search)}
+            ORDER BY t.xid DESC, t.seq DESC
+            LIMIT %(limit)s::integer
+        """
+
+    async def _total(self, found: Sequence[Branch]) -> tuple[int, bool]:
+        if is_in_counters(self._search):
+            return sum(branch.most for branch in found), True
+        each = [f"SELECT FROM {branch.sql(self._search)}" for branch in found]
+        sql = f"""
+            SELECT count(*) FROM ({" UNION ALL ".join(each)} LIMIT %(limit)s::integer) AS found
+        """
+        ((total,),) = await self._run(sql, {**self._params, "limit": COUNT_CAP + 1})
+        return min(total, COUNT_CAP), total <= COUNT_CAP
+
+    async def _run(self, sql: str, params: Params) -> list[Row]:
+        return await self._session.run_once(completed(sql, self._state.settings.schema), params)
 
 
 async def failures(state: StoreState, search: FailureSearch) -> FailurePage:
@@ -99,19 +211,8 @@ async def _run(state: StoreState, name: str, params: Params) -> list[Row]:
     return await state.pool.atomically(search)
 
 
-def filters_of(search: Search) -> dict[str, object]:
-    """Return the parameters of ``matching.sql``."""
-    return {
-        "types": _texts(search.types),
-        "queues": _texts(search.queues),
-        "states": _texts(search.states),
-        "priorities": Ints(search.priorities) if search.priorities else None,
-        "tags": text.decode() if (text := document(search.tags or None)) else None,
-        "correlation_id": search.correlation_id or None,
-        "created_after": search.created_after,
-        "created_before": search.created_before,
-        "updated_after": search.updated_after,
-    }
+def _cursor_parts(search: Search) -> int:
+    return 2 if search.order is Order.UPDATED_DESC else 1
 
 
 def _failure_filters(search: FailureSearch) -> dict[str, object]:
@@ -128,16 +229,6 @@ def _failure_filters(search: FailureSearch) -> dict[str, object]:
 
 def _texts(values: Sequence[str]) -> Texts | None:
     return Texts(values) if values else None
-
-
-def _is_in_counters(search: Search) -> bool:
-    return not (
-        search.tags
-        or search.correlation_id
-        or search.created_after
-        or search.created_before
-        or search.updated_after
-    )
 
 
 def _is_in_failure_counters(search: FailureSearch) -> bool:

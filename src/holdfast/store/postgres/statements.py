@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 import msgspec
 
 _PARAMETER = re.compile(r"%\((\w+)\)s(?:::(\w+(?:\[\])?))?")
 _NAME = re.compile(r"%\((\w+)\)s")
-_INCLUDE = re.compile(r"\{(columns|matching|failed)\}")
+_INCLUDE = re.compile(r"\{(columns|failed)\}")
 
 
 _OIDS = {
@@ -50,11 +50,17 @@ class Statement(msgspec.Struct, frozen=True):
 def statement(name: str, schema: str) -> Statement:
     """Return a statement of ``queries/`` without its comments.
 
-    It replaces ``{schema}`` and the three fragments that several share: ``{columns}`` of a job,
-    ``{matching}`` of a search, ``{failed}`` of a search for failures. Parameters have names there
+    It replaces ``{schema}`` and the two fragments that several share: ``{columns}`` of a job,
+    ``{failed}`` of a search for failures. Parameters have names there
     and get numbers here, once: psycopg would convert a long statement again for every call.
     """
-    text = _INCLUDE.sub(lambda part: _read(part[1]), _read(name))
+    return completed(_read(name), schema)
+
+
+@lru_cache(maxsize=1_000)
+def completed(text: str, schema: str) -> Statement:
+    """Return a statement that was put together from constant parts."""
+    text = _INCLUDE.sub(lambda part: _read(part[1]), text)
     text = text.replace("{schema}", f'"{schema}"')  # it may be a keyword
     oids: dict[str, int] = {}
     for parameter, cast in _PARAMETER.findall(text):

@@ -241,3 +241,7 @@ def test_task_declares_its_backoff_without_a_custom_function() -> None:
     assert declared_backoff(None) is None
     assert declared == declared_backoff(declared)
     assert Backoff(strategy=BackoffKind.CUSTOM) == declared_backoff(lambda _: 1.0)
+
+
+def test_own_strategies_need_no_function() -> None:
+    assert not any(Backoff(strategy=kind).needs_function for kind in BackoffKind)

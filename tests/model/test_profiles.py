@@ -8,7 +8,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from holdfast.errors import ValidationError
 from holdfast.model import lifecycle
+from holdfast.model.acceptance import accept
 from holdfast.model.job import Event, Failure, FailureCategory, Job, Priority, State
 from holdfast.model.policy import Backoff, BackoffKind
 from holdfast.model.profiles import (
@@ -27,7 +29,7 @@ from holdfast.model.profiles import (
     profile_named,
     stored_profile,
 )
-from holdfast.model.submission import Defaults
+from holdfast.model.submission import Defaults, Submission
 from tests.model.making import LATER, NOW, PERMANENT, TEMPORARY, in_state, job, running
 
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=7)
@@ -291,3 +293,35 @@ def test_a_profile_is_kept_by_its_values_and_read_with_the_words_of_its_name() -
     read = stored_profile(own.values)
 
     assert (own.values, canonical) == (read.values, read.word)
+
+
+@pytest.mark.req("B-3")
+@pytest.mark.parametrize(
+    ("backoff", "field"),
+    [
+        ({"strategy": "LINEAR"}, "backoff.strategy"),
+        ({"strategy": "CUSTOM"}, "backoff.strategy"),
+        ({"strategy": "CONSTANT", "initial_delay": 0}, "backoff.initial_delay"),
+        ({"max_delay": 3601}, "backoff.max_delay"),
+        ({"multiplier": 3}, "backoff.multiplier"),
+    ],
+)
+def test_bullmq_profile_refuses_backoffs_that_node_does_not_have(
+    backoff: dict[str, object], field: str
+) -> None:
+    given = Submission(type="t", backoff=backoff)
+    with pytest.raises(ValidationError) as refused:
+        accept(given, job_id="1", now=NOW, defaults=Defaults(profile=BULLMQ))
+
+    assert [field] == [fault.field for fault in refused.value.faults]
+
+
+@pytest.mark.req("B-3")
+@pytest.mark.parametrize("strategy", ["CONSTANT", "EXPONENTIAL"])
+def test_bullmq_profile_takes_fixed_and_exponential_backoffs_up_to_an_hour(strategy: str) -> None:
+    given = Submission(
+        type="t", backoff={"strategy": strategy, "initial_delay": 600, "jitter": True}
+    )
+    job = accept(given, job_id="1", now=NOW, defaults=Defaults(profile=BULLMQ))
+
+    assert timedelta(hours=1) >= job.backoff.delay(40, jitter=1.0)

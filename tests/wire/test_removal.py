@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -81,11 +80,8 @@ async def test_result_of_a_job_deleted_at_its_end_reaches_its_waiter(
         return n + 1
 
     async with working(app, queues=("default",)):
-        job = await app.submit("a", {"n": 1}, hold=True, remove_on_complete=True)
-        waiting = asyncio.create_task(app.wait(job.job_id, timeout=15))
-        await asyncio.sleep(0)
-        await app.release(job.job_id)
-        status = await waiting
+        job = await app.submit("a", {"n": 1}, delay=1, remove_on_complete=True)
+        status = await app.wait(job.job_id, timeout=15)
 
     assert (State.COMPLETED, 2) == (status.state, status.output)
 

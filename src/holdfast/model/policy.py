@@ -25,6 +25,8 @@ MEBIBYTE = 1024 * 1024
 
 JITTER_SHARE = 0.1
 MAX_ATTEMPTS = 100
+BULLMQ_MULTIPLIER = 2.0
+"""How the delays of BullMQ's exponential backoff grow."""
 
 CustomDelay = Callable[[int, timedelta, timedelta], Span]
 """A handler's own backoff: ``(attempt, initial_delay, max_delay) -> timedelta or seconds``."""
@@ -92,6 +94,11 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         delay = given if isinstance(given, timedelta) else parse_duration(given)
         return max(timedelta(0), min(delay, self.max_delay))
 
+    @property
+    def needs_function(self) -> bool:
+        """Whether a job cannot be retried without the handler's own function."""
+        return False
+
     def faults(self, field: str = "backoff") -> list[Fault]:
         """Return every rule this backoff breaks."""
         found: list[Fault] = []
@@ -110,6 +117,22 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
                 )
             )
         return found
+
+
+def bullmq_faults(backoff: Backoff) -> list[Fault]:
+    """Return the rules of the bullmq profile that a backoff breaks: Node could not follow it."""
+    kinds = (BackoffKind.CONSTANT, BackoffKind.EXPONENTIAL)
+    broken = {
+        "strategy": backoff.strategy not in kinds and f"must be one of {', '.join(kinds)}",
+        "initial_delay": not backoff.initial_delay and "must be longer than 0 s",
+        "max_delay": backoff.max_delay > HOUR and "must be at most 3600 s",
+        "multiplier": backoff.multiplier != BULLMQ_MULTIPLIER and "must be 2",
+    }
+    return [
+        Fault(f"backoff.{name}", "OUT_OF_RANGE", f"{rule} under the profile bullmq")
+        for name, rule in broken.items()
+        if rule
+    ]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,9 +35,11 @@ from holdfast.model.policy import (
     MAX_ATTEMPTS,
     Backoff,
     BackoffKind,
+    bullmq_faults,
     effective_timeout,
     timeout_fault,
 )
+from holdfast.model.profiles import BULLMQ
 from holdfast.model.removal import read_removal, removal_faults
 from holdfast.model.submission import (
     Defaults,
@@ -272,6 +274,8 @@ class SubmissionReader:
             self._fault(field, "INVALID", f"must be a backoff: {error}")
         else:
             self._faults.extend(backoff.faults())
+            if self._default.profile == BULLMQ.name:
+                self._faults.extend(bullmq_faults(backoff))
             self._values[field] = backoff
 
     def _backoff_value(self, name: object, value: object) -> object:

@@ -9,10 +9,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from holdfast.errors import SchemaVersionError, StoreError, StoreUnavailableError
+from holdfast.errors import PermanentError, SchemaVersionError, StoreError, StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.deadlines import timeout_failure
-from holdfast.model.job import Failure, Job, State
+from holdfast.model.job import Failure, FailureCategory, Job, State
 from holdfast.observe import Observer, Outage, Silent
 from holdfast.observe.redaction import Redaction
 from holdfast.operations.changes import decide_and_swap
@@ -186,6 +186,7 @@ class Settler:
         run, outcome = outcomes[i]
         if job is not run.job and not lifecycle.may_answer(job, run.fence.token):
             return job
+        as_read = job
         job = lifecycle.held_again(job, now=now)
         if isinstance(outcome, Succeeded):  # nearly always, and quicker than as a pattern
             return lifecycle.completed(job, outcome.result, now=now)
@@ -195,14 +196,38 @@ class Settler:
             case Interrupted(why) if why in _GIVEN_BACK:
                 return lifecycle.given_back(job, now=now, reason=_GIVEN_BACK[why])
             case Interrupted():
-                return self._after_failure(run, timeout_failure(run.timeout, HOST), job, now)
+                failure = timeout_failure(run.timeout, HOST)
             case Failed(failure):
-                return self._after_failure(run, failure, job, now)
+                pass
+        after = self._after_failure(run, failure, job, now)
+        return as_read if self._is_left_to_stall(run, job, after) else after
+
+    def _is_left_to_stall(self, run: Run, job: Job, after: Job) -> bool:
+        """Whether nothing is written about a failure, as BullMQ does without its function.
+
+        The job stalls when its lock expires, and stalls rather than attempts limit its runs.
+        """
+        retried = after.state is State.RETRYING and after.failure is not None
+        if not (retried and job.backoff.needs_function) or run.handler.options.custom_backoff:
+            return False
+        if after.failure is not None and after.failure.retry_after is not None:
+            return False
+        self._observer.emit(
+            "backoff.unknown",
+            job_id=job.id,
+            type=job.type,
+            attempt=job.attempt,
+            error=str(after.failure),
+        )
+        return True
 
     def _after_failure(self, run: Run, failure: Failure, job: Job, now: datetime) -> Job:
         jitter, custom = self._randomness.jitter(), run.handler.options.custom_backoff
         try:
             return lifecycle.after_failure(job, failure, now=now, jitter=jitter, custom=custom)
+        except PermanentError:  # the task's own backoff function says: no more attempts
+            final = replace(failure, category=FailureCategory.PERMANENT)
+            return lifecycle.after_failure(job, final, now=now)
         except Exception as error:  # noqa: BLE001  # a task's own backoff function
             self._observer.emit(
                 "backoff.failed",

@@ -70,7 +70,10 @@ const verbs = {
     return found;
   },
   work: async ({ queue: name, opts }) => {
-    const worker = new Worker(name, handle, { ...options, ...(opts ?? {}) });
+    // A function cannot be sent: strategy is what the worker's backoff strategy returns.
+    const { strategy, ...rest } = opts ?? {};
+    const settings = strategy === undefined ? {} : { settings: { backoffStrategy: () => strategy } };
+    const worker = new Worker(name, handle, { ...options, ...rest, ...settings });
     worker.on("error", (error) => note({ on: "error", message: error.message }));
     worker.on("completed", (job) => note({ on: "completed", id: job.id }));
     worker.on("failed", (job, error) => note({ on: "failed", id: job?.id, message: error.message }));

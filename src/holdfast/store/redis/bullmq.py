@@ -39,6 +39,12 @@ class BullmqBackoff(Backoff, frozen=True, kw_only=True):
 
     share: float = 0.0
     """The part of the delay that is random, BullMQ's option ``jitter``."""
+    stalls: bool = False
+    """Whether the strategy is a function, without which BullMQ leaves the job until it stalls."""
+
+    @property
+    def needs_function(self) -> bool:
+        return self.stalls
 
     def delay(
         self, attempt: int, *, jitter: float = 0.0, custom: CustomDelay | None = None
@@ -49,7 +55,12 @@ class BullmqBackoff(Backoff, frozen=True, kw_only=True):
         return math.floor(drawn) * MILLISECOND
 
 
-def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "exponential") -> Job:
+_AT_ONCE = Backoff(
+    strategy=BackoffKind.CONSTANT, initial_delay=timedelta(0), max_delay=timedelta(0)
+)
+
+
+def read_job(job_id: str, queue: str, row: Row, unknown_backoff: str = "stall") -> Job:
     """Read a job that a BullMQ client made; ValueError when its data is not JSON."""
     if row.data and row.data != b"null" and parsed(row.data) is None:
         raise ValueError(f"data must be JSON, got {text(row.data)!r:.60}")
@@ -93,24 +104,35 @@ def _has_own_failure(now: Now, rest: Rest) -> bool:
     return rest.failure is not None and not now.foreign_failure
 
 
-def backoff(option: object, unknown: str = "exponential") -> Backoff:
-    """Read BullMQ's backoff option; ``unknown`` replaces a strategy that only Node knows."""
+def backoff(option: object, unknown: str = "stall") -> Backoff:
+    """Read BullMQ's backoff option; ``unknown`` replaces a strategy without a function here."""
     if isinstance(option, int | float):
         option = {"type": "fixed", "delay": option}
-    kind = option.get("type") if isinstance(option, dict) else None
-    kind = kind if kind in ("fixed", "exponential") else unknown
-    if not isinstance(option, dict) or kind == "none":
-        return Backoff(
-            strategy=BackoffKind.CONSTANT, initial_delay=timedelta(0), max_delay=timedelta(0)
-        )
-    given = option.get("delay")
+    if not isinstance(option, dict):
+        return _AT_ONCE
+    kind, given, share = option.get("type"), option.get("delay"), option.get("jitter")
     delay = _span(given) if isinstance(given, int | float) else MILLISECOND
-    share = option.get("jitter")
+    if kind not in _BUILT_IN:
+        return _function_backoff(timedelta(0) if unknown == "none" else delay, unknown)
     return BullmqBackoff(
-        strategy=BackoffKind.CONSTANT if kind == "fixed" else BackoffKind.EXPONENTIAL,
+        strategy=_BUILT_IN[kind],
         initial_delay=delay,
         max_delay=max(delay, LONGEST_DELAY),
         share=max(0.0, min(float(share), 1.0)) if isinstance(share, int | float) else 0.0,
+    )
+
+
+_BUILT_IN = {"fixed": BackoffKind.CONSTANT, "exponential": BackoffKind.EXPONENTIAL}
+
+
+def _function_backoff(delay: timedelta, unknown: str) -> Backoff:
+    """Return the backoff of a strategy that is a function of the worker."""
+    return BullmqBackoff(
+        strategy=BackoffKind.CUSTOM,
+        initial_delay=delay,
+        max_delay=max(delay, LONGEST_DELAY),
+        multiplier=1.0 if unknown == "fixed" else 2.0,
+        stalls=unknown == "stall",
     )
 
 

@@ -86,7 +86,7 @@ FOREVER = timedelta(days=36_500)
 ACCEPTABLE = frozenset({"eviction", "unknown-version"})
 """Weaker promises that a user may name in ``accept=``."""
 
-UNKNOWN_BACKOFFS = ("exponential", "fixed", "none")
+UNKNOWN_BACKOFFS = ("stall", "exponential", "fixed", "none")
 """What may replace a backoff strategy that only Node knows."""
 MAX_NUMBER = 10**9
 MOST_METRICS = 10**6
@@ -104,7 +104,7 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     cluster: bool = False
     sentinel: str = ""
     foreign_lifetime: timedelta = FOREVER
-    unknown_backoff: str = "exponential"
+    unknown_backoff: str = "stall"
     """How jobs with a backoff strategy that only Node knows are retried."""
     stalled_interval: timedelta = timedelta(seconds=30)
     """Time between two checks for stalled jobs of BullMQ, which are found at the second."""

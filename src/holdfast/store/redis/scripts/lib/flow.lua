@@ -16,8 +16,9 @@ local function add_trace(j, text)
   local ok, traces = pcall(cjson.decode, call('HGET', j.key, 'stacktrace') or '[]')
   if not ok or type(traces) ~= 'table' then traces = {} end
   traces[#traces + 1] = text
-  local limit = not j.ttl and tonumber(options_of(j).stackTraceLimit) or 10
-  while #traces > limit do table.remove(traces, 1) end
+  local limit = 10
+  if not j.ttl then limit = tonumber(options_of(j).stackTraceLimit) or #traces end
+  if #traces > limit then traces = {unpack(traces, #traces - limit + 1)} end
   put(j, 'stacktrace', #traces > 0 and cjson.encode(traces) or '[]')
 end
 

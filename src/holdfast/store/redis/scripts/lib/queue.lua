@@ -77,8 +77,15 @@ local function emit(q, event, ...)
   end
 end
 
--- BullMQ reports a queue as drained when a job ends and no other is ready or running.
+-- BullMQ reports a queue as drained when a job ends and no other is ready, running or delayed, unless
+-- the queue is paused or its rate limit is reached.
+local function is_held(q)
+  if q.paused then return true end
+  local started = q.max and tonumber(call('GET', q.base .. 'limiter'))
+  return started and started >= q.max and call('PTTL', q.base .. 'limiter') > 0
+end
 local function emit_drained(q)
+  if call('ZCARD', q.base .. 'delayed') > 0 or is_held(q) then return end
   if call('LLEN', q.base .. 'wait') == 0 and call('LLEN', q.base .. 'active') == 0 and
     call('ZCARD', q.base .. 'prioritized') == 0 then
     emit(q, 'drained')

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, LimitRule, State
+from holdfast import Holdfast, JobContext, LimitRule, State
 from holdfast.maintenance.reaper import Reaper
 from holdfast.model.job import Job
 from holdfast.observe import Silent
@@ -495,6 +495,48 @@ async def test_a_suspect_starts_when_the_others_returned_to_the_queue() -> None:
         await Worker(app, name="alive").run(burst=True)
 
     assert [1, 1, 1] == running
+
+
+@pytest.mark.req("S-10")
+async def test_groups_of_suspects_double_while_they_survive(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "FIRST_WATCH", 60.0)
+    groups: list[int] = []
+    together: list[str] = []
+
+    @app.task("suspect", max_attempts=9)
+    async def suspect(ctx: JobContext) -> None:
+        together.append(ctx.job_id)
+        await asyncio.sleep(0)  # the others of the group begin
+        if together:
+            groups.append(len(together))
+            together.clear()
+
+    async with app:
+        for _ in range(15):
+            await app.submit("suspect")
+        await die_with(app, 15)
+        await Worker(app, slots=20).run(burst=True)
+
+    assert [1, 2, 4, 8] == groups
+
+
+@pytest.mark.req("S-10")
+async def test_last_attempts_of_suspects_run_alone_however_many_survive(
+    app: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "FIRST_WATCH", 60.0)
+    suspects = gated(app, "suspect", max_attempts=3)
+    suspects.open.set()
+    async with app:
+        jobs = [await app.submit("suspect") for _ in range(15)]
+        await die_with(app, 15)
+        async with working(app, slots=20):
+            for job in jobs:
+                assert State.COMPLETED is await ended(app, job.job_id)
+
+    assert 1 == suspects.most
 
 
 async def test_a_suspect_that_survives_does_not_delay_the_others(

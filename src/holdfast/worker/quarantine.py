@@ -1,8 +1,8 @@
-"""Jobs whose workers died start one at a time, so that a job that kills its worker dies alone.
+"""Jobs whose workers died start in small groups, so that a job that kills its worker dies alone.
 
-It is unknown which job killed a process, and each has used up an attempt. Mostly it was none: one
-such death is ignored, unless only one attempt is left. After that, jobs run together would all
-end with the guilty one. A suspect that ran for a while delays no other, nor other types at all.
+Nobody knows which job killed a process; mostly none did, so the first death is ignored unless one
+attempt is left. Groups begin with one job and double while they survive; a crash begins again. A
+last attempt runs alone, since it would end with the guilty one. Other types do not wait.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ FIRST_WATCH = 1.0
 
 SHORTEST_WATCH = 0.05
 
+MOST_DOUBLINGS = 10
+
 
 def is_suspect(job: Job) -> bool:
     """Whether the job's last attempt ended together with its worker, and was not the first.
@@ -34,22 +36,28 @@ def is_suspect(job: Job) -> bool:
 
 
 class Quarantine:
-    """Admits one suspect at a time; nothing of its type is claimed while it is watched."""
+    """Admits one group of suspects at a time; their types wait while it is watched."""
 
     def __init__(self, on_open: Callable[[], None], *, by_type: bool) -> None:
         self._on_open = on_open
         self._by_type = by_type
         self._timer: asyncio.TimerHandle | None = None
         self._survivors = 0
+        self._watched = 0
         self.is_closed = False
-        """Whether a suspect is being watched."""
+        """Whether suspects are being watched."""
         self.is_careful = False
-        """Whether the next job is claimed alone, because there may be more suspects."""
+        """Whether the next jobs are claimed as a group, because there may be more suspects."""
         self.types: set[str] = set()
         """The types that may have more suspects."""
 
+    @property
+    def group(self) -> int:
+        """How many suspects may run together."""
+        return 1 << self._survivors
+
     def refused(self, runs: Sequence[Run]) -> list[Run]:
-        """Admit the first suspect; return the others, which must not run beside it."""
+        """Admit a group of suspects; return the others, which must not run beside it."""
         suspects = [run for run in runs if is_suspect(run.job)]
         if not suspects:
             if not self._by_type or any(run.job.type in self.types for run in runs):
@@ -60,17 +68,31 @@ class Quarantine:
         self.types.update(run.job.type for run in suspects)
         if self.is_closed:
             return suspects
-        suspects[0].on_written = self.open
-        suspects[0].must_run_alone = len(suspects) > 1
+        admitted = self._admitted(suspects)
+        others = [run for run in suspects if run not in admitted]
+        for run in admitted:
+            run.on_written = self._ended
+            run.must_run_alone = bool(others)
+        self._watched = len(admitted)
         watch = max(SHORTEST_WATCH, FIRST_WATCH / 2**self._survivors)
         self._timer = asyncio.get_running_loop().call_later(watch, self.open)
         self.is_closed = True
-        return suspects[1:]
+        return others
+
+    def _admitted(self, suspects: Sequence[Run]) -> Sequence[Run]:
+        """Return the group to run: jobs that survive one more crash, or one last attempt."""
+        spare = [run for run in suspects if run.job.attempt < run.job.max_attempts]
+        return spare[: self.group] or suspects[:1]
+
+    def _ended(self) -> None:
+        self._watched -= 1
+        if not self._watched:
+            self.open()
 
     def open(self) -> None:
-        """Admit the next job."""
+        """Admit the next jobs."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self.is_closed = None, False
-            self._survivors = min(self._survivors + 1, 10)
+            self._survivors = min(self._survivors + 1, MOST_DOUBLINGS)
             self._on_open()

@@ -87,7 +87,8 @@ class Slots:
         """The slots for types that may have suspects: none while one of them is watched."""
         if self._quarantine.is_closed:
             return 0
-        return min(self._room(unwritten), 1 if self._quarantine.is_careful else self.count)
+        most = self._quarantine.group if self._quarantine.is_careful else self.count
+        return min(self._room(unwritten), most)
 
     @property
     def _calm_types(self) -> bool:

@@ -118,3 +118,20 @@ async def test_jobs_of_any_name_are_submitted_by_command(
 
     shown = await peer.ask("job", queue=queue, id=made["job_id"])
     assert (NAME, {"age": 60}) == (shown["name"], shown["opts"]["removeOnComplete"])
+
+
+@pytest.mark.req("B-1", "B-9")
+@pytest.mark.parametrize("job_id", ["x/y", "a b", "ü?#%", "a%2Fb/c"])
+async def test_jobs_of_any_id_are_read_and_cancelled_over_http(
+    valkey_server: Valkey, prefix: str, peer6: Peer, job_id: str
+) -> None:
+    await peer6.ask("add", queue="q", job="a", data={}, opts={"jobId": job_id})
+    path = f"{API}/jobs/{quote(f'q:{job_id}', safe='')}"
+    async with running(Holdfast(f"{valkey_server.url}?prefix={prefix}")) as site:
+        shown = await site.get(path)
+        logs = await site.get(f"{path}/logs")
+        cancelled = await site.post(f"{path}/cancel")
+
+    assert (200, f"q:{job_id}") == (shown.status, shown.json["job_id"])
+    assert (200, 200) == (logs.status, cancelled.status)
+    assert "failed" == await peer6.ask("state", queue="q", id=job_id)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from functools import partial
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 
 from holdfast.api.errors import RequestError
 from holdfast.app import Holdfast
@@ -138,7 +140,24 @@ def _routes(dispatcher: Dispatcher, endpoints: Sequence[Endpoint]) -> list[Route
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, []).append(endpoint)
     ordered = sorted(paths, key=lambda path: path.count("{"))
-    return [Route(path, _Path(dispatcher, paths[path])) for path in ordered]
+    return [_Route(path, _Path(dispatcher, paths[path])) for path in ordered]
+
+
+class _Route(Route):
+    """A route whose parameters may contain a slash, sent as %2F: ids of BullMQ's jobs may."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        raw = scope.get("raw_path", b"").decode("latin-1") if scope["type"] == "http" else ""
+        if not _ENCODED_SLASH.search(raw):
+            return super().matches(scope)
+        path = unquote(_ENCODED_SLASH.sub("%00", raw))
+        match, child = super().matches({**scope, "path": path})
+        given = child.get("path_params", {})
+        child["path_params"] = {name: value.replace("\0", "/") for name, value in given.items()}
+        return match, child
+
+
+_ENCODED_SLASH = re.compile("%2f", re.IGNORECASE)
 
 
 def _middleware(cors: Sequence[str]) -> list[Middleware]:

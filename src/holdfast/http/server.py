@@ -231,11 +231,15 @@ def _listening(address: ListenAddress) -> Iterator[list[socket.socket]]:
 async def _maintenance(app: Holdfast, observer: Observer) -> AsyncIterator[None]:
     name = f"serve-{socket.gethostname()}-{os.getpid()}-{app.randomness.token()[:8]}"
     maintenance = Maintenance(app, name, [DEFAULT_QUEUE], observer, make_worker=delivery_worker)
+
+    def report(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()):
+            observer.emit("maintenance.failed", service="maintenance", error=described(error))
+
     task = asyncio.get_running_loop().create_task(maintenance.run())
+    task.add_done_callback(report)  # at once, not when the service stops
     try:
         yield
     finally:
         task.cancel()
         await asyncio.wait([task])
-        if not task.cancelled() and (error := task.exception()):
-            observer.emit("maintenance.failed", service="maintenance", error=described(error))

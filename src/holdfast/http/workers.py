@@ -35,7 +35,7 @@ from holdfast.model.workers import WorkerInfo
 from holdfast.observe.redaction import Redaction
 from holdfast.operations.changes import Decide, decide_and_swap
 from holdfast.operations.dependents import release_dependents
-from holdfast.operations.quarantine import without_damaged
+from holdfast.operations.quarantine import without_damaged, without_encrypted
 from holdfast.operations.workers import announce
 from holdfast.runtime.randomness import Randomness
 from holdfast.store import Claim, Fence, JobNote, Store
@@ -190,7 +190,8 @@ class RemoteWorkers:
         deadline = loop.time() + wait.total_seconds()
         while True:
             seen = await self._store.arrivals(worker.queues, -1, timedelta(0))
-            jobs = await without_damaged(self._store, await self._store.claim(request))
+            found = await without_damaged(self._store, await self._store.claim(request))
+            jobs = await without_encrypted(self._store, found)
             left = deadline - loop.time()
             if jobs or left <= 0:
                 return jobs

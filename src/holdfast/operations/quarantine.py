@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from holdfast.errors import StoreUnavailableError
+from holdfast.encryption.envelope import require_decrypted
+from holdfast.errors import PermanentError, StoreUnavailableError
 from holdfast.model import lifecycle
 from holdfast.model.job import DamagedJob, Failure, FailureCategory, Job, State
 from holdfast.model.payload import clean
@@ -104,6 +105,23 @@ async def without_damaged(store: Store, jobs: Sequence[Job]) -> list[Job]:
             await store.swap([Change(job, failed)])
         await set_aside(store, job.id, job.damage)
     return [job for job in jobs if not isinstance(job, DamagedJob)] if damaged else list(jobs)
+
+
+async def without_encrypted(store: Store, jobs: Sequence[Job]) -> list[Job]:
+    """Fail those claimed jobs for good that this process has no key for; return the others."""
+    readable = []
+    for job in jobs:
+        try:
+            require_decrypted(job.payload, "payload")
+            require_decrypted(job.checkpoint, "checkpoint")
+        except PermanentError as error:
+            category = FailureCategory.PERMANENT
+            failure = Failure(category=category, code=error.code, message=error.message)
+            failed = lifecycle.after_failure(job, failure, now=store.now())
+            await store.swap([Change(job, failed)])
+        else:
+            readable.append(job)
+    return readable
 
 
 def _report(lock: NamedLock, prefix: str, kept: timedelta) -> FaultReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from holdfast.model.job import State
 from holdfast.store import LimitRule, LimitState
+from tests.wire.side import WITHIN
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -79,6 +81,22 @@ async def test_global_rate_limit_of_node_bounds_us(side: Side, peer: Peer) -> No
     assert [] == await side.claim(10)
 
     assert 1 == len(await side.take(1))
+
+
+@pytest.mark.req("B-5")
+async def test_job_started_in_the_last_moment_of_a_rate_window_opens_the_next(
+    side: Side, peer6: Peer, raw: Redis, prefix: str
+) -> None:
+    await peer6.ask("call", queue="q", method="setGlobalRateLimit", args=[1, 60_000])
+    for _ in range(40):
+        await peer6.ask("add", queue="q", job="some", data={})
+
+    for _ in range(40):
+        await raw.set(f"{prefix}:q:limiter", 1, px=1)
+        async with asyncio.timeout(WITHIN):
+            while not await side.claim():
+                pass
+        assert 0 < await raw.pttl(f"{prefix}:q:limiter")
 
 
 @pytest.mark.req("B-5")

@@ -245,13 +245,15 @@ local function remove_from_place(q, id, state, priority)
 end
 
 -- BullMQ's rate window of a queue: how many jobs started in it, and the milliseconds left of it. One
--- that lasts longer than its period was opened before the clock was set back. rateLimit() of Node
--- closes a queue for any time, with this number.
+-- that lasts longer than its period was opened before the clock was set back. A key in its last
+-- millisecond still exists: a start counted in it would open no window. rateLimit() of Node closes a
+-- queue for any time, with this number.
 local CLOSED_BY_NODE = 9007199254740991
 local function limiter_of(q)
   local key = q.base .. 'limiter'
   local started, left = tonumber(call('GET', key) or 0), call('PTTL', key)
-  if q.duration and left > q.duration and started < CLOSED_BY_NODE then
+  local is_too_long = q.duration and left > q.duration and started < CLOSED_BY_NODE
+  if left <= 0 or is_too_long then
     call('DEL', key)
     return 0, 0
   end

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 import msgspec
-from cronsim import CronSim, CronSimError
 
+from holdfast.store.redis.bullmq_cron import next_match
 from holdfast.store.redis.fields import EPOCH, MILLISECOND, pairs, parsed
 from holdfast.store.redis.session import RedisSession
+
+_NUMBERS = ("every", "limit", "endDate", "startDate")
+_WORDS = ("pattern", "tz")
 
 
 async def advance(
@@ -23,34 +24,49 @@ async def advance(
     if "ic" not in plan:
         return False
     given = parsed(options)
-    repeat = given.get("repeat") if isinstance(given, dict) else None
-    count = repeat.get("count", 1) if isinstance(repeat, dict) else 1
+    current = given if isinstance(given, dict) else parsed(plan.get("opts", "{}").encode())
+    repeat = current.get("repeat") if isinstance(current, dict) else None
+    count = int(repeat.get("count", 1)) if isinstance(repeat, dict) else 1
     now = (session.now() - EPOCH) // MILLISECOND
     previous = int(job.rpartition(":")[2])
-    following = next_time(plan, previous=previous, count=int(count), now=now)
+    following = next_time(plan, previous=previous, count=count, now=now)
     if following is None:
         if plan.get("pattern") and not _is_readable(plan):
             session.warn(
                 f"queue {queue}: scheduler {scheduler} stops, its pattern is not understood"
             )
         return False
-    next_options = _options(plan, scheduler, following, count=int(count) + 1, now=now)
-    made = await session.call("advance", queue, scheduler, job, following, next_options)
+    next_options = {
+        **(current if isinstance(current, dict) else {}),
+        "repeatJobKey": scheduler,
+        "jobId": f"repeat:{scheduler}:{following}",
+        "repeat": _repeat(plan, repeat, count + 1),
+        "timestamp": now,
+        "delay": max(0, following - now),
+        "prevMillis": following,
+    }
+    encoded = msgspec.json.encode(next_options)
+    made = await session.call("advance", queue, scheduler, job, following, encoded)
     return bool(made)
 
 
 def next_time(plan: Mapping[str, str], *, previous: int, count: int, now: int) -> int | None:
     """Return when a schedule is next due, in milliseconds; None when it is over."""
-    limit, end = plan.get("limit"), plan.get("endDate")
-    if (limit and count + 1 > int(limit)) or (end and now > int(float(end))):
+    limit, end = plan.get("limit"), _number(plan, "endDate")
+    if (limit and count + 1 > int(limit)) or (end and now > end):
         return None
-    if every := int(plan.get("every") or 0):
+    if every := _number(plan, "every"):
         following = previous + every
         if following >= now:
             return following
-        offset = int(plan.get("offset") or previous % every)
-        return (now - offset) // every * every + every + offset
-    return _next_match(plan, max(previous, now))
+        aligned = now // every * every + _number(plan, "offset")
+        return aligned if aligned > now else aligned + every
+    match = _next_match(plan, max(previous, now, _number(plan, "startDate")))
+    return None if match is None or (end and match > end) else match
+
+
+def _number(plan: Mapping[str, str], name: str) -> int:
+    return int(float(plan.get(name) or 0))
 
 
 def _is_readable(plan: Mapping[str, str]) -> bool:
@@ -58,33 +74,12 @@ def _is_readable(plan: Mapping[str, str]) -> bool:
 
 
 def _next_match(plan: Mapping[str, str], after: int) -> int | None:
-    try:
-        zone = ZoneInfo(plan.get("tz") or "UTC")
-        start = datetime.fromtimestamp(after / 1000, zone)
-        match = next(CronSim(plan.get("pattern", ""), start))
-    except (CronSimError, StopIteration, OSError, ValueError, KeyError):
-        return None
-    return int((match.astimezone(UTC) - EPOCH) // MILLISECOND)
+    return next_match(plan.get("pattern", ""), plan.get("tz", ""), after)
 
 
-def _options(plan: Mapping[str, str], scheduler: str, at: int, *, count: int, now: int) -> bytes:
-    template = parsed(plan.get("opts", "{}").encode())
-    repeat: dict[str, object] = {"count": count}
-    for name in ("every", "limit", "endDate", "startDate"):
-        if plan.get(name):
-            repeat[name] = int(float(plan[name]))
-    for name in ("pattern", "tz"):
-        if plan.get(name):
-            repeat[name] = plan[name]
-    return msgspec.json.encode(
-        {
-            "attempts": 0,
-            **(template if isinstance(template, dict) else {}),
-            "repeatJobKey": scheduler,
-            "jobId": f"repeat:{scheduler}:{at}",
-            "repeat": repeat,
-            "timestamp": now,
-            "delay": max(0, at - now),
-            "prevMillis": at,
-        }
-    )
+def _repeat(plan: Mapping[str, str], current: object, count: int) -> dict[str, object]:
+    """Return how the next job repeats: as the current one, and as its scheduler says."""
+    numbers = {name: _number(plan, name) for name in _NUMBERS if plan.get(name)}
+    words = {name: plan[name] for name in _WORDS if plan.get(name)}
+    known = current if isinstance(current, dict) else {}
+    return {**known, **numbers, **words, "count": count}

@@ -13,12 +13,12 @@ if not current or 'repeat:' .. scheduler_id .. ':' .. int(tonumber(current)) ~= 
 end
 local scheduler = q.base .. 'repeat:' .. scheduler_id
 local id = 'repeat:' .. scheduler_id .. ':' .. int(at)
-call('ZADD', q.base .. 'repeat', int(at), scheduler_id)
-call('HINCRBY', scheduler, 'ic', 1)
-call('INCR', q.base .. 'id')
 if call('EXISTS', q.base .. id) == 1 then
   emit(q, 'duplicated', 'jobId', id)
 else
+  call('ZADD', q.base .. 'repeat', int(at), scheduler_id)
+  call('HINCRBY', scheduler, 'ic', 1)
+  call('INCR', q.base .. 'id')
   local v = call('HMGET', scheduler, 'name', 'data')
   local opts = cjson.decode(ARGV[11])
   local delay, priority = math.max(0, at - now_ms), tonumber(opts.priority) or 0

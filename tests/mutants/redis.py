@@ -124,8 +124,8 @@ MUTANTS = (
     ),
     _in(
         "scripts/lib/queue.lua",
-        " and started < CLOSED_BY_NODE then",
-        " then",
+        " and started < CLOSED_BY_NODE\n",
+        "\n",
         "a queue that a BullMQ client closed for a time is served",
         layers=("redis versions",),
     ),

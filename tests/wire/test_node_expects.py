@@ -147,3 +147,20 @@ async def test_delay_of_a_retry_is_stored_as_a_node_worker_stores_it(
         for queue, each in zip(("q", "node"), ids, strict=True)
     ]
     assert 7_200_000 == theirs == ours
+
+
+@pytest.mark.req("B-4")
+@pytest.mark.parametrize("job", ["good", "bad"])
+async def test_listener_of_a_queue_that_keeps_no_events_receives_the_ends_of_jobs(
+    side: Side, peer: Peer, raw: Redis, prefix: str, job: str
+) -> None:
+    await peer.ask("listen", queue="q")
+    job_id = await peer.ask("add", queue="q", job=job, data={}, opts={"attempts": 1})
+    await raw.hset(f"{prefix}:q:meta", "opts.maxLenEvents", 0)
+
+    (taken,) = await side.take()
+    await (side.fail(taken) if job == "bad" else side.complete(taken))
+
+    await peer.until("event:failed" if job == "bad" else "event:completed", jobId=job_id)
+    await peer.until("event:drained")
+    assert 4 > await raw.xlen(f"{prefix}:q:events")

@@ -68,13 +68,11 @@ local function serve(q)
 end
 local function is_served(q) return now - served_at(q) <= SERVED_FOR end
 
--- The first event of a call trims the stream for all of them.
+-- The stream is trimmed before the first event of a call: with a length of 0, an event that trims
+-- the stream would delete itself, and no reader would receive it.
 local function emit(q, event, ...)
-  if q.last_event then
-    q.last_event = call('XADD', q.stream, '*', 'event', event, ...)
-  else
-    q.last_event = call('XADD', q.stream, 'MAXLEN', '~', q.events_kept, '*', 'event', event, ...)
-  end
+  if not q.last_event then call('XTRIM', q.stream, 'MAXLEN', '~', q.events_kept) end
+  q.last_event = call('XADD', q.stream, '*', 'event', event, ...)
 end
 
 -- BullMQ reports a queue as drained when a job ends and no other is ready, running or delayed, unless

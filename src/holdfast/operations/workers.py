@@ -17,6 +17,8 @@ TERM = timedelta(seconds=1)
 """How long a leader leads without renewing; meanwhile no other process recovers jobs."""
 WORKER_TTL = timedelta(seconds=15)
 """How long a worker counts as alive after its newest announcement."""
+LONGEST_TTL = timedelta(seconds=75)
+"""The same for a worker over HTTP that waits for work as long as it may."""
 
 
 async def announce(store: Store, info: WorkerInfo, ttl: timedelta = WORKER_TTL) -> None:
@@ -31,7 +33,7 @@ async def is_led(store: Store) -> bool:
 
 async def workers(store: Store) -> list[WorkerInfo]:
     """Return the workers that are alive."""
-    return list(readable(await held(store, PREFIX, WORKER_TTL), _worker))
+    return list(readable(await held(store, PREFIX, LONGEST_TTL), _worker))
 
 
 def _worker(lock: NamedLock) -> WorkerInfo:

@@ -186,13 +186,23 @@ class TaskError(HoldfastError):
 
 
 class TemporaryError(TaskError):
-    """The job is retried; ``retry_after`` (seconds, timedelta, PT3M) overrides the delay."""
+    """The job is retried; ``retry_after`` (seconds, timedelta, PT3M) overrides the delay.
+
+    With ``uses_attempt=False`` the job only waits, at least ``retry_after``, and this run does not
+    count as an attempt: for a job that finds that it is too early, or that it must wait its turn.
+    """
 
     def __init__(
-        self, message: str, *, retry_after: float | str | timedelta | None = None, code: str = ""
+        self,
+        message: str,
+        *,
+        retry_after: float | str | timedelta | None = None,
+        code: str = "",
+        uses_attempt: bool = True,
     ) -> None:
         super().__init__(message, code=code)
         self.retry_after = _span(retry_after)
+        self.uses_attempt = uses_attempt
 
 
 def _span(given: float | str | timedelta | None) -> timedelta | None:

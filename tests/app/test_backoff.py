@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from holdfast import Holdfast, JobContext, State, SyncJobContext, Worker
+from holdfast import Holdfast, JobContext, State, SyncJobContext, TemporaryError, Worker
 from holdfast.model.policy import CustomDelay
 from holdfast.runtime.clock import ManualClock
 from tests.app.conftest import Drain
@@ -111,3 +111,26 @@ async def test_handler_is_stopped_when_the_lifetime_of_its_job_ends(
     assert [job.created_at + lifetime] == deadlines
     assert job.completed_at is not None
     assert job.completed_at - job.created_at < lifetime + timedelta(seconds=PATIENCE / 2)
+
+
+@pytest.mark.req("M-11")
+async def test_handler_can_wait_without_using_up_an_attempt(
+    app: Holdfast, clock: ManualClock
+) -> None:
+    runs: list[int] = []
+
+    @app.task("t", max_attempts=1)
+    async def waits(ctx: JobContext) -> str:
+        runs.append(ctx.attempt)
+        if len(runs) < 3:
+            raise TemporaryError("not yet", retry_after=60, uses_attempt=False)
+        return "done"
+
+    job_id = (await waits.submit()).job_id
+    for _ in range(3):
+        await Worker(app, maintenance=False).run(burst=True)
+        clock.advance(60)
+        await app.store.promote(10)
+
+    job = await app.get(job_id)
+    assert ([1, 1, 1], State.COMPLETED) == (runs, job.state)

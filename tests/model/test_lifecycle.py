@@ -619,3 +619,31 @@ def test_retryable_is_true_for_failures_that_are_retried() -> None:
         FailureCategory.PERMANENT: False,
         FailureCategory.CANCELLED: False,
     } == retried
+
+
+NOT_YET = Failure(
+    category=FailureCategory.TEMPORARY,
+    message="not yet",
+    retry_after=timedelta(minutes=1),
+    uses_attempt=False,
+)
+
+
+@pytest.mark.req("M-11")
+def test_a_run_that_only_waits_uses_up_no_attempt() -> None:
+    before = running(max_attempts=1)
+
+    after = lifecycle.after_failure(before, NOT_YET, now=LATER)
+
+    assert (State.RETRYING, 0, None) == (after.state, after.attempt, after.failure)
+    assert LATER + timedelta(minutes=1) == after.due_at
+    assert (Event.GIVE_BACK, "not yet") == (after.trail[-1].event, after.trail[-1].reason)
+
+
+@pytest.mark.req("M-6")
+def test_a_run_that_only_waits_ends_with_the_lifetime_of_its_job() -> None:
+    before = running()
+
+    after = lifecycle.after_failure(before, NOT_YET, now=before.expires_at)
+
+    assert State.DEAD_LETTER is after.state

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from holdfast import Holdfast, JobContext, PermanentError
+from holdfast import Holdfast, JobContext, PermanentError, TemporaryError
 from tests.waiting import eventually
 from tests.worker.rig import working
 
@@ -53,6 +54,7 @@ CASES: dict[str, tuple[list[Case], int]] = {
     "removed at its end": ([job("a", removeOnComplete=True), job("b")], 1),
     "evicted": ([job("a"), job("b", removeOnComplete=1)], 1),
     "failed and removed": ([job("a", {"fatal": "x"}, removeOnFail=True), job("b")], 1),
+    "delayed by its handler": ([job("a", {"later": 50}, attempts=1)], 1),
     "progress": ([job("a", {"progress": 40})], 1),
 }
 
@@ -93,6 +95,9 @@ def app_on(url: str) -> Holdfast:
             await context.report_progress(payload["progress"])
         if "log" in payload:
             await context.log("INFO", payload["log"])
+        if "later" in payload and context.previous_attempt_id is None:
+            later = timedelta(milliseconds=payload["later"])
+            raise TemporaryError("not yet", retry_after=later, uses_attempt=False)
         if "fatal" in payload:
             raise PermanentError(payload["fatal"])
         if "fail" in payload and context.attempt <= payload.get("times", 1000):

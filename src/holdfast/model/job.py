@@ -110,6 +110,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stack_trace: str = ""
     context: Mapping[str, str] = {}
     retry_after: timedelta | None = None
+    uses_attempt: bool = True
+    """Whether the run counts as an attempt; if not, the job waits and runs again."""
     attempt: int = 0
     at: datetime | None = None
     duration: timedelta | None = None

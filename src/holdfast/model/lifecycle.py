@@ -219,6 +219,8 @@ def after_failure(
     custom: CustomDelay | None = None,
 ) -> Job:
     """RUNNING -> RETRYING, FAILED, DEAD_LETTER or CANCELLED, by what went wrong."""
+    if not failure.uses_attempt and now < job.expires_at:
+        return postponed(job, failure.retry_after or NOTHING, now=now, reason=failure.message)
     failure = _noted(job, failure, now)
     answered = replace(job, lease=_answered(job))
     ended = _end_of_attempt(answered, failure, now=now)
@@ -267,19 +269,24 @@ def retryable(job: Job, failure: Failure) -> bool:
 
 def given_back(job: Job, *, now: datetime, reason: str = "worker is stopping") -> Job:
     """RUNNING -> RETRYING -> SCHEDULED at once, without using up an attempt."""
+    back = postponed(job, NOTHING, now=now, reason=reason)
+    return due(back, now=now) if back.state is W else back
+
+
+def postponed(job: Job, delay: timedelta, *, now: datetime, reason: str) -> Job:
+    """RUNNING -> RETRYING for a time, without using up an attempt."""
     if job.state is R and job.cancel is not None:
         return cancelled(replace(job, lease=_answered(job)), now=now)
-    back = step(
+    return step(
         job,
         Event.GIVE_BACK,
         W,
         now=now,
-        reason=reason,
+        reason=clean(reason, MAX_REASON),
         attempt=job.attempt - 1,
-        due_at=now,
+        due_at=now + max(NOTHING, min(delay, job.lifetime)),
         lease=_answered(job),
     )
-    return due(back, now=now)
 
 
 def cancel_requested(job: Job, *, reason: str, force: bool, now: datetime) -> Job:

@@ -113,6 +113,7 @@ def failed(handler: Handler, error: BaseException) -> Outcome:
             code=clean(code, MAX_CODE),
             stack_trace=clean(_trace(error), MAX_TRACE),
             retry_after=error.retry_after if isinstance(error, TemporaryError) else None,
+            uses_attempt=not isinstance(error, TemporaryError) or error.uses_attempt,
             host=HOST,
         )
     )

@@ -200,24 +200,24 @@ class Settler:
             case Failed(failure):
                 pass
         after = self._after_failure(run, failure, job, now)
-        return as_read if self._is_left_to_stall(run, job, after) else after
+        return as_read if self._is_left_to_stall(run, failure, job, after) else after
 
-    def _is_left_to_stall(self, run: Run, job: Job, after: Job) -> bool:
+    def _is_left_to_stall(self, run: Run, failure: Failure, job: Job, after: Job) -> bool:
         """Whether nothing is written about a failure, as BullMQ does without its function.
 
         The job stalls when its lock expires, and stalls rather than attempts limit its runs.
         """
-        retried = after.state is State.RETRYING and after.failure is not None
-        if not (retried and job.backoff.needs_function) or run.handler.options.custom_backoff:
+        if not job.backoff.needs_function or run.handler.options.custom_backoff:
             return False
-        if after.failure is not None and after.failure.retry_after is not None:
+        has_delay = failure.retry_after is not None or not failure.uses_attempt
+        if after.state is not State.RETRYING or has_delay:
             return False
         self._observer.emit(
             "backoff.unknown",
             job_id=job.id,
             type=job.type,
             attempt=job.attempt,
-            error=str(after.failure),
+            error=str(failure),
         )
         return True
 

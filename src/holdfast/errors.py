@@ -52,12 +52,17 @@ def _rebuilt(kind: type[HoldfastError], args: tuple[object, ...]) -> HoldfastErr
     return kind.__new__(kind, *args)
 
 
+MAX_FAULTS = 100
+"""An error lists so many faults, and how many more there are."""
+
+
 class ValidationError(HoldfastError):
     """A request broke one or more rules; nothing was written."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("; ".join(map(str, self.faults)))
+        self.faults = tuple(faults[:MAX_FAULTS])
+        more = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
+        super().__init__("; ".join(map(str, self.faults)) + more)
 
 
 class DuplicateError(HoldfastError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import time
+import types
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from holdfast.runtime.randomness import Randomness
 from holdfast.store import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Generator, Mapping
 
     from holdfast.http.service import Service
     from holdfast.store import Store
@@ -155,6 +157,32 @@ class Site:
         finally:
             disconnect.set()
             await task
+
+
+LONGEST_STEP = 0.05
+"""Seconds of processor time that a request may take of the loop at once."""
+
+
+@types.coroutine
+def watched(work: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+    """Run a request; fail when it keeps the event loop for too long.
+
+    Processor time of this thread, not time on the clock: a busy machine changes nothing.
+    """
+    give, value = work.send, None
+    while True:
+        began = time.thread_time()
+        try:
+            waits_for = give(value)
+        except StopIteration:
+            return
+        finally:
+            took = time.thread_time() - began
+            assert took <= LONGEST_STEP, f"a request blocked the event loop for {took:.3f} s"
+        try:
+            value, give = (yield waits_for), work.send
+        except BaseException as error:  # noqa: BLE001  # the request's to handle
+            value, give = error, work.throw
 
 
 def scope(

@@ -123,3 +123,10 @@ def test_duplicate_of_a_deleted_job_gives_the_reason() -> None:
     assert "idempotency_key 'k' was used with another payload by job j" == str(known)
     assert f"{known}, which was deleted; the key holds until its window ends" == str(gone)
     assert (False, True) == (known.existing_job_deleted, gone.existing_job_deleted)
+
+
+def test_error_lists_a_hundred_faults_and_how_many_more() -> None:
+    error = ValidationError([Fault(f"x{n}", "INVALID", "is wrong") for n in range(105)])
+
+    assert 100 == len(error.faults)
+    assert str(error).endswith("x99 is wrong; and 5 more")

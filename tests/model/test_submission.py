@@ -11,6 +11,7 @@ from msgspec import Raw
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.acceptance import NO_DEFAULTS, PlainJobs, accept, plain, read
 from holdfast.model.job import DedupeKey, DependencyKind, Encoding, Event, Job, Priority, State
+from holdfast.model.payload import raw_size
 from holdfast.model.policy import MEBIBYTE, Backoff, BackoffKind, Limits
 from holdfast.model.profiles import BULLMQ, LEASE
 from holdfast.model.submission import (
@@ -846,3 +847,17 @@ def test_defaults_hold_everything_that_a_task_declares() -> None:
     assert (LEASE, Limits(batch=5)) == (defaults.profile, defaults.limits)
     for name in Declaration.__struct_fields__:
         assert getattr(declared, name) == getattr(defaults, name)
+
+
+def test_size_of_raw_json_is_judged_before_it_is_read() -> None:
+    limits = Limits(payload_bytes=10)
+    invalid = Submission(type="a", payload=Raw(b"[" * 11))
+
+    with pytest.raises(ValidationError) as refused:
+        accept(invalid, job_id="j", now=NOW, defaults=Defaults(limits=limits))
+
+    assert [("payload", "TOO_LARGE")] == [(f.field, f.code) for f in refused.value.faults]
+
+
+def test_only_raw_json_has_a_size_before_it_is_read() -> None:
+    assert (3, 0) == (raw_size(Raw(b"[1]")), raw_size([1]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from holdfast.api.errors import ErrorResponse, RequestError, error_body
@@ -27,6 +29,7 @@ from holdfast.http.responses import (
     send_stream,
 )
 from holdfast.http.service import Service
+from holdfast.runtime.off_loop import off_loop
 from holdfast.runtime.timeouts import Timeouts
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -121,11 +124,13 @@ class Dispatcher:
         call.path, call.headers = scope["path_params"], exchange.headers
         call.query = read_query(scope["query_string"].decode("latin-1"), endpoint.query)
         if endpoint.takes_body:
+            limits = self._limits.of(endpoint.body_bytes)
             call.body = await requests.read_body(
-                exchange.headers, exchange.receive, self._limits, self._timeouts, reserved
+                exchange.headers, exchange.receive, limits, self._timeouts, reserved
             )
         if endpoint.body_fields is not None:
-            call.fields = read_fields(call.body, endpoint.body_fields, call.path)
+            read = partial(read_fields, call.body, endpoint.body_fields, call.path)
+            call.fields = await off_loop(len(call.body), read)
 
     async def _handle(self, endpoint: Endpoint, call: Call, exchange: Exchange) -> AnyResponse:
         work = (

@@ -14,10 +14,13 @@ from holdfast.http.fields import Field, Schema
 from holdfast.http.permissions import Caller, Permission
 from holdfast.http.responses import AnyResponse, Receive, disconnected, stopped
 from holdfast.http.service import Service
+from holdfast.model.policy import MEBIBYTE
 from holdfast.operations.operations import Operations
 
 T = TypeVar("T")
 
+LARGEST_BODY = 16 * MEBIBYTE + 65_536
+"""Bytes: the largest payload that a store can be set to accept, and the fields around it."""
 RESPONSE_TIMEOUT = 35.0
 """How long a handler may take, in seconds; submissions stop by themselves after 30."""
 
@@ -113,6 +116,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a JSON body that is read before the handler runs."""
     body_schema: Schema | None = None
     """The schema of a body that the handler reads itself."""
+    body_bytes: int = MEBIBYTE
+    """How large a body may be."""
     body_optional: bool = False
     """Whether a body with a schema may be empty."""
     example: object = None

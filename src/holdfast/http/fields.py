@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -123,14 +123,7 @@ def _read(
     given: Mapping[str, object], fields: Sequence[Field], faults: Sequence[Fault] = ()
 ) -> dict[str, object]:
     known = {field.name for field in fields}
-    found = [
-        *faults,
-        *(
-            Fault(clean(name, 60), "UNKNOWN_FIELD", "is not a field of this request")
-            for name in given
-            if name not in known
-        ),
-    ]
+    found = [*faults, *unknown(given, known)]
     values: dict[str, object] = {}
     for field in fields:
         if field.name not in given:
@@ -144,6 +137,15 @@ def _read(
     if found:
         raise ValidationError(found)
     return values
+
+
+def unknown(given: Iterable[str], known: Container[str]) -> list[Fault]:
+    """Return a fault for each name that no field has."""
+    return [
+        Fault(clean(name, 60), "UNKNOWN_FIELD", "is not a field of this request")
+        for name in given
+        if name not in known
+    ]
 
 
 def _not_json(code: str, message: str) -> ValidationError:

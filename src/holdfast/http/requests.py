@@ -32,6 +32,10 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
     arrival: float = 30.0
     """Seconds within which the whole body must arrive."""
 
+    def of(self, size: int) -> RequestLimits:
+        """Return the limits of a route whose body may have so many bytes."""
+        return self if size >= self.body else msgspec.structs.replace(self, body=size)
+
 
 class RequestIds:
     """Names requests: a prefix that is unique to this process, and a number."""

@@ -6,13 +6,14 @@ import base64
 import binascii
 import contextlib
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.http.fields import raw_fields, whole
-from holdfast.model.acceptance import read
+from holdfast.http.fields import raw_fields, unknown, whole
+from holdfast.model.acceptance import MOST_JOBS, read
 from holdfast.model.reserved import RESERVED
 from holdfast.model.submission import Submission
 from holdfast.model.times import shown
@@ -56,12 +57,14 @@ class _CommonSubmission(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _CommonBatch(msgspec.Struct, forbid_unknown_fields=True):
-    jobs: list[_CommonSubmission]
+    jobs: Annotated[list[_CommonSubmission], msgspec.Meta(max_length=MOST_JOBS)]
     atomic: bool = True
 
 
 _common = msgspec.json.Decoder(_CommonSubmission)
 _common_batch = msgspec.json.Decoder(_CommonBatch)
+MAX_REST = 262_144
+"""Bytes of a submission beside its payload, or of a batch beside its jobs."""
 _NOT_COMMON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 
 
@@ -70,7 +73,31 @@ def read_submission(body: bytes, *, key: str | None = None) -> Submission:
     if key is None:
         with contextlib.suppress(*_NOT_COMMON):
             return _common.decode(body).submission()
+    return _whole_submission(body, key)
+
+
+def _whole_submission(body: bytes, key: str | None) -> Submission:
+    _check_rest(body, "payload")
     return submission_of(raw_fields(body), key=key)
+
+
+def _check_rest(body: bytes, field: str) -> None:
+    """Refuse a large object unless one field makes it large: reading every name takes long."""
+    if len(body) <= MAX_REST:
+        return
+    with contextlib.suppress(*_NOT_COMMON):
+        parts = _large.decode(body)
+        size = len(body) - len(bytes(getattr(parts, field)))
+        if size > MAX_REST:
+            message = f"must have at most {MAX_REST} bytes beside {field}, got {size}"
+            raise ValidationError([Fault("body", "TOO_LARGE", message)])
+
+
+class _Large(msgspec.Struct):
+    """The fields that may be large; all others are skipped, not built."""
+
+    payload: msgspec.Raw = msgspec.Raw(b"")
+    jobs: msgspec.Raw = msgspec.Raw(b"")
 
 
 def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission], bool]:
@@ -79,12 +106,9 @@ def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission]
         with contextlib.suppress(*_NOT_COMMON):
             batch = _common_batch.decode(body)
             return [job.submission() for job in batch.jobs], batch.atomic
+    _check_rest(body, "jobs")
     given = raw_fields(body)
-    faults = [
-        Fault(n, "UNKNOWN_FIELD", "is not a field of this request")
-        for n in given
-        if n not in _BATCH
-    ]
+    faults = unknown(given, _BATCH)
     atomic = msgspec.json.decode(given["atomic"]) if "atomic" in given else True
     if not isinstance(atomic, bool):
         faults.append(Fault("atomic", "INVALID", f"must be true or false, got {shown(atomic)}"))
@@ -95,6 +119,9 @@ def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission]
         faults.append(Fault("jobs", "REQUIRED", "is required"))
     except msgspec.ValidationError:
         faults.append(Fault("jobs", "INVALID", "must be a list of jobs"))
+    if len(jobs) > MOST_JOBS:
+        message = f"must be a list of 1 to {MOST_JOBS} jobs, got {len(jobs)}"
+        faults.append(Fault("jobs", "OUT_OF_RANGE", message))
     if faults:
         raise ValidationError(faults)
     made = [
@@ -105,12 +132,14 @@ def read_batch(body: bytes, *, key: str | None = None) -> tuple[list[Submission]
 
 
 _BATCH = ("jobs", "atomic")
+_large = msgspec.json.Decoder(_Large)
 _NULL = msgspec.Raw(b"null")
 _jobs = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def _batch_job(job: msgspec.Raw, key: str | None) -> Submission:
     try:
+        _check_rest(bytes(job), "payload")
         given = raw_fields(bytes(job))
         own = given.get("idempotency_key", _NULL) != _NULL
         return submission_of(given, key=None if own else key)

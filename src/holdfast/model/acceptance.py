@@ -64,10 +64,8 @@ def plain(submission: Submission, defaults: Defaults) -> PlainSubmission | None:
         return None
     try:
         template = _template(submission.type, submission.queue, submission.priority, defaults)
-        payload, encoding = encode(submission.payload)
+        payload, encoding = encode(submission.payload, defaults.limits.payload_bytes)
     except (ValidationError, PayloadError, TypeError):
-        return None
-    if len(payload) > defaults.limits.payload_bytes:
         return None
     if defaults.misfit is not None and defaults.misfit(payload, encoding):
         return None

@@ -52,15 +52,22 @@ class PayloadError(ValueError):
         return Fault(field, self.code, str(self))
 
 
-def encode(value: object) -> tuple[bytes, Encoding]:
-    """Return the bytes to store. ``bytes`` stay as they are; ``msgspec.Raw`` is checked JSON."""
+def encode(value: object, limit: int | None = None) -> tuple[bytes, Encoding]:
+    """Return the bytes to store. ``bytes`` stay as they are; ``msgspec.Raw`` is checked JSON.
+
+    Above the limit it is refused, raw JSON before it is read.
+    """
     if isinstance(value, _BYTES):
-        return bytes(value), Encoding.BYTES
+        data, encoding = bytes(value), Encoding.BYTES
+    elif isinstance(value, msgspec.Raw):
+        data, encoding = bytes(value), Encoding.JSON
+    else:
+        data, encoding = encode_json(value), Encoding.JSON
+    if limit is not None and (fault := size_fault(len(data), limit)):
+        raise PayloadError(fault.code, fault.message)
     if isinstance(value, msgspec.Raw):
-        data = bytes(value)
         check_json(data)
-        return data, Encoding.JSON
-    return encode_json(value), Encoding.JSON
+    return data, encoding
 
 
 def encode_json(value: object) -> bytes:
@@ -148,6 +155,11 @@ def clean(text: str, limit: int = 65_536) -> str:
     if text.isascii() and "\x00" not in text:
         return text
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def raw_size(value: object) -> int:
+    """Return how many bytes a payload has that is JSON text already; 0 for any other value."""
+    return len(bytes(value)) if isinstance(value, msgspec.Raw) else 0
 
 
 def size_fault(size: int, limit: int) -> Fault | None:

@@ -30,7 +30,7 @@ from holdfast.model.job import (
     extra_document,
     read_extra,
 )
-from holdfast.model.payload import PayloadError, clean, encode, payload_digest, size_fault
+from holdfast.model.payload import PayloadError, clean, encode, payload_digest
 from holdfast.model.policy import (
     MAX_ATTEMPTS,
     Backoff,
@@ -139,12 +139,12 @@ class SubmissionReader:
             self._add(self._defaults.fit_fault(self._payload, encoding))
 
     def payload(self, field: str, value: object) -> None:
+        limit = self._defaults.limits.payload_bytes
         try:
-            self._payload, self._values["encoding"] = encode(value)
+            self._payload, self._values["encoding"] = encode(value, limit)
         except PayloadError as error:
             self._faults.append(error.fault(field))
         else:
-            self._add(size_fault(len(self._payload), self._defaults.limits.payload_bytes))
             self._values[field] = self._payload
 
     def type(self, field: str, value: object) -> None:

@@ -15,6 +15,8 @@ from holdfast.store import FailureSearch, Order, Search
 
 T = TypeVar("T")
 MAX_PAGE = 1000
+MAX_VALUES = 1000
+"""A filter matches one of so many values."""
 
 
 class JobFilter(TypedDict, total=False):
@@ -128,7 +130,7 @@ class _FilterReader:
     def __init__(self, wanted: Mapping[str, object], known: type) -> None:
         self._wanted = dict(wanted)
         self._faults = [
-            Fault(str(name), "UNKNOWN_FIELD", "is not a filter")
+            Fault(clean(str(name), 60), "UNKNOWN_FIELD", "is not a filter")
             for name in wanted
             if name not in known.__annotations__
         ]
@@ -174,6 +176,10 @@ class _FilterReader:
             return ()
         if isinstance(values, str) or not isinstance(values, Sequence):
             self._fault(field, "INVALID", f"must be a list, got {values!r:.60}")
+            return ()
+        if len(values) > MAX_VALUES:
+            message = f"must have at most {MAX_VALUES} values, got {len(values)}"
+            self._fault(field, "TOO_MANY", message)
             return ()
         found = (self._read(field, read, value, None) for value in values)
         return tuple(value for value in found if value is not None)

@@ -19,6 +19,7 @@ from holdfast.model.acceptance import (
     plain_job,
 )
 from holdfast.model.job import Job
+from holdfast.model.payload import raw_size
 from holdfast.model.policy import Limits
 from holdfast.model.results import (
     BatchResult,
@@ -35,6 +36,7 @@ from holdfast.operations.dependents import release_dependents
 from holdfast.operations.quota import Quota
 from holdfast.operations.single_flight import SingleFlight
 from holdfast.runtime.backoff import GrowingDelay
+from holdfast.runtime.off_loop import SHORT, off_loop
 from holdfast.runtime.randomness import Randomness
 from holdfast.runtime.timeouts import Timeouts
 from holdfast.store import (
@@ -100,13 +102,15 @@ class Submitter:
     ) -> SubmissionResult:
         """Accept and store one job; submissions that wait together are written together."""
         defaults = self._known(submission) or await self._defaults(submission)
-        usual = plain(submission, defaults)
+        size = raw_size(submission.payload)
+        read = partial(plain, submission, defaults)
+        usual = read() if size <= SHORT else await off_loop(size, read)
         is_limited = connection is not None or self.admission.is_limited
         if usual is not None and not is_limited and len(usual.payload) <= SMALL_PAYLOAD:
             return self._result(*await self._batcher.write(usual, self._add_one))
         (submission,) = await self.screened([submission])
         parents = await self._parents([submission], connection) if submission.depends_on else None
-        job = self._accepted(submission, defaults, parents)
+        job = await off_loop(size, partial(self._accepted, submission, defaults, parents))
         counted = await self._admit([job], connection)
         if connection is not None:
             added = (await self._add_in(connection, [job], atomic=True))[0]
@@ -230,14 +234,16 @@ class Submitter:
     ) -> list[Job | ValidationError]:
         keys = {named(submission) for submission in submissions}
         defaults = await self.persist(lambda: self.declarations.read(keys))
-        jobs = accept_batch(
+        accepted = partial(
+            accept_batch,
             submissions,
             job_ids=self._randomness.uuids(len(submissions)),
             now=self._store.now(),
             defaults_for=lambda submission: defaults[named(submission)],
             parents=await self._parents(submissions, connection),
         )
-        return self.admission.checked_each(jobs)
+        size = sum(raw_size(submission.payload) for submission in submissions)
+        return self.admission.checked_each(await off_loop(size, accepted))
 
     async def _parents(
         self, submissions: Sequence[Submission], connection: object = None

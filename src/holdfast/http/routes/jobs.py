@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import cast
 
 from holdfast.api.jobs import visible_failure, visible_job, visible_page
@@ -19,7 +20,8 @@ from holdfast.model.results import FailureDetails, JobSearchResult
 from holdfast.model.status import JobPayload, JobResult, JobStatus
 from holdfast.model.validation import MAX_TAGS
 from holdfast.operations.explain import Explanation
-from holdfast.operations.filters import JobFilter
+from holdfast.operations.filters import JobFilter, job_search
+from holdfast.runtime.off_loop import off_loop
 from holdfast.store import Order
 
 MAX_WAIT = 60.0
@@ -110,7 +112,9 @@ async def list_jobs(call: Call) -> JsonResponse:
 
 async def search(call: Call) -> JsonResponse:
     """Return a page of jobs that match a body."""
-    filters = decode_json(call.body) if call.body.strip() else {}
+    filters: object = {}
+    if call.body.strip():
+        filters = await off_loop(len(call.body), partial(decode_json, call.body))
     if not isinstance(filters, dict):
         raise ValidationError([Fault("body", "INVALID", "must be a JSON object")])
     if "limit" in filters:
@@ -119,6 +123,7 @@ async def search(call: Call) -> JsonResponse:
 
 
 async def _page(call: Call, filters: dict[str, object]) -> JsonResponse:
+    await off_loop(len(call.body), partial(job_search, checked_filter(filters)))
     page = await call.operations.search(checked_filter(filters))
     return JsonResponse(visible_page(page, traces=call.caller.traces))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import cast
 
 import msgspec
 
 from holdfast.errors import Fault, ValidationError
-from holdfast.http.endpoint import Call, Endpoint
+from holdfast.http.endpoint import LARGEST_BODY, Call, Endpoint
 from holdfast.http.fields import Field, base64_bytes, duration, raw_fields, text
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
@@ -31,6 +32,7 @@ from holdfast.model.payload import PayloadError, encode, encode_result
 from holdfast.model.status import OutputEncoding
 from holdfast.model.times import shown
 from holdfast.model.validation import MAX_KEY
+from holdfast.runtime.off_loop import off_loop
 
 MAX_MESSAGE = 4096
 MAX_TRACE = 16_384
@@ -38,7 +40,7 @@ MAX_TRACE = 16_384
 
 async def complete(call: Call) -> JsonResponse:
     """Complete a job."""
-    result = _output(call)
+    result = await off_loop(len(call.body), partial(_output, call))
 
     def decide(job: Job, now: datetime) -> Job:
         return lifecycle.completed(job, result, now=now)
@@ -120,6 +122,7 @@ ENDPOINTS = (
         method="POST",
         path=f"{JOB}/complete",
         name="completeJob",
+        body_bytes=LARGEST_BODY,
         summary="Complete a job",
         description="A repeat with the same token gets the same response. With output_encoding"
         " base64, output is a string of base64 and the result is bytes. After the deadline of the"
@@ -175,6 +178,7 @@ ENDPOINTS = (
         method="POST",
         path=f"{JOB}/spawn",
         name="spawnJob",
+        body_bytes=LARGEST_BODY,
         summary="Submit a child of a running job",
         description="A later attempt that spawns with the same key gets the same child. An"
         " idempotency key that another job holds gets that job.",

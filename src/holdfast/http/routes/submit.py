@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from holdfast.api.submissions import BatchBody, SubmissionBody, encodable
 from holdfast.errors import Fault, QuotaError, ValidationError
-from holdfast.http.endpoint import Call, Endpoint
+from holdfast.http.endpoint import LARGEST_BODY, Call, Endpoint
 from holdfast.http.fields import Field, text
 from holdfast.http.permissions import Permission
 from holdfast.http.responses import JsonResponse
@@ -14,6 +15,7 @@ from holdfast.http.submission_body import read_batch, read_submission
 from holdfast.model.results import SubmissionStatus
 from holdfast.model.submission import Submission
 from holdfast.model.validation import MAX_KEY
+from holdfast.runtime.off_loop import off_loop
 
 KEY = b"idempotency-key"
 KEY_HEADER = text(
@@ -33,7 +35,8 @@ BATCH_KEY_HEADER = text(
 
 async def submit(call: Call) -> JsonResponse:
     """Submit one job; respond when it is stored durably."""
-    submission = read_submission(call.body, key=_key(call, KEY_HEADER))
+    read = partial(read_submission, call.body, key=_key(call, KEY_HEADER))
+    submission = await off_loop(len(call.body), read)
     counted = 0 if call.caller.live_jobs is None else await _admit(call, [submission])
     result = await call.operations.submit(submission)
     is_new = result.status is SubmissionStatus.ACCEPTED
@@ -44,7 +47,8 @@ async def submit(call: Call) -> JsonResponse:
 
 async def submit_batch(call: Call) -> JsonResponse:
     """Submit many jobs; respond when they are stored durably."""
-    submissions, atomic = read_batch(call.body, key=_key(call, BATCH_KEY_HEADER))
+    read = partial(read_batch, call.body, key=_key(call, BATCH_KEY_HEADER))
+    submissions, atomic = await off_loop(len(call.body), read)
     counted = await _admit(call, submissions)
     batch = await call.operations.submit_batch(submissions, atomic=atomic)
     new = sum(result.status is SubmissionStatus.ACCEPTED for result in batch.results)
@@ -81,6 +85,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/jobs",
         name="submitJob",
+        body_bytes=LARGEST_BODY,
         summary="Submit a job",
         description="Responds when the job is stored durably. 201: the job is new. 200: the"
         " idempotency key belongs to an existing job with the same payload; the response names"
@@ -106,6 +111,7 @@ ENDPOINTS = (
         method="POST",
         path="/api/v1/jobs/batch",
         name="submitBatch",
+        body_bytes=LARGEST_BODY,
         summary="Submit 1 to 1000 jobs",
         description="atomic: all jobs are stored or none, and one invalid job is an error."
         " Otherwise each job has its own result; an invalid one is REJECTED with an error. With an"

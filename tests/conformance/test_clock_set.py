@@ -10,6 +10,7 @@ import pytest
 from holdfast.maintenance.clock import ClockService, StoreClock
 from holdfast.maintenance.reaper import Reaper
 from holdfast.model.job import State
+from holdfast.model.status import job_status
 from holdfast.model.workers import WorkerInfo
 from holdfast.observe import Silent
 from holdfast.operations.workers import LEADERSHIP, TERM, announce, is_led, workers
@@ -200,3 +201,23 @@ async def test_dead_workers_and_leaders_are_not_listed_for_hours(hand: Hand) -> 
 
     assert not await is_led(hand.store)
     assert [] == await workers(hand.store)
+
+
+async def test_nothing_takes_less_than_no_time(hand: Hand) -> None:
+    ready = [await hand.add(label) for label in ("completes", "fails", "waits")]
+    completes, fails = [await hand.take(job) for job in ready[:2]]
+    hand.clock.shift(-HOURS)
+
+    completed = await hand.complete(completes)
+    failed = await hand.fail(fails)
+    await hand.take(ready[2])
+
+    result = job_status(completed).result
+    assert result is not None
+    assert 0 == result.duration_ms
+    assert failed.failure is not None
+    assert timedelta(0) == failed.failure.duration
+    readings = (await hand.store.stats(timedelta(hours=1))).readings
+    assert {"run", "wait"} <= {reading.measure for reading in readings}
+    assert all(reading.top >= 0 for reading in readings)
+    assert all(reading.bucket >= 0 for reading in readings)

@@ -241,7 +241,7 @@ def _show_history(history: tuple[StateTransition, ...]) -> None:
 def _show_attempts(attempts: tuple[AttemptInfo, ...]) -> None:
     for one in attempts:
         click.echo()
-        took = one.finished_at - one.started_at if one.finished_at else None
+        took = max(timedelta(0), one.finished_at - one.started_at) if one.finished_at else None
         click.secho(f"attempt {one.attempt}: {one.result}", bold=True)
         click.echo(f"  {moment(one.started_at)}, {span(took)}, worker {plain(one.worker_id)}")
         if one.failure is not None:

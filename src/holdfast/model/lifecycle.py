@@ -389,7 +389,7 @@ def _noted(job: Job, failure: Failure, now: datetime) -> Failure:
         context={clean(name): clean(value) for name, value in failure.context.items()},
         attempt=job.attempt,
         at=now,
-        duration=failure.duration or (now - began if running and began else None),
+        duration=failure.duration or (max(NOTHING, now - began) if running and began else None),
         worker=failure.worker or (lease.worker if running and lease else ""),
         host=clean(failure.host),
     )

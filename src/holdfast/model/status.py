@@ -310,8 +310,8 @@ def job_payload(job: Job) -> JobPayload:
 
 
 def milliseconds(duration: timedelta | None) -> int | None:
-    """Return a duration in whole milliseconds."""
-    return None if duration is None else duration // MILLISECOND
+    """Return a duration in whole milliseconds, 0 if the clock was set back meanwhile."""
+    return None if duration is None else max(0, duration // MILLISECOND)
 
 
 def _result(job: Job) -> JobResult | None:

@@ -263,7 +263,7 @@ class Settler:
             type=after.type,
             queue=after.queue,
             attempt=run.job.attempt,
-            seconds=(after.updated_at - run.job.started_at).total_seconds()
+            seconds=max(0.0, (after.updated_at - run.job.started_at).total_seconds())
             if run.job.started_at
             else None,
             error=str(after.failure) if after.failure else None,

@@ -73,7 +73,7 @@ WITH clock AS MATERIALIZED (
     FROM taken ORDER BY turn
 ), waited AS MATERIALIZED (
     SELECT queue, type, priority, count(*) AS count, count(seconds) AS timed,
-        max(seconds) AS top,
+        greatest(0, max(seconds)) AS top,
         greatest(0, ceil(ln(greatest(seconds, 1e-6) / 1e-6) / ln(2::float8) * 4 - 1e-9)) AS bucket
     FROM (
         SELECT queue, type, priority, date_part('epoch', updated_at - scheduled_at) AS seconds

@@ -50,7 +50,7 @@ WITH stamp AS MATERIALIZED (
     FROM done ORDER BY position
 ), ran AS MATERIALIZED (
     SELECT floor(date_part('epoch', finished_at) / 60) AS minute, queue, type, priority,
-        count(*) AS count, max(seconds) AS top,
+        count(*) AS count, greatest(0, max(seconds)) AS top,
         greatest(0, ceil(ln(greatest(seconds, 1e-6) / 1e-6) / ln(2::float8) * 4 - 1e-9)) AS bucket
     FROM (
         SELECT finished_at, queue, type, priority,

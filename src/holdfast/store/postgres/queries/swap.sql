@@ -95,7 +95,7 @@ WITH stamp AS MATERIALIZED (
     ) AS step GROUP BY queue, type, priority, name HAVING sum(step) <> 0
     UNION ALL
     SELECT floor(date_part('epoch', at) / 60), queue, type, priority, measure, bucket, count(*),
-        max(seconds)
+        greatest(0, max(seconds))
     FROM (
         SELECT at, queue, type, priority, 'run' AS measure, ran AS seconds,
             greatest(0, ceil(ln(greatest(ran, 1e-6) / 1e-6) / ln(2::float8) * 4 - 1e-9)) AS bucket

@@ -224,6 +224,24 @@ MUTANTS = (
         "another order of keys is another payload",
     ),
     _in(
+        "model/clock_changes.py",
+        "+ job.lease_ttl + TOLERANCE",
+        "+ timedelta(days=9)",
+        "a dead worker keeps its jobs for hours after the clock was set back",
+    ),
+    _in(
+        "model/clock_changes.py",
+        " or job.due_at == read_extra(job.extra).scheduled_at",
+        "",
+        "a job for an instant runs hours before it after the clock was set back",
+    ),
+    _in(
+        "maintenance/reaper.py",
+        "if change and change.skipped_end_of(job)",
+        "if False",
+        "jobs of live workers run twice after the clock was set forward",
+    ),
+    _in(
         "model/acceptance.py",
         "return job if job.held or job.depends_on else lifecycle.enqueued(job, now=now)",
         "return job if job.depends_on else lifecycle.enqueued(job, now=now)",

@@ -146,6 +146,13 @@ MUTANTS = (
         "lock",
     ),
     _sql(
+        "claim",
+        "now + interval '2 seconds' AS set",
+        "now + interval '9 days' AS set",
+        "a job starts hours from now after the clock was set back",
+        "clock",
+    ),
+    _sql(
         "lock",
         "mine.until > excluded.until AND",
         "false AND",

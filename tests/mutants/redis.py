@@ -250,6 +250,18 @@ MUTANTS = (
         "a name stays held an instant too long",
     ),
     _in(
+        "scripts/lib/base.lua",
+        "local SET_BACK = 2000000",
+        "local SET_BACK = 2000000000000",
+        "a job starts hours from now after the clock was set back",
+    ),
+    _in(
+        "scripts/swap.lua",
+        "      postpone(j.q, j.id, c.due)\n    end\n    save(j)",
+        "    end\n    save(j)",
+        "a redated wait ends hours later after the clock was set back",
+    ),
+    _in(
         "scripts/lock.lua",
         " and (ends <= now + ttl or ttl == 0)",
         "",

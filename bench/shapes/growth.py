@@ -25,18 +25,18 @@ MILLISECONDS = 20.0
 STATES = (
     "CASE WHEN n % 1000 = 0 THEN 'FAILED' WHEN n % 997 = 0 THEN 'DEAD_LETTER' ELSE 'COMPLETED' END"
 )
-TYPES = "CASE WHEN n < 1000 THEN 'old' WHEN n % 10007 = 0 THEN 'rare' ELSE 'type' || n % 20 END"
+TYPES = "CASE WHEN n < 1000 THEN 'old' WHEN n % 10007 = 0 THEN 'rare' ELSE 'type' || (n % 20) END"
 POSTGRES = f"""
 WITH made AS MATERIALIZED (
     SELECT nextval('holdfast.place') AS number, n, gen_random_uuid()::text AS id,
-        ({TYPES}) AS type, 'queue' || n % 7 AS queue, ({STATES})::holdfast.state AS state,
+        ({TYPES}) AS type, 'queue' || (n % 7) AS queue, ({STATES})::holdfast.state AS state,
         now() - interval '7 days' + n * interval '0.1 s' AS at
     FROM generate_series($1::bigint, $2::bigint) AS n
 ), fixed AS (
     INSERT INTO holdfast.body
         (number, id, type, queue, payload, policy, lease_ttl, created_at, tags, correlation_id)
     SELECT number, id, type, queue, '\\x7b7d', $3::json, '30 s', at,
-        jsonb_build_object('tenant', 't' || n % 500, 'region', 'r' || n % 3), 'order-' || n / 5
+        jsonb_build_object('tenant', 't' || (n % 500), 'region', 'r' || (n % 3)), 'order-' || n / 5
     FROM made
 ), recorded AS (
     INSERT INTO holdfast.journal
@@ -61,7 +61,7 @@ INSERT INTO job (
     generation, held, ripe, created_at, updated_at, expires_at, scheduled_at, started_at,
     finished_at, lease_ttl, lease_version, token, worker, result
 )
-SELECT n, randomblob(16), {STATES}, 'queue' || n % 7, {TYPES}, 2, 2, n, 3, 1, 3, 1, 0, 0,
+SELECT n, randomblob(16), {STATES}, 'queue' || (n % 7), {TYPES}, 2, 2, n, 3, 1, 3, 1, 0, 0,
     :at + n * 100000, :at + n * 100000, :at + n * 100000 + 604800000000, :at, :at, :at + n * 100000,
     30000000, 1, 'token', 'worker', x'74727565'
 FROM every
@@ -69,15 +69,15 @@ FROM every
 SQLITE_BESIDE = (
     """
     INSERT INTO body (seq, kind, options, payload, correlation)
-    SELECT seq, 'AFTER', :options, x'7b7d', 'order-' || seq / 5 FROM job WHERE seq >= :first
+    SELECT seq, 'AFTER', :options, x'7b7d', 'order-' || (seq / 5) FROM job WHERE seq >= :first
     """,
     """
     INSERT INTO tag (name, value, seq)
-    SELECT 'tenant', 't' || seq % 500, seq FROM job WHERE seq >= :first
+    SELECT 'tenant', 't' || (seq % 500), seq FROM job WHERE seq >= :first
     """,
     """
     INSERT INTO tag (name, value, seq)
-    SELECT 'region', 'r' || seq % 3, seq FROM job WHERE seq >= :first
+    SELECT 'region', 'r' || (seq % 3), seq FROM job WHERE seq >= :first
     """,
     """
     INSERT INTO journal (
@@ -86,6 +86,11 @@ SQLITE_BESIDE = (
     )
     SELECT seq, seq, -1, 'complete', 'RUNNING', state, updated_at, '', 1, 1, 'worker'
     FROM job WHERE seq >= :first
+    """,
+    """
+    INSERT INTO mark (minute, first, last)
+    SELECT updated_at / 60000000, min(seq), max(seq) FROM job WHERE seq >= :first GROUP BY 1
+    ON CONFLICT DO UPDATE SET last = excluded.last
     """,
     """
     INSERT INTO tally (queue, type, priority, state, count)
@@ -127,6 +132,7 @@ def searches(now: datetime) -> dict[str, Mapping[str, object]]:
         "correlation": {"correlation_id": "order-100"},
         "created within an hour": {"created_after": now - timedelta(hours=1)},
         "old type, created lately": {"types": ["old"], "created_after": now - timedelta(days=1)},
+        "queue that no job is in": {"queues": ["none"]},
         "priority that no job has": {"priorities": ["CRITICAL"]},
         "oldest first": {"order": "CREATED_ASC"},
         "oldest of a type": {"order": "CREATED_ASC", "types": ["type1"]},

@@ -30,6 +30,9 @@ from holdfast.store.values import (
 FAILURE_ORDER = "FAILURE"
 _FIRST, _LAST = -1, 2**63 - 1
 
+MAX_QUEUES = 12
+"""Queues that are read each by its own index; the queues of a tenant may be many."""
+
 Parameters = dict[str, object]
 
 
@@ -42,6 +45,8 @@ class Source(msgspec.Struct, frozen=True):
     values: tuple[Parameters, ...]
     count: int
     """How many candidates there are; not exact beyond ``COUNT_CAP``."""
+    alone: str = ""
+    """The same without the job itself, which a count need not read."""
 
 
 _BY_STATE = "job INDEXED BY job_state WHERE state = :in_state"
@@ -55,12 +60,15 @@ _BY_MOVED_INTO = (
     " AND journal.to_state IN (SELECT value FROM json_each(:states))"
 )
 _BY_TYPE = "job INDEXED BY job_type WHERE type = :of_type"
-_BY_TAG = "tag JOIN job ON job.seq = tag.seq WHERE tag.name = :tag_name AND tag.value = :tag_value"
-_BY_CORRELATION = (
-    "body INDEXED BY body_correlation JOIN job ON job.seq = body.seq"
+_BY_QUEUE = "job INDEXED BY job_queue WHERE queue = :in_queue"
+_TAG = "tag WHERE tag.name = :tag_name AND tag.value = :tag_value"
+_BY_TAG = _TAG.replace("tag ", "tag CROSS JOIN job ON job.seq = tag.seq ", 1)
+_CORRELATION = (
+    "body INDEXED BY body_correlation"
     " WHERE body.correlation IS NOT NULL AND body.correlation = :correlation"
 )
-_BY_SEQ = "job WHERE job.seq > -1"
+_BY_CORRELATION = _CORRELATION.replace(" WHERE", " CROSS JOIN job ON job.seq = body.seq WHERE")
+_BY_SEQ = "job WHERE true"
 
 
 def find(connection: sqlite3.Connection, search: Search) -> Page:
@@ -85,17 +93,23 @@ class _Finder:
         if search.cursor is not None:
             (last,) = read_cursor(search.cursor, search.order)
             low, high = (max(low, last), high) if self._ascending else (low, min(high, last))
+        most = self._tallied(search)
+        if not most:
+            return Page((), None, 0)
         source = self._source()
-        total, exact = self._total(source)
-        rows = self._rows(source, low, high)
+        total, exact = (most, True) if _is_countable(search) else self._total(source)
+        rows = self._rows(source, low, high, most)
         more = len(rows) > search.limit
         rows = rows[: search.limit]
         jobs = read_jobs(self._connection, [seq for _, seq in rows])
         cursor = write_cursor(search.order, rows[-1][0]) if more else None
         return Page(tuple(jobs), cursor, total, exact)
 
-    def _rows(self, source: Source, low: int, high: int) -> list[tuple[int, int]]:
-        """Return (place, seq) of one job more than the page has, between two places."""
+    def _rows(self, source: Source, low: int, high: int, most: int) -> list[tuple[int, int]]:
+        """Return (place, seq) of one job more than the page has, between two places.
+
+        The search ends with the last of the jobs that can match.
+        """
         place = source.place
         if self._search.order is Order.UPDATED_DESC:
             place = "job.moved"
@@ -108,7 +122,8 @@ class _Finder:
             f" AND {place} > :low AND {place} < :high{self._filters}"
             f" ORDER BY {place} {'ASC' if self._ascending else 'DESC'} LIMIT :limit"
         )
-        common = {"low": low, "high": high, "limit": self._search.limit + 1, **self._parameters}
+        limit = min(self._search.limit + 1, most)
+        common = {"low": low, "high": high, "limit": limit, **self._parameters}
         found = [row for value in source.values for row in self._execute(sql, {**common, **value})]
         found.sort(reverse=not self._ascending)
         return found[: self._search.limit + 1]
@@ -135,12 +150,12 @@ class _Finder:
         return _FIRST if number is None else int(number) + 1
 
     def _total(self, source: Source) -> tuple[int, bool]:
-        search = self._search
-        if _is_countable(search):
-            return self._tallied(search), True
+        tables, filters = source.sql, self._filters
+        if source.alone and not any(getattr(self._search, name) for name in _FILTERS):
+            tables, filters = source.alone, filters.replace("job.seq", source.place)
         sql = (
-            f"SELECT count(*) FROM (SELECT 1 FROM {source.sql}"  # noqa: S608  # constants above
-            f" AND {source.place} > :low AND {source.place} < :high{self._filters} LIMIT :limit)"
+            f"SELECT count(*) FROM (SELECT 1 FROM {tables}"  # noqa: S608  # constants above
+            f" AND {source.place} > :low AND {source.place} < :high{filters} LIMIT :limit)"
         )
         common = {"low": self._created[0], "high": self._created[1], **self._parameters}
         total = 0
@@ -156,25 +171,31 @@ class _Finder:
     def _sources(self) -> Iterator[Source]:
         search = self._search
         if search.correlation_id:
-            yield self._counted(_BY_CORRELATION, "body.seq", {"correlation": search.correlation_id})
+            of: Parameters = {"correlation": search.correlation_id}
+            count = self._counted(_CORRELATION, of)
+            yield Source(_BY_CORRELATION, "body.seq", (of,), count, _CORRELATION)
         for name, value in search.tags.items():
-            yield self._counted(_BY_TAG, "tag.seq", {"tag_name": name, "tag_value": value})
+            tag: Parameters = {"tag_name": name, "tag_value": value}
+            yield Source(_BY_TAG, "tag.seq", (tag,), self._counted(_TAG, tag), _TAG)
         if search.states:
             count = self._tallied(Search(states=search.states))
             yield Source(_BY_STATE, "job.seq", _each("in_state", search.states), count)
         if search.types:
             count = self._tallied(Search(types=search.types))
             yield Source(_BY_TYPE, "job.seq", _each("of_type", search.types), count)
+        if 0 < len(search.queues) <= MAX_QUEUES:
+            count = self._tallied(Search(queues=search.queues))
+            yield Source(_BY_QUEUE, "job.seq", _each("in_queue", search.queues), count)
         if search.updated_after:
             (newest,) = self._execute(statement("newest_event")).fetchone()
             if newest - self._updated <= COUNT_CAP:
                 yield Source(_BY_MOVED, "job.seq", ({},), newest - self._updated)
         yield Source(_BY_SEQ, "job.seq", ({},), self._tallied(Search()))
 
-    def _counted(self, sql: str, place: str, value: Parameters) -> Source:
+    def _counted(self, sql: str, value: Parameters) -> int:
         capped = f"SELECT count(*) FROM (SELECT 1 FROM {sql} LIMIT :limit)"  # noqa: S608
         (count,) = self._execute(capped, {**value, "limit": COUNT_CAP + 1}).fetchone()
-        return Source(sql, place, (value,), count)
+        return int(count)
 
     def _tallied(self, search: Search) -> int:
         (count,) = self._execute(

@@ -17,17 +17,16 @@ from pathlib import Path
 if sys.version_info < (3, 11):
     sys.exit("holdfast needs Python 3.11 or newer, this is " + sys.version.split()[0])
 
-import tomllib
-
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 STAMP = VENV / "synced"
 
-CORE = (".", ())
-FULL = (".[all]", ("dev", "interop"))
-FUZZ = (".[all]", ("dev", "interop", "fuzz"))
+CORE = ("core",)
+FULL = ("core", "full")
+FUZZ = ("core", "full", "fuzz")
+"""Files of pins/: versions with hashes, of all that is installed."""
 PURE = ("src/holdfast/model/*.py", "src/holdfast/errors.py")
 """What the tests of the model must cover, branch by branch."""
 
@@ -80,24 +79,28 @@ def main(arguments: list[str]) -> int:
     return replace_this_process([*command, *arguments[1:]])
 
 
-def sync(package: str, groups: tuple[str, ...]) -> None:
-    """Install holdfast with its needs, unless the same was installed before."""
+def sync(*pins: str) -> None:
+    """Install holdfast and what is pinned, unless the same was installed before."""
     place = f"{sys.version} {sys.base_prefix} {ROOT}"
-    state = _digest(
-        place.encode(), *(_read(name) for name in ("pyproject.toml", "constraints.txt"))
-    )
+    files = [f"pins/{name}.txt" for name in pins]
+    state = _digest_of(place, pins)
     done = STAMP.read_text("utf-8").splitlines() if STAMP.exists() else []
-    for line in done:
-        known, *have = line.split()
-        if known == state and package in (CORE[0], *have) and set(groups) <= set(have):
-            return
+    if state in done:
+        return
     if _digest(place.encode()) not in done or not PYTHON.exists():
         create_environment()
-    print(f"holdfast: installing {package} into {VENV}", file=sys.stderr)
-    wanted = ["-c", "constraints.txt", "-e", package, *requirements(*groups)]
-    subprocess.run([*installer(), *wanted], cwd=ROOT, check=True)
-    names = " ".join([package, *groups])
-    STAMP.write_text(f"{_digest(place.encode())}\n{state} {names}\n", "utf-8")
+    print(f"holdfast: installing {', '.join(files)} into {VENV}", file=sys.stderr)
+    wanted = [word for file in files for word in ("-r", file)]
+    subprocess.run([*installer(), "--require-hashes", *wanted], cwd=ROOT, check=True)
+    itself = ["--no-deps", "--no-build-isolation", "-e", "."]
+    subprocess.run([*installer(), *itself], cwd=ROOT, check=True)
+    smaller = [_digest_of(place, pins[:count]) for count in range(1, len(pins) + 1)]
+    STAMP.write_text("\n".join([_digest(place.encode()), *smaller]) + "\n", "utf-8")
+
+
+def _digest_of(place: str, pins: tuple[str, ...]) -> str:
+    files = ("pyproject.toml", *(f"pins/{name}.txt" for name in pins))
+    return _digest(place.encode(), *map(_read, files))
 
 
 def create_environment() -> None:
@@ -119,16 +122,6 @@ def installer() -> list[str]:
     if uv:
         return [uv, "pip", "install", "-q", "-p", str(PYTHON)]
     return [str(PYTHON), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-
-
-def requirements(*groups: str) -> list[str]:
-    """The members of dependency groups, which pip itself can read only since 25.1."""
-    known = tomllib.loads(_read("pyproject.toml").decode())["dependency-groups"]
-    members = []
-    for group in groups:
-        for entry in known[group]:
-            members += [entry] if isinstance(entry, str) else requirements(entry["include-group"])
-    return members
 
 
 def check() -> int:

@@ -15,6 +15,7 @@ from tests.requirements import REQUIREMENTS, complaint, shown_by, stores_of
 PROJECT = tomllib.loads((tree.ROOT / "pyproject.toml").read_text("utf-8"))
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 PIN = re.compile(r"[a-z0-9-]+==[\w.!+]+( ; [^@/]+)?")
+HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 EXTRA = re.compile(r"holdfast[\w-]*\[[a-z,]+\]|MissingExtraError\(\"\w+\"")
 """How pages and messages name an extra."""
 
@@ -22,7 +23,7 @@ EXTRA = re.compile(r"holdfast[\w-]*\[[a-z,]+\]|MissingExtraError\(\"\w+\"")
 def test_every_direct_requirement_is_pinned_for_development() -> None:
     extras = PROJECT["project"]["optional-dependencies"].values()
     wanted = [*PROJECT["project"]["dependencies"], *(entry for extra in extras for entry in extra)]
-    wanted += dev.requirements("dev", "interop")
+    wanted += _members("dev", "interop")
     names = {match[0].lower() for entry in wanted if (match := NAME.match(entry))}
 
     pinned = {line.partition("==")[0] for line in _constraints()}
@@ -53,6 +54,27 @@ def test_contributing_describes_every_folder_of_the_library() -> None:
 
 def test_constraints_hold_versions_and_nothing_else() -> None:
     assert [] == [line for line in _constraints() if not PIN.fullmatch(line)]
+
+
+@pytest.mark.parametrize("name", dev.FUZZ)
+def test_pins_have_hashes_and_the_versions_of_the_constraints(name: str) -> None:
+    text = (tree.ROOT / "pins" / f"{name}.txt").read_text("utf-8")
+    entries = [entry.split(" \\\n    ") for entry in re.split(r"\n(?=\S)", text.strip())]
+    versions = {line.partition(" ")[0] for line in _constraints()}
+    build = {"hatchling", "editables", "pathspec", "trove-classifiers", "tomlkit"}
+
+    assert [] == [pin for pin, *_ in entries if not PIN.fullmatch(pin)]
+    assert [] == [pin for pin, *hashes in entries if not hashes]
+    assert all(HASH.fullmatch(each) for _, *hashes in entries for each in hashes)
+    pinned = {pin.partition(" ")[0] for pin, *_ in entries}
+    assert [] == [pin for pin in pinned - versions if pin.partition("==")[0] not in build]
+
+
+def test_every_direct_requirement_has_a_hash() -> None:
+    texts = [(tree.ROOT / "pins" / f"{name}.txt").read_text("utf-8") for name in dev.FUZZ]
+    pinned = set(re.findall(r"^([a-z0-9-]+)==", "\n".join(texts), re.MULTILINE))
+
+    assert {line.partition("==")[0] for line in _constraints()} <= pinned
 
 
 def test_requirements_are_numbered_without_gaps() -> None:
@@ -98,6 +120,15 @@ def _marked(item: pytest.Function, *ids: str, stores: list[str] | None = None) -
     copy = pytest.Function.from_parent(item.parent, name=item.name, callobj=item.function)
     copy.add_marker(pytest.mark.req(*ids, **({"stores": stores} if stores else {})))
     return copy
+
+
+def _members(*groups: str) -> list[str]:
+    """The members of dependency groups, with those of the groups that they include."""
+    found = []
+    for group in groups:
+        for entry in PROJECT["dependency-groups"][group]:
+            found += [entry] if isinstance(entry, str) else _members(entry["include-group"])
+    return found
 
 
 def _constraints() -> list[str]:

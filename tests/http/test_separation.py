@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holdfast import Holdfast
 from holdfast.http.api_keys import Role
-from tests.conformance.stores import PLACES
+from tests.conformance.conftest import SERVED
+from tests.conformance.stores import NAMES, PLACES
 from tests.http.site import API, running
 
 if TYPE_CHECKING:
@@ -26,6 +28,11 @@ VERBS: dict[str, dict[str, Any]] = {
     "give-back": {},
     "complete": {},
 }
+
+
+@pytest.fixture(params=[pytest.param(name, marks=SERVED.get(name, ())) for name in NAMES])
+def store_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def _answer(reply: Reply) -> tuple[int, str | None]:
@@ -106,6 +113,28 @@ def _told(reply: Reply) -> dict[str, Any]:
 
 def _only_token(lease: dict[str, str]) -> dict[str, str]:
     return {"lease_token": lease["lease_token"]}
+
+
+@pytest.mark.req("A-20")
+async def test_racing_submissions_never_exceed_the_unfinished_jobs_of_a_key(
+    request: pytest.FixtureRequest, store_name: str
+) -> None:
+    with PLACES[store_name](request) as place:
+        shared = None if place.is_shared else place.open()
+        apps = [Holdfast(place.url) if shared is None else Holdfast(store=shared) for _ in "ab"]
+        async with running(apps[0]) as first, running(apps[1]) as second:
+            key = await first.key(Role.SUBMITTER, live_jobs=7)
+            second.forget_keys()
+            body = {"type": "a", "payload": 1}
+
+            replies = await asyncio.gather(
+                *(site.post(f"{API}/jobs", body, key=key) for site in (first, second) * 15)
+            )
+            listed = (await first.get(f"{API}/jobs", key=key)).json["total_count"]
+
+    statuses = sorted(reply.status for reply in replies)
+    assert [201] * 7 + [429] * 23 == statuses
+    assert 7 == listed
 
 
 @pytest.mark.req("A-20")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import msgspec
 
-from holdfast.errors import QuotaError
+from holdfast.errors import QuotaError, StoreUnavailableError
 from holdfast.http.permissions import Caller
 from holdfast.model.job import LIVE
 from holdfast.model.policy import SECOND
@@ -16,21 +19,23 @@ from holdfast.store import Search, Store
 from holdfast.store.tenants import OWNER
 
 MAX_KEYS = 10_000
-RECOUNT = 1.0
-"""Seconds until the unfinished jobs of a key are counted again."""
+HELD_FOR = timedelta(seconds=40)
+"""How long a submission may count and write: longer than the timeout of submissions."""
+LOOK_AGAIN = 0.01
+"""Seconds until a server looks again whether another one has written."""
 
 
 class _KeyUse(msgspec.Struct):
     allowance: float
     filled_at: float
-    live: int = 0
-    counted_at: float = float("-inf")
+    counting: asyncio.Lock
 
 
 class KeyLimits:
     """Counts what each key uses in this process; raises QuotaError above its limit."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, holder: str) -> None:
+        self._holder = holder
         self._store = store
         self._clock = clock
         self._uses: OrderedDict[str, _KeyUse] = OrderedDict()
@@ -51,33 +56,50 @@ class KeyLimits:
             )
         use.allowance -= 1
 
+    @asynccontextmanager
+    async def counting(self, caller: Caller) -> AsyncIterator[None]:
+        """Let one submission of a key with a limit count and write at a time, on all servers.
+
+        StoreUnavailableError when another one takes too long.
+        """
+        if caller.live_jobs is None:
+            yield
+            return
+        async with self._use(caller).counting:
+            name = f"quota:{caller.key_id}"
+            await self._acquire(name)
+            try:
+                yield
+            finally:
+                await self._store.lock(name, self._holder, timedelta(0))
+
+    async def _acquire(self, name: str) -> None:
+        deadline = self._clock.monotonic() + HELD_FOR.total_seconds()
+        while not await self._store.lock(name, self._holder, HELD_FOR):
+            if self._clock.monotonic() > deadline:
+                raise StoreUnavailableError("other submissions of this key take too long")
+            await asyncio.sleep(LOOK_AGAIN)
+
     async def admit_jobs(self, caller: Caller, count: int) -> None:
-        """Count new jobs; the unfinished ones are read from the store once a second."""
+        """Raise QuotaError when there is no room for new jobs; called while ``counting``."""
         if caller.live_jobs is None or not count:
             return
-        use, now = self._use(caller), self._clock.monotonic()
-        if now - use.counted_at >= RECOUNT:
-            search = Search(tags={OWNER: caller.key_id}, states=tuple(LIVE), limit=1)
-            use.live = (await self._store.find(search)).total
-            use.counted_at = now
-        if use.live + count > caller.live_jobs:
+        search = Search(tags={OWNER: caller.key_id}, states=tuple(LIVE), limit=1)
+        live = (await self._store.find(search)).total
+        if live + count > caller.live_jobs:
             raise QuotaError(
                 "unfinished jobs of this key",
-                current=use.live,
+                current=live,
                 maximum=caller.live_jobs,
                 retry_after=SECOND,
             )
-        use.live += count
-
-    def give_back_jobs(self, caller: Caller, count: int) -> None:
-        """Take back the count of jobs that were not written."""
-        if caller.live_jobs is not None:
-            self._use(caller).live -= count
 
     def _use(self, caller: Caller) -> _KeyUse:
         use = self._uses.get(caller.key_id)
         if use is None:
-            use = self._uses[caller.key_id] = _KeyUse(caller.rate or 0, self._clock.monotonic())
+            use = self._uses[caller.key_id] = _KeyUse(
+                caller.rate or 0, self._clock.monotonic(), asyncio.Lock()
+            )
             if len(self._uses) > MAX_KEYS:
                 self._uses.popitem(last=False)
         return use

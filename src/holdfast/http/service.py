@@ -80,7 +80,7 @@ class Service:
         self.keys = ApiKeys(self.app.store, self.app.clock)
         self.key_watch = KeyWatch(self.keys)
         self.refusals = Refusals(self.app.store, self.observer)
-        self.key_limits = KeyLimits(self.app.store, self.app.clock)
+        self.key_limits = KeyLimits(self.app.store, self.app.clock, self.app.randomness.token())
         self.tail = EventTail(self.app.store)
         self._waiter = JobWaiter(self.app.store)
         publisher = Publisher(self.app.store, SERVICE, self.app.clock.now())

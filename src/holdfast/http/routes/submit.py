@@ -37,10 +37,10 @@ async def submit(call: Call) -> JsonResponse:
     """Submit one job; respond when it is stored durably."""
     read = partial(read_submission, call.body, key=_key(call, KEY_HEADER))
     submission = await off_loop(len(call.body), read)
-    counted = 0 if call.caller.live_jobs is None else await _admit(call, [submission])
-    result = await call.operations.submit(submission)
+    async with call.service.key_limits.counting(call.caller):
+        await _admit(call, [submission])
+        result = await call.operations.submit(submission)
     is_new = result.status is SubmissionStatus.ACCEPTED
-    call.service.key_limits.give_back_jobs(call.caller, counted - is_new)
     location = {"location": f"/api/v1/jobs/{result.job_id}"}
     return JsonResponse(encodable(result), 201 if is_new else 200, location)
 
@@ -49,15 +49,14 @@ async def submit_batch(call: Call) -> JsonResponse:
     """Submit many jobs; respond when they are stored durably."""
     read = partial(read_batch, call.body, key=_key(call, BATCH_KEY_HEADER))
     submissions, atomic = await off_loop(len(call.body), read)
-    counted = await _admit(call, submissions)
-    batch = await call.operations.submit_batch(submissions, atomic=atomic)
-    new = sum(result.status is SubmissionStatus.ACCEPTED for result in batch.results)
-    call.service.key_limits.give_back_jobs(call.caller, counted - new)
+    async with call.service.key_limits.counting(call.caller):
+        await _admit(call, submissions)
+        batch = await call.operations.submit_batch(submissions, atomic=atomic)
     return JsonResponse(encodable(batch))
 
 
-async def _admit(call: Call, submissions: Sequence[Submission]) -> int:
-    """Count new jobs of a key and return how many; duplicates of existing jobs need no room."""
+async def _admit(call: Call, submissions: Sequence[Submission]) -> None:
+    """Raise QuotaError without room for the new jobs; duplicates of existing jobs need none."""
     limits, count = call.service.key_limits, len(submissions)
     try:
         await limits.admit_jobs(call.caller, count)
@@ -66,8 +65,6 @@ async def _admit(call: Call, submissions: Sequence[Submission]) -> int:
         if new == count:
             raise
         await limits.admit_jobs(call.caller, new)
-        return new
-    return count
 
 
 def _key(call: Call, header: Field) -> str | None:

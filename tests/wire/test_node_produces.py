@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from holdfast.model.policy import BackoffKind, Retention
 from holdfast.store import Search
 from holdfast.store.redis import RedisStore
 from tests.waiting import forever
+from tests.wire.side import WITHIN
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -310,3 +312,23 @@ async def test_the_timeout_of_a_task_stops_nodes_job(
         assert job.started_at is not None
         assert [job.started_at + timedelta(seconds=0.2)] == deadlines
     await peer.until("event:failed", jobId=wire_id)
+
+
+@pytest.mark.req("B-1")
+async def test_waiting_worker_makes_a_due_job_ready_without_a_leader(
+    side: Side, peer: Peer
+) -> None:
+    assert [] == await side.claim()
+    ids = [
+        await peer.ask("add", queue="q", job="late", data={}, opts={"delay": delay})
+        for delay in (300, 600)
+    ]
+
+    taken: list[str] = []
+    seen = 0
+    async with asyncio.timeout(WITHIN):
+        while len(taken) < 2:
+            taken += [job.id for job in await side.claim()]
+            seen = await side.store.arrivals(["q"], seen, timedelta(seconds=1))
+
+    assert [f"q:{job_id}" for job_id in ids] == taken

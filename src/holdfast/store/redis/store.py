@@ -63,6 +63,9 @@ from holdfast.store.values import (
     Swapped,
 )
 
+PROMOTED_AT_ONCE = 1000
+"""Due jobs that a waiting worker makes ready in one call."""
+
 
 class RedisStore:
     """Jobs in Redis, in BullMQ's format; see ``Store`` for what each verb promises.
@@ -80,7 +83,13 @@ class RedisStore:
 
     def __init__(self, settings: RedisSettings, *, clock: Clock | None = None) -> None:
         self.session = RedisSession(settings, clock)
-        self._arrivals = Arrivals(self.session.client, self.session.keys, self._return_markers)
+        self._arrivals = Arrivals(
+            self.session.client,
+            self.session.keys,
+            now=self.session.now,
+            return_markers=self._return_markers,
+            promote_due=self._promote_due,
+        )
         self._queue_finder = QueueFinder(self.session)
 
     @classmethod
@@ -242,6 +251,9 @@ class RedisStore:
     async def _return_markers(self, queues: Sequence[str]) -> list[bytes]:
         names: list[bytes] = await self.session.call("return_markers", pack(queues))
         return names
+
+    async def _promote_due(self) -> datetime | None:
+        return (await maintain.promote(self.session, PROMOTED_AT_ONCE)).next_due
 
 
 __all__ = ["RedisStore", "UnsafeStoreError"]

@@ -1,17 +1,18 @@
 """Waiting for work on BullMQ's markers.
 
-A call that makes a job ready adds a marker to its queue. Removing it wakes one worker, whose claim
-adds another when more jobs are ready. When a marker led to no job here, it is returned, and the
-queue is polled until a claim here finds a job in it again.
+Removing a marker wakes one worker, whose claim adds another when more jobs are ready. A marker that
+led to no job here is returned, and its queue polled until a claim here finds a job in it. The process
+that removes the marker of the next due job makes it ready, because no other process learns of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from holdfast.errors import StoreError, StoreUnavailableError
+from holdfast.store.redis import fields
 from holdfast.store.redis.client import RedisClient
 from holdfast.store.redis.settings import RedisKeys
 
@@ -21,20 +22,36 @@ POLL = 0.1
 """Seconds between two polls of a queue."""
 NAMED_FOR = 60.0
 """Seconds for which a connection that only carries a queue's name is assumed to be open."""
+LATEST = 2.0**41
+"""The latest time of a marker that counts, in milliseconds: the year 2039."""
 READY = b"0"
 """The marker of ready jobs; the other marker holds the time when the next job is due."""
 
 ReturnMarkers = Callable[[Sequence[str]], Awaitable[list[bytes]]]
 """Returns the markers of queues that still have ready jobs, and the names of those queues."""
+PromoteDue = Callable[[], Awaitable[datetime | None]]
+"""Makes due jobs ready, and returns when the next one is due."""
 
 
 class Arrivals:
     """A number that changes when there may be work."""
 
-    def __init__(self, client: RedisClient, keys: RedisKeys, return_markers: ReturnMarkers) -> None:
+    def __init__(
+        self,
+        client: RedisClient,
+        keys: RedisKeys,
+        *,
+        now: Callable[[], datetime],
+        return_markers: ReturnMarkers,
+        promote_due: PromoteDue,
+    ) -> None:
         self._client = client
         self._keys = keys
+        self._now = now
         self._return_markers = return_markers
+        self._promote_due = promote_due
+        self._due: datetime | None = None
+        """When the next job is due, according to the markers removed here."""
         self._number = 0
         self._changed = asyncio.Event()
         self._claimed: dict[str, str] = {}
@@ -109,6 +126,8 @@ class Arrivals:
 
     async def _listen(self, queues: Sequence[str]) -> None:
         """Wait until there is work, or until one blocking call or poll interval is over."""
+        if self._due is not None and self._due <= self._now():
+            self._due = await self._promote_due()
         if unanswered := self._unanswered.intersection(queues):
             self._unanswered -= unanswered
             names = await self._return_markers(sorted(unanswered))
@@ -147,19 +166,27 @@ class Arrivals:
 
     async def _wait_for_marker(self, queues: Sequence[str], seconds: float) -> None:
         markers = {self._keys.queue(queue, "marker"): queue for queue in queues}
+        if self._due is not None:
+            seconds = max(0.0, min(seconds, (self._due - self._now()).total_seconds()))
         answer = await self._client.blocking(
             timedelta(seconds=seconds),
             *("BZPOPMIN", *markers, f"{max(seconds, 0.001):.3f}"),
             name=self._client_name(queues[0]),
         )
         if answer is not None:
-            marker, member, _ = answer
+            marker, member, score = answer
             queue = markers[marker.decode()]
             if member == READY:
                 self._unanswered.add(queue)
+            else:
+                self._learn_due(float(score))
             self.notify()
             if not self._waiters:
                 await self._return_marker(queue)
+
+    def _learn_due(self, milliseconds: float) -> None:
+        due = fields.EPOCH + min(milliseconds, LATEST) * fields.MILLISECOND
+        self._due = due if self._due is None else min(self._due, due)
 
     async def _return_marker(self, queue: str) -> None:
         """Return a marker to other processes, because no caller waits here any more."""

@@ -1,8 +1,8 @@
 """Waiting for work on BullMQ's markers.
 
-Removing a marker wakes one worker, whose claim adds another when more jobs are ready. A marker that
-led to no job here is returned, and its queue polled until a claim here finds a job in it. The process
-that removes the marker of the next due job makes it ready, because no other process learns of it.
+Removing a marker wakes one worker, whose claim adds another when more jobs are ready. A marker
+that led to no job here is returned, and its queue polled until a claim finds a job in it. Who
+removes the marker of the next due job makes it ready: no other process learns of it.
 """
 
 from __future__ import annotations

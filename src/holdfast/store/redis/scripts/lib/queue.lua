@@ -68,10 +68,14 @@ local function serve(q)
 end
 local function is_served(q) return now - served_at(q) <= SERVED_FOR end
 
--- The stream is trimmed before the first event of a call: with a length of 0, an event that trims
--- the stream would delete itself, and no reader would receive it.
+-- The first event of a call trims the stream for all of them. With a length of 0 it would delete
+-- itself, and no reader would receive it: then the stream is trimmed before.
 local function emit(q, event, ...)
-  if not q.last_event then call('XTRIM', q.stream, 'MAXLEN', '~', q.events_kept) end
+  if not q.last_event and q.events_kept > 0 then
+    q.last_event = call('XADD', q.stream, 'MAXLEN', '~', q.events_kept, '*', 'event', event, ...)
+    return
+  end
+  if not q.last_event then call('XTRIM', q.stream, 'MAXLEN', '~', 0) end
   q.last_event = call('XADD', q.stream, '*', 'event', event, ...)
 end
 

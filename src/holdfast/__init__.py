@@ -27,6 +27,7 @@ if typing.TYPE_CHECKING:
         TemporaryError,
         ValidationError,
     )
+    from holdfast.model.deduplication import Deduplication
     from holdfast.model.job import DependencyKind, FailureCategory, Priority, State
     from holdfast.model.policy import Backoff, BackoffKind, Limits, Retention
     from holdfast.model.profiles import Profile
@@ -60,6 +61,7 @@ _MODULES = {
         "ValidationError",
     ),
     "model.submission": ("Submission",),
+    "model.deduplication": ("Deduplication",),
     "model.job": ("DependencyKind", "FailureCategory", "Priority", "State"),
     "model.policy": ("Backoff", "BackoffKind", "Limits", "Retention"),
     "model.profiles": ("Profile",),
@@ -75,6 +77,7 @@ __all__ = [
     "Backoff",
     "BackoffKind",
     "Client",
+    "Deduplication",
     "DependencyKind",
     "DuplicateError",
     "FailureCategory",

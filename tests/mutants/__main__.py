@@ -54,6 +54,7 @@ LAYERS: dict[str, tuple[list[str], str]] = {
     "redis fence": (["tests/wire/test_fence.py"], ""),
     "redis crashes": (["tests/wire/test_crashes.py"], ""),
     "redis flows": (["tests/wire/test_flows.py"], ""),
+    "redis deduplication": (["tests/wire/test_deduplication.py"], ""),
     "redis dependencies": (["tests/wire/test_dependencies.py"], "bullmq and not bullmq5"),
     "redis durability": (["tests/store/redis/test_durability.py"], ""),
     "redis batches": (["tests/store/redis/test_batches.py"], ""),

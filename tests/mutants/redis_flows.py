@@ -1,15 +1,56 @@
-"""Bugs in what the Redis store shows BullMQ of dependencies."""
+"""Bugs in what the Redis store shows BullMQ of dependencies, and in its deduplication."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
 
-def _in(file: str, old: str, new: str, why: str) -> Mutant:
-    return Mutant(f"store/redis/{file}", old, new, why, ("redis dependencies",))
+def _in(file: str, old: str, new: str, why: str, layer: str = "redis dependencies") -> Mutant:
+    return Mutant(f"store/redis/{file}", old, new, why, (layer,))
+
+
+def _duplicates(old: str, new: str, why: str) -> Mutant:
+    return _in("scripts/lib/duplicates.lua", old, new, why, "redis deduplication")
 
 
 MUTANTS = (
+    _duplicates(
+        "    job.dedup_replaces = de.replace and is_delayed\n",
+        "    job.dedup_replaces = de.replace\n",
+        "a job that is no longer delayed is replaced",
+    ),
+    _duplicates(
+        "  deduplicated[key] = {id = job.id, is_delayed = job.now[STATE] == 'DELAYED'}\n",
+        "",
+        "duplicates within one batch are all added",
+    ),
+    _duplicates(
+        "    forget(old.job_id, old.state)\n",
+        "",
+        "a job that was replaced is still found",
+    ),
+    _duplicates(
+        "  elseif de.extend then\n    hold_key(job, owner)\n",
+        "",
+        "a duplicate does not extend the ttl",
+    ),
+    _duplicates(
+        "    keep_for_later(q, job)\n",
+        "",
+        "the newest duplicate of a running job is lost",
+    ),
+    _duplicates(
+        "q.uses_paused_list then emit(q, 'debounced'",
+        "false then emit(q, 'debounced'",
+        "listeners of BullMQ 5 miss a debounced job",
+    ),
+    _in(
+        "scripts/delete.lua",
+        "    if deduplication_of(j) then forget_deduplication(j) end\n",
+        "",
+        "a deleted job holds its deduplication id",
+        "redis deduplication",
+    ),
     _in(
         "scripts/lib/links.lua",
         "    call('SADD', wait.key .. ':dependencies', key_of(dependency))\n",

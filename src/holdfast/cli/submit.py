@@ -54,6 +54,12 @@ SPAN = "SPAN"
     help='On Redis: true, false, how many completed jobs to keep, or {"age": 60, "count": 9}.',
 )
 @click.option("--remove-on-fail", metavar="JSON", help="The same for failed jobs.")
+@click.option(
+    "--deduplication",
+    metavar="JSON",
+    help='On Redis: BullMQ\'s deduplication, {"id": "report", "ttl": 60}; also extend, replace, '
+    "keep_last_if_active.",
+)
 @click.option("--idempotency-key", metavar="KEY", help="Submit nothing if the key is in use.")
 @click.option("--idempotency-window", metavar=SPAN, help="How long the key stays in use.")
 @click.option("--correlation-id", metavar="ID", help="Your own id for correlation.")
@@ -204,7 +210,7 @@ def _options(given: Mapping[str, object]) -> SubmitOptions:
     for name in ("tags", "headers"):
         if name in options:
             options[name] = tags_of(given[name])  # type: ignore[arg-type]  # click made a tuple
-    for name in ("backoff", "remove_on_complete", "remove_on_fail"):
+    for name in ("backoff", "remove_on_complete", "remove_on_fail", "deduplication"):
         if name in options:
             options[name] = _json(name, str(options[name]))
     return options  # type: ignore[return-value]  # the library checks every value

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.http.fields import DURATION, NO_NUL, TIMESTAMP, Schema
+from holdfast.model.deduplication import MAX_ID
 from holdfast.model.job import SELECTABLE_KINDS, Priority
 from holdfast.model.policy import MAX_ATTEMPTS, BackoffKind
 from holdfast.model.submission import QUEUE_RULE, TYPE_RULE
@@ -106,6 +107,24 @@ def _removal(state: str) -> Schema:
     }
 
 
+_DEDUPLICATION: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
+        "ttl": _duration("How long the id is held; by default until the job has ended."),
+        "extend": {"type": "boolean", "description": "A duplicate starts the ttl again."},
+        "replace": {"type": "boolean", "description": "Replace a job that is delayed."},
+        "keep_last_if_active": {
+            "type": "boolean",
+            "description": "Submit the newest duplicate of a running job when that has ended.",
+        },
+    },
+    "description": "On Redis: BullMQ's deduplication. While a job of the queue holds the id, a"
+    " submission is answered with that job.",
+}
+
 _SUBMISSION: Schema = {
     "type": "object",
     "additionalProperties": False,
@@ -143,6 +162,7 @@ _SUBMISSION: Schema = {
         },
         "remove_on_complete": _removal("completed"),
         "remove_on_fail": _removal("failed"),
+        "deduplication": _DEDUPLICATION,
         "idempotency_key": _text("At most one job per type and key exists within the window."),
         "idempotency_window": _duration("How long the key counts; 24 hours by default."),
         "correlation_id": _text("Your own id, for tracing."),

@@ -15,6 +15,7 @@ from typing import Self
 
 import msgspec
 
+from holdfast.model.deduplication import Deduplication
 from holdfast.model.policy import Backoff
 from holdfast.model.removal import Removal
 
@@ -273,6 +274,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     remove_on_complete: Removal | None = None
     remove_on_fail: Removal | None = None
     """How the job is kept after its end; None: as the retention of the app says."""
+    deduplication: Deduplication | None = None
+    """BullMQ's deduplication in the job's queue."""
     tags: Mapping[str, str] = {}
     correlation_id: str = ""
     callback_url: str = ""

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from holdfast.errors import Fault, ValidationError
+from holdfast.model.deduplication import Deduplication
 from holdfast.model.job import DEFAULT_QUEUE, DependencyKind, Encoding, Job, Priority
 from holdfast.model.policy import Backoff, Limits, effective_timeout
 from holdfast.model.profiles import STANDARD, Profile
@@ -47,6 +48,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     retry_crashes: bool | None = None
     remove_on_complete: Removal | Mapping[str, object] | None = None
     remove_on_fail: Removal | Mapping[str, object] | None = None
+    deduplication: Deduplication | Mapping[str, object] | None = None
     idempotency_key: str | None = None
     idempotency_window: Span | None = None
     correlation_id: str | None = None
@@ -104,6 +106,8 @@ class Defaults(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     """Whether type and queue may have any name that BullMQ accepts."""
     removes_ended: bool = False
     """Whether the store keeps ended jobs as ``remove_on_complete`` and ``remove_on_fail`` say."""
+    deduplicates: bool = False
+    """Whether the store has BullMQ's deduplication."""
 
     @property
     def type_rule(self) -> re.Pattern[str]:
@@ -238,6 +242,7 @@ class SubmitOptions(TypedDict, total=False):
     retry_crashes: bool | None
     remove_on_complete: Removal | Mapping[str, object] | None
     remove_on_fail: Removal | Mapping[str, object] | None
+    deduplication: Deduplication | Mapping[str, object] | None
     idempotency_key: str | None
     idempotency_window: Span | None
     correlation_id: str | None

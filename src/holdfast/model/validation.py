@@ -13,6 +13,7 @@ from msgspec.structs import asdict, astuple, replace
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.addresses import is_web_address
+from holdfast.model.deduplication import deduplication_faults, read_deduplication
 from holdfast.model.dependencies import (
     breadth_fault,
     depth_fault,
@@ -206,14 +207,17 @@ class SubmissionReader:
         self._flag(field, value, field)
 
     def remove_on_complete(self, field: str, value: object) -> None:
-        self._removal(field, value)
-
-    def remove_on_fail(self, field: str, value: object) -> None:
-        self._removal(field, value)
-
-    def _removal(self, field: str, value: object) -> None:
         self._values[field], faults = read_removal(field, value)
         self._faults += faults or removal_faults(field, supported=self._defaults.removes_ended)
+
+    remove_on_fail = remove_on_complete
+
+    def deduplication(self, field: str, value: object) -> None:
+        self._values[field], faults = found = read_deduplication(field, value)
+        known = self._defaults.deduplicates
+        self._faults += faults or deduplication_faults(
+            field, found[0], self._submission, supported=known
+        )
 
     def _flag(self, field: str, value: object, name: str) -> None:
         if isinstance(value, bool):

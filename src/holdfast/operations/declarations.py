@@ -107,6 +107,7 @@ class Declarations:
                 any_name=self._store.capabilities.bullmq_names
                 and defaults.profile.name == BULLMQ.name,
                 removes_ended=self._store.capabilities.removes_ended,
+                deduplicates=self._store.capabilities.deduplicates,
             )
             fresh = FRESH if handler is None else NEVER if queue in own else FRESH_PROFILE
             found[key] = Known(defaults, now + fresh, version)

@@ -30,6 +30,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Queues under the bullmq profile take every name of a queue or job that BullMQ accepts."""
     removes_ended: bool = False
     """Jobs are kept after their end as their ``remove_on_complete`` and ``remove_on_fail`` say."""
+    deduplicates: bool = False
+    """A job's ``deduplication`` keeps duplicates out of its queue, as in BullMQ."""
     completes_in_transaction: bool = False
     """``TransactionalStore.transaction`` works: handlers can write and complete at once."""
     size_fault: Callable[[Job], Fault | None] | None = None

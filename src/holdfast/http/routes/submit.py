@@ -100,7 +100,9 @@ ENDPOINTS = (
         },
         response=SubmissionBody,
         status=201,
-        other_statuses={200: "A job with this idempotency key and payload exists already."},
+        other_statuses={
+            200: "A job with this idempotency key and payload, or this deduplication id, exists."
+        },
         errors=("DUPLICATE",),
         timeout=None,  # a submission stops by itself after 30 s
     ),

@@ -100,6 +100,7 @@ def _is_plain(job: Job) -> bool:
     return job.state is State.SCHEDULED and not (
         job.depends_on
         or job.dedupe is not None
+        or job.deduplication is not None
         or job.spawned_by
         or job.tags
         or job.correlation_id
@@ -148,6 +149,8 @@ def new_job(job: Job) -> Params:
         params["key"] = dedupe_field(job.dedupe.scope, job.dedupe.key)
         params["digest"] = job.dedupe.digest
         params["expires"] = fields.optional_micros(job.dedupe.expires_at)
+    if job.deduplication is not None:
+        params["de"] = encode.deduplication_options(job.deduplication)
     if trace := trace_of(job):
         params["trace"] = trace
     return params

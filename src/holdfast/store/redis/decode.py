@@ -139,6 +139,7 @@ def _shared(
         retry_crashes=fixed.retry_crashes,
         remove_on_complete=fixed.remove_on_complete,
         remove_on_fail=fixed.remove_on_fail,
+        deduplication=fixed.deduplication,
         tags=fixed.tags,
         correlation_id=fixed.correlation_id,
         callback_url=fixed.callback_url,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import Fault
 from holdfast.model import payload
+from holdfast.model.deduplication import Deduplication
 from holdfast.model.job import Encoding, Job, LogLine, Transition
 from holdfast.model.policy import MEBIBYTE, BackoffKind
 from holdfast.store.redis.fields import (
@@ -81,7 +82,22 @@ def shared_fields(job: Job) -> HashFields:
         fields += ["hf:limit", job.limit_key]
     if job.remove_on_complete is not None or job.remove_on_fail is not None:
         fields += ["hf:keep", 1]
+    if job.deduplication is not None:
+        fields += ["deid", job.deduplication.id]
     return fields
+
+
+def deduplication_options(given: Deduplication) -> dict[str, object]:
+    """Return the deduplication of a job as BullMQ's option ``de``."""
+    flags = {
+        "extend": given.extend,
+        "replace": given.replace,
+        "keepLastIfActive": given.keep_last_if_active,
+    }
+    options: dict[str, object] = {name: True for name, is_set in flags.items() if is_set}
+    if given.ttl is not None:
+        options["ttl"] = given.ttl // MILLISECOND
+    return {"id": given.id, **options}
 
 
 def amended_fixed(fixed: Fixed, job: Job) -> str:
@@ -199,7 +215,12 @@ def _options(job: Job) -> dict[str, object]:
     }
     if job.backoff.strategy is BackoffKind.FULL_JITTER:
         backoff["jitter"] = 1
-    keep = {"removeOnComplete": job.remove_on_complete, "removeOnFail": job.remove_on_fail}
+    keep: dict[str, object] = {
+        "removeOnComplete": job.remove_on_complete,
+        "removeOnFail": job.remove_on_fail,
+    }
+    if job.deduplication is not None:
+        keep["de"] = deduplication_options(job.deduplication)
     return {
         **{name: value for name, value in keep.items() if value is not None},
         "attempts": job.max_attempts,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from holdfast.model.deduplication import Deduplication
 from holdfast.model.job import (
     CancelRequest,
     DedupeKey,
@@ -43,6 +44,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_crashes: bool = True
     remove_on_complete: Removal | None = None
     remove_on_fail: Removal | None = None
+    deduplication: Deduplication | None = None
     tags: Mapping[str, str] = {}
     correlation_id: str = ""
     callback_url: str = ""

@@ -78,6 +78,7 @@ class RedisStore:
         reserved_queues=frozenset({OWN_KEYS}),
         bullmq_names=True,
         removes_ended=True,
+        deduplicates=True,
     )
     not_notified_because = ""
 

@@ -4,7 +4,7 @@
 -- ARGV[10] msgpack: a list of jobs and of groups of jobs, see new_jobs in add.py
 -- returns: 'STALE', or per job 1 when accepted, else {status, id, missing, a dependency has ended,
 -- the job that holds the key was deleted}
--- needs: base queue job links forget flow sync
+-- needs: base queue job links forget flow sync duplicates
 local aliases, keys, new_ids
 
 local function exists(job_id)
@@ -37,6 +37,14 @@ local function dependencies(job)
   return found
 end
 
+-- The id of the job that holds a deduplication id. Only ours have a UUID.
+local UUID = '^%x+%-%x+%-%x+%-%x+%-%x+$'
+local function owner_id_of(q, owner)
+  local foreign = q.name .. ':' .. owner
+  if new_ids[owner] or record_of(owner) or not exists(foreign) and string.find(owner, UUID) then return owner end
+  return foreign
+end
+
 local function check(job)
   if exists(job.id) then return {'ACCEPTED', job.id} end
   if job.key then
@@ -54,6 +62,13 @@ local function check(job)
     if not exists(parent) then missing[#missing + 1] = parent end
   end
   if #missing > 0 then return {'MISSING', job.id, missing} end
+  local owner = job.de and deduplicate(queue(job.queue), job)
+  if owner == job.id then return {'ACCEPTED', job.id} end -- a repeat of a deleted job
+  if owner then
+    local owner_id = owner_id_of(queue(job.queue), owner)
+    aliases[job.id], job.is_duplicate = owner_id, true
+    return {'DUPLICATE', owner_id, {}, 0, exists(owner_id) and 0 or 1}
+  end
   new_ids[job.id] = true
   if job.key then keys[job.key] = job.digest .. '|' .. job.expires .. '|' .. job.id end
   return {'ACCEPTED', job.id}
@@ -100,6 +115,7 @@ local function write(job)
   local q = queue(job.queue)
   register(q)
   q.added = (q.added or 0) + 1
+  if job.de then take_key(q, job) end
   local j = {
     q = q, id = job.id, job_id = job.id, key = q.base .. job.id, ttl = true, fields = job.fields,
     type = job.type, level = job.level, counted_level = job.level, priority = job.level,
@@ -243,6 +259,8 @@ local function main()
       if new_ids[job.id] then
         new_ids[job.id] = nil
         if write(job) then answer[4] = 1 end
+      elseif job.is_duplicate then
+        record_duplicate(queue(job.queue), job)
       end
       answer[3], answer[4] = answer[3] or {}, answer[4] or 0
     end

@@ -11,6 +11,7 @@ for i, job_id in ipairs(cmsgpack.unpack(ARGV[7])) do
     answers[i] = 1
     remove_from_place(j.q, j.id, j.state, j.priority)
     erase_child(j)
+    if deduplication_of(j) then forget_deduplication(j) end
     forget(job_id, j.state)
     emit(j.q, 'removed', 'jobId', j.id, 'prev', j.state == 'COMPLETED' and 'completed' or 'failed')
   end

@@ -118,6 +118,13 @@ local function add_next_duplicate(j)
   note_moved(q, id)
 end
 
+-- A job that is deleted holds its deduplication id no longer, not even for the rest of a ttl.
+local function forget_deduplication(j)
+  local key = j.q.base .. 'de:' .. deduplication_of(j)
+  if call('GET', key) ~= j.id then return end
+  call('DEL', key, j.q.base .. 'dn:' .. deduplication_of(j))
+end
+
 local function release_deduplication(j)
   local key = j.q.base .. 'de:' .. deduplication_of(j)
   if call('GET', key) == j.id and call('PTTL', key) == -1 then call('DEL', key) end

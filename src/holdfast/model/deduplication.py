@@ -1,0 +1,103 @@
+"""BullMQ's deduplication: a submission whose id another job of the queue holds adds no job.
+
+Without a ttl the id is held until the job ends, with a ttl for that time. ``extend`` starts the ttl
+again with each duplicate. ``replace`` puts the newest submission in the place of a delayed job.
+``keep_last_if_active`` runs the newest duplicate after the running job has ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import cast
+
+import msgspec
+
+from holdfast.errors import Fault
+from holdfast.model.times import parse_duration, shown
+
+MAX_ID = 256
+"""Characters of a deduplication id: it is part of a key on the server."""
+_ID_RULE = re.compile(rf"[^\x00\ud800-\udfff]{{1,{MAX_ID}}}")
+
+
+class Deduplication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Under which id a job is unique in its queue, and for how long."""
+
+    id: str
+    ttl: timedelta | None = None
+    """How long the id is held; None: until the job has ended."""
+    extend: bool = False
+    """Whether a duplicate starts the ttl again."""
+    replace: bool = False
+    """Whether the newest submission replaces a job that is delayed."""
+    keep_last_if_active: bool = False
+    """Whether the newest duplicate of a running job is submitted when that job has ended."""
+
+
+FLAGS = ("extend", "replace", "keep_last_if_active")
+
+
+def read_deduplication(field: str, value: object) -> tuple[Deduplication | None, list[Fault]]:
+    """Read the option as a caller gave it: its value, or the faults."""
+    if isinstance(value, Deduplication):
+        value = msgspec.structs.asdict(value)
+    if not isinstance(value, Mapping):
+        return None, [Fault(field, "INVALID", f"must be an object with an id, got {shown(value)}")]
+    given = {str(name): part for name, part in cast("Mapping[object, object]", value).items()}
+    given = {name: part for name, part in given.items() if part is not None}
+    faults = [fault for name, part in given.items() if (fault := _fault(field, name, part))]
+    if "id" not in given:
+        faults.append(Fault(f"{field}.id", "REQUIRED", "is required"))
+    if given.get("extend") is True and "ttl" not in given:
+        faults.append(Fault(f"{field}.extend", "INVALID", "needs a ttl to extend"))
+    if faults:
+        return None, faults
+    if "ttl" in given:
+        given["ttl"] = parse_duration(given["ttl"])
+    return Deduplication(**given), []  # type: ignore[arg-type]  # each part was checked
+
+
+def deduplication_faults(
+    field: str, given: Deduplication | None, submission: object, *, supported: bool
+) -> list[Fault]:
+    """Return the faults of the option with others, and on a store that does not know it."""
+    if not supported:
+        message = "is an option of jobs on Redis; here use idempotency_key"
+        return [Fault(field, "UNSUPPORTED", message)]
+    keeps_last = given is not None and given.keep_last_if_active
+    others = ("depends_on", "hold") if keeps_last else ()
+    refused = [name for name in ("idempotency_key", *others) if getattr(submission, name)]
+    part = f"{field}.keep_last_if_active" if keeps_last else field
+    return [Fault(part, "INVALID", f"cannot be combined with {name}") for name in refused]
+
+
+def _fault(field: str, name: str, value: object) -> Fault | None:
+    part = f"{field}.{name:.60}"
+    if name == "id":
+        return _id_fault(part, value)
+    if name == "ttl":
+        return _ttl_fault(part, value)
+    if name not in FLAGS:
+        return Fault(part, "UNKNOWN_FIELD", f"is not id, ttl, {', '.join(FLAGS)}")
+    if isinstance(value, bool):
+        return None
+    return Fault(part, "INVALID", f"must be true or false, got {shown(value)}")
+
+
+def _id_fault(part: str, value: object) -> Fault | None:
+    if isinstance(value, str) and _ID_RULE.fullmatch(value):
+        return None
+    rule = f"must be a text of 1 to {MAX_ID} characters without NUL or unpaired surrogates"
+    return Fault(part, "INVALID", f"{rule}, got {shown(value)}")
+
+
+def _ttl_fault(part: str, value: object) -> Fault | None:
+    try:
+        span = parse_duration(value)
+    except ValueError as error:
+        return Fault(part, "INVALID_DURATION", str(error))
+    if span >= timedelta(milliseconds=1):
+        return None
+    return Fault(part, "OUT_OF_RANGE", f"must be at least 1 ms, got {shown(value)}")

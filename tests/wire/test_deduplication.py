@@ -144,7 +144,7 @@ async def test_ttl_holds_the_id_beyond_the_end_of_the_job(
     assert extend is (left > 30_000)
     assert first.job_id == await holder(peer)
     await raw.pexpire(f"{prefix}:q:de:k", 1)
-    await asyncio.sleep(0.01)
+    await eventually(lambda: _is_free(peer))
     assert SubmissionStatus.ACCEPTED == (await submit(app, option)).status
 
 

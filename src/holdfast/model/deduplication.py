@@ -36,45 +36,54 @@ class Deduplication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Whether the newest duplicate of a running job is submitted when that job has ended."""
 
 
+FIELD = "deduplication"
 FLAGS = ("extend", "replace", "keep_last_if_active")
 
 
-def read_deduplication(field: str, value: object) -> tuple[Deduplication | None, list[Fault]]:
-    """Read the option as a caller gave it: its value, or the faults."""
+def read_deduplication(
+    value: object, submission: object, *, supported: bool
+) -> tuple[Deduplication | None, list[Fault]]:
+    """Read the option as a caller gave it with a submission: its value, or the faults.
+
+    Only some stores support it, and it excludes some other options.
+    """
     if isinstance(value, Deduplication):
         value = msgspec.structs.asdict(value)
     if not isinstance(value, Mapping):
-        return None, [Fault(field, "INVALID", f"must be an object with an id, got {shown(value)}")]
+        return None, [Fault(FIELD, "INVALID", f"must be an object with an id, got {shown(value)}")]
     given = {str(name): part for name, part in cast("Mapping[object, object]", value).items()}
     given = {name: part for name, part in given.items() if part is not None}
-    faults = [fault for name, part in given.items() if (fault := _fault(field, name, part))]
-    if "id" not in given:
-        faults.append(Fault(f"{field}.id", "REQUIRED", "is required"))
-    if given.get("extend") is True and "ttl" not in given:
-        faults.append(Fault(f"{field}.extend", "INVALID", "needs a ttl to extend"))
-    if faults:
+    if faults := _part_faults(given) or _faults_with(given, submission, supported=supported):
         return None, faults
     if "ttl" in given:
         given["ttl"] = parse_duration(given["ttl"])
     return Deduplication(**given), []  # type: ignore[arg-type]  # each part was checked
 
 
-def deduplication_faults(
-    field: str, given: Deduplication | None, submission: object, *, supported: bool
+def _part_faults(given: Mapping[str, object]) -> list[Fault]:
+    faults = [fault for name, part in given.items() if (fault := _fault(name, part))]
+    if "id" not in given:
+        faults.append(Fault(f"{FIELD}.id", "REQUIRED", "is required"))
+    if given.get("extend") is True and "ttl" not in given:
+        faults.append(Fault(f"{FIELD}.extend", "INVALID", "needs a ttl to extend"))
+    return faults
+
+
+def _faults_with(
+    given: Mapping[str, object], submission: object, *, supported: bool
 ) -> list[Fault]:
-    """Return the faults of the option with others, and on a store that does not know it."""
     if not supported:
         message = "is an option of jobs on Redis; here use idempotency_key"
-        return [Fault(field, "UNSUPPORTED", message)]
-    keeps_last = given is not None and given.keep_last_if_active
+        return [Fault(FIELD, "UNSUPPORTED", message)]
+    keeps_last = given.get("keep_last_if_active") is True
     others = ("depends_on", "hold") if keeps_last else ()
     refused = [name for name in ("idempotency_key", *others) if getattr(submission, name)]
-    part = f"{field}.keep_last_if_active" if keeps_last else field
+    part = f"{FIELD}.keep_last_if_active" if keeps_last else FIELD
     return [Fault(part, "INVALID", f"cannot be combined with {name}") for name in refused]
 
 
-def _fault(field: str, name: str, value: object) -> Fault | None:
-    part = f"{field}.{name:.60}"
+def _fault(name: str, value: object) -> Fault | None:
+    part = f"{FIELD}.{name:.60}"
     if name == "id":
         return _id_fault(part, value)
     if name == "ttl":

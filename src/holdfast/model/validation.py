@@ -13,7 +13,7 @@ from msgspec.structs import asdict, astuple, replace
 
 from holdfast.errors import Fault, ValidationError
 from holdfast.model.addresses import is_web_address
-from holdfast.model.deduplication import deduplication_faults, read_deduplication
+from holdfast.model.deduplication import read_deduplication
 from holdfast.model.dependencies import (
     breadth_fault,
     depth_fault,
@@ -203,21 +203,17 @@ class SubmissionReader:
     def retry_timeouts(self, field: str, value: object) -> None:
         self._flag(field, value, field)
 
-    def retry_crashes(self, field: str, value: object) -> None:
-        self._flag(field, value, field)
-
     def remove_on_complete(self, field: str, value: object) -> None:
         self._values[field], faults = read_removal(field, value)
         self._faults += faults or removal_faults(field, supported=self._defaults.removes_ended)
 
     remove_on_fail = remove_on_complete
+    retry_crashes = retry_timeouts
 
     def deduplication(self, field: str, value: object) -> None:
-        self._values[field], faults = found = read_deduplication(field, value)
         known = self._defaults.deduplicates
-        self._faults += faults or deduplication_faults(
-            field, found[0], self._submission, supported=known
-        )
+        self._values[field], faults = read_deduplication(value, self._submission, supported=known)
+        self._faults += faults
 
     def _flag(self, field: str, value: object, name: str) -> None:
         if isinstance(value, bool):

@@ -62,7 +62,7 @@ local function check(job)
     if not exists(parent) then missing[#missing + 1] = parent end
   end
   if #missing > 0 then return {'MISSING', job.id, missing} end
-  local owner = job.de and deduplicate(queue(job.queue), job)
+  local owner = job.de and duplicates.decide(queue(job.queue), job)
   if owner == job.id then return {'ACCEPTED', job.id} end -- a repeat of a deleted job
   if owner then
     local owner_id = owner_id_of(queue(job.queue), owner)
@@ -115,7 +115,7 @@ local function write(job)
   local q = queue(job.queue)
   register(q)
   q.added = (q.added or 0) + 1
-  if job.de then take_key(q, job) end
+  if job.de then duplicates.take_key(q, job) end
   local j = {
     q = q, id = job.id, job_id = job.id, key = q.base .. job.id, ttl = true, fields = job.fields,
     type = job.type, level = job.level, counted_level = job.level, priority = job.level,
@@ -260,7 +260,7 @@ local function main()
         new_ids[job.id] = nil
         if write(job) then answer[4] = 1 end
       elseif job.is_duplicate then
-        record_duplicate(queue(job.queue), job)
+        duplicates.record(queue(job.queue), job)
       end
       answer[3], answer[4] = answer[3] or {}, answer[4] or 0
     end

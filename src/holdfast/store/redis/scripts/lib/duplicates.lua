@@ -1,10 +1,13 @@
 -- duplicates: BullMQ's deduplication of new jobs. A call first decides for all jobs, without a write,
 -- and then writes; deciding reads what the call has decided before.
+-- A function may have 200 local variables, so this part has one.
+local duplicates = {}
+do
 local deduplicated
 resets[#resets + 1] = function() deduplicated = {} end
 
 -- Decide on a job: return the job that holds its id, or nil when the job is new.
-local function deduplicate(q, job)
+duplicates.decide = function(q, job)
   local de, key = job.de, q.base .. 'de:' .. job.de.id
   local earlier = deduplicated[key]
   local owner = earlier and earlier.id or call('GET', key)
@@ -54,7 +57,7 @@ local function delete_replaced(q, job)
 end
 
 -- Give the id to a new job.
-local function take_key(q, job)
+duplicates.take_key = function(q, job)
   local de, replaced = job.de, job.dedup_replaces and delete_replaced(q, job)
   if replaced or job.dedup_stale then call('DEL', q.base .. 'dn:' .. de.id) end
   if replaced and de.ttl and not de.extend and not de.keepLastIfActive then
@@ -77,7 +80,7 @@ local function keep_for_later(q, job)
 end
 
 -- Record a duplicate of a job that holds the id.
-local function record_duplicate(q, job)
+duplicates.record = function(q, job)
   local de, owner = job.de, job.dedup_owner
   q.added = (q.added or 0) + 1
   if de.keepLastIfActive and is_active(q, owner) then
@@ -88,4 +91,5 @@ local function record_duplicate(q, job)
     hold_key(job, owner)
   end
   emit_deduplicated(q, owner, job.id, de.id)
+end
 end

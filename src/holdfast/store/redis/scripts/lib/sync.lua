@@ -132,8 +132,10 @@ local function vanish(q, job_id, last)
   forget(job_id, state)
 end
 
--- How a job of ours ends that Node failed for a child: like the first dependency that failed.
+-- A function may have 200 local variables, so those that only reconcile needs are in a block.
 local reconcile
+do
+-- How a job of ours ends that Node failed for a child: like the first dependency that failed.
 local function inherited_end(j)
   if not string.find(call('HGET', j.key, 'failedReason') or '', '^child .* failed$') then return nil end
   local first, found = math.huge, nil
@@ -211,6 +213,7 @@ end
 reconcile = function(q, id, last)
   local ok, j = guarded(q.name .. ':' .. id, reconcile_unguarded, q, id, last)
   return ok and j or nil
+end
 end
 
 -- Load a job as it is now, which is as stored when all events of its queue were read.

@@ -1,8 +1,8 @@
 """Jobs whose workers died start in small groups, so that a job that kills its worker dies alone.
 
 Nobody knows which job killed a process; mostly none did, so the first death is ignored unless one
-attempt is left. Groups begin with one job and double while they survive; a crash begins again. A
-last attempt runs alone, since it would end with the guilty one. Other types do not wait.
+attempt is left. Groups begin with one job and double while they survive; each crash halves what
+their jobs may form. A last attempt starts alone. Other types do not wait.
 """
 
 from __future__ import annotations
@@ -80,9 +80,14 @@ class Quarantine:
         return others
 
     def _admitted(self, suspects: Sequence[Run]) -> Sequence[Run]:
-        """Return the group to run: jobs that survive one more crash, or one last attempt."""
-        spare = [run for run in suspects if run.job.attempt < run.job.max_attempts]
-        return spare[: self.group] or suspects[:1]
+        """Return the group to run: the fewer attempts its jobs have left, the smaller it is.
+
+        Every crash of a group takes an attempt from each, so the next one is at most half of it.
+        """
+        left = min(run.job.max_attempts - run.job.attempt for run in suspects)
+        if left <= 0:
+            return [run for run in suspects if run.job.attempt >= run.job.max_attempts][:1]
+        return suspects[: min(self.group, 1 << min(left, MOST_DOUBLINGS))]
 
     def _ended(self) -> None:
         self._watched -= 1

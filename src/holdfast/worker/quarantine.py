@@ -44,6 +44,8 @@ class Quarantine:
         self._timer: asyncio.TimerHandle | None = None
         self._survivors = 0
         self._watched = 0
+        self._last = 1
+        """The size of the last group."""
         self.is_closed = False
         """Whether suspects are being watched."""
         self.is_careful = False
@@ -54,7 +56,7 @@ class Quarantine:
     @property
     def group(self) -> int:
         """How many suspects may run together."""
-        return 1 << self._survivors
+        return min(1 << self._survivors, 2 * self._last)
 
     def refused(self, runs: Sequence[Run]) -> list[Run]:
         """Admit a group of suspects; return the others, which must not run beside it."""
@@ -73,7 +75,7 @@ class Quarantine:
         for run in admitted:
             run.on_written = self._ended
             run.must_run_alone = bool(others)
-        self._watched = len(admitted)
+        self._watched = self._last = len(admitted)
         watch = max(SHORTEST_WATCH, FIRST_WATCH / 2**self._survivors)
         self._timer = asyncio.get_running_loop().call_later(watch, self.open)
         self.is_closed = True

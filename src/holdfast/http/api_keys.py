@@ -6,16 +6,16 @@ import asyncio
 import hashlib
 import hmac
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
 import msgspec
 
-from holdfast.errors import Fault
+from holdfast.encryption.envelope import unwrap
+from holdfast.errors import Fault, StoreError
 from holdfast.model.payload import clean
 from holdfast.runtime.clock import Clock
-from holdfast.store import Store
-from holdfast.store.damage import readable
+from holdfast.store import Record, Store
 from holdfast.store.tenants import NAMESPACE_RULE
 
 KIND = "key"
@@ -92,9 +92,30 @@ async def list_keys(store: Store) -> list[ApiKey]:
     found: list[ApiKey] = []
     after = ""
     while page := await store.browse(KIND, after=after):
-        found += readable(page, lambda record: msgspec.json.decode(record.data, type=ApiKey))
+        found += map(_read, page)
         after = page[-1].key
     return sorted(found, key=lambda key: (key.created_at, key.id))
+
+
+def _read(record: Record) -> ApiKey:
+    """Read a key; a damaged one is revoked, so that no store seems to have no keys."""
+    if unwrap(record.data) is not None:
+        raise StoreError(
+            "the API keys are encrypted with a key that this process does not have:"
+            " add it to $HOLDFAST_ENCRYPTION_KEYS"
+        )
+    try:
+        return msgspec.json.decode(record.data, type=ApiKey)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        long_ago = datetime(1970, 1, 1, tzinfo=UTC)
+        return ApiKey(
+            id=record.key,
+            name="damaged",
+            role=Role.OBSERVER,
+            digest="",
+            created_at=long_ago,
+            revoked_at=long_ago,
+        )
 
 
 class ApiKeys:

@@ -85,7 +85,11 @@ class Service:
         self._waiter = JobWaiter(self.app.store)
         publisher = Publisher(self.app.store, SERVICE, self.app.clock.now())
         await publisher.publish_profiles(self.app.registry.profiles)
-        await self.keys.refresh()
+        try:
+            await self.keys.refresh()
+        except BaseException:
+            await self.app.close()
+            raise
 
     async def close(self) -> None:
         """Finish the operations in progress and close the store."""
